@@ -1,0 +1,225 @@
+"""Talks to a model: one request in, one reply out, with kept replies, traffic control and retries around it.
+
+Whatever goes wrong ends in one of three ways: it is tried again; or `ModelFailed`, which leaves this case unjudged; or
+`ModelRejected`, a wrong key or an unknown model, which is the user's mistake and stops everything at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage, message_to_dict, messages_from_dict
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from editloupe.agent.faults import Fault, ModelFailed, classify
+from editloupe.agent.hooks import OpenRoad, Replies, Traffic
+from editloupe.agent.messages import PICTURE, on_the_wire
+from editloupe.agent.profiles import Profile, Provider
+from editloupe.images import Album, WireLimits
+from editloupe.rubrics.case import Case
+from editloupe.types import Reason, Record, Usage
+
+
+class RetryPolicy(Record):
+    """How often and how patiently a request is tried again."""
+
+    max_attempts: int = 6
+    timeout_attempts: int = 2
+    """A server that took a whole timeout to say nothing is asked once more, not five times."""
+    first_wait: float = 0.5
+    longest_wait: float = 20.0
+    longest_retry_after: float = 120.0
+    """A longer Retry-After is honoured by giving up: the quota is a daily one."""
+
+
+@dataclass
+class RetryBudget:
+    """Retries left for one edit, shared by all its cases, so that a sick server is not asked for ever."""
+
+    left: int = 24
+
+    def take(self) -> bool:
+        """Use up one retry; False where none is left."""
+        self.left -= 1
+        return self.left >= 0
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request: the conversation, and what it is about."""
+
+    messages: Sequence[AnyMessage]
+    tools: Sequence[Mapping[str, Any]]
+    case: Case
+    album: Album
+    limits: WireLimits
+    repeat: int = 0
+    budget: RetryBudget = field(default_factory=RetryBudget)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back."""
+
+    message: AIMessage
+    usage: Usage
+    seconds: float
+    attempts: int = 1
+    kept: bool = False
+    """True where the reply came from the run's store and nothing was asked."""
+
+
+class Chat(Protocol):
+    """Somebody who can be asked."""
+
+    @property
+    def profile(self) -> Profile:
+        """How this model calls tools, counts positions, takes pictures."""
+
+    async def reply(self, request: Request) -> Reply:
+        """Ask once; raises ModelFailed or ModelRejected."""
+
+
+class ModelChat:
+    """A model behind a LangChain chat client."""
+
+    def __init__(
+        self,
+        client: BaseChatModel,
+        name: str,
+        profile: Profile,
+        parameters: Mapping[str, Any],
+        *,
+        retry: RetryPolicy,
+        timeout: float,
+        replies: Replies | None = None,
+        traffic: Traffic | None = None,
+    ) -> None:
+        self.profile = profile
+        self._client = client
+        self._name = name
+        self._parameters = dict(parameters)
+        self._retry = retry
+        self._timeout = timeout
+        self._replies = replies
+        self._traffic = traffic or OpenRoad()
+
+    async def reply(self, request: Request) -> Reply:
+        """Ask the model, or return the reply kept for exactly this request."""
+        started = time.perf_counter()
+        key = self._key(request) if self._replies else ""
+        if self._replies and (kept := self._replies.get(key)):
+            message = messages_from_dict([dict(kept["message"])])[0]
+            if isinstance(message, AIMessage):
+                return Reply(message, Usage.model_validate(kept["usage"]), time.perf_counter() - started, kept=True)
+        wire = await asyncio.to_thread(on_the_wire, request.messages, self.profile.provider, request.album, request.limits)
+        message, attempts = await self._ask(wire, request)
+        usage = usage_of(message)
+        if self._replies:
+            self._replies.put(key, {"message": message_to_dict(message), "usage": usage.model_dump()})
+        return Reply(message, usage, time.perf_counter() - started, attempts)
+
+    async def _ask(self, wire: Sequence[AnyMessage], request: Request) -> tuple[AIMessage, int]:
+        client = self._client.bind_tools([dict(tool) for tool in request.tools]) if request.tools else self._client
+        attempts = 0
+        try:
+            async for attempt in AsyncRetrying(
+                retry=retry_if_exception_type(_Again),
+                wait=self._wait,
+                stop=stop_after_attempt(self._retry.max_attempts),
+                reraise=True,
+            ):
+                with attempt:
+                    attempts += 1
+                    return await self._once(client, wire, request.budget, attempts), attempts
+        except _Again as again:
+            raise ModelFailed(again.fault.reason, again.fault.sentence) from None
+        raise ModelFailed(Reason.MODEL_ERROR, "no attempt was made")
+
+    async def _once(self, client: Any, wire: Sequence[AnyMessage], budget: RetryBudget, attempt: int) -> AIMessage:
+        async with self._traffic.request() as ticket:
+            try:
+                message = await asyncio.wait_for(client.ainvoke(list(wire)), self._timeout)
+            except Exception as error:
+                fault = classify(error, self._name, self._timeout)
+                if fault.slow_down:
+                    ticket.refused(fault.retry_after)
+                raise self._judged(fault, budget, attempt) from error
+            if not isinstance(message, AIMessage):
+                raise ModelFailed(Reason.MODEL_ERROR, f"{self._name} did not reply with a message")
+            ticket.done(usage_of(message))
+            return message
+
+    def _judged(self, fault: Fault, budget: RetryBudget, attempt: int) -> Exception:
+        """Return what a fault leads to: another try, or the end of this case, or the end of everything."""
+        if fault.fatal:
+            return fault.fatal
+        too_long = (fault.retry_after or 0) > self._retry.longest_retry_after
+        spent = fault.reason == Reason.TIMEOUT and attempt >= self._retry.timeout_attempts
+        if not fault.again or too_long or spent or not budget.take():
+            return ModelFailed(fault.reason, fault.sentence)
+        return _Again(fault)
+
+    def _wait(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, _Again) and error.fault.retry_after is not None:
+            return error.fault.retry_after
+        return wait_random_exponential(multiplier=self._retry.first_wait, max=self._retry.longest_wait)(state)
+
+    def _key(self, request: Request) -> str:
+        """Return the hash of everything that decides this reply; pictures count by hash and by how they are sent."""
+        facts = {
+            "model": self._name,
+            "parameters": self._parameters,
+            "tools": [dict(tool) for tool in request.tools],
+            "limits": [request.limits.long_side, request.limits.max_bytes, request.limits.quality],
+            "repeat": request.repeat,
+            "messages": [_canonical(message, index) for index, message in enumerate(request.messages)],
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+class _Again(Exception):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.sentence)
+        self.fault = fault
+
+
+def usage_of(message: AIMessage) -> Usage:
+    """Return the tokens a reply reports."""
+    told = message.usage_metadata
+    if not told:
+        return Usage(requests=1)
+    return Usage(
+        requests=1,
+        input_tokens=told.get("input_tokens", 0),
+        output_tokens=told.get("output_tokens", 0),
+        cached_tokens=told.get("input_token_details", {}).get("cache_read", 0) or 0,
+        reasoning_tokens=told.get("output_token_details", {}).get("reasoning", 0) or 0,
+    )
+
+
+def _canonical(message: AnyMessage, index: int) -> dict[str, Any]:
+    """Return what of a message decides the next reply; ids a client makes up at random do not."""
+    content = message.content
+    if isinstance(content, list):
+        content = [
+            {"picture": part["sha"], "name": part["name"]} if isinstance(part, dict) and part.get("type") == PICTURE else part
+            for part in content
+        ]
+    facts: dict[str, Any] = {"type": message.type, "content": content}
+    if isinstance(message, AIMessage):
+        facts["calls"] = [{"name": c["name"], "args": c["args"]} for c in message.tool_calls]
+    if isinstance(message, (ToolMessage, HumanMessage)):
+        facts["name"] = message.name
+    return facts
+
+
+__all__ = ["Chat", "ModelChat", "ModelFailed", "Provider", "Reply", "Request", "RetryBudget", "RetryPolicy", "usage_of"]

@@ -1,0 +1,68 @@
+"""Where a run of many edits takes hold of the conversation: kept replies, traffic control, and watching steps arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, Protocol
+
+from editloupe.types import Step, Trace, Usage
+
+
+class Replies(Protocol):
+    """Keeps every model reply by the exact request, so that nothing is paid for twice."""
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        """Return the reply kept for this request, if any."""
+
+    def put(self, key: str, reply: Mapping[str, Any]) -> None:
+        """Keep a reply; called before anything is decided from it."""
+
+
+class Ticket(Protocol):
+    """One request on its way."""
+
+    def done(self, usage: Usage) -> None:
+        """The reply came and took this many tokens."""
+
+    def refused(self, retry_after: float | None) -> None:
+        """The server asked for less traffic (429, 503)."""
+
+
+class Traffic(Protocol):
+    """Decides when a request may go out: concurrency, requests and tokens a minute, caps for the whole run."""
+
+    def request(self) -> AbstractAsyncContextManager[Ticket]:
+        """Wait for a place, hold it while the request is under way.
+
+        May raise `OverBudget`, which ends the case as unjudged with the reason `budget`.
+        """
+
+
+class OverBudget(Exception):
+    """The run's cap on cost, tokens or time is reached; the sentence says which."""
+
+
+class Watcher(Protocol):
+    """Is told about every step as it happens."""
+
+    def step(self, trace: Trace, step: Step) -> None:
+        """A step was completed; the trace says of which edit and criterion, its own steps may be empty."""
+
+
+class OpenTicket:
+    """A request nobody counts."""
+
+    def done(self, usage: Usage) -> None:
+        """Nothing to count."""
+
+    def refused(self, retry_after: float | None) -> None:
+        """Nothing to slow down."""
+
+
+class OpenRoad:
+    """No traffic control: every request goes out at once."""
+
+    def request(self) -> AbstractAsyncContextManager[Ticket]:
+        """Let the request go."""
+        return nullcontext(OpenTicket())

@@ -1,0 +1,103 @@
+"""The conversation as the graph keeps it: LangChain messages whose pictures are references, filled in only on the way out.
+
+Pictures a tool returns go back in a user message, after the tool messages of all calls: Chat Completions servers take only text
+in a tool message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+
+from editloupe.agent.profiles import Provider
+from editloupe.images import Album, WireLimits
+from editloupe.types import Observation, Sent, Sha
+
+PICTURE = "picture"
+Block = dict[str, Any]
+
+
+def picture_block(sha: Sha, name: str) -> Block:
+    """Return a reference to a picture, as it stands in the graph's state."""
+    return {"type": PICTURE, "sha": sha, "name": name}
+
+
+def text_block(text: str) -> Block:
+    """Return a block of text."""
+    return {"type": "text", "text": text}
+
+
+def announced(name: str, sha: Sha, album: Album, limits: WireLimits) -> list[Block]:
+    """Return a picture behind a line that gives its name and its size as sent."""
+    width, height = album[sha].wire(limits).size
+    return [text_block(f"{name} ({width} × {height} pixels):"), picture_block(sha, name)]
+
+
+def observed(reply: AIMessage, observations: Sequence[Observation], album: Album, limits: WireLimits) -> list[AnyMessage]:
+    """Return what the judge reads after its calls: a sentence for every call, then the pictures together."""
+    native = {call["id"] for call in reply.tool_calls}
+    messages: list[AnyMessage] = [
+        ToolMessage(o.text, tool_call_id=o.call_id, name=o.tool, artifact=dict(o.data)) for o in observations if o.call_id in native
+    ]
+    blocks: list[Block] = []
+    for observation in observations:
+        if observation.call_id not in native:
+            blocks.append(text_block(f"{observation.tool}: {observation.text}"))
+        for sha, caption in zip(observation.pictures, observation.captions, strict=True):
+            blocks += announced(caption, sha, album, limits)
+    if blocks:
+        messages.append(HumanMessage(blocks))
+    return messages
+
+
+def told(reply: AIMessage | None, sentence: str) -> list[AnyMessage]:
+    """Return what the judge reads when its reply could not be used; every call it made gets its answer too."""
+    asked = [*reply.tool_calls, *reply.invalid_tool_calls] if reply else []
+    unanswered: list[AnyMessage] = [
+        ToolMessage("Not carried out.", tool_call_id=str(call["id"]), name=call["name"], status="error") for call in asked
+    ]
+    return [*unanswered, HumanMessage(sentence)]
+
+
+def text_of(message: AIMessage) -> str:
+    """Return the visible text of a reply, without its reasoning blocks."""
+    if isinstance(message.content, str):
+        return message.content
+    parts = (part if isinstance(part, str) else part.get("text", "") for part in message.content if _is_text(part))
+    return "\n".join(str(part) for part in parts)
+
+
+def _is_text(part: str | dict[str, Any]) -> bool:
+    return isinstance(part, str) or part.get("type") == "text"
+
+
+def on_the_wire(messages: Iterable[AnyMessage], provider: Provider, album: Album, limits: WireLimits) -> list[AnyMessage]:
+    """Return the conversation with its pictures filled in, in the provider's form; the graph's own copy stays light."""
+    out: list[AnyMessage] = []
+    for message in messages:
+        content = message.content
+        if isinstance(message, HumanMessage) and isinstance(content, list):
+            blocks = [_filled(part, provider, album, limits) if isinstance(part, dict) else part for part in content]
+            out.append(HumanMessage(blocks))
+        elif isinstance(message, ToolMessage):
+            out.append(message.model_copy(update={"artifact": None}))
+        else:
+            out.append(message)
+    return out
+
+
+def _filled(block: Block, provider: Provider, album: Album, limits: WireLimits) -> Block:
+    if block.get("type") != PICTURE:
+        return block
+    wire = album[block["sha"]].wire(limits)
+    if provider == "openai":
+        return {"type": "image_url", "image_url": {"url": f"data:{wire.media_type};base64,{wire.base64}", "detail": "high"}}
+    return {"type": "image", "base64": wire.base64, "mime_type": wire.media_type}
+
+
+def sent_pictures(messages: Iterable[AnyMessage], album: Album, limits: WireLimits) -> tuple[Sent, ...]:
+    """Say how the pictures of these messages go out, for the trace."""
+    blocks = (part for m in messages if isinstance(m.content, list) for part in m.content if isinstance(part, dict))
+    return tuple(album[b["sha"]].sent(b["name"], limits) for b in blocks if b.get("type") == PICTURE)

@@ -1,0 +1,219 @@
+"""The graph of one edit: its cases are made, every case is judged by its own run of the loop, side by side, and verdicts are drawn."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, TypedDict
+
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
+from langgraph.types import Send
+
+from editloupe.agent.answers import Given
+from editloupe.agent.chat import Chat, RetryBudget
+from editloupe.agent.hooks import Watcher
+from editloupe.graphs.loop import LOOP, Failure, LoopLimits, LoopState, Session, opening, usage_of_steps
+from editloupe.images import Album, ImageError, WireLimits
+from editloupe.rubrics.case import Case
+from editloupe.rubrics.model import LabelAnswer, Rubric
+from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
+from editloupe.tools.contract import Memory, NoMemory
+from editloupe.tools.registry import Toolbox
+from editloupe.types import Edit, Mode, Outcome, Reason, Trace, Unjudged, Usage, Verdict
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Everything an edit is judged with."""
+
+    chat: Chat
+    judge: str
+    protocol: Protocol
+    rubrics: tuple[Rubric, ...]
+    mode: Mode
+    toolbox: Toolbox
+    wire: WireLimits = WireLimits()
+    limits: LoopLimits = LoopLimits()
+    min_confidence: float = 0.0
+    memory: Memory = field(default_factory=NoMemory)
+    watcher: Watcher | None = None
+    repeat: int = 0
+    strict: bool = True
+    """Whether an edit that cannot be judged for want of input raises; else it ends unjudged."""
+    album: Album = field(default_factory=Album)
+    budget: RetryBudget = field(default_factory=RetryBudget)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One case, judged: its trace and how it ended."""
+
+    case: Case
+    trace: Trace
+    given: Given | None
+    failure: Failure | None
+    confidence: float | None
+
+
+class EditState(TypedDict, total=False):
+    """What is known of an edit."""
+
+    edit: Edit
+    cases: list[Case]
+    case: Case
+    """Of one branch."""
+    judged: Annotated[list[Judged], operator.add]
+    outcomes: Annotated[list[Outcome], operator.add]
+
+
+async def prepare(state: EditState, runtime: Runtime[Desk]) -> EditState:
+    """Open the pictures and make the cases of every rubric."""
+    desk, edit = runtime.context, state["edit"]
+    cases: list[Case] = []
+    outcomes: list[Outcome] = []
+    for rubric in desk.rubrics:
+        try:
+            cases += await asyncio.to_thread(desk.protocol.make_cases, edit, rubric, desk.mode, desk.album)
+        except (ImageError, MissingInput) as error:
+            if desk.strict:
+                raise
+            reason = Reason.BAD_IMAGE if isinstance(error, ImageError) else Reason.MISSING_INPUT
+            outcomes.append(Unjudged(criterion=rubric.criterion, reason=reason, detail=str(error)))
+    return EditState(cases=cases, outcomes=outcomes)
+
+
+def fan_out(state: EditState) -> list[Send]:
+    """Send every case on its own way."""
+    return [Send("judge_case", EditState(case=case)) for case in state.get("cases", [])]
+
+
+async def judge_case(state: EditState, runtime: Runtime[Desk]) -> EditState:
+    """Judge one case by the loop."""
+    desk, case = runtime.context, state["case"]
+    heading = Trace(
+        edit_id=case.edit.id,
+        criterion=case.rubric.criterion,
+        protocol=case.rubric.protocol,
+        mode=case.mode,
+        judge=desk.judge,
+        target=case.target,
+    )
+    session = Session(
+        case=case,
+        chat=desk.chat,
+        toolbox=desk.toolbox,
+        album=desk.album,
+        wire=desk.wire,
+        limits=desk.limits,
+        memory=desk.memory,
+        watcher=desk.watcher,
+        heading=heading,
+        repeat=desk.repeat,
+        budget=desk.budget,
+    )
+    started = time.perf_counter()
+    start = await asyncio.to_thread(opening, session)
+    end = await LOOP.ainvoke(start, {"recursion_limit": desk.limits.recursion_limit}, context=session)
+    state_at_end = LoopState(**end)
+    trace = heading.model_copy(
+        update={
+            "prompt": tuple(_texts(start)),
+            "tools": tuple(tool.name for tool in session.tools()),
+            "notes": tool_notes(desk.toolbox) if case.uses_tools else (),
+            "steps": tuple(state_at_end["steps"]),
+            "seconds": time.perf_counter() - started,
+        }
+    )
+    return EditState(
+        judged=[Judged(case, trace, state_at_end["given"], state_at_end["failure"], state_at_end["confidence"])]
+    )
+
+
+async def decide(state: EditState, runtime: Runtime[Desk]) -> EditState:
+    """Draw the outcome of every criterion from its cases."""
+    desk = runtime.context
+    by_criterion: dict[str, list[Judged]] = {}
+    for one in state.get("judged", []):
+        by_criterion.setdefault(one.case.rubric.criterion, []).append(one)
+    return EditState(outcomes=[outcome_of(cases, desk.min_confidence) for cases in by_criterion.values()])
+
+
+def outcome_of(cases: Sequence[Judged], min_confidence: float = 0.0) -> Outcome:
+    """Return the outcome of one criterion: the answer of its case, or the worst of its targets."""
+    cases = sorted(cases, key=lambda one: one.case.target or 0)
+    criterion = cases[0].case.rubric.criterion
+    usage = sum((usage_of_steps(list(one.trace.steps)) for one in cases), Usage())
+    steps = sum(len(one.trace.steps) for one in cases)
+    for one in cases:
+        if one.failure or one.given is None:
+            failure = one.failure or Failure(Reason.NO_ANSWER, "the judge gave no answer")
+            where = f"target {one.case.target + 1}: " if one.case.target is not None else ""
+            return Unjudged(
+                criterion=criterion,
+                reason=failure.reason,
+                detail=where + failure.detail,
+                raw=failure.raw,
+                usage=usage,
+                steps=steps,
+            )
+    deciding = _deciding(cases)
+    assert deciding.given is not None
+    if deciding.confidence is not None and deciding.confidence < min_confidence:
+        detail = f"{deciding.given.text} with a confidence of {deciding.confidence:.2f}, below {min_confidence:.2f}"
+        return Unjudged(
+            criterion=criterion, reason=Reason.LOW_CONFIDENCE, detail=detail, raw=deciding.given.text, usage=usage, steps=steps
+        )
+    return Verdict(
+        criterion=criterion,
+        label=deciding.given.label,
+        score=deciding.given.score,
+        score_100=deciding.given.score_100,
+        values=deciding.given.values,
+        rationale=deciding.trace.steps[-1].thought,
+        confidence=deciding.confidence,
+        targets=tuple(str(one.given.label) for one in cases if one.given) if len(cases) > 1 else (),
+        usage=usage,
+        steps=steps,
+    )
+
+
+def _deciding(cases: Sequence[Judged]) -> Judged:
+    rubric = cases[0].case.rubric
+    if len(cases) == 1 or not isinstance(rubric.answer, LabelAnswer):
+        return cases[0]
+    labels = [str(one.given.label) for one in cases if one.given]
+    return cases[labels.index(worst_label(rubric, labels))]
+
+
+def tool_notes(toolbox: Toolbox) -> tuple[str, ...]:
+    """Say which tools are not offered and why, and which settings fell back to something else."""
+    return (*toolbox.notes, *(f"{name} is not offered: {why}" for name, why in toolbox.withheld.items()))
+
+
+def _texts(state: LoopState) -> list[str]:
+    texts = []
+    for message in state["messages"]:
+        content = message.content if isinstance(message.content, list) else [{"type": "text", "text": message.content}]
+        texts.append("\n".join(str(b["text"]) for b in content if isinstance(b, dict) and b.get("type") == "text"))
+    return texts
+
+
+def build_edit_graph() -> CompiledStateGraph[EditState, Desk, EditState, EditState]:
+    """Return the compiled graph of one edit."""
+    graph = StateGraph(EditState, context_schema=Desk)
+    graph.add_node("prepare", prepare)
+    graph.add_node("judge_case", judge_case)
+    graph.add_node("decide", decide)
+    graph.add_edge(START, "prepare")
+    graph.add_conditional_edges("prepare", fan_out, ["judge_case"])
+    graph.add_edge("judge_case", "decide")
+    graph.add_edge("decide", END)
+    return graph.compile(name="editloupe_edit")
+
+
+EDIT_GRAPH = build_edit_graph()

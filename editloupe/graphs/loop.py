@@ -1,0 +1,334 @@
+"""The loop that judges one case: think → (act → observe → think)* → conclude, with repair and insist.
+
+The state holds messages with references to pictures, never pixels; what is not state (the model, the tools, the album) comes with
+the runtime's context.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import time
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypedDict
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
+
+from editloupe.agent.answers import Given, read
+from editloupe.agent.chat import Chat, Reply, Request, RetryBudget
+from editloupe.agent.faults import ModelFailed
+from editloupe.agent.hooks import OverBudget, Watcher
+from editloupe.agent.messages import announced, observed, sent_pictures, text_block, text_of, told
+from editloupe.agent.prompts import final_form, system_text, task_text
+from editloupe.images import Album, WireLimits
+from editloupe.rubrics.case import Case
+from editloupe.tools.contract import Frame, Memory, NoMemory, Tool, ToolError, View
+from editloupe.tools.registry import Toolbox
+from editloupe.types import Observation, Reason, Record, Step, ToolCall, Trace, Usage
+
+CALLS_A_TURN = 12
+"""More calls in one turn are not carried out; the model is told."""
+
+
+class LoopLimits(Record):
+    """How long one case may go on."""
+
+    max_turns: int = 8
+    max_repairs: int = 2
+
+    @property
+    def recursion_limit(self) -> int:
+        """More graph steps than the limits can lead to: a turn takes three, a repair two, insist and conclude one each."""
+        return 3 * self.max_turns + 2 * self.max_repairs + 10
+
+
+@dataclass(frozen=True)
+class Session:
+    """What one run of the loop works with."""
+
+    case: Case
+    chat: Chat
+    toolbox: Toolbox
+    album: Album
+    wire: WireLimits = WireLimits()
+    limits: LoopLimits = LoopLimits()
+    memory: Memory = field(default_factory=NoMemory)
+    watcher: Watcher | None = None
+    heading: Trace | None = None
+    """What a watcher is told the steps belong to."""
+    repeat: int = 0
+    budget: RetryBudget = field(default_factory=RetryBudget)
+
+    def view(self) -> View:
+        """Return what the tools may look at, positions counted as this model counts them."""
+        frames = {}
+        for name, sha in self.case.pictures.items():
+            picture = self.album[sha]
+            frames[name] = Frame(picture.size, picture.wire(self.wire).size, self.chat.profile.per_mille)
+        return View(self.album, self.case.pictures, self.case.edit.instruction, frames, self.memory)
+
+    def tools(self) -> list[Tool]:
+        """Return the tools this case may use."""
+        return self.toolbox.offered(self.case.edit.instruction) if self.case.uses_tools else []
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a case ended without an answer."""
+
+    reason: Reason
+    detail: str
+    raw: str = ""
+
+
+class LoopState(TypedDict, total=False):
+    """What the loop knows after each node."""
+
+    messages: Annotated[list[AnyMessage], operator.add]
+    steps: Annotated[list[Step], operator.add]
+    current: Step | None
+    """The turn under way."""
+    turns: int
+    repairs: int
+    insisted: bool
+    given: Given | None
+    failure: Failure | None
+    confidence: float | None
+
+
+def opening(session: Session) -> LoopState:
+    """Return the state the loop starts from: the fixed rubric text, the announced pictures, the edit's own text."""
+    case, profile = session.case, session.chat.profile
+    schemas = _schemas(session)
+    blocks = [block for name, sha in case.pictures.items() for block in announced(name, sha, session.album, session.wire)]
+    blocks.append(text_block(task_text(case, profile.per_mille, bool(schemas))))
+    system = system_text(case.rubric, case.mode, schemas, profile.native_tools)
+    return LoopState(
+        messages=[SystemMessage(system), HumanMessage(blocks)],  # type: ignore[arg-type]
+        steps=[],
+        current=None,
+        turns=0,
+        repairs=0,
+        insisted=False,
+        given=None,
+        failure=None,
+        confidence=None,
+    )
+
+
+async def think(state: LoopState, runtime: Runtime[Session]) -> LoopState:
+    """Ask the model and read its reply."""
+    session = runtime.context
+    answering = state["insisted"]
+    schemas = [] if answering else _schemas(session)
+    native = schemas if session.chat.profile.native_tools else []
+    request = Request(
+        state["messages"], native, session.case, session.album, session.wire, session.repeat, session.budget
+    )
+    index = state["turns"]
+    try:
+        reply = await session.chat.reply(request)
+    except (ModelFailed, OverBudget) as error:
+        reason = error.reason if isinstance(error, ModelFailed) else Reason.BUDGET
+        failure = Failure(reason, str(error))
+        return LoopState(failure=failure, current=Step(index=index, problem=str(error)), turns=index + 1)
+    return _after(reply, state, session, [str(s["function"]["name"]) for s in schemas])
+
+
+def _after(reply: Reply, state: LoopState, session: Session, tools: list[str]) -> LoopState:
+    message = reply.message
+    text = text_of(message)
+    unjudged = message.additional_kwargs.get("unjudged")
+    reading = read(
+        text,
+        session.case.rubric.answer,
+        native_calls=message.tool_calls,  # type: ignore[arg-type]
+        broken_calls=message.invalid_tool_calls,  # type: ignore[arg-type]
+        tools=tools,
+    )
+    empty = not text.strip() and not message.tool_calls and not message.invalid_tool_calls
+    problem = None if unjudged else _why_empty(message) if empty else reading.problem
+    step = Step(
+        index=state["turns"],
+        thought=reading.thought or str(message.additional_kwargs.get("reasoning_content") or ""),
+        calls=reading.calls,
+        answer=reading.answer.text if reading.answer else None,
+        problem=problem,
+        raw=text,
+        sent=sent_pictures(_since_last_reply(state["messages"]), session.album, session.wire),
+        usage=reply.usage,
+        seconds=reply.seconds,
+        attempts=reply.attempts,
+    )
+    return LoopState(
+        messages=[] if empty else [message],
+        current=step,
+        turns=state["turns"] + 1,
+        given=reading.answer,
+        failure=Failure(Reason(unjudged["reason"]), str(unjudged["detail"]), text) if unjudged else None,
+        confidence=message.additional_kwargs.get("confidence"),
+    )
+
+
+def after_thinking(state: LoopState, runtime: Runtime[Session]) -> Literal["act", "repair", "insist", "conclude"]:
+    """Decide where to go: an answer or a failure concludes, calls are carried out, the rest is told what is wrong."""
+    session, current = runtime.context, state["current"]
+    if state["given"] or state["failure"] or state["insisted"] or current is None:
+        return "conclude"
+    if current.calls:
+        return "act"
+    if state["repairs"] >= session.limits.max_repairs:
+        return "conclude"
+    return "insist" if _turns_used(state, session) else "repair"
+
+
+async def act(state: LoopState, runtime: Runtime[Session]) -> LoopState:
+    """Carry out the calls of this turn side by side, in worker threads."""
+    session, current = runtime.context, state["current"]
+    assert current is not None
+    view = session.view()
+    looks = [_look(session, view, call, number) for number, call in enumerate(current.calls)]
+    observations = await asyncio.gather(*looks)
+    return LoopState(current=current.model_copy(update={"observations": tuple(observations)}))
+
+
+async def observe(state: LoopState, runtime: Runtime[Session]) -> LoopState:
+    """Hand back what the tools said and show their pictures."""
+    session, current = runtime.context, state["current"]
+    assert current is not None
+    reply = _last_reply(state["messages"])
+    messages = await asyncio.to_thread(observed, reply, current.observations, session.album, session.wire)
+    return LoopState(messages=messages, **_close(state, session))
+
+
+def after_observing(state: LoopState, runtime: Runtime[Session]) -> Literal["think", "insist"]:
+    """Go on thinking while turns are left."""
+    return "insist" if _turns_used(state, runtime.context) else "think"
+
+
+async def repair(state: LoopState, runtime: Runtime[Session]) -> LoopState:
+    """Tell the model exactly what was wrong with its reply."""
+    current = state["current"]
+    assert current is not None
+    problem = f"{current.problem} Say it again in the required form."
+    reply = _last_reply(state["messages"]) if current.raw or isinstance(state["messages"][-1], AIMessage) else None
+    return LoopState(messages=told(reply, problem), repairs=state["repairs"] + 1, **_close(state, runtime.context))
+
+
+async def insist(state: LoopState, runtime: Runtime[Session]) -> LoopState:
+    """Ask for the answer, without tools: the turns are used up."""
+    session = runtime.context
+    last = state["messages"][-1]
+    sentence = f"Your turns are used up and there are no tools any more. Answer with what you have seen: {final_form(session.case.rubric.answer)}"
+    reply = last if isinstance(last, AIMessage) else None
+    return LoopState(messages=told(reply, sentence), insisted=True, **_close(state, session))
+
+
+async def conclude(state: LoopState, runtime: Runtime[Session]) -> LoopState:
+    """End with the answer that was read, or say why there is none."""
+    current, failure = state["current"], state["failure"]
+    if not state["given"] and not failure and current:
+        if current.calls or (state["insisted"] and not current.raw.strip()):
+            failure = Failure(Reason.NO_ANSWER, "the judge used up its turns without giving an answer", current.raw)
+        elif not current.raw.strip():
+            failure = Failure(Reason.NO_ANSWER, current.problem or "the judge's reply was empty")
+        else:
+            failure = Failure(Reason.UNREADABLE, current.problem or "the judge's reply could not be read", current.raw)
+    return LoopState(failure=failure, **_close(state, runtime.context))
+
+
+async def _look(session: Session, view: View, call: ToolCall, number: int) -> Observation:
+    """Run one tool; whatever goes wrong becomes a sentence for the model."""
+    started = time.perf_counter()
+    try:
+        if number >= CALLS_A_TURN:
+            raise ToolError(f"Not carried out: at most {CALLS_A_TURN} calls a turn.")
+        result = await session.toolbox.arun(call.name, call.parameters, view)
+    except ToolError as error:
+        seconds = time.perf_counter() - started
+        return Observation(call_id=call.id, tool=call.name, text=str(error), failed=True, seconds=seconds)
+    return Observation(
+        call_id=call.id,
+        tool=call.name,
+        text=result.text,
+        pictures=tuple(session.album.add(picture.pixels).sha for picture in result.pictures),
+        captions=tuple(picture.caption for picture in result.pictures),
+        data=result.data,
+        seconds=time.perf_counter() - started,
+        cached=result.cached,
+    )
+
+
+def _schemas(session: Session) -> list[dict[str, Any]]:
+    """Return the offered tools as function descriptions."""
+    tools = session.tools()
+    view = session.view() if tools else None
+    return [
+        {
+            "type": "function",
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.schema(view)},
+        }
+        for tool in tools
+        if view
+    ]
+
+
+def _close(state: LoopState, session: Session) -> dict[str, Any]:
+    """Put the turn under way among the finished steps."""
+    current = state["current"]
+    if current is None:
+        return {}
+    if session.watcher and session.heading:
+        session.watcher.step(session.heading, current)
+    return {"steps": [current], "current": None}
+
+
+def _turns_used(state: LoopState, session: Session) -> bool:
+    return state["turns"] >= session.limits.max_turns
+
+
+def _last_reply(messages: list[AnyMessage]) -> AIMessage:
+    return next(m for m in reversed(messages) if isinstance(m, AIMessage))
+
+
+def _since_last_reply(messages: list[AnyMessage]) -> list[AnyMessage]:
+    last = max((i for i, m in enumerate(messages) if isinstance(m, AIMessage)), default=-1)
+    return messages[last + 1 :]
+
+
+def _why_empty(message: AIMessage) -> str:
+    why = message.response_metadata.get("finish_reason")
+    return f"Your reply was empty (finish reason: {why})." if why else "Your reply was empty."
+
+
+def build_loop() -> CompiledStateGraph[LoopState, Session, LoopState, LoopState]:
+    """Return the compiled loop."""
+    graph = StateGraph(LoopState, context_schema=Session)
+    for name, node in (
+        ("think", think),
+        ("act", act),
+        ("observe", observe),
+        ("repair", repair),
+        ("insist", insist),
+        ("conclude", conclude),
+    ):
+        graph.add_node(name, node)  # type: ignore[call-overload]
+    graph.add_edge(START, "think")
+    graph.add_conditional_edges("think", after_thinking)
+    graph.add_edge("act", "observe")
+    graph.add_conditional_edges("observe", after_observing)
+    graph.add_edge("repair", "think")
+    graph.add_edge("insist", "think")
+    graph.add_edge("conclude", END)
+    return graph.compile(name="editloupe_loop")
+
+
+LOOP = build_loop()
+
+
+def usage_of_steps(steps: list[Step]) -> Usage:
+    """Return the tokens of several steps together."""
+    return sum((step.usage for step in steps), Usage())

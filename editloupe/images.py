@@ -1,0 +1,236 @@
+"""Pictures by content hash: safe opening, EXIF, resizing and encoding for the wire, all of it recorded."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import threading
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from editloupe.types import Sent, Sha, UserError
+
+Pixels = npt.NDArray[np.uint8]
+"""Height × width × 3, RGB."""
+
+FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "MPO")
+"""MPO is what many cameras write into a .jpg: a JPEG with a preview behind it."""
+MAX_PIXELS = 150_000_000
+"""A guard against decompression bombs: a 150-megapixel picture takes 450 MB once decoded."""
+LOSSLESS_PIXELS = 512 * 512
+"""Made pictures up to this size (crops, mostly) go out as PNG: JPEG would smear what the judge zoomed in to see."""
+SENT_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
+"""Files in these formats go out byte for byte where nothing has to be turned, flattened or shrunk."""
+LONG_SIDE = 2048
+"""What is sent by default; above it providers shrink pictures themselves, without telling."""
+
+
+class ImageError(UserError):
+    """A picture that cannot be used, told in one sentence."""
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A picture encoded for a request."""
+
+    media_type: str
+    base64: str
+    size: tuple[int, int]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class WireLimits:
+    """How pictures are encoded for one model."""
+
+    long_side: int = LONG_SIDE
+    max_bytes: int = 15_000_000
+    quality: int = 95
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """Decoded pixels and the hash they are known by."""
+
+    sha: Sha
+    pixels: Pixels
+    file: tuple[str, bytes] | None = field(default=None, repr=False)
+    """Media type and bytes of the file, where they show exactly these pixels."""
+    _wires: dict[WireLimits, Wire] = field(default_factory=dict, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height."""
+        return self.pixels.shape[1], self.pixels.shape[0]
+
+    def wire(self, limits: WireLimits) -> Wire:
+        """Return the picture encoded within these limits; encoded once, however often it is sent."""
+        with self._lock:
+            if limits not in self._wires:
+                self._wires[limits] = _encode(self, limits)
+            return self._wires[limits]
+
+    def sent(self, name: str, limits: WireLimits) -> Sent:
+        """Say how this picture goes out, for the trace."""
+        wire = self.wire(limits)
+        return Sent(
+            name=name,
+            sha=self.sha,
+            original_size=self.size,
+            size=wire.size,
+            format=wire.media_type.removeprefix("image/"),
+            bytes=wire.bytes,
+            scale=wire.size[0] / self.size[0],
+        )
+
+
+class Album:
+    """The pictures of one edit, by hash; dropped with the edit, so that memory does not grow with the run."""
+
+    def __init__(self) -> None:
+        self._pictures: dict[Sha, Picture] = {}
+        self._by_path: dict[Path, Picture] = {}
+        self._lock = threading.Lock()
+
+    def open(self, path: Path) -> Picture:
+        """Read a picture file; raises ImageError with one sentence where that is not possible."""
+        with self._lock:
+            known = self._by_path.get(path)
+        if known is None:
+            known = open_picture(path)
+            with self._lock:
+                known = self._pictures.setdefault(known.sha, known)
+                self._by_path[path] = known
+        return known
+
+    def add(self, pixels: Pixels) -> Picture:
+        """Keep a made picture (a crop, a mask, a drawing)."""
+        picture = Picture(hash_pixels(pixels), pixels)
+        with self._lock:
+            return self._pictures.setdefault(picture.sha, picture)
+
+    def __getitem__(self, sha: Sha) -> Picture:
+        return self._pictures[sha]
+
+
+def hash_bytes(data: bytes) -> Sha:
+    """Return the name under which these bytes are kept."""
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def hash_pixels(pixels: Pixels) -> Sha:
+    """Return the name under which made pixels are kept; size and values count."""
+    digest = hashlib.sha256(repr(pixels.shape).encode())
+    digest.update(np.ascontiguousarray(pixels).data)
+    return digest.hexdigest()[:32]
+
+
+def open_picture(path: Path) -> Picture:
+    """Open a picture file safely: known formats, upright, without alpha, within the pixel limit."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise ImageError(f"there is no picture at {path}") from None
+    except IsADirectoryError:
+        raise ImageError(f"{path} is a folder, not a picture") from None
+    except OSError as error:
+        raise ImageError(f"{path} cannot be read: {error.strerror or error}") from None
+    return decode(data, str(path))
+
+
+def decode(data: bytes, name: str) -> Picture:
+    """Decode an encoded picture; `name` is what the sentence of an error calls it."""
+    if not data:
+        raise ImageError(f"{name} is an empty file")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            image = Image.open(io.BytesIO(data), formats=FORMATS)
+        _check_size(image, name)
+        image.load()
+        upright = _upright(image)
+        as_is = upright is image and image.mode == "RGB" and image.format in SENT_AS_IS
+        file = (SENT_AS_IS[str(image.format)], data) if as_is else None
+        return Picture(hash_bytes(data), _to_rgb(upright), file)
+    except ImageError:
+        raise
+    except Image.DecompressionBombError:
+        raise ImageError(f"{name} is larger than the limit of {MAX_PIXELS // 10**6} megapixels") from None
+    except UnidentifiedImageError:
+        raise ImageError(f"{name} is not a picture this program reads (PNG, JPEG, WebP, TIFF, BMP)") from None
+    except Exception as error:  # Pillow's decoders raise many kinds on damaged files
+        raise ImageError(f"{name} is a damaged or incomplete picture ({_one_line(error)})") from None
+
+
+def _check_size(image: Image.Image, name: str) -> None:
+    width, height = image.size
+    if width * height > MAX_PIXELS:
+        raise ImageError(f"{name} has {width} × {height} pixels, more than the limit of {MAX_PIXELS // 10**6} megapixels")
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """Apply the EXIF rotation; a picture whose EXIF block is damaged is taken as it is stored."""
+    try:
+        return ImageOps.exif_transpose(image) or image
+    except (ValueError, SyntaxError, TypeError, KeyError, OSError):
+        return image
+
+
+def _to_rgb(image: Image.Image) -> Pixels:
+    """Flatten alpha on white and reduce every mode to 8-bit RGB."""
+    if image.mode in ("I;16", "I;16B", "I;16L", "I"):
+        wide = np.asarray(image, dtype=np.float64)
+        scale = 65535.0 if wide.max(initial=0) > 255 else 255.0
+        image = Image.fromarray((wide / scale * 255).clip(0, 255).astype(np.uint8))
+    elif image.mode == "F":
+        values = np.asarray(image, dtype=np.float64)
+        top = 1.0 if values.max(initial=0) <= 1 else 255.0
+        image = Image.fromarray((values / top * 255).clip(0, 255).astype(np.uint8))
+    if image.has_transparency_data:
+        layer = image.convert("RGBA")
+        white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
+        image = Image.alpha_composite(white, layer)
+    return np.ascontiguousarray(np.asarray(image.convert("RGB"), dtype=np.uint8))
+
+
+def _encode(picture: Picture, limits: WireLimits) -> Wire:
+    """Encode within the limits; a picture too heavy at full size is sent smaller, and the size says so."""
+    width, height = picture.size
+    scale = min(1.0, limits.long_side / max(width, height))
+    if scale == 1.0 and picture.file and len(picture.file[1]) <= limits.max_bytes:
+        return _wire(*picture.file, picture.size)
+    while True:
+        size = max(1, round(width * scale)), max(1, round(height * scale))
+        shown = picture.pixels if scale == 1.0 else cv2.resize(picture.pixels, size, interpolation=cv2.INTER_AREA)
+        format: Literal["png", "jpeg"] = "png" if size[0] * size[1] <= LOSSLESS_PIXELS else "jpeg"
+        data = encode(shown, format, limits.quality)
+        if len(data) <= limits.max_bytes or max(size) <= 64:
+            return _wire(f"image/{format}", data, size)
+        scale *= 0.8
+
+
+def _wire(media_type: str, data: bytes, size: tuple[int, int]) -> Wire:
+    return Wire(media_type, base64.b64encode(data).decode("ascii"), size, len(data))
+
+
+def encode(pixels: Pixels, format: Literal["png", "jpeg"] = "png", quality: int = 95) -> bytes:
+    """Encode RGB pixels as a PNG or JPEG file; JPEG keeps full colour resolution, small coloured things need it."""
+    jpeg = [cv2.IMWRITE_JPEG_QUALITY, quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444]
+    options = jpeg if format == "jpeg" else [cv2.IMWRITE_PNG_COMPRESSION, 3]
+    ok, data = cv2.imencode(f".{format}", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)
+    if not ok:
+        raise ImageError(f"a picture of {pixels.shape[1]} × {pixels.shape[0]} pixels could not be encoded as {format}")
+    return data.tobytes()
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:120] or type(error).__name__

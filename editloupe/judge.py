@@ -1,0 +1,268 @@
+"""Judge: the one object most programs need. It opens a judge by its spec and judges edits, one or many."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import queue
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TypeVar
+
+from editloupe.agent.hooks import Replies, Traffic, Watcher
+from editloupe.agent.models import ModelSettings, open_chat
+from editloupe.agent.profiles import split_spec
+from editloupe.graphs.edit import EDIT_GRAPH, Desk, tool_notes
+from editloupe.graphs.loop import LoopLimits
+from editloupe.images import LONG_SIDE, Album, ImageError, WireLimits, hash_bytes
+from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.tools.registry import build_toolbox
+from editloupe.tools.settings import ToolSettings
+from editloupe.types import Edit, Judgement, Mode, UserError
+
+T = TypeVar("T")
+
+JUDGE_VARIABLE = "EDITLOUPE_JUDGE"
+DEFAULT_JUDGE = "rules"
+
+
+class JudgeSettings(ModelSettings):
+    """Everything that can be set about judging; the defaults are the documented ones."""
+
+    max_turns: int = 8
+    """Replies a judge has for one case before it is asked for its answer without tools."""
+    max_repairs: int = 2
+    """Replies that may be unreadable before a case is left unjudged."""
+    long_side: int = LONG_SIDE
+    """Pictures are sent at most this long; the tools always work on the original pixels."""
+    min_confidence: float = 0.0
+    """Verdicts of a judge that knows its confidence end unjudged below this."""
+
+
+class Judge:
+    """A judge of image edits.
+
+    >>> judge = Judge("rules", mode="plain")
+    >>> judge.criteria
+    ('instruction_following', 'visual_consistency')
+    """
+
+    def __init__(
+        self,
+        spec: str | None = None,
+        *,
+        protocol: str = "dlebench",
+        mode: Mode | None = None,
+        base_url: str | None = None,
+        criteria: Sequence[str] | None = None,
+        settings: JudgeSettings | None = None,
+        tools: ToolSettings | None = None,
+        replies: Replies | None = None,
+        traffic: Traffic | None = None,
+    ) -> None:
+        self.spec = spec or os.environ.get(JUDGE_VARIABLE) or DEFAULT_JUDGE
+        self.base_url = base_url
+        self.settings = settings or JudgeSettings()
+        self._protocol = find_protocol(protocol)
+        self.protocol = self._protocol.name
+        self.mode: Mode = mode or self._protocol.default_mode
+        if self.mode not in self._protocol.modes:
+            raise UserError(f'{self._protocol.title} has no mode "{self.mode}"; it has: {", ".join(self._protocol.modes)}')
+        self._rubrics = self._protocol.select(criteria)
+        self.criteria = tuple(rubric.criterion for rubric in self._rubrics)
+        self._toolbox = build_toolbox(tools or ToolSettings.from_environment())
+        self._chat = open_chat(self.spec, base_url, self.settings, replies, traffic)
+        self._worker = _Worker()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know before reading verdicts: tools that are not offered, and why."""
+        if not any(rubric.modes[self.mode].tools for rubric in self._rubrics):
+            return ()
+        return tool_notes(self._toolbox)
+
+    async def ajudge(
+        self,
+        edit: Edit,
+        *,
+        criteria: Sequence[str] | None = None,
+        repeat: int = 0,
+        watcher: Watcher | None = None,
+        strict: bool = True,
+        album: Album | None = None,
+    ) -> Judgement:
+        """Judge one edit, all criteria side by side.
+
+        With `strict`, an edit whose pictures or boxes cannot be used raises UserError; without, it ends unjudged.
+        """
+        rubrics = self._protocol.select(criteria) if criteria else self._rubrics
+        desk = Desk(
+            chat=self._chat,
+            judge=self.spec,
+            protocol=self._protocol,
+            rubrics=rubrics,
+            mode=self.mode,
+            toolbox=self._toolbox,
+            wire=WireLimits(self.settings.long_side, self._chat.profile.max_image_bytes),
+            limits=LoopLimits(max_turns=self.settings.max_turns, max_repairs=self.settings.max_repairs),
+            min_confidence=self.settings.min_confidence,
+            memory=self._toolbox.memory,
+            watcher=watcher,
+            repeat=repeat,
+            strict=strict,
+            album=album or Album(),
+        )
+        end = await EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=desk)
+        order = {rubric.criterion: place for place, rubric in enumerate(rubrics)}
+        return Judgement(
+            edit=edit,
+            protocol=self.protocol,
+            mode=self.mode,
+            judge=self.spec,
+            verdicts=tuple(sorted(end["outcomes"], key=lambda v: order[v.criterion])),
+            traces=tuple(
+                sorted((one.trace for one in end.get("judged", [])), key=lambda t: (order[t.criterion], t.target or 0))
+            ),
+            notes=self.notes,
+        )
+
+    def judge(self, edit: Edit, **options: Any) -> Judgement:
+        """Judge one edit; works inside and outside a running event loop."""
+        return self._worker.run(self.ajudge(edit, **options))
+
+    __call__ = judge
+
+    async def abatch(self, edits: Iterable[Edit], concurrency: int = 32) -> AsyncIterator[Judgement]:
+        """Judge many edits and yield judgements as they finish; edits are taken from the iterable as places become free.
+
+        An edit that cannot be judged for want of input ends unjudged; a wrong key or an unknown model raises.
+        """
+        source = iter(edits)
+        under_way: set[asyncio.Task[Judgement]] = set()
+        try:
+            while True:
+                while len(under_way) < concurrency and (edit := next(source, None)) is not None:
+                    under_way.add(asyncio.create_task(self.ajudge(edit, strict=False)))
+                if not under_way:
+                    return
+                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    yield task.result()
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
+
+    def batch(self, edits: Iterable[Edit], concurrency: int = 32) -> Iterator[Judgement]:
+        """Judge many edits and iterate over judgements as they finish."""
+        finished: queue.Queue[Judgement | BaseException | None] = queue.Queue(maxsize=concurrency)
+        stop = threading.Event()
+
+        async def pump() -> None:
+            try:
+                async for judgement in self.abatch(edits, concurrency):
+                    if stop.is_set():
+                        return
+                    await asyncio.to_thread(finished.put, judgement)
+                await asyncio.to_thread(finished.put, None)
+            except BaseException as error:
+                await asyncio.to_thread(finished.put, error)
+
+        future = self._worker.submit(pump())
+        try:
+            while (item := finished.get()) is not None:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            stop.set()
+            future.cancel()
+
+    def unit_key(self, edit: Edit, criterion: str, repeat: int = 0) -> str:
+        """Return the content key of one unit of work: what is asked, of whom, with which pictures and settings."""
+        facts = {
+            "pictures": {role: [_file_hash(path) for path in paths] for role, paths in _pictures(edit).items()},
+            "edit": edit.model_dump(mode="json", include={"instruction", "instruction_type", "target_boxes", "hint", "extra"}),
+            "rubric": self._protocol.rubric(criterion).model_dump(mode="json"),
+            "judge": self.parameters(),
+            "repeat": repeat,
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+
+    def parameters(self) -> dict[str, Any]:
+        """Return everything that decides the answers besides the edit and the rubric; no secrets among it."""
+        return {
+            "spec": self.spec,
+            "base_url": self.base_url,
+            "protocol": self.protocol,
+            "mode": self.mode,
+            "settings": self.settings.model_dump(mode="json", exclude={"retry", "timeout"}),
+            "profile": self._chat.profile.model_dump(mode="json"),
+            "tools": self._toolbox.fingerprint(),
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """Return what must be known later to say what was judged, by what, with which versions, settings and prompts."""
+        packages = ("editloupe", "langgraph", "langchain-core", "langchain-openai", "langchain-google-genai")
+        return {
+            **self.parameters(),
+            "criteria": list(self.criteria),
+            "rubrics": {rubric.criterion: rubric.model_dump(mode="json") for rubric in self._rubrics},
+            "versions": {name: version(name) for name in packages},
+            "notes": list(self.notes),
+        }
+
+    async def aclose(self) -> None:
+        """Let go of the background thread."""
+        self._worker.stop()
+
+    @property
+    def provider(self) -> str:
+        """The provider of this judge: openai, google_genai or rules."""
+        return split_spec(self.spec)[0]
+
+
+class _Worker:
+    """An event loop of its own in a thread: clients keep their connections from call to call."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Any:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="editloupe-judge", daemon=True).start()
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        future = self.submit(work)
+        try:
+            return future.result()  # type: ignore[no-any-return]
+        except BaseException:
+            future.cancel()
+            raise
+
+    def stop(self) -> None:
+        with self._lock:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+                self._loop = None
+
+
+def _pictures(edit: Edit) -> dict[str, tuple[Path, ...]]:
+    own = {"source": (edit.source,), "edited": (edit.edited,)}
+    reference = {"reference": (edit.reference,)} if edit.reference else {}
+    return {**own, **reference, **dict(edit.more_images)}
+
+
+def _file_hash(path: Path) -> str:
+    try:
+        return hash_bytes(path.read_bytes())
+    except OSError as error:
+        raise ImageError(f"{path} cannot be read: {error.strerror or error}") from None

@@ -1,0 +1,34 @@
+"""DLEBench: small objects, labels instead of numbers, three modes."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from editloupe.rubrics.dlebench.cases import make_cases
+from editloupe.rubrics.protocol import Protocol, load_rubric
+
+_HERE = files(__package__)
+
+TYPES = (
+    "Change Material",
+    "Change Color",
+    "Change OCR",
+    "Change Shape",
+    "Removal Object",
+    "Replace Object",
+    "Change Count",
+)
+"""The seven instruction types, in the order of Table 1."""
+
+DLEBENCH = Protocol(
+    name="dlebench",
+    title="DLEBench",
+    source="Hong et al., DLEBench: Evaluating Small-scale Object Editing Ability for Instruction-based Image Editing Model",
+    rubrics=(
+        load_rubric(_HERE / "instruction_following.yaml"),
+        load_rubric(_HERE / "visual_consistency.yaml"),
+    ),
+    default_mode="tools",
+    make_cases=make_cases,
+    types=TYPES,
+)

@@ -1,0 +1,160 @@
+"""What a rubric is: a question in ordered checks, the pictures it is asked about, and the kind of answer it takes.
+
+The five answer kinds carry every protocol: labels (DLEBench), numbers on a scale (WiseEdit, Edit-Compass), sets of binary or
+graded checks with gates (VIBE), yes/no and read-out text (EdiVal-Agent).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from editloupe.types import Mode, Record
+
+
+class Label(Record):
+    """One label of a label rubric, worst first in the list it stands in."""
+
+    name: str
+    score: int
+    meaning: str
+    when: tuple[str, ...] = ()
+    """Findings that lead to this label."""
+
+
+class LabelAnswer(Record):
+    """One label out of a set, between final-answer tags."""
+
+    kind: Literal["label"] = "label"
+    labels: Annotated[tuple[Label, ...], Field(min_length=2)]
+
+    def score(self, name: str) -> int:
+        """Return a label's score."""
+        return next(label.score for label in self.labels if label.name == name)
+
+    def score_100(self, name: str) -> float:
+        """Return (score − lowest) / (highest − lowest) × 100; for DLEBench that is (score − 1) / 3 × 100 (Section 5.1)."""
+        scores = [label.score for label in self.labels]
+        return (self.score(name) - min(scores)) / (max(scores) - min(scores)) * 100
+
+    def worst(self, names: list[str]) -> str:
+        """Return the label with the lowest score."""
+        return min(names, key=self.score)
+
+
+class NumberAnswer(Record):
+    """A number on a scale, in a JSON object."""
+
+    kind: Literal["number"] = "number"
+    low: int
+    high: int
+    key: str = "score"
+    reason_key: str | None = "reason"
+
+    @model_validator(mode="after")
+    def _is_a_scale(self) -> NumberAnswer:
+        if self.high <= self.low:
+            raise ValueError(f"the scale {self.low} to {self.high} has no room between its ends")
+        return self
+
+    def score_100(self, value: float) -> float:
+        """Return the value's place on the scale, 0 to 100."""
+        return (value - self.low) / (self.high - self.low) * 100
+
+
+class Check(Record):
+    """One item of a check list."""
+
+    key: str
+    question: str
+    values: Mapping[str, float | None] = Field(default_factory=lambda: {"0": 0.0, "1": 1.0})
+    """Allowed answers and what each counts; None means the item is left out (not applicable)."""
+    only_if: Mapping[str, str] = Field(default_factory=dict)
+    """Gate: the item counts as 0 unless these other items have these answers."""
+
+
+class ChecksAnswer(Record):
+    """A set of checks, in a JSON object with one key each."""
+
+    kind: Literal["checks"] = "checks"
+    checks: Annotated[tuple[Check, ...], Field(min_length=1)]
+    reason_key: str | None = "reason"
+
+    @model_validator(mode="after")
+    def _gates_name_checks(self) -> ChecksAnswer:
+        keys = {check.key for check in self.checks}
+        for check in self.checks:
+            for other in check.only_if:
+                if other not in keys:
+                    raise ValueError(f"check {check.key} depends on {other}, which is not in the list")
+        return self
+
+    def values(self, answers: Mapping[str, str]) -> dict[str, float | None]:
+        """Return what each item counts, gates applied."""
+        return {
+            check.key: check.values[answers[check.key]]
+            if all(answers[other] == wanted for other, wanted in check.only_if.items())
+            else 0.0
+            for check in self.checks
+        }
+
+
+class YesNoAnswer(Record):
+    """Yes or no, in a JSON object; yes counts 1."""
+
+    kind: Literal["yes_no"] = "yes_no"
+    key: str = "answer"
+    reason_key: str | None = "reason"
+
+
+class TextAnswer(Record):
+    """A text read off the picture, in a JSON object."""
+
+    kind: Literal["text"] = "text"
+    key: str = "text"
+
+
+Answer = Annotated[LabelAnswer | NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer, Field(discriminator="kind")]
+
+
+class Example(Record):
+    """A worked example: what was asked, what was seen, how it was decided."""
+
+    instruction: str
+    thought: str
+    calls: tuple[Mapping[str, Any], ...] = ()
+    """Tool calls with `name` and `parameters`; shown in modes with tools only."""
+    answer: str | None = None
+    modes: tuple[Mode, ...] = ("tools", "oracle", "plain")
+
+
+class ModeText(Record):
+    """What one mode adds to the base text."""
+
+    setting: str
+    """What the judge is shown in this mode."""
+    images: tuple[str, ...]
+    """Names of the pictures, in the order they are sent."""
+    tools: bool = False
+    notes: tuple[str, ...] = ()
+
+
+class Rubric(Record):
+    """One criterion of a protocol, whole: everything the prompt says is in here."""
+
+    protocol: str
+    criterion: str
+    title: str
+    source: str
+    """Where in the paper the facts stand."""
+    question: str
+    steps: tuple[str, ...] = ()
+    """The checks in the order they must be made."""
+    notes: tuple[str, ...] = ()
+    type_notes: Mapping[str, str] = Field(default_factory=dict)
+    """What holds for one instruction type only; given with the edits of that type and, where the type is unknown, all of them."""
+    answer: Answer
+    examples: tuple[Example, ...] = ()
+    modes: Mapping[Mode, ModeText]

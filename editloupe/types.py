@@ -1,0 +1,280 @@
+"""The records everything else speaks in: frozen pydantic models, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Mode = Literal["tools", "oracle", "plain"]
+Sha = str
+"""A picture's content hash; the state of a graph and a trace hold these, never pixels."""
+
+
+class Record(BaseModel):
+    """Base of all records: frozen, and strict about unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class UserError(Exception):
+    """A mistake of the user's, told in one sentence; the command line exits with 2."""
+
+
+class Box(Record):
+    """A rectangle in pixels, x2 and y2 exclusive; accepts `[x1, y1, x2, y2]`.
+
+    >>> Box.model_validate([10, 20, 30, 60]).size
+    (20, 40)
+    """
+
+    x1: int
+    y1: int
+    x2: int
+    y2: int
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_sequence(cls, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            if len(value) != 4:
+                raise ValueError(f"a box has four numbers x1, y1, x2, y2, not {len(value)}")
+            return {k: round(v) if isinstance(v, float) else v for k, v in zip(("x1", "y1", "x2", "y2"), value, strict=True)}
+        return value
+
+    @model_validator(mode="after")
+    def _has_area(self) -> Box:
+        if self.x2 <= self.x1 or self.y2 <= self.y1:
+            raise ValueError(f"box {list(self)} has no area: x2 must be greater than x1 and y2 greater than y1")
+        return self
+
+    def __iter__(self) -> Iterator[int]:  # type: ignore[override]
+        return iter((self.x1, self.y1, self.x2, self.y2))
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height."""
+        return self.x2 - self.x1, self.y2 - self.y1
+
+    @property
+    def area(self) -> int:
+        """Width times height."""
+        return self.size[0] * self.size[1]
+
+    def clamped(self, width: int, height: int) -> Box | None:
+        """Return the part inside a picture of this size, or None where nothing is left.
+
+        >>> Box.model_validate([-5, 0, 10, 10]).clamped(8, 8)
+        Box(x1=0, y1=0, x2=8, y2=8)
+        """
+        x1, y1, x2, y2 = max(0, self.x1), max(0, self.y1), min(width, self.x2), min(height, self.y2)
+        return Box(x1=x1, y1=y1, x2=x2, y2=y2) if x2 > x1 and y2 > y1 else None
+
+    def scaled(self, x_factor: float, y_factor: float) -> Box:
+        """Return the box in a picture resized by these factors, never thinner than a pixel.
+
+        >>> Box.model_validate([10, 10, 20, 30]).scaled(0.5, 2)
+        Box(x1=5, y1=20, x2=10, y2=60)
+        """
+        x1, y1 = round(self.x1 * x_factor), round(self.y1 * y_factor)
+        return Box(x1=x1, y1=y1, x2=max(x1 + 1, round(self.x2 * x_factor)), y2=max(y1 + 1, round(self.y2 * y_factor)))
+
+
+class Edit(Record):
+    """What is judged: an instruction, the picture before, the picture after."""
+
+    id: str = ""
+    """Unique in a run; the stem of the edited picture's file name where none is given."""
+    source: Path
+    edited: Path
+    instruction: str
+    instruction_type: str | None = None
+    """One of the protocol's types, such as `Change Color`."""
+    target_boxes: tuple[Box, ...] = ()
+    """Annotated targets, in pixels of the source picture."""
+    reference: Path | None = None
+    """A picture of the edit done right."""
+    hint: str | None = None
+    model: str | None = None
+    """The editing model that made the picture."""
+    turn: int | None = None
+    human: Mapping[str, str | tuple[str, ...]] = Field(default_factory=dict)
+    """Labels given by people: criterion to one label, or one label an annotator."""
+    more_images: Mapping[str, tuple[Path, ...]] = Field(default_factory=dict)
+    """Pictures in further roles (annotated, references, pose…), by role."""
+    extra: Mapping[str, Any] = Field(default_factory=dict)
+    """Other fields of the manifest, kept for grouping and for protocols that read them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _id_from_file_name(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and not value.get("id") and value.get("edited"):
+            return {**value, "id": Path(value["edited"]).stem}
+        return value
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Edit:
+        if not self.instruction.strip():
+            raise ValueError("the instruction is empty")
+        return self
+
+
+class Usage(Record):
+    """Tokens and requests; cached and reasoning tokens are parts of input and output."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
+
+
+class Sent(Record):
+    """One picture as it went to the model."""
+
+    name: str
+    sha: Sha
+    """Of the original picture, whose pixels the tools work on."""
+    original_size: tuple[int, int]
+    size: tuple[int, int]
+    format: str
+    bytes: int
+    scale: float
+    """Sent size over original size; 1.0 where nothing was shrunk."""
+
+
+class ToolCall(Record):
+    """A tool the judge asked for."""
+
+    id: str
+    name: str
+    parameters: Mapping[str, Any]
+
+
+class Observation(Record):
+    """What came back from one tool call."""
+
+    call_id: str
+    tool: str
+    text: str
+    pictures: tuple[Sha, ...] = ()
+    captions: tuple[str, ...] = ()
+    """One line a picture: what it shows."""
+    data: Mapping[str, Any] = Field(default_factory=dict)
+    """The measured facts behind the sentence, in original pixels."""
+    failed: bool = False
+    seconds: float = 0.0
+    cached: bool = False
+
+
+class Step(Record):
+    """One turn of the judge: what it thought, what it asked for, what it saw."""
+
+    index: int
+    thought: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    observations: tuple[Observation, ...] = ()
+    answer: str | None = None
+    problem: str | None = None
+    """Why the reply could not be used, in the words the model was told."""
+    raw: str = ""
+    """The reply's text as it came."""
+    sent: tuple[Sent, ...] = ()
+    """Pictures that first went out with this turn's request."""
+    usage: Usage = Usage()
+    seconds: float = 0.0
+    """Waiting for the model; the tools' time is in the observations."""
+    attempts: int = 1
+    """Requests made until this reply came."""
+
+
+class Reason(StrEnum):
+    """Why an edit was left unjudged: a closed set."""
+
+    UNREADABLE = "unreadable_answer"
+    NO_ANSWER = "no_answer"
+    MODEL_ERROR = "model_error"
+    TIMEOUT = "timeout"
+    REFUSED = "request_refused"
+    BAD_IMAGE = "bad_image"
+    MISSING_INPUT = "missing_input"
+    NOT_UNDERSTOOD = "not_understood"
+    LOW_CONFIDENCE = "low_confidence"
+    BUDGET = "budget"
+
+
+class Verdict(Record):
+    """A criterion that was judged."""
+
+    status: Literal["judged"] = "judged"
+    criterion: str
+    label: str | None = None
+    score: float | None
+    score_100: float | None
+    values: Mapping[str, Any] = Field(default_factory=dict)
+    """What a rubric with checks or a read-out text answered, by key."""
+    rationale: str = ""
+    confidence: float | None = None
+    targets: tuple[str, ...] = ()
+    """Labels of the single targets where several were judged one by one."""
+    usage: Usage = Usage()
+    steps: int = 0
+
+
+class Unjudged(Record):
+    """A criterion that could not be judged, and why; never a score."""
+
+    status: Literal["unjudged"] = "unjudged"
+    criterion: str
+    reason: Reason
+    detail: str
+    """One sentence for a person."""
+    raw: str = ""
+    """The text that could not be read, whole."""
+    usage: Usage = Usage()
+    steps: int = 0
+
+
+Outcome = Annotated[Verdict | Unjudged, Field(discriminator="status")]
+
+
+class Trace(Record):
+    """The steps behind one outcome, for one target or for the whole edit."""
+
+    edit_id: str
+    criterion: str
+    protocol: str
+    mode: Mode
+    judge: str
+    target: int | None = None
+    """Which target box this trace is about, where targets are judged one by one."""
+    prompt: tuple[str, ...] = ()
+    """System text and task text, as first sent."""
+    tools: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was announced: tools not offered, settings that fell away."""
+    steps: tuple[Step, ...] = ()
+    seconds: float = 0.0
+
+
+class Judgement(Record):
+    """All outcomes of one edit, with their traces."""
+
+    edit: Edit
+    protocol: str
+    mode: Mode
+    judge: str
+    verdicts: tuple[Outcome, ...]
+    traces: tuple[Trace, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def judged(self) -> bool:
+        """True where every criterion has a verdict."""
+        return all(v.status == "judged" for v in self.verdicts)
