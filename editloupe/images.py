@@ -14,15 +14,14 @@ from typing import Literal
 import cv2
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from editloupe.types import Sent, Sha, UserError
 
 Pixels = npt.NDArray[np.uint8]
 """Height × width × 3, RGB."""
 
-FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "MPO")
-"""MPO is what many cameras write into a .jpg: a JPEG with a preview behind it."""
+FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP")
 MAX_PIXELS = 150_000_000
 """A guard against decompression bombs: a 150-megapixel picture takes 450 MB once decoded."""
 LOSSLESS_PIXELS = 512 * 512
@@ -174,12 +173,16 @@ def decode(data: bytes, name: str) -> Picture:
 def _check_size(image: Image.Image, name: str) -> None:
     width, height = image.size
     if width * height > MAX_PIXELS:
-        raise ImageError(f"{name} has {width} × {height} pixels, more than the limit of {MAX_PIXELS // 10**6} megapixels")
+        raise ImageError(
+            f"{name} has {width} × {height} pixels, more than the limit of {MAX_PIXELS // 10**6} megapixels"
+        )
 
 
 def _upright(image: Image.Image) -> Image.Image:
     """Apply the EXIF rotation; a picture whose EXIF block is damaged is taken as it is stored."""
     try:
+        if image.getexif().get(ExifTags.Base.Orientation, 1) == 1:
+            return image  # exif_transpose would return a copy, and the file would no longer go out byte for byte
         return ImageOps.exif_transpose(image) or image
     except (ValueError, SyntaxError, TypeError, KeyError, OSError):
         return image

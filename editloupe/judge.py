@@ -71,7 +71,9 @@ class Judge:
         self.protocol = self._protocol.name
         self.mode: Mode = mode or self._protocol.default_mode
         if self.mode not in self._protocol.modes:
-            raise UserError(f'{self._protocol.title} has no mode "{self.mode}"; it has: {", ".join(self._protocol.modes)}')
+            raise UserError(
+                f'{self._protocol.title} has no mode "{self.mode}"; it has: {", ".join(self._protocol.modes)}'
+            )
         self._rubrics = self._protocol.select(criteria)
         self.criteria = tuple(rubric.criterion for rubric in self._rubrics)
         self._toolbox = build_toolbox(tools or ToolSettings.from_environment())
@@ -186,7 +188,9 @@ class Judge:
         """Return the content key of one unit of work: what is asked, of whom, with which pictures and settings."""
         facts = {
             "pictures": {role: [_file_hash(path) for path in paths] for role, paths in _pictures(edit).items()},
-            "edit": edit.model_dump(mode="json", include={"instruction", "instruction_type", "target_boxes", "hint", "extra"}),
+            "edit": edit.model_dump(
+                mode="json", include={"instruction", "instruction_type", "target_boxes", "hint", "extra"}
+            ),
             "rubric": self._protocol.rubric(criterion).model_dump(mode="json"),
             "judge": self.parameters(),
             "repeat": repeat,

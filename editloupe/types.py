@@ -42,7 +42,9 @@ class Box(Record):
         if isinstance(value, (list, tuple)):
             if len(value) != 4:
                 raise ValueError(f"a box has four numbers x1, y1, x2, y2, not {len(value)}")
-            return {k: round(v) if isinstance(v, float) else v for k, v in zip(("x1", "y1", "x2", "y2"), value, strict=True)}
+            return {
+                k: round(v) if isinstance(v, float) else v for k, v in zip(("x1", "y1", "x2", "y2"), value, strict=True)
+            }
         return value
 
     @model_validator(mode="after")

@@ -71,7 +71,9 @@ def read(
         calls = _calls(sections, native_calls, broken_calls, tools)
         if calls:
             if sections.answers:
-                raise Malformed("Your reply has both a tool call and a final answer; give one or the other, never both.")
+                raise Malformed(
+                    "Your reply has both a tool call and a final answer; give one or the other, never both."
+                )
             return Reading(sections.thought, calls=calls)
         given = _label(sections, answer) if isinstance(answer, LabelAnswer) else _from_json(sections, answer)
     except Malformed as problem:
@@ -84,8 +86,13 @@ def _calls(
     sections: Sections, native: Sequence[Mapping[str, Any]], broken: Sequence[Mapping[str, Any]], tools: Sequence[str]
 ) -> tuple[ToolCall, ...]:
     for call in broken:
-        raise Malformed(f'The arguments of your call of "{call.get("name")}" are not a JSON object; call it again with valid JSON.')
-    found = [ToolCall(id=str(c.get("id") or f"call_{i}"), name=str(c["name"]), parameters=c["args"]) for i, c in enumerate(native)]
+        raise Malformed(
+            f'The arguments of your call of "{call.get("name")}" are not a JSON object; call it again with valid JSON.'
+        )
+    found = [
+        ToolCall(id=str(c.get("id") or f"call_{i}"), name=str(c["name"]), parameters=c["args"])
+        for i, c in enumerate(native)
+    ]
     for block in sections.calls:
         for name, parameters in _json_calls(block):
             if not any(c.name == name and c.parameters == parameters for c in found):
@@ -148,16 +155,22 @@ def _label(sections: Sections, answer: LabelAnswer) -> Given:
     names = [label.name for label in answer.labels]
     listed = ", ".join(names)
     if not sections.answers:
-        raise Malformed(f"Your reply has no final answer; end with <Start Final Answer>Label</Start Final Answer>, Label being one of: {listed}.")
+        raise Malformed(
+            f"Your reply has no final answer; end with <Start Final Answer>Label</Start Final Answer>, Label being one of: {listed}."
+        )
     by_key = {name.casefold(): name for name in names}
     found = []
     for text in sections.answers:
         name = by_key.get(plain(text).casefold())
         if name is None:
-            raise Malformed(f'"{_short(text)}" is not one of the labels; write exactly one of: {listed}, and nothing else between the tags.')
+            raise Malformed(
+                f'"{_short(text)}" is not one of the labels; write exactly one of: {listed}, and nothing else between the tags.'
+            )
         found.append(name)
     if len(set(found)) > 1:
-        raise Malformed(f"Your reply gives {len(set(found))} different labels ({', '.join(dict.fromkeys(found))}); give exactly one.")
+        raise Malformed(
+            f"Your reply gives {len(set(found))} different labels ({', '.join(dict.fromkeys(found))}); give exactly one."
+        )
     name = found[0]
     return Given(name, label=name, score=answer.score(name), score_100=answer.score_100(name))
 
@@ -196,7 +209,9 @@ def _number(item: Mapping[str, Any], answer: NumberAnswer) -> float:
     value = _need(item, answer.key)
     whole = isinstance(value, (int, float)) and not isinstance(value, bool) and value == int(value)
     if not whole or not answer.low <= value <= answer.high:
-        raise Malformed(f'"{answer.key}" must be a whole number from {answer.low} to {answer.high}, not {_short(json.dumps(value))}.')
+        raise Malformed(
+            f'"{answer.key}" must be a whole number from {answer.low} to {answer.high}, not {_short(json.dumps(value))}.'
+        )
     return float(value)
 
 

@@ -15,7 +15,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage, message_to_dict, messages_from_dict
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    ToolMessage,
+    message_to_dict,
+    messages_from_dict,
+)
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from editloupe.agent.faults import Fault, ModelFailed, classify
@@ -119,7 +126,9 @@ class ModelChat:
             message = messages_from_dict([dict(kept["message"])])[0]
             if isinstance(message, AIMessage):
                 return Reply(message, Usage.model_validate(kept["usage"]), time.perf_counter() - started, kept=True)
-        wire = await asyncio.to_thread(on_the_wire, request.messages, self.profile.provider, request.album, request.limits)
+        wire = await asyncio.to_thread(
+            on_the_wire, request.messages, self.profile.provider, request.album, request.limits
+        )
         message, attempts = await self._ask(wire, request)
         usage = usage_of(message)
         if self._replies:
@@ -211,7 +220,9 @@ def _canonical(message: AnyMessage, index: int) -> dict[str, Any]:
     content = message.content
     if isinstance(content, list):
         content = [
-            {"picture": part["sha"], "name": part["name"]} if isinstance(part, dict) and part.get("type") == PICTURE else part
+            {"picture": part["sha"], "name": part["name"]}
+            if isinstance(part, dict) and part.get("type") == PICTURE
+            else part
             for part in content
         ]
     facts: dict[str, Any] = {"type": message.type, "content": content}

@@ -15,7 +15,9 @@ from editloupe.types import Reason, UserError
 _SECRET = re.compile(r"\b(sk-[\w-]{6,}|AIza[\w-]{10,}|Bearer\s+\S+)|(?<=key=)[^&\s]+", re.IGNORECASE)
 _QUOTA = re.compile(r"insufficient_quota|exceeded your current quota|billing", re.IGNORECASE)
 _KEY = re.compile(r"api[ _]key|API_KEY_INVALID|incorrect.{0,10}key|credential", re.IGNORECASE)
-_MODEL = re.compile(r"model.{0,80}(not found|does not exist|not supported)|no such model|model_not_found", re.IGNORECASE)
+_MODEL = re.compile(
+    r"model.{0,80}(not found|does not exist|not supported)|no such model|model_not_found", re.IGNORECASE
+)
 
 
 class ModelFailed(Exception):

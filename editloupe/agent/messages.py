@@ -13,9 +13,11 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 
 from editloupe.agent.profiles import Provider
 from editloupe.images import Album, WireLimits
-from editloupe.types import Observation, Sent, Sha
+from editloupe.types import Observation, Reason, Sent, Sha
 
 PICTURE = "picture"
+FILTERED = ("content_filter", "safety", "prohibited_content", "blocklist", "recitation", "spii", "image_safety")
+"""Finish reasons by which OpenAI and Gemini say that a filter held the reply back."""
 Block = dict[str, Any]
 
 
@@ -35,11 +37,15 @@ def announced(name: str, sha: Sha, album: Album, limits: WireLimits) -> list[Blo
     return [text_block(f"{name} ({width} × {height} pixels):"), picture_block(sha, name)]
 
 
-def observed(reply: AIMessage, observations: Sequence[Observation], album: Album, limits: WireLimits) -> list[AnyMessage]:
+def observed(
+    reply: AIMessage, observations: Sequence[Observation], album: Album, limits: WireLimits
+) -> list[AnyMessage]:
     """Return what the judge reads after its calls: a sentence for every call, then the pictures together."""
     native = {call["id"] for call in reply.tool_calls}
     messages: list[AnyMessage] = [
-        ToolMessage(o.text, tool_call_id=o.call_id, name=o.tool, artifact=dict(o.data)) for o in observations if o.call_id in native
+        ToolMessage(o.text, tool_call_id=o.call_id, name=o.tool, artifact=dict(o.data))
+        for o in observations
+        if o.call_id in native
     ]
     blocks: list[Block] = []
     for observation in observations:
@@ -56,7 +62,8 @@ def told(reply: AIMessage | None, sentence: str) -> list[AnyMessage]:
     """Return what the judge reads when its reply could not be used; every call it made gets its answer too."""
     asked = [*reply.tool_calls, *reply.invalid_tool_calls] if reply else []
     unanswered: list[AnyMessage] = [
-        ToolMessage("Not carried out.", tool_call_id=str(call["id"]), name=call["name"], status="error") for call in asked
+        ToolMessage("Not carried out.", tool_call_id=str(call["id"]), name=call["name"], status="error")
+        for call in asked
     ]
     return [*unanswered, HumanMessage(sentence)]
 
@@ -69,11 +76,29 @@ def text_of(message: AIMessage) -> str:
     return "\n".join(str(part) for part in parts)
 
 
+def refusal_of(message: AIMessage) -> dict[str, str] | None:
+    """Return why a provider's filter or the model itself declined to answer, in the form of a judge's own `unjudged`."""
+    facts = message.response_metadata
+    refusal = message.additional_kwargs.get("refusal")
+    finish = str(facts.get("finish_reason") or "")
+    if refusal:
+        said = f"the model declined to answer: {refusal}"
+    elif finish.lower() in FILTERED and not text_of(message).strip():
+        said = f"the provider's content filter held the reply back (finish reason {finish})"
+    elif not finish and (facts.get("prompt_feedback") or {}).get("block_reason"):
+        said = "the provider's content filter refused the request"
+    else:
+        return None
+    return {"reason": Reason.REFUSED.value, "detail": said}
+
+
 def _is_text(part: str | dict[str, Any]) -> bool:
     return isinstance(part, str) or part.get("type") == "text"
 
 
-def on_the_wire(messages: Iterable[AnyMessage], provider: Provider, album: Album, limits: WireLimits) -> list[AnyMessage]:
+def on_the_wire(
+    messages: Iterable[AnyMessage], provider: Provider, album: Album, limits: WireLimits
+) -> list[AnyMessage]:
     """Return the conversation with its pictures filled in, in the provider's form; the graph's own copy stays light."""
     out: list[AnyMessage] = []
     for message in messages:
@@ -93,7 +118,10 @@ def _filled(block: Block, provider: Provider, album: Album, limits: WireLimits) 
         return block
     wire = album[block["sha"]].wire(limits)
     if provider == "openai":
-        return {"type": "image_url", "image_url": {"url": f"data:{wire.media_type};base64,{wire.base64}", "detail": "high"}}
+        return {
+            "type": "image_url",
+            "image_url": {"url": f"data:{wire.media_type};base64,{wire.base64}", "detail": "high"},
+        }
     return {"type": "image", "base64": wire.base64, "mime_type": wire.media_type}
 
 

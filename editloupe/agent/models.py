@@ -67,7 +67,9 @@ def open_chat(
     provider, name = split_spec(spec)
     if provider == "rules":
         if base_url:
-            raise UserError("--base-url goes with openai:NAME or google_genai:NAME; the embedded judge `rules` has no server")
+            raise UserError(
+                "--base-url goes with openai:NAME or google_genai:NAME; the embedded judge `rules` has no server"
+            )
         return RulesJudge()
     profile = adjusted(profile_of(provider, name), settings)
     parameters = sampling(profile, settings)
@@ -113,10 +115,14 @@ def _key(provider: str, base_url: str | None, spec: str) -> str:
             return value
     if base_url or os.environ.get(BASE_URLS[provider]):
         return "none"  # local servers take any key, but the client insists on one
-    raise UserError(f"{spec} needs a key: set {' or '.join(KEYS[provider])}, or point --base-url at a server of your own")
+    raise UserError(
+        f"{spec} needs a key: set {' or '.join(KEYS[provider])}, or point --base-url at a server of your own"
+    )
 
 
-def _openai(name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings) -> BaseChatModel:
+def _openai(
+    name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings
+) -> BaseChatModel:
     from langchain_openai import ChatOpenAI
 
     return ChatOpenAI(
@@ -125,19 +131,22 @@ def _openai(name: str, key: str, base_url: str | None, parameters: dict[str, Any
         base_url=base_url,
         max_retries=0,
         timeout=settings.timeout,
-        use_responses_api=False,
+        # Compatible servers speak chat completions; at OpenAI itself the client knows which models need the other interface.
+        use_responses_api=False if base_url or os.environ.get(BASE_URLS["openai"]) else None,
         **parameters,
     )
 
 
-def _gemini(name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings) -> BaseChatModel:
+def _gemini(
+    name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings
+) -> BaseChatModel:
     from langchain_google_genai import ChatGoogleGenerativeAI
 
     return ChatGoogleGenerativeAI(
         model=name,
         google_api_key=key,  # type: ignore[arg-type]
         base_url=base_url,
-        max_retries=0,
+        max_retries=1,  # of this client: one request, no retry of its own
         timeout=settings.timeout,
         **parameters,
     )

@@ -40,7 +40,9 @@ PROFILES: tuple[Profile, ...] = (
         temperature=False,
         structured_output=True,
     ),
-    Profile(family="OpenAI chat", provider="openai", pattern=r"(gpt-4|chatgpt)", native_tools=True, structured_output=True),
+    Profile(
+        family="OpenAI chat", provider="openai", pattern=r"(gpt-4|chatgpt)", native_tools=True, structured_output=True
+    ),
     Profile(family="Qwen3-VL", provider="openai", pattern=r"qwen-?3", native_tools=False, per_mille=True),
     Profile(family="Qwen2.5-VL", provider="openai", pattern=r"qwen-?2", native_tools=False),
     Profile(family="InternVL", provider="openai", pattern=r"internvl", native_tools=False, per_mille=True),

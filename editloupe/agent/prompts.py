@@ -130,7 +130,10 @@ def _examples(rubric: Rubric, mode: Mode, tools: bool, native: bool) -> str:
 
 
 def _example(example: Example, native: bool) -> str:
-    lines = [f"Editing instruction: {example.instruction}", f"<Start Thinking>{example.thought.strip()}</Start Thinking>"]
+    lines = [
+        f"Editing instruction: {example.instruction}",
+        f"<Start Thinking>{example.thought.strip()}</Start Thinking>",
+    ]
     if example.calls and native:
         asked = [f"{c['name']} with {json.dumps(dict(c['parameters']), ensure_ascii=False)}" for c in example.calls]
         lines.append(f"(Calls {' and '.join(asked)}, and waits.)")

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_TAG = re.compile(r"<\s*(/?)\s*(start\s+thinking|start\s+final\s+answer|tool[\s_]?calls?|think)\s*(/?)\s*>", re.IGNORECASE)
+_TAG = re.compile(
+    r"<\s*(/?)\s*(start\s+thinking|start\s+final\s+answer|tool[\s_]?calls?|think)\s*(/?)\s*>", re.IGNORECASE
+)
 _KINDS = {"start thinking": "thought", "think": "thought", "start final answer": "answer"}
 
 

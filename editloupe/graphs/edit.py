@@ -166,7 +166,12 @@ def outcome_of(cases: Sequence[Judged], min_confidence: float = 0.0) -> Outcome:
     if deciding.confidence is not None and deciding.confidence < min_confidence:
         detail = f"{deciding.given.text} with a confidence of {deciding.confidence:.2f}, below {min_confidence:.2f}"
         return Unjudged(
-            criterion=criterion, reason=Reason.LOW_CONFIDENCE, detail=detail, raw=deciding.given.text, usage=usage, steps=steps
+            criterion=criterion,
+            reason=Reason.LOW_CONFIDENCE,
+            detail=detail,
+            raw=deciding.given.text,
+            usage=usage,
+            steps=steps,
         )
     return Verdict(
         criterion=criterion,

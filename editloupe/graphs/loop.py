@@ -21,7 +21,7 @@ from editloupe.agent.answers import Given, read
 from editloupe.agent.chat import Chat, Reply, Request, RetryBudget
 from editloupe.agent.faults import ModelFailed
 from editloupe.agent.hooks import OverBudget, Watcher
-from editloupe.agent.messages import announced, observed, sent_pictures, text_block, text_of, told
+from editloupe.agent.messages import announced, observed, refusal_of, sent_pictures, text_block, text_of, told
 from editloupe.agent.prompts import final_form, system_text, task_text
 from editloupe.images import Album, WireLimits
 from editloupe.rubrics.case import Case
@@ -103,7 +103,9 @@ def opening(session: Session) -> LoopState:
     """Return the state the loop starts from: the fixed rubric text, the announced pictures, the edit's own text."""
     case, profile = session.case, session.chat.profile
     schemas = _schemas(session)
-    blocks = [block for name, sha in case.pictures.items() for block in announced(name, sha, session.album, session.wire)]
+    blocks = [
+        block for name, sha in case.pictures.items() for block in announced(name, sha, session.album, session.wire)
+    ]
     blocks.append(text_block(task_text(case, profile.per_mille, bool(schemas))))
     system = system_text(case.rubric, case.mode, schemas, profile.native_tools)
     return LoopState(
@@ -141,7 +143,7 @@ async def think(state: LoopState, runtime: Runtime[Session]) -> LoopState:
 def _after(reply: Reply, state: LoopState, session: Session, tools: list[str]) -> LoopState:
     message = reply.message
     text = text_of(message)
-    unjudged = message.additional_kwargs.get("unjudged")
+    unjudged = message.additional_kwargs.get("unjudged") or refusal_of(message)
     reading = read(
         text,
         session.case.rubric.answer,

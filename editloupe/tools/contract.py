@@ -1,7 +1,7 @@
 """The contract of a tool: a name, a JSON schema, and run → sentence + pictures.
 
-A tool is pure vision: it knows pictures by the names the judge uses for them and never talks to a model. Another package adds its
-own through the entry point group `editloupe.tools`.
+A tool is pure vision: it knows pictures by the names the judge uses for them and never talks to a model. Another
+package adds its own through the entry point group `editloupe.tools`.
 """
 
 from __future__ import annotations

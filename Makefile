@@ -1,0 +1,36 @@
+# `make demo` and `make test` set up everything they need in a local virtual environment.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# The tests run real models with tiny weights on the CPU. One exact version: a range would take the newest CUDA build.
+TORCH ?= torch==2.13.0
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+
+.PHONY: demo test lint clean
+
+demo: $(VENV)/.light
+	$(BIN)/editloupe demo
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.full
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit("EditLoupe needs Python 3.11 or newer; try make PYTHON=python3.11 …" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.light: $(BIN)/python pyproject.toml
+	$(PIP) install -e .
+	@touch $@
+
+$(VENV)/.full: $(VENV)/.light
+	$(PIP) install '$(TORCH)'
+	$(PIP) install -e '.[all,dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache runs

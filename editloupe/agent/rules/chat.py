@@ -1,0 +1,201 @@
+"""The embedded judge as a chat model: it asks for the same tools, looks at the same pictures, and answers from numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+
+from editloupe.agent.rules import decide_if, decide_vc, reading
+from editloupe.agent.rules.decision import Decision
+from editloupe.agent.rules.pixels import Rect
+from editloupe.agent.rules.table import table
+from editloupe.agent.rules.understand import Request, understand
+from editloupe.images import Album
+from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
+from editloupe.tools.difference import compare
+
+LOCALIZE, ZOOM, READ = "localize_differences", "zoom_in_image", "read_text"
+CRITERIA = ("instruction_following", "visual_consistency")
+
+
+class RulesChat(BaseChatModel):
+    """A rule-based baseline, not a large multimodal model: same input, same verdict, always."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "editloupe-rules"
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        case, album = kwargs["case"], kwargs["album"]
+        offered = tuple(kwargs.get("tools") or ()) if kwargs.get("may_call") else ()
+        reply = _Turn(case, album, messages, offered).reply()
+        reply.usage_metadata = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+        return ChatResult(generations=[ChatGeneration(message=reply)])
+
+
+class _Turn:
+    """One reply: look at what is there, ask for what is missing, or answer."""
+
+    def __init__(self, case: Case, album: Album, messages: Sequence[BaseMessage], offered: Sequence[str]) -> None:
+        self.case, self.album, self.messages, self.offered = case, album, messages, offered
+        self.seen = _observations(messages)
+        self.asked = {call["name"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls}
+
+    def reply(self) -> AIMessage:
+        """Return the next message of the judge."""
+        case = self.case
+        if case.rubric.protocol != "dlebench" or case.rubric.criterion not in CRITERIA:
+            return _unjudged(f"the embedded judge knows DLEBench's two criteria only, not {case.rubric.title}")
+        request = understand(case.edit.instruction, case.edit.instruction_type)
+        if request is None:
+            return _unjudged("the embedded judge does not understand what this instruction asks for")
+        known = bool(case.target_boxes)
+        if case.rubric.criterion == CRITERIA[0]:
+            return self._follow_crops(request) if decide_if.knows_target(case) else self._follow_whole(request)
+        return self._consistency(request, known)
+
+    def _follow_crops(self, request: Request) -> AIMessage:
+        text = reading.look(self.case, self.album, request) if request.kind == "text" else reading.Reading()
+        numbers = decide_if.crop_numbers(self.case, self.album, request, text)
+        start = [f"Asked: {request.say()}. The target's place and a reference are known, so the three crops are measured."]
+        if request.kind == "text":
+            start.append(text.say(request))
+        if request.kind == "count":
+            start.append(f"Instances known {numbers['before']:.0f}, found after the edit {numbers['after']:.0f}, asked {request.new_count}.")
+        return _answer(start, decide_if.decide(request, numbers, table(), known=True))
+
+    def _follow_whole(self, request: Request) -> AIMessage:
+        if self._may(LOCALIZE):
+            return _call(f"Asked: {request.say()}. First I look where the pictures differ.", _localize())
+        found = self._found()
+        text = reading.Reading()
+        if request.kind == "text":
+            if self._may(READ):
+                return _call("The edit is about text, so I read what the edited picture says.", (READ, {"target_image": EDITED}))
+            text = reading.from_tool(request, self.seen[READ]) if READ in self.seen else reading.look(self.case, self.album, request)
+        whole = decide_if.whole_numbers(self.case, self.album, request, found, table(), text)
+        if whole.box and self._may(ZOOM):
+            told = f"Region {list(whole.box)} looks most like the asked change (score {whole.numbers['score']:.2f}); I zoom in on it."
+            return _call(told, (ZOOM, {"bbox_2d": self._as_sent(whole.box, EDITED), "target_image": EDITED}))
+        start = [f"Asked: {request.say()}. {self._summary(found)}"]
+        if whole.box:
+            start.append(f"Of these, {list(whole.box)} looks most like the asked change (score {whole.numbers['score']:.2f}).")
+        if request.kind == "text":
+            start.append(text.say(request))
+        return _answer(start, decide_if.decide(request, whole.numbers, table(), known=False))
+
+    def _consistency(self, request: Request, known: bool) -> AIMessage:
+        if self._may(LOCALIZE):
+            return _call("I look where the pictures differ, target or not.", _localize())
+        found = self._found()
+        limits = table().consistency["oracle" if known else "whole"]
+        targets: list[Rect] = []
+        own: list[Rect] = []
+        if known:
+            targets = [_rect(box) for box in self.case.target_boxes[SOURCE]]
+            if request.kind == "count" and REFERENCE in self.case.pictures:
+                own = [_rect(region.box) for region in self._compare(SOURCE, REFERENCE).regions]
+            setting = "away from the annotated target"
+        else:
+            whole = decide_if.whole_numbers(self.case, self.album, request, found, table(), reading.Reading())
+            steps = table().whole[request.kind]
+            if whole.box and steps.hit.probability(whole.numbers) >= 0.5:
+                targets = [whole.box]
+            setting = f"besides {list(targets[0])}, which looks like the asked change" if targets else "(none looks like the asked change)"
+        places = decide_vc.outside(found, targets, own, limits, instances=request.kind == "count")
+        return _answer([self._summary(found)], decide_vc.decide(found, places, limits, setting))
+
+    def _may(self, tool: str) -> bool:
+        return tool in self.offered and tool not in self.asked
+
+    def _found(self) -> Mapping[str, Any]:
+        """Return the tool's findings, or compare the pictures without it where it was not offered or failed."""
+        if LOCALIZE in self.seen:
+            return self.seen[LOCALIZE]
+        found = self._compare(SOURCE, EDITED)
+        return {
+            "size": list(self.album[self.case.pictures[SOURCE]].size),
+            "regions": [asdict(region) for region in found.regions],
+            "changed_share": found.changed_share,
+            "whole_scene": found.whole_scene,
+        }
+
+    def _compare(self, first: str, second: str) -> Any:
+        return compare(*(self.album[self.case.pictures[name]].pixels for name in (first, second)))
+
+    def _summary(self, found: Mapping[str, Any]) -> str:
+        if found["whole_scene"]:
+            return "The pictures differ nearly everywhere."
+        count = len(found["regions"])
+        return "The pictures do not differ beyond noise." if not count else f"They differ in {count} region{'s' if count > 1 else ''}."
+
+    def _as_sent(self, box: Rect, name: str) -> list[int]:
+        """Put a source box into the pixels of a picture as it was announced, which may be a smaller copy."""
+        width, height = self.album[self.case.pictures[SOURCE]].size
+        sent = _announced_sizes(self.messages).get(name, self.album[self.case.pictures[name]].size)
+        x, y = sent[0] / width, sent[1] / height
+        x1, y1 = int(box[0] * x), int(box[1] * y)
+        return [x1, y1, max(x1 + 1, round(box[2] * x)), max(y1 + 1, round(box[3] * y))]
+
+
+def _localize() -> tuple[str, dict[str, Any]]:
+    return LOCALIZE, {"comparison_image_1": SOURCE, "comparison_image_2": EDITED}
+
+
+def _observations(messages: Sequence[BaseMessage]) -> dict[str, Mapping[str, Any]]:
+    """Return what the tools measured, by tool; a call that failed measured nothing."""
+    names = {call["id"]: call["name"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls}
+    seen = {}
+    for message in messages:
+        if isinstance(message, ToolMessage) and isinstance(message.artifact, Mapping) and message.artifact:
+            seen[names.get(message.tool_call_id, str(message.name))] = message.artifact
+    return seen
+
+
+def _announced_sizes(messages: Sequence[BaseMessage]) -> dict[str, tuple[int, int]]:
+    sizes: dict[str, tuple[int, int]] = {}
+    for message in messages:
+        if isinstance(message, HumanMessage) and isinstance(message.content, list):
+            for block in message.content:
+                text = block.get("text", "") if isinstance(block, dict) else block
+                found = re.match(r"(.+) \((\d+) × (\d+) pixels\):$", str(text))
+                if found:
+                    sizes.setdefault(found[1], (int(found[2]), int(found[3])))
+    return sizes
+
+
+def _rect(box: Any) -> Rect:
+    x1, y1, x2, y2 = box
+    return int(x1), int(y1), int(x2), int(y2)
+
+
+def _thinking(sentences: Sequence[str]) -> str:
+    return f"<Start Thinking>{' '.join(sentences)}</Start Thinking>"
+
+
+def _call(thought: str, call: tuple[str, dict[str, Any]]) -> AIMessage:
+    name, args = call
+    return AIMessage(_thinking([thought]), tool_calls=[{"name": name, "args": args, "id": f"rules-{name}", "type": "tool_call"}])
+
+
+def _answer(start: Sequence[str], decision: Decision) -> AIMessage:
+    text = f"{_thinking([*start, *decision.reasons])}\n<Start Final Answer>{decision.label}</Start Final Answer>"
+    return AIMessage(text, additional_kwargs={"confidence": decision.confidence})
+
+
+def _unjudged(detail: str) -> AIMessage:
+    sentence = f"{detail[0].upper()}{detail[1:]}."
+    return AIMessage(_thinking([sentence]), additional_kwargs={"unjudged": {"reason": "not_understood", "detail": sentence}})

@@ -1,0 +1,182 @@
+"""Evidence for counts: the known instances give a template, and the template is looked for in the edited picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import cv2
+import numpy as np
+
+from editloupe.agent.rules.colours import Lab
+from editloupe.agent.rules.crops import DIFFERENT, REACH
+from editloupe.agent.rules.pixels import NINE, Map, Rect, clamp, distance, grown, resized, soft_lab
+from editloupe.images import Pixels
+
+LONG_SIDE = 640
+PATTERN = 0.82
+"""Correlation of lightness from which a pattern counts as the instance's."""
+MOST = 12
+"""More instances than this are not looked for."""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One counted thing: its pixels, and which of them belong to it."""
+
+    picture: Lab
+    mask: Map
+
+    def mirrored(self) -> Instance:
+        """Return the same thing seen in a mirror."""
+        return Instance(np.ascontiguousarray(self.picture[:, ::-1]), np.ascontiguousarray(self.mask[:, ::-1]))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an instance may be, and how far (CIELAB units) the picture is from it there."""
+
+    gap: float
+    x: int
+    y: int
+
+
+def measure(source: Pixels, edited: Pixels, reference: Pixels | None, boxes: list[Rect], same: float = 15.0) -> dict[str, float]:
+    """Count the instances in source and edited picture; `same` is the gap up to which a place shows the instance.
+
+    The numbers: `before` known instances, `kept` those still there as they were, `recoloured` those still there in another
+    colour, `added` found at further places, `after` all of them together, `clear` how far the closest call was from `same`.
+    """
+    height, width = source.shape[:2]
+    scale = min(1.0, LONG_SIDE / max(height, width))
+    size = max(8, round(width * scale)), max(8, round(height * scale))
+    s, e = soft_lab(resized(source, size), 1.0), soft_lab(resized(edited, size), 1.0)
+    r = soft_lab(resized(reference, size), 1.0) if reference is not None else None
+    rects = [clamp(cast(Rect, tuple(v * scale for v in box)), *size) for box in boxes]
+    reach = max(2, round(REACH * scale))
+    instance = _instance(s, r, rects)
+    level = max(same, 1.3 * float(np.median([_at(s, instance, rect, reach).gap for rect in rects])))
+    here = [_at(e, instance, rect, reach) for rect in rects]
+    kept = [place for place in here if place.gap < level]
+    looks, recoloured = [instance], 0
+    gaps = [place.gap for place in here]
+    missing = [rect for rect, place in zip(rects, here, strict=True) if place.gap >= level]
+    if missing:
+        recoloured, other, structure = _recoloured(e, instance, missing, reach, level)
+        if other is not None:
+            looks.append(other)
+    else:
+        structure = 0.0
+    further = _elsewhere(e, s, looks, rects, level)
+    shows = [_pattern(e, looks, place) for place in further]
+    added = sum(place.gap < level and pattern >= PATTERN for place, pattern in zip(further, shows, strict=True))
+    gaps += [place.gap for place in further[:2]]
+    return {
+        "before": float(len(rects)), "kept": float(len(kept)), "recoloured": float(recoloured), "added": float(added),
+        "after": float(len(kept) + recoloured + added), "structure": structure,
+        "clear": float(min(abs(gap - level) for gap in gaps)), "level": level, "worst": max(g.gap for g in here), "next": further[0].gap if further else 99.0, "pat": max(shows, default=0.0),
+    }
+
+
+def _instance(source: Lab, reference: Lab | None, rects: list[Rect]) -> Instance:
+    """Take the template from the instance that came or went in the reference, where its outline shows; else from a box."""
+    if reference is not None:
+        differs = (distance(source, reference) > DIFFERENT).astype(np.uint8)
+        count, labels, stats, _ = cv2.connectedComponentsWithStats(cv2.morphologyEx(differs, cv2.MORPH_CLOSE, NINE))
+        box_area = float(np.median([(r[2] - r[0]) * (r[3] - r[1]) for r in rects]))
+        fitting = [i for i in range(1, count) if 0.4 < stats[i][2] * stats[i][3] / box_area < 2.5]
+        if fitting:
+            best = max(fitting, key=lambda i: int(stats[i][cv2.CC_STAT_AREA]))
+            x, y, w, h, _ = (int(v) for v in stats[best])
+            cx, cy = x + w / 2, y + h / 2
+            known = any(r[0] <= cx <= r[2] and r[1] <= cy <= r[3] for r in rects)
+            mask = (labels == best)[y : y + h, x : x + w].astype(np.uint8)
+            if mask.sum() > 120:
+                mask = cv2.erode(mask, NINE, borderType=cv2.BORDER_CONSTANT, borderValue=0)
+            owner = source if known else reference
+            return Instance(np.ascontiguousarray(owner[y : y + h, x : x + w]), mask.astype(np.float32))
+    x1, y1, x2, y2 = rects[0]
+    mask = np.zeros((y2 - y1, x2 - x1), np.float32)
+    cv2.ellipse(mask, ((x2 - x1) // 2, (y2 - y1) // 2), (max(1, (x2 - x1) // 3), max(1, (y2 - y1) // 3)), 0, 0, 360, 1.0, -1)
+    return Instance(np.ascontiguousarray(source[y1:y2, x1:x2]), mask)
+
+
+def _gaps(picture: Lab, instance: Instance) -> Map:
+    """Return how far the picture is from the instance or its mirror image, with the instance's corner at each pixel."""
+    both = []
+    for look in (instance, instance.mirrored()):
+        squares = cv2.matchTemplate(picture, look.picture, cv2.TM_SQDIFF, mask=cv2.merge([look.mask] * 3))
+        both.append(np.sqrt(np.maximum(squares, 0) / max(1.0, float(look.mask.sum()))))
+    return cast(Map, np.minimum(both[0], both[1]))
+
+
+def _window(rect: Rect, instance: Instance, reach: int, shape: tuple[int, ...]) -> Rect:
+    height, width = instance.picture.shape[:2]
+    cx, cy = (rect[0] + rect[2]) / 2, (rect[1] + rect[3]) / 2
+    x1, y1 = int(cx - width / 2 - reach), int(cy - height / 2 - reach)
+    x1, y1 = max(0, min(x1, shape[1] - width)), max(0, min(y1, shape[0] - height))
+    return x1, y1, min(shape[1], x1 + width + 2 * reach), min(shape[0], y1 + height + 2 * reach)
+
+
+def _at(picture: Lab, instance: Instance, rect: Rect, reach: int) -> Place:
+    """Return the best place for an instance around a known box."""
+    x1, y1, x2, y2 = _window(rect, instance, reach, picture.shape)
+    gaps = _gaps(np.ascontiguousarray(picture[y1:y2, x1:x2]), instance)
+    row, column = np.unravel_index(int(np.argmin(gaps)), gaps.shape)
+    return Place(float(gaps[row, column]), x1 + int(column), y1 + int(row))
+
+
+def _structure(picture: Lab, instance: Instance, rect: Rect, reach: int) -> tuple[float, Rect]:
+    """Return how well the lightness pattern of the instance shows around a known box, whatever its colour."""
+    x1, y1, x2, y2 = _window(rect, instance, reach, picture.shape)
+    area = np.ascontiguousarray(picture[y1:y2, x1:x2, 0])
+    best, at = -1.0, (x1, y1)
+    for look in (instance, instance.mirrored()):
+        mask = cv2.dilate(look.mask, NINE, iterations=2)
+        scores = cv2.matchTemplate(area, np.ascontiguousarray(look.picture[..., 0]), cv2.TM_CCOEFF_NORMED, mask=mask)
+        scores = np.where(np.isfinite(scores), scores, 0)
+        row, column = np.unravel_index(int(np.argmax(scores)), scores.shape)
+        if float(scores[row, column]) > best:
+            best, at = float(scores[row, column]), (x1 + int(column), y1 + int(row))
+    height, width = instance.picture.shape[:2]
+    return min(1.0, best), (at[0], at[1], at[0] + width, at[1] + height)
+
+
+def _recoloured(edited: Lab, instance: Instance, missing: list[Rect], reach: int, level: float) -> tuple[int, Instance | None, float]:
+    """Count known instances that are there in another colour, and return one of them as a template."""
+    found = [(_structure(edited, instance, rect, min(reach, 4)), rect) for rect in missing]
+    (score, place), _ = max(found, key=lambda item: item[0][0])
+    if score < 0.5:
+        return 0, None, score
+    x1, y1, x2, y2 = place
+    patch = np.ascontiguousarray(edited[y1:y2, x1:x2])
+    if patch.shape[:2] != instance.mask.shape:
+        return 0, None, score
+    other = Instance(patch, instance.mask)
+    return sum(_at(edited, other, rect, reach).gap < level for rect in missing), other, score
+
+
+def _pattern(edited: Lab, looks: list[Instance], place: Place) -> float:
+    """Return how well the lightness pattern of an instance shows at a place, its outline against the ground included."""
+    height, width = looks[0].picture.shape[:2]
+    rect = (place.x, place.y, place.x + width, place.y + height)
+    return max(_structure(edited, look, rect, 1)[0] for look in looks)
+
+
+def _elsewhere(edited: Lab, source: Lab, looks: list[Instance], rects: list[Rect], level: float) -> list[Place]:
+    """Return places away from the known boxes, most alike first; places that looked like the instance before do not count."""
+    gaps = np.minimum.reduce([_gaps(edited, look) for look in looks])
+    before = cv2.erode(np.minimum.reduce([_gaps(source, look) for look in looks]), np.ones((5, 5), np.uint8))
+    gaps = np.where(before < level, np.float32(99.0), gaps)
+    height, width = looks[0].picture.shape[:2]
+    for rect in rects:
+        x1, y1, x2, y2 = grown(rect, 0.6, 10**6, 10**6)
+        gaps[max(0, y1 - height // 2) : max(0, y2 - height // 2), max(0, x1 - width // 2) : max(0, x2 - width // 2)] = 99.0
+    places: list[Place] = []
+    while len(places) < MOST:
+        row, column = np.unravel_index(int(np.argmin(gaps)), gaps.shape)
+        if gaps[row, column] >= 99.0:
+            break
+        places.append(Place(float(gaps[row, column]), int(column), int(row)))
+        gaps[max(0, row - height // 2) : row + height // 2 + 1, max(0, column - width // 2) : column + width // 2 + 1] = 99.0
+    return places

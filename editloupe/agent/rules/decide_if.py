@@ -1,0 +1,135 @@
+"""Instruction Following from measured numbers: crops around a known target, or whole pictures without one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from editloupe.agent.rules import counting, crops, regions
+from editloupe.agent.rules.boxes import alike
+from editloupe.agent.rules.decision import Decision, in_order
+from editloupe.agent.rules.pixels import Rect
+from editloupe.agent.rules.reading import Reading
+from editloupe.agent.rules.table import Table
+from editloupe.agent.rules.understand import Request
+from editloupe.images import Album
+from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
+
+Numbers = dict[str, float]
+
+
+def knows_target(case: Case) -> bool:
+    """True where the case shows crops around an annotated target beside a reference."""
+    return bool(case.target_boxes.get(SOURCE)) and REFERENCE in case.pictures
+
+
+def crop_numbers(case: Case, album: Album, request: Request, reading: Reading) -> Numbers:
+    """Measure the target in its crops."""
+    source, edited, reference = (album[case.pictures[name]].pixels for name in (SOURCE, EDITED, REFERENCE))
+    boxes = [_rect(box) for box in case.target_boxes[SOURCE]]
+    if request.kind == "count":
+        return counted(counting.measure(source, edited, reference, boxes), request)
+    return crops.measure(source, edited, reference, boxes[0]) | reading.numbers()
+
+
+def counted(found: Mapping[str, float], request: Request) -> Numbers:
+    """Compare counts with the asked one; without an old count in the words, the annotated instances are the old count."""
+    asked = float(request.new_count if request.new_count is not None else found["before"])
+    there = found["kept"] + found["recoloured"]
+    return dict(found) | {
+        "moved": min(1.0, abs(found["after"] - found["before"])),
+        "off": min(2.0, abs(found["after"] - asked)),
+        "recoloured_share": found["recoloured"] / there if there else 0.0,
+    }
+
+
+def _rect(box: Any) -> Rect:
+    x1, y1, x2, y2 = box
+    return int(x1), int(y1), int(x2), int(y2)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What was measured in whole pictures: all regions, the one taken for the target's change, and the decisive numbers."""
+
+    regions: tuple[regions.Region, ...]
+    scores: tuple[float, ...]
+    chosen: int | None
+    whole_scene: bool
+    numbers: Numbers
+
+    @property
+    def box(self) -> Rect | None:
+        """The region taken for the target's change."""
+        return self.regions[self.chosen].box if self.chosen is not None else None
+
+
+NOTHING: Numbers = {
+    name: 0.0
+    for name in (
+        "significance fill size ground_before ground_after structure detail light chroma spread flat asked_colour asked_colour_before "
+        "said_colour said_place removed added recoloured replaced fits"
+    ).split()
+}
+MOST = 8
+"""More regions than this are not measured; the first ones are the most significant."""
+
+
+def fits(request: Request, numbers: Mapping[str, float]) -> float:
+    """Say how much a region's change is of the asked sort, from 0 to 1."""
+    match request.kind:
+        case "color":
+            return numbers["asked_colour"] * (1 - numbers["asked_colour_before"])
+        case "material":
+            return max(0.6 * numbers["recoloured"], numbers["replaced"])
+        case "removal":
+            return numbers["removed"]
+        case "replacement":
+            return max(numbers["replaced"], 0.5 * numbers["added"])
+        case "count":
+            return max(numbers["added"], numbers["removed"])
+        case "shape":
+            return numbers["replaced"] * numbers["said_colour"] * 2
+        case _:
+            return max(numbers["replaced"], numbers["recoloured"]) * numbers["said_colour"] * 2
+
+
+def whole_numbers(case: Case, album: Album, request: Request, found: Mapping[str, Any], table: Table, reading: Reading) -> Whole:
+    """Measure the changed regions of whole pictures and pick the one that looks most like the asked change."""
+    places: Sequence[Mapping[str, Any]] = () if found["whole_scene"] else found["regions"][:MOST]
+    source, edited = (album[case.pictures[name]].pixels for name in (SOURCE, EDITED))
+    look = regions.scene(source, edited) if places else None
+    measured = []
+    for place in places:
+        region = regions.measure(look, place["box"], float(place["significance"]), request) if look else None
+        if region:
+            measured.append(regions.Region(region.box, dict(region.numbers) | {"fits": fits(request, region.numbers)}))
+    scores = tuple(table.target.probability(region.numbers) for region in measured)
+    chosen = max(range(len(scores)), key=lambda i: scores[i]) if scores else None
+    numbers = dict(measured[chosen].numbers) if chosen is not None else dict(NOTHING)
+    numbers["score"] = scores[chosen] if chosen is not None else 0.0
+    numbers["any"] = 1.0 if measured else 0.0
+    numbers["places"] = float(min(len(places), 6))
+    numbers["collapsed"] = 1.0 if found["whole_scene"] else 0.0
+    numbers |= _together(measured, chosen, request)
+    return Whole(tuple(measured), scores, chosen, bool(found["whole_scene"]), numbers | reading.numbers())
+
+
+def _together(measured: Sequence[regions.Region], chosen: int | None, request: Request) -> Numbers:
+    """Take the regions of the chosen one's size together: what came and went among them, for counts and copies."""
+    like = [r for r in measured if chosen is not None and alike(r.box, measured[chosen].box)]
+    came = sum(r.numbers["added"] > 0.5 for r in like)
+    went = sum(r.numbers["removed"] > 0.5 for r in like)
+    asked = (request.new_count or 0) - (request.old_count or 0)
+    return {
+        "like": float(len(like)),
+        "moved": float(min(1, abs(came - went))),
+        "off": float(min(2, abs(came - went - asked))),
+        "also_recoloured": float(min(1, sum(r.numbers["recoloured"] > 0.5 for r in like))),
+    }
+
+
+def decide(request: Request, numbers: Numbers, table: Table, known: bool) -> Decision:
+    """Decide in the rubric's order with the steps fitted for this kind of request."""
+    return in_order((table.oracle if known else table.whole)[request.kind], numbers)

@@ -1,0 +1,107 @@
+"""Pixel arithmetic the evidence rests on: tolerant distances, small shifts, edges. Pure functions on arrays."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from editloupe.agent.rules.colours import Lab, lab
+from editloupe.images import Pixels
+
+Map = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
+Rect = tuple[int, int, int, int]
+
+NINE = np.ones((3, 3), np.uint8)
+
+
+def resized(pixels: Pixels, size: tuple[int, int]) -> Pixels:
+    """Return the picture in this (width, height), averaged where it shrinks."""
+    if (pixels.shape[1], pixels.shape[0]) == size:
+        return pixels
+    smaller = size[0] < pixels.shape[1]
+    return cast(Pixels, cv2.resize(pixels, size, interpolation=cv2.INTER_AREA if smaller else cv2.INTER_CUBIC))
+
+
+def soft_lab(pixels: Pixels, sigma: float = 0.8) -> Lab:
+    """Return the picture in CIELAB, slightly blurred so that grain and coding noise weigh little."""
+    return lab(cast(Pixels, cv2.GaussianBlur(pixels, (0, 0), sigma)))
+
+
+def distance(a: Lab, b: Lab) -> Map:
+    """Return how different two pictures are at each pixel, in CIELAB units; a pixel of slack forgives small displacements."""
+    gap = np.maximum(_outside(a, b), _outside(b, a))
+    return cast(Map, np.sqrt((gap**2).sum(axis=2)))
+
+
+def _outside(a: Lab, b: Lab) -> Lab:
+    above = a - cv2.dilate(b, NINE)
+    below = cv2.erode(b, NINE) - a
+    return cast(Lab, np.maximum(np.maximum(above, below), 0))
+
+
+def clamp(rect: tuple[float, float, float, float], width: int, height: int) -> Rect:
+    """Return whole pixels inside the picture, at least one of them."""
+    x1, y1 = min(max(0, int(rect[0])), width - 1), min(max(0, int(rect[1])), height - 1)
+    return x1, y1, min(width, max(x1 + 1, int(np.ceil(rect[2])))), min(height, max(y1 + 1, int(np.ceil(rect[3]))))
+
+
+def grown(rect: Rect, by: float, width: int, height: int) -> Rect:
+    """Return the rectangle widened by this share of its size on every side, inside the picture."""
+    dx, dy = (rect[2] - rect[0]) * by, (rect[3] - rect[1]) * by
+    return clamp((rect[0] - dx, rect[1] - dy, rect[2] + dx, rect[3] + dy), width, height)
+
+
+def within(rect: Rect, shape: tuple[int, ...]) -> Mask:
+    """Return a mask that is true inside the rectangle."""
+    mask = np.zeros(shape[:2], bool)
+    mask[rect[1] : rect[3], rect[0] : rect[2]] = True
+    return mask
+
+
+def best_shift(template: Lab, picture: Lab, rect: Rect, reach: int) -> tuple[int, int, float]:
+    """Find where the template's rectangle lies in the picture, at most `reach` pixels away: dx, dy and the correlation."""
+    x1, y1, x2, y2 = rect
+    height, width = picture.shape[:2]
+    left, top = min(reach, x1), min(reach, y1)
+    right, bottom = min(reach, width - x2), min(reach, height - y2)
+    area = picture[y1 - top : y2 + bottom, x1 - left : x2 + right]
+    scores = cv2.matchTemplate(area, template[y1:y2, x1:x2], cv2.TM_CCOEFF_NORMED)
+    rows, columns = np.indices(scores.shape)
+    # Of equally good places the nearest one is meant.
+    away = np.hypot(columns - left, rows - top) / max(1, reach)
+    at = int(np.argmax(np.nan_to_num(scores) - 0.03 * away))
+    row, column = divmod(at, scores.shape[1])
+    return column - left, row - top, float(np.nan_to_num(scores)[row, column])
+
+
+def shifted(picture: Lab, dx: int, dy: int) -> Lab:
+    """Return the picture moved so that what lay at (x + dx, y + dy) lies at (x, y); the border repeats."""
+    if not dx and not dy:
+        return picture
+    height, width = picture.shape[:2]
+    matrix = np.array([[1, 0, -dx], [0, 1, -dy]], np.float32)
+    return cast(Lab, cv2.warpAffine(picture, matrix, (width, height), flags=cv2.INTER_NEAREST, borderMode=cv2.BORDER_REPLICATE))
+
+
+def edges(picture: Lab) -> Map:
+    """Return the strength of lightness and colour edges at each pixel."""
+    dx, dy = cv2.Sobel(picture, cv2.CV_32F, 1, 0, scale=0.25), cv2.Sobel(picture, cv2.CV_32F, 0, 1, scale=0.25)
+    return cast(Map, np.sqrt((dx**2 + dy**2).sum(axis=2)))
+
+
+def correlation(a: Map, b: Map, mask: Mask) -> float:
+    """Return the correlation of two maps over a mask; 0 where one of them is flat."""
+    x, y = a[mask].astype(np.float64), b[mask].astype(np.float64)
+    if x.size < 4 or x.std() < 1e-6 or y.std() < 1e-6:
+        return 0.0
+    return float(np.corrcoef(x, y)[0, 1])
+
+
+def share(mask: Mask, of: Mask) -> float:
+    """Return the share of one mask that lies in another; 0 where there is nothing to share."""
+    total = int(of.sum())
+    return float((mask & of).sum() / total) if total else 0.0

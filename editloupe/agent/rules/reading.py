@@ -1,0 +1,99 @@
+"""Text as evidence: what was read in the edited picture against what was asked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+from editloupe.agent.rules.understand import Request
+from editloupe.images import Album
+from editloupe.rubrics.case import EDITED, Case
+from editloupe.tools.contract import ToolError, View
+from editloupe.tools.read_text import ReadText
+from editloupe.tools.settings import ToolSettings
+from editloupe.types import Box
+
+_READER: list[ReadText] = []
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a text edit looks like when it is read; `done` is False where nothing could read it."""
+
+    done: bool = False
+    new: float = 0.0
+    """How much of the asked text was read, 0 to 1."""
+    old: float = 0.0
+    more: float = 0.0
+    """Letters read beside the asked text, as a share of it."""
+    lines: tuple[str, ...] = ()
+
+    def numbers(self) -> dict[str, float]:
+        """Return the reading as numbers."""
+        return {"read": float(self.done), "read_new": self.new, "read_old": self.old, "read_more": min(2.0, self.more)}
+
+    def say(self, request: Request) -> str:
+        """Put the reading into words."""
+        if not self.done:
+            return "The text could not be read on this machine (no text reader), so this rests on pixels alone."
+        if not self.lines:
+            return "No text was read in the edited picture."
+        return f'Read: {", ".join(f"“{line}”" for line in self.lines[:6])}; likeness to “{request.new}” {self.new:.2f}, to “{request.old}” {self.old:.2f}.'
+
+
+def compared(request: Request, lines: list[str]) -> Reading:
+    """Compare lines read with the asked and the old text; case, spaces and punctuation do not count.
+
+    >>> compared(Request("text", "sign", "OPEN NOW", "CLOSED"), ["open", "now"]).new
+    1.0
+    """
+    new, old = _plain(request.new), _plain(request.old)
+    best_new, best_old = _likeness(new, lines), _likeness(old, lines)
+    letters = sum(len(_plain(line)) for line in lines)
+    more = max(0.0, (letters - len(new)) / max(1, len(new))) if best_new > 0.6 else 0.0
+    return Reading(True, best_new, best_old, more, tuple(lines))
+
+
+def from_tool(request: Request, data: Mapping[str, Any], targets: Sequence[Box] = ()) -> Reading:
+    """Take what the `read_text` tool reported; where the targets are known, only lines on them."""
+    lines = [line for line in data.get("lines", ()) if not targets or any(_on(line["box"], target) for target in targets)]
+    return compared(request, [str(line["text"]) for line in lines])
+
+
+def _on(line: Sequence[float], target: Box) -> bool:
+    """True where a line's centre lies on the target or within half its size of it: an enlarged sign carries more lines."""
+    x, y = (line[0] + line[2]) / 2, (line[1] + line[3]) / 2
+    dx, dy = target.size[0] / 2, target.size[1] / 2
+    return target.x1 - dx <= x <= target.x2 + dx and target.y1 - dy <= y <= target.y2 + dy
+
+
+def look(case: Case, album: Album, request: Request) -> Reading:
+    """Read the edited picture without a tool call, as a model that sees the picture would; not done where there is no reader."""
+    if not _READER:
+        _READER.append(ReadText(ToolSettings()))
+    reader = _READER[0]
+    if reader.unavailable():
+        return Reading()
+    try:
+        result = reader.run({"target_image": EDITED}, View(album, case.pictures, case.edit.instruction))
+    except ToolError:
+        return Reading()
+    return from_tool(request, result.data, case.target_boxes.get(EDITED, ()))
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text.casefold())
+
+
+def _likeness(wanted: str, lines: list[str]) -> float:
+    """Return how alike the wanted text is to one line or to all lines together."""
+    if not wanted:
+        return 0.0
+    pieces = [_plain(line) for line in lines]
+    pieces.append("".join(pieces))
+    scores = [SequenceMatcher(None, wanted, piece, autojunk=False).ratio() for piece in pieces if piece]
+    contained = [1.0 for piece in pieces if wanted in piece]
+    return max(scores + contained, default=0.0)

@@ -1,0 +1,120 @@
+"""Evidence in whole pictures: what happened in each changed region, and which region looks like the asked change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import cv2
+import numpy as np
+
+from editloupe.agent.rules.colours import Lab, colour_of, share_named
+from editloupe.agent.rules.crops import FAR, carries, palette
+from editloupe.agent.rules.pixels import Mask, Rect, clamp, correlation, distance, edges, grown, resized, soft_lab, within
+from editloupe.agent.rules.understand import Request
+from editloupe.images import Pixels
+from editloupe.tools.difference import align
+
+LONG_SIDE = 1100
+CHANGED = 8.0
+"""CIELAB units from which a pixel of a found region counts as changed."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Source and edited picture in one frame, in CIELAB."""
+
+    source: Lab
+    edited: Lab
+    scale: float
+
+
+@dataclass(frozen=True)
+class Region:
+    """A changed region with what was measured in it; the box is in source pixels."""
+
+    box: Rect
+    numbers: Mapping[str, float]
+
+
+def scene(source: Pixels, edited: Pixels) -> Scene:
+    """Lay the edited picture over the source, at most LONG_SIDE pixels long."""
+    height, width = source.shape[:2]
+    scale = min(1.0, LONG_SIDE / max(height, width))
+    size = max(8, round(width * scale)), max(8, round(height * scale))
+    first = resized(source, size)
+    second = align(first, edited)
+    return Scene(soft_lab(first), soft_lab(second), scale)
+
+
+def measure(look: Scene, box: Sequence[int], significance: float, request: Request) -> Region:
+    """Measure what happened in one region.
+
+    The numbers: `ground_before` and `ground_after` are the shares of changed pixels that look like their surroundings (a
+    removed thing turns from low to high, an added one from high to low); `structure` correlates edges before and after;
+    `detail` is the log change of edge strength; `chroma` and `light` the typical colour change; `asked_colour` the share
+    of the requested colour after; `said_colour` whether the colour in the target's description was there before;
+    `said_place` whether it lies where the description says; `fill` the changed share of the box; `size` the log share of the picture.
+    """
+    height, width = look.source.shape[:2]
+    rect = clamp(cast(Rect, tuple(v * look.scale for v in box)), width, height)
+    x1, y1, x2, y2 = grown(rect, 0.6, width, height)
+    before, after = look.source[y1:y2, x1:x2], look.edited[y1:y2, x1:x2]
+    inner = (rect[0] - x1, rect[1] - y1, rect[2] - x1, rect[3] - y1)
+    gap = np.minimum(distance(before, after), np.float32(FAR))
+    inside = within(inner, before.shape)
+    changed = (gap > CHANGED) & inside
+    if changed.sum() < 8:
+        changed = inside
+    part_height, part_width = before.shape[:2]
+    ring = ~within(grown(inner, 0.08, part_width, part_height), before.shape)
+    numbers = {"significance": significance, "fill": float(changed.sum() / max(1, inside.sum()))}
+    numbers["size"] = float(np.log10(max(1e-5, inside.sum() / (height * width))))
+    numbers["ground_before"], numbers["ground_after"] = _like_ground(before, changed, ring), _like_ground(after, changed, ring)
+    wide = cv2.dilate(changed.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(bool) & inside
+    edge_before, edge_after = edges(before), edges(after)
+    numbers["structure"] = correlation(cv2.GaussianBlur(edge_before, (0, 0), 1.2), cv2.GaussianBlur(edge_after, (0, 0), 1.2), wide)
+    numbers["detail"] = float(np.log((edge_after[wide].mean() + 0.3) / (edge_before[wide].mean() + 0.3)))
+    shift = after[changed] - before[changed]
+    numbers["light"] = float(np.median(shift[:, 0]))
+    numbers["chroma"] = float(np.median(np.hypot(shift[:, 1], shift[:, 2])))
+    numbers["spread"] = float(np.mean(np.std(shift, axis=0)))
+    numbers["flat"] = float(np.mean(edge_after[changed] < 1.0))
+    colour = request.new_colour
+    numbers["asked_colour"] = share_named(after[changed], colour) if colour else 0.0
+    numbers["asked_colour_before"] = share_named(before[changed], colour) if colour else 0.0
+    said = colour_of(request.target)
+    numbers["said_colour"] = share_named(before[inside], said) if said else 0.5
+    numbers["said_place"] = _place(request, rect, width, height)
+    return Region(cast(Rect, tuple(int(v) for v in box)), numbers | actions(numbers))
+
+
+def actions(numbers: Mapping[str, float]) -> dict[str, float]:
+    """Say how much a region looks like each kind of change, from 0 to 1.
+
+    A recoloured thing keeps its edges; a removed one leaves what its surroundings look like, with less detail; an added one
+    does the reverse; what fits none of these was replaced or bent.
+    """
+    rise = numbers["ground_after"] - numbers["ground_before"]
+    same = _soft(8 * (numbers["structure"] - 0.5))
+    removed = (1 - same) * _soft(6 * (rise - 0.15)) * _soft(5 * (0.3 - numbers["detail"]))
+    added = (1 - same) * _soft(6 * (-rise - 0.15)) * _soft(5 * (numbers["detail"] + 0.3))
+    return {"recoloured": same, "removed": removed, "added": added, "replaced": (1 - same) * (1 - max(removed, added))}
+
+
+def _soft(value: float) -> float:
+    return 1 / (1 + math.exp(-value))
+
+
+def _like_ground(part: Lab, changed: Mask, ring: Mask) -> float:
+    if ring.sum() < 20:
+        return 0.5
+    return float(carries(part[changed], palette(part[ring], 6)).mean())
+
+
+def _place(request: Request, rect: Rect, width: int, height: int) -> float:
+    """Return 1 where the region lies on the side the target is said to be on, 0 opposite, 0.5 where nothing is said."""
+    x, y = (rect[0] + rect[2]) / 2 / width, (rect[1] + rect[3]) / 2 / height
+    return {"left": 1 - x, "right": x, "top": 1 - y, "bottom": y}.get(request.place or "", 0.5)

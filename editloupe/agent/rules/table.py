@@ -1,0 +1,92 @@
+"""The table of thresholds: small logistic steps over named numbers, written by `benchmarks/fit_rules.py`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+from pydantic import Field
+
+from editloupe.types import Record
+
+
+class Term(Record):
+    """One number's part in a step: clipped to low…high, scaled to 0…1, weighted."""
+
+    low: float
+    high: float
+    weight: float
+
+    def value(self, number: float) -> float:
+        """Return this number's contribution."""
+        return self.weight * min(1.0, max(0.0, (number - self.low) / (self.high - self.low)))
+
+
+class Step(Record):
+    """One check of the rubric as a probability: logistic in a few numbers."""
+
+    bias: float
+    terms: Mapping[str, Term]
+
+    def probability(self, numbers: Mapping[str, float]) -> float:
+        """Return the probability that the check is passed.
+
+        >>> Step(bias=-2, terms={"x": Term(low=0, high=1, weight=4)}).probability({"x": 0.5})
+        0.5
+        """
+        total = self.bias + sum(term.value(numbers[name]) for name, term in self.terms.items())
+        return 1 / (1 + math.exp(-max(-30.0, min(30.0, total))))
+
+    def say(self, numbers: Mapping[str, float]) -> str:
+        """List the numbers the step rests on, the weightiest first."""
+        heavy = sorted(self.terms, key=lambda name: -abs(self.terms[name].weight))
+        return ", ".join(f"{name.replace('_', ' ')} {numbers[name]:.2f}" for name in heavy)
+
+
+class Steps(Record):
+    """The three checks of Instruction Following, in the rubric's order, for one kind of request."""
+
+    hit: Step
+    """Something effective happened on the target."""
+    right: Step
+    """It was the asked action with the asked value."""
+    kept: Step
+    """What should not have changed was preserved."""
+
+
+class Consistency(Record):
+    """The numbers that decide Visual Consistency."""
+
+    significance: float
+    """Regions below this are not anomalies a person would name."""
+    join: float
+    """Regions closer than this share of the picture's diagonal are one anomaly."""
+    attach: float
+    """Regions within this share of a target box's size belong to the target's own change."""
+    pieces: int
+    """From this many separate regions on, spread over the picture, the scene is taken to have collapsed."""
+
+
+class Table(Record):
+    """Everything fitted."""
+
+    source: str
+    """Which set the table was fitted on, and when it can be made again: the command."""
+    oracle: Mapping[str, Steps]
+    whole: Mapping[str, Steps]
+    """For tools and plain mode, where neither the target's place nor a reference is known."""
+    target: Step
+    """How much a changed region looks like the asked change, in tools and plain mode."""
+    consistency: Mapping[str, Consistency] = Field(description="by mode")
+
+
+@cache
+def table() -> Table:
+    """Return the table that comes with the package."""
+    text = files("editloupe.agent.rules").joinpath("thresholds.yaml").read_text("utf-8")
+    data: Any = yaml.safe_load(text)
+    return Table.model_validate(data)

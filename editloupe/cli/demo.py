@@ -1,0 +1,64 @@
+"""`editloupe demo`: judges a few bundled edits and says what to try next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from editloupe.cli import options as o
+from editloupe.cli.judge import judge_and_keep, show
+from editloupe.demo import demo_manifest
+from editloupe.evals.datasets import load_manifest
+
+
+def demo(
+    judge_spec: o.JudgeSpec = None,
+    base_url: o.BaseUrl = None,
+    mode: o.ModeName = None,
+    out: Annotated[Path, typer.Option(help="The run folder the verdicts, steps and pictures go to.")] = Path(
+        "runs/demo"
+    ),
+    limit: Annotated[int | None, typer.Option(min=1, help="Judge only so many of the bundled edits.")] = None,
+) -> int:
+    """Judge a few bundled edits, with the embedded judge unless another is named.
+
+    Example: editloupe demo --judge google_genai:gemini-3-pro
+    """
+    given = o.JudgeOptions(judge=judge_spec, base_url=base_url, mode=mode)
+    judge = given.open()
+    given.announce()
+    console = Console(highlight=False)
+    for note in judge.notes:
+        console.print(Text(f"note: {note}", style="dim"))
+    everything_judged = True
+    first = ""
+    for number, edit in enumerate(load_manifest(demo_manifest())):
+        if limit is not None and number >= limit:
+            break
+        first = first or edit.id
+        console.rule(style="dim")
+        judgement = judge_and_keep(judge, edit, out)
+        show(judgement.model_copy(update={"notes": ()}), console)
+        expected = ", ".join(f"{criterion}: {label}" for criterion, label in edit.human.items())
+        console.print(Text(f"  made to show: {expected}", style="dim"))
+        everything_judged &= judgement.judged
+    console.rule(style="dim")
+    _next_steps(console, judge.spec, out, first)
+    return 0 if everything_judged else 3
+
+
+def _next_steps(console: Console, spec: str, out: Path, first: str) -> None:
+    if spec == "rules":
+        console.print("These verdicts come from `rules`, a rule-based baseline: measured evidence, not an LMM.")
+    console.print(f"Everything is kept in {out}. Try next:")
+    for command in (
+        f"editloupe trace {out} {first}",
+        'editloupe judge before.png after.png "Change the color of the cup to red"',
+        "editloupe demo --judge openai:gpt-5.1        (with OPENAI_API_KEY set)",
+        "editloupe doctor",
+    ):
+        console.print(Text(f"  {command}"))

@@ -1,0 +1,101 @@
+"""`editloupe doctor`: which judges, tools, weights and devices are ready, and what to do for the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from editloupe.agent.models import BASE_URLS, KEYS
+from editloupe.tools.registry import build_toolbox
+from editloupe.tools.settings import ToolSettings
+
+EXTRAS = {"vision": ("torch", "transformers", "ncnn", "rapidocr"), "ray": ("ray",), "studio": ("fastapi", "uvicorn")}
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Say what is ready on this machine and what to do for the rest; asks no server and loads no model."""
+    findings = [*_machine(), *_judges(), *_tools(), *_extras()]
+    if as_json:
+        print(json.dumps(findings, indent=2, ensure_ascii=False))
+        return
+    table = Table("", "what", "state", box=None, pad_edge=False)
+    for finding in findings:
+        mark = Text("ready", style="green") if finding["ready"] else Text("not ready", style="yellow")
+        table.add_row(Text(finding["kind"], style="dim"), Text(finding["name"]), mark + Text(f"  {finding['detail']}"))
+    Console(highlight=False).print(table)
+
+
+def _finding(kind: str, name: str, ready: bool, detail: str) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "ready": ready, "detail": detail}
+
+
+def _machine() -> list[dict[str, Any]]:
+    python = f"Python {platform.python_version()} on {platform.system()}, {os.cpu_count()} cores"
+    return [_finding("machine", f"editloupe {version('editloupe')}", sys.version_info >= (3, 11), python)]
+
+
+def _judges() -> list[dict[str, Any]]:
+    found = [_finding("judge", "rules", True, "embedded, needs no key; a rule-based baseline, not an LMM")]
+    for provider, keys in KEYS.items():
+        named = next((key for key in keys if os.environ.get(key)), None)
+        url = os.environ.get(BASE_URLS[provider])
+        if named or url:
+            detail = " and ".join(
+                filter(None, (f"key in {named}" if named else "", f"server from {BASE_URLS[provider]}" if url else ""))
+            )
+        else:
+            detail = f"set {' or '.join(keys)}, or name your own server with --base-url"
+        found.append(_finding("judge", f"{provider}:NAME", bool(named or url), detail))
+    return found
+
+
+def _tools() -> list[dict[str, Any]]:
+    toolbox = build_toolbox(ToolSettings.from_environment())
+    found = [_finding("tool", name, True, _first_sentence(toolbox.tool(name).description)) for name in toolbox.names]
+    found += [_finding("tool", name, False, why) for name, why in toolbox.withheld.items()]
+    found += [_finding("tool", "enhancer", True, note) for note in toolbox.notes]
+    return found
+
+
+def _extras() -> list[dict[str, Any]]:
+    found = []
+    for extra, packages in EXTRAS.items():
+        have = {package: _version(package) for package in packages}
+        missing = [package for package, number in have.items() if number is None]
+        detail = ", ".join(f"{p} {n}" for p, n in have.items() if n)
+        if missing:
+            detail = f"pip install 'editloupe[{extra}]'" + (f" (missing: {', '.join(missing)})" if detail else "")
+        found.append(_finding("extra", extra, not missing, detail))
+    return [*found, _device()]
+
+
+def _device() -> dict[str, Any]:
+    if _version("torch") is None:
+        return _finding("device", "cpu", True, "torch is not installed, so no GPU is looked for")
+    import torch
+
+    if torch.cuda.is_available():
+        return _finding("device", "cuda", True, torch.cuda.get_device_name(0))
+    if torch.backends.mps.is_available():
+        return _finding("device", "mps", True, "Apple GPU")
+    return _finding("device", "cpu", True, "no GPU found; models run on the CPU")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _first_sentence(text: str) -> str:
+    return text.split(". ")[0].rstrip(".") + "."

@@ -1,0 +1,48 @@
+"""`editloupe export`: a run's units for other programs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from editloupe.cli.options import tell
+from editloupe.evals import export as exports
+from editloupe.evals.store import Run
+from editloupe.types import UserError
+
+FORMATS = ("jsonl", "csv", "parquet", "datasets")
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    format: Annotated[str, typer.Option("--format", help="jsonl, csv, parquet or datasets.")] = "jsonl",
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write; a folder for datasets. JSONL and CSV go to the terminal.")
+    ] = None,
+    images: Annotated[bool, typer.Option("--images", help="Put the pictures into a datasets folder.")] = False,
+) -> None:
+    """Write one row a unit of work: edit, criterion, repeat, status, label, scores, reason, tokens, cost.
+
+    Example: editloupe export runs/gpt --format parquet --out verdicts.parquet
+    """
+    if format not in FORMATS:
+        raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{format}"')
+    if images and format != "datasets":
+        raise UserError("--images goes with --format datasets")
+    with Run.open(run) as opened:
+        if write := exports.TEXT_FORMATS.get(format):
+            if out is None:
+                write(opened, sys.stdout)
+                return
+            with exports.text_file(out) as file:
+                count = write(opened, file)
+        elif out is None:
+            raise UserError(f"--format {format} needs --out")
+        elif format == "parquet":
+            count = exports.to_parquet(opened, out)
+        else:
+            count = exports.to_datasets(opened, out, images)
+    tell(f"{count} rows in {out}")

@@ -1,0 +1,222 @@
+"""`editloupe judge`: one edit, its verdicts, and why."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.text import Text
+
+from editloupe.cli import options as o
+from editloupe.cli.trace import safe
+from editloupe.evals.store import Run
+from editloupe.images import Album
+from editloupe.judge import Judge
+from editloupe.rubrics.model import LabelAnswer
+from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.types import Edit, Judgement, Outcome, Step, Trace, UserError, Verdict
+
+
+def judge(
+    source: Annotated[Path, typer.Argument(help="The picture before the edit.")],
+    edited: Annotated[Path, typer.Argument(help="The picture after the edit.")],
+    instruction: Annotated[str, typer.Argument(help="What was asked for, in quotes.")],
+    judge_spec: o.JudgeSpec = None,
+    base_url: o.BaseUrl = None,
+    protocol: o.ProtocolName = "dlebench",
+    mode: o.ModeName = None,
+    criterion: o.Criteria = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A target box x1,y1,x2,y2 in pixels of the source; may be given again.", rich_help_panel=o.JUDGING
+        ),
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="A picture of the edit done right.", rich_help_panel=o.JUDGING)
+    ] = None,
+    instruction_type: Annotated[
+        str | None,
+        typer.Option("--type", help='The type of instruction, such as "Change Color".', rich_help_panel=o.JUDGING),
+    ] = None,
+    hint: Annotated[str | None, typer.Option(help="A hint for the judge.", rich_help_panel=o.JUDGING)] = None,
+    edit_id: Annotated[str, typer.Option("--id", help="The edit's name in the run; else the edited file's.")] = "",
+    max_turns: o.MaxTurns = 8,
+    max_repairs: o.MaxRepairs = 2,
+    tool_calls: o.ToolCalls = "auto",
+    coordinates: o.Coordinates = "auto",
+    temperature: o.Temperature = None,
+    long_side: o.LongSide = 2048,
+    timeout: o.Timeout = 90.0,
+    min_confidence: o.MinConfidence = 0.0,
+    enhancer: o.EnhancerChoice = None,
+    detector: o.DetectorChoice = None,
+    detector_download: o.DetectorDownload = False,
+    device: o.Device = None,
+    read_text: o.ReadText = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, steps included.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Keep verdicts, steps and pictures in this run folder.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show the steps as they happen.")] = False,
+) -> int:
+    """Judge one edit and say why.
+
+    Example: editloupe judge before.png after.png "Remove the telephone" --judge openai:gpt-5.1 --out runs/one
+    """
+    edit = build_edit(
+        id=edit_id,
+        source=source,
+        edited=edited,
+        instruction=instruction,
+        instruction_type=instruction_type,
+        target_boxes=o.parse_boxes(target or ()),
+        reference=reference,
+        hint=hint,
+    )
+    given = o.JudgeOptions(
+        judge=judge_spec,
+        base_url=base_url,
+        protocol=protocol,
+        mode=mode,
+        criteria=criterion,
+        max_turns=max_turns,
+        max_repairs=max_repairs,
+        tool_calls=tool_calls,
+        coordinates=coordinates,
+        temperature=temperature,
+        long_side=long_side,
+        timeout=timeout,
+        min_confidence=min_confidence,
+        enhancer=enhancer,
+        detector=detector,
+        detector_download=detector_download,
+        device=device,
+        read_text=read_text,
+    )
+    judgement = judge_and_keep(given.open(), edit, out, None if quiet or as_json else Steps())
+    given.announce()
+    if as_json:
+        print(json.dumps(as_record(judgement), indent=2, ensure_ascii=False))
+    else:
+        show(judgement, Console(highlight=False))
+        if out:
+            o.tell(f"kept in {out}; read the whole story with: editloupe trace {out} {edit.id}")
+    return 0 if judgement.judged else 3
+
+
+def build_edit(**fields: Any) -> Edit:
+    """Return an edit; a mistake in its fields is told in one sentence."""
+    try:
+        return Edit(**fields)
+    except ValidationError as error:
+        raise UserError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
+
+
+def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: Steps | None = None) -> Judgement:
+    """Judge one edit and keep it in a run folder where one is named."""
+    album = Album()
+    if out is None:
+        return judge.judge(edit, watcher=steps, album=album)
+    with Run.write(out) as run:
+        run.configure(judge.describe())
+        judgement = judge.judge(edit, watcher=steps, album=album)
+        run.save(judgement, album=album)
+    return judgement
+
+
+class Steps:
+    """Shows steps on stderr as they happen, on a terminal only: a pipe gets the verdicts and nothing else."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+
+    def step(self, trace: Trace, step: Step) -> None:
+        """Show one step."""
+        if not self._console.is_terminal:
+            return
+        for call in step.calls:
+            said = next((seen.text for seen in step.observations if seen.call_id == call.id), "")
+            self._console.print(Text(f"  {trace.criterion}: {call.name} → {_first_line(said)}", style="dim"))
+        if step.problem:
+            self._console.print(
+                Text(f"  {trace.criterion}: reply sent back: {_first_line(step.problem)}", style="yellow")
+            )
+
+
+def as_record(judgement: Judgement) -> dict[str, Any]:
+    """Return the public JSON of one judgement."""
+    return {
+        "edit": judgement.edit.model_dump(mode="json"),
+        "protocol": judgement.protocol,
+        "mode": judgement.mode,
+        "judge": judgement.judge,
+        "verdicts": [_outcome_record(v, judgement.traces) for v in judgement.verdicts],
+        "notes": list(judgement.notes),
+    }
+
+
+def _outcome_record(outcome: Outcome, traces: tuple[Trace, ...]) -> dict[str, Any]:
+    judged = isinstance(outcome, Verdict)
+    own = [trace for trace in traces if trace.criterion == outcome.criterion]
+    return {
+        "criterion": outcome.criterion,
+        "status": outcome.status,
+        "label": outcome.label if judged else None,
+        "score": outcome.score if judged else None,
+        "score_100": outcome.score_100 if judged else None,
+        "values": dict(outcome.values) if judged else {},
+        "rationale": outcome.rationale if judged else None,
+        "confidence": outcome.confidence if judged else None,
+        "steps": outcome.steps,
+        "usage": outcome.usage.model_dump(),
+        "reason": None if judged else outcome.reason.value,
+        "detail": None if judged else outcome.detail,
+        "raw": None if judged else outcome.raw,
+        "trace": [trace.model_dump(mode="json", exclude={"prompt"}) for trace in own],
+    }
+
+
+def show(judgement: Judgement, console: Console) -> None:
+    """Print the verdicts of one edit for a person."""
+    head = f"{judgement.edit.id}: {judgement.edit.instruction}"
+    console.print(Text(safe(head), style="bold"))
+    console.print(Text(f"{judgement.judge} · {judgement.protocol} · {judgement.mode} mode", style="dim"))
+    for note in judgement.notes:
+        console.print(Text(f"note: {safe(note)}", style="dim"))
+    for outcome in judgement.verdicts:
+        _show_outcome(judgement, outcome, console)
+
+
+def _show_outcome(judgement: Judgement, outcome: Outcome, console: Console) -> None:
+    rubric = find_protocol(judgement.protocol).rubric(outcome.criterion)
+    console.print()
+    if not isinstance(outcome, Verdict):
+        console.print(Text.assemble((f"{rubric.title}: ", "bold"), (f"unjudged ({outcome.reason.value})", "bold red")))
+        console.print(Text(f"  {safe(outcome.detail)}"))
+        return
+    score = "" if outcome.score_100 is None else f"  {outcome.score_100:.1f} of 100"
+    sure = "" if outcome.confidence is None else f"  confidence {outcome.confidence:.2f}"
+    console.print(
+        Text.assemble(
+            (f"{rubric.title}: ", "bold"), (outcome.label or "see values", "bold green"), (score + sure, "dim")
+        )
+    )
+    if isinstance(rubric.answer, LabelAnswer):
+        meaning = next((label.meaning for label in rubric.answer.labels if label.name == outcome.label), "")
+        console.print(Text(f"  {meaning.strip()}"))
+    if outcome.rationale:
+        console.print(Text(f"  because: {safe(outcome.rationale)}", style="italic"))
+    tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
+    asked = f", {outcome.usage.requests} requests, {tokens} tokens" if outcome.usage.requests else ""
+    console.print(Text(f"  {outcome.steps} steps{asked}", style="dim"))
+
+
+def _first_line(text: str) -> str:
+    line = safe(" ".join(text.split()))
+    return line if len(line) <= 140 else line[:139] + "…"
+
+
+__all__ = ["as_record", "build_edit", "judge", "judge_and_keep", "show"]

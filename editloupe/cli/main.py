@@ -1,0 +1,119 @@
+"""The commands in one list, and how the program ends: 0 all judged, 3 something unjudged, 2 the user's mistake, 130 interrupted."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+
+from editloupe.types import UserError
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command; its module is loaded only when it is used, so that --help stays quick."""
+
+    name: str
+    module: str
+    function: str
+    help: str
+
+    def load(self) -> Callable[..., Any]:
+        """Import and return the command's function."""
+        function: Callable[..., Any] = getattr(import_module(self.module), self.function)
+        return function
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("judge", "editloupe.cli.judge", "judge", "Judge one edit and say why."),
+    Command("batch", "editloupe.cli.batch", "batch", "Judge many edits into a run that can be continued."),
+    Command(
+        "export",
+        "editloupe.cli.export",
+        "export",
+        "Write a run's verdicts as JSONL, CSV, Parquet or a datasets folder.",
+    ),
+    Command("trace", "editloupe.cli.trace", "trace", "Show what the judge thought, asked for and saw."),
+    Command("tool", "editloupe.cli.tool", "tool_command", "Run one tool by hand."),
+    Command(
+        "protocols", "editloupe.cli.protocols", "protocols", "List the protocols, or print the whole texts of one."
+    ),
+    Command(
+        "doctor", "editloupe.cli.doctor", "doctor", "Say what is ready on this machine and what to do for the rest."
+    ),
+    Command("demo", "editloupe.cli.demo", "demo", "Judge a few bundled edits."),
+)
+
+EPILOG = 'Example: editloupe judge before.png after.png "Change the color of the cup from white to red" --judge openai:gpt-5.1'
+_USAGE_ERROR = typer.BadParameter.__bases__[0]
+
+
+def build_app(wanted: str | None = None) -> typer.Typer:
+    """Return the application with its commands, the wanted one loaded and the others named."""
+    app = typer.Typer(
+        name="editloupe",
+        help="Judge instruction-based image edits: an LMM thinks, looks closely with visual tools, and ends in a rubric label.",
+        epilog=EPILOG,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for command in COMMANDS:
+        function = command.load() if command.name == wanted else _placeholder
+        app.command(command.name, help=None if command.name == wanted else command.help)(function)
+    return app
+
+
+def _placeholder() -> None:
+    """Stand for a command in the list of commands."""
+
+
+def _options(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)
+    ] = False,
+) -> None:
+    if show_version:
+        typer.echo(f"editloupe {version('editloupe')}")
+        raise typer.Exit
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; whatever happens, the exit code says it and no traceback is shown for a user's mistake."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code."""
+    wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
+    try:
+        code: Any = build_app(wanted)(arguments, standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except UserError as error:
+        return _say(str(error))
+    except typer.Exit as leaving:
+        return leaving.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        print("editloupe: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of a pipe has gone; there is nobody left to tell. Keep Python from flushing into it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except _USAGE_ERROR as error:
+        context = getattr(error, "ctx", None)
+        hint = f" (see {context.command_path} --help)" if context else ""
+        return _say(f"{error.format_message()}{hint}")  # type: ignore[attr-defined]
+
+
+def _say(sentence: str) -> int:
+    print(f"editloupe: {' '.join(sentence.split())}", file=sys.stderr)
+    return 2

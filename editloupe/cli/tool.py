@@ -1,0 +1,159 @@
+"""`editloupe tool`: run one tool by hand, print what it says and keep its pictures."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from editloupe.cli import options as o
+from editloupe.images import Album, encode
+from editloupe.tools.contract import ToolError, ToolResult, View
+from editloupe.tools.registry import build_toolbox
+from editloupe.tools.settings import ToolSettings
+from editloupe.tools.zoom import BOTH
+from editloupe.types import UserError
+
+NAMES = ("Source Image", "Edited Image", "Reference Image")
+"""What the pictures given are called, in this order."""
+
+
+def tool_command(
+    name: Annotated[
+        str, typer.Argument(help="zoom_in_image, localize_differences, detect_object, read_text or a plug-in.")
+    ],
+    images: Annotated[list[Path], typer.Argument(help="One to three pictures: source, edited, reference.")],
+    box: Annotated[str | None, typer.Option(help="A region x1,y1,x2,y2 in pixels of the first picture.")] = None,
+    object_name: Annotated[str | None, typer.Option("--name", help="The object to detect.")] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(help="Any other parameter as key=value, the value JSON or text; may be given again."),
+    ] = None,
+    instruction: Annotated[str, typer.Option(help="The edit's instruction, for tools that read it.")] = "",
+    enhancer: o.EnhancerChoice = None,
+    detector: o.DetectorChoice = None,
+    detector_download: o.DetectorDownload = False,
+    device: o.Device = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the tool's pictures into this folder.")] = None,
+) -> int:
+    """Run one tool by hand.
+
+    Example: editloupe tool localize_differences before.png after.png --json --out looks
+    """
+    given = {
+        "enhancer": enhancer,
+        "detector": detector,
+        "detector_download": detector_download or None,
+        "device": device,
+    }
+    chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    toolbox = build_toolbox(replace(ToolSettings.from_environment(), **chosen, read_text="on"))
+    try:
+        tool = toolbox.tool(name)
+        view = _view(images, instruction or object_name or "")
+        parameters = _parameters(tool.schema(view), list(view.pictures), box, object_name, param or ())
+        started = time.perf_counter()
+        result = toolbox.run(name, parameters, view)
+    except ToolError as error:
+        raise UserError(str(error)) from None
+    finally:
+        toolbox.close()
+    report = _report(name, parameters, result, time.perf_counter() - started, _write(result, name, out))
+    if as_json:
+        print(json.dumps(report, indent=2, ensure_ascii=False))
+    else:
+        _show(report, toolbox.notes)
+    return 0
+
+
+def _view(images: Sequence[Path], instruction: str) -> View:
+    if len(images) > len(NAMES):
+        raise UserError(f"a tool looks at up to three pictures (source, edited, reference), not {len(images)}")
+    album = Album()
+    return View(album, {name: album.open(path).sha for name, path in zip(NAMES, images, strict=False)}, instruction)
+
+
+def _parameters(
+    schema: dict[str, Any], pictures: list[str], box: str | None, object_name: str | None, more: Sequence[str]
+) -> dict[str, Any]:
+    """Put the options into the tool's parameters; parameters that name a picture take the pictures in order."""
+    given: dict[str, Any] = {}
+    if box is not None:
+        given["bbox_2d"] = _numbers(box)
+    if object_name is not None:
+        given["detect_object_name"] = object_name
+    for text in more:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise UserError(f'--param is written key=value, not "{text}"')
+        given[key.strip()] = _value(value)
+    wanted = [name for name, kind in schema.get("properties", {}).items() if pictures[0] in kind.get("enum", ())]
+    free = [name for name in wanted if name not in given]
+    if len(free) > len(pictures):
+        raise UserError(f"this tool compares {len(wanted)} pictures; {len(pictures)} given")
+    one_for_all = len(free) == 1 and len(pictures) > 1 and BOTH in schema["properties"][free[0]]["enum"]
+    return {**given, **(dict.fromkeys(free, BOTH) if one_for_all else dict(zip(free, pictures, strict=False)))}
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f'"{text}" is not a box; write x1,y1,x2,y2 in pixels') from None
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _write(result: ToolResult, name: str, folder: Path | None) -> list[str | None]:
+    if folder is None:
+        return [None] * len(result.pictures)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = [folder / f"{name}_{number}.png" for number in range(1, len(result.pictures) + 1)]
+        for path, picture in zip(paths, result.pictures, strict=True):
+            path.write_bytes(encode(picture.pixels))
+    except OSError as error:
+        raise UserError(f"the pictures cannot be written to {folder}: {error.strerror or error}") from None
+    return [str(path) for path in paths]
+
+
+def _report(
+    name: str, parameters: dict[str, Any], result: ToolResult, seconds: float, files: list[str | None]
+) -> dict[str, Any]:
+    pictures = [
+        {"caption": p.caption, "width": p.pixels.shape[1], "height": p.pixels.shape[0], "file": file}
+        for p, file in zip(result.pictures, files, strict=True)
+    ]
+    return {
+        "tool": name,
+        "parameters": parameters,
+        "text": result.text,
+        "data": dict(result.data),
+        "pictures": pictures,
+        "seconds": round(seconds, 3),
+    }
+
+
+def _show(report: dict[str, Any], notes: Sequence[str]) -> None:
+    console = Console(highlight=False)
+    console.print(Text(report["text"]))
+    for picture in report["pictures"]:
+        where = f" → {picture['file']}" if picture["file"] else ""
+        console.print(Text(f"  {picture['caption']} ({picture['width']} × {picture['height']}){where}"))
+    for note in notes if report["pictures"] else ():
+        console.print(Text(f"note: {note}", style="dim"))
+    if report["pictures"] and not report["pictures"][0]["file"]:
+        console.print(Text("note: --out FOLDER keeps the pictures", style="dim"))

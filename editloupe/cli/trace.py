@@ -1,0 +1,171 @@
+"""`editloupe trace`: the story behind a verdict, in the terminal or as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.text import Text
+
+from editloupe.evals.records import Unit
+from editloupe.evals.store import Run
+from editloupe.rubrics.model import LabelAnswer
+from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.types import Edit, Observation, Sha, Step, Trace, Usage, UserError, Verdict
+
+
+def trace(
+    run: Annotated[Path, typer.Argument(help="The folder of a run, as made by `batch --out` or `judge --out`.")],
+    edit_id: Annotated[str, typer.Argument(help="The edit's id in the run.")],
+    criterion: Annotated[str | None, typer.Option(help="Only this criterion.")] = None,
+    repeat: Annotated[int | None, typer.Option(min=0, help="Only this repeat; counted from 0.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show what the judge thought, asked for and saw on the way to its verdicts."""
+    with Run.open(run) as opened:
+        edit, _ = opened.edit(edit_id)
+        units = [unit for unit in opened.units(edit_id) if _wanted(unit, criterion, repeat)]
+        if not units:
+            have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in opened.units(edit_id)}))
+            raise UserError(f'edit "{edit_id}" has no such verdict in {run.name}; it has {have or "none"}')
+        stories = [(unit, opened.load_trace(edit_id, unit.criterion, unit.repeat)) for unit in units]
+        if as_json:
+            print(json.dumps(_as_json(opened, edit, stories), indent=2, ensure_ascii=False))
+            return
+        console = Console(highlight=False)
+        for renderable in _story(opened, edit, stories):
+            console.print(renderable)
+
+
+def _wanted(unit: Unit, criterion: str | None, repeat: int | None) -> bool:
+    return criterion in (None, unit.criterion) and repeat in (None, unit.repeat)
+
+
+def _as_json(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) -> dict[str, Any]:
+    shas = sorted({sha for _, traces in stories for trace in traces for sha in _shown(trace)})
+    return {
+        "edit": edit.model_dump(mode="json"),
+        "units": [
+            {**unit.model_dump(mode="json"), "traces": [trace.model_dump(mode="json") for trace in traces]}
+            for unit, traces in stories
+        ],
+        "pictures": {sha: str(path.relative_to(run.folder)) for sha in shas if (path := run.pictures.find(sha))},
+    }
+
+
+def _shown(trace: Trace) -> set[Sha]:
+    sent = {sent.sha for step in trace.steps for sent in step.sent}
+    return sent | {sha for step in trace.steps for seen in step.observations for sha in seen.pictures}
+
+
+def _story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) -> list[RenderableType]:
+    first = stories[0][0]
+    setting = f"{safe(first.judge)} · {first.protocol} · {first.mode} mode"
+    head = Text.assemble((safe(edit.instruction), "bold"), f"\n{setting}")
+    told: list[RenderableType] = [Panel(head, title=Text(f"edit {safe(edit.id)}"), title_align="left")]
+    for unit, traces in stories:
+        name = unit.criterion + (f", repeat {unit.repeat}" if unit.repeat else "")
+        told.append(Rule(Text(name, style="bold"), align="left"))
+        for trace in traces:
+            if trace.target is not None:
+                told.append(Text(f"target {trace.target + 1}", style="bold"))
+            told += [Text(f"note: {safe(note)}", style="yellow") for note in trace.notes]
+            told += [_step(run, step) for step in trace.steps]
+        told.append(_ending(unit))
+    return told
+
+
+def _step(run: Run, step: Step) -> RenderableType:
+    facts = [_milliseconds(step.seconds), _tokens(step.usage), f"{step.attempts} requests" if step.attempts > 1 else ""]
+    title = Text.assemble((f"step {step.index}", "bold"), (f"  {' · '.join(filter(None, facts))}", "dim"))
+    lines: list[RenderableType] = []
+    for sent in step.sent:
+        size = "×".join(map(str, sent.size))
+        shrunk = "" if sent.scale == 1 else f", shrunk from {'×'.join(map(str, sent.original_size))}"
+        line = f"shown: {safe(sent.name)}, {size} {sent.format}{shrunk}, {_where(run, sent.sha)}"
+        lines.append(Text(line, style="dim"))
+    if step.thought:
+        lines.append(Text(f"thought: {safe(step.thought)}", style="italic"))
+    for call in step.calls:
+        given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.parameters.items())
+        lines.append(Text(f"→ {safe(call.name)}({safe(given)})", style="cyan"))
+        lines += [_observation(run, seen) for seen in step.observations if seen.call_id == call.id]
+    known = {call.id for call in step.calls}
+    lines += [_observation(run, seen) for seen in step.observations if seen.call_id not in known]
+    if step.problem:
+        lines.append(Text(f"not usable: {safe(step.problem)}", style="red"))
+        lines.append(Text(f"the reply was: {safe(step.raw)}", style="dim"))
+    if step.answer is not None:
+        lines.append(Text(f"answer: {safe(step.answer)}", style="green"))
+    return Group(title, Padding(Group(*lines), (0, 0, 0, 2)))
+
+
+def _observation(run: Run, seen: Observation) -> RenderableType:
+    how = "from memory" if seen.cached else _milliseconds(seen.seconds)
+    text = Text.assemble(f"← {safe(seen.text)} ", (f"({safe(seen.tool)}, {how})", "dim"))
+    if seen.failed:
+        text.stylize("red")
+    lines: list[RenderableType] = [text]
+    for number, sha in enumerate(seen.pictures):
+        caption = seen.captions[number] if number < len(seen.captions) else "picture"
+        lines.append(Text(f"  {safe(caption)}: {_where(run, sha)}", style="dim"))
+    return Padding(Group(*lines), (0, 0, 0, 2))
+
+
+def _ending(unit: Unit) -> RenderableType:
+    outcome = unit.outcome
+    facts = [_tokens(outcome.usage), _milliseconds(unit.seconds), "" if unit.cost is None else f"${unit.cost:.4f}"]
+    tail = Text(f"  {outcome.steps} steps · {' · '.join(filter(None, facts))}", style="dim")
+    if not isinstance(outcome, Verdict):
+        return Text.assemble((f"unjudged ({outcome.reason.value}): {safe(outcome.detail)}", "bold red"), tail)
+    score = "" if outcome.score is None else f" · score {outcome.score:g}"
+    score += "" if outcome.score_100 is None else f" · {outcome.score_100:.1f} of 100"
+    lines = [Text.assemble((f"verdict: {safe(outcome.label or 'see values')}{score}", "bold green"), tail)]
+    if meaning := _meaning(unit):
+        lines.append(Text(f"  {safe(meaning)}"))
+    if outcome.values:
+        lines.append(Text(f"  values: {safe(json.dumps(dict(outcome.values), ensure_ascii=False))}"))
+    if outcome.rationale:
+        lines.append(Text(f"  because: {safe(outcome.rationale)}", style="italic"))
+    return Group(*lines)
+
+
+def _meaning(unit: Unit) -> str | None:
+    """Return what the label means in the rubric's words, where the protocol knows the label."""
+    label = unit.outcome.label if isinstance(unit.outcome, Verdict) else None
+    rubrics = [rubric for known in PROTOCOLS if known.name == unit.protocol for rubric in known.rubrics]
+    answers = [rubric.answer for rubric in rubrics if rubric.criterion == unit.criterion]
+    labels = [known for answer in answers if isinstance(answer, LabelAnswer) for known in answer.labels]
+    return next((known.meaning for known in labels if known.name == label), None)
+
+
+def _where(run: Run, sha: Sha) -> str:
+    path = run.pictures.find(sha)
+    return str(path.relative_to(run.folder)) if path else f"picture {sha} (not kept in this run)"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms"
+
+
+def _tokens(usage: Usage) -> str:
+    return f"{usage.input_tokens} + {usage.output_tokens} tokens" if usage.input_tokens or usage.output_tokens else ""
+
+
+def safe(text: str) -> str:
+    r"""Return text from a model or a file without characters that would steer the terminal.
+
+    >>> safe("red \x1b[31mtext\x07")
+    'red [31mtext'
+    """
+    return "".join(c for c in text if c in "\n\t" or (c.isprintable() and c not in _STEERING))
+
+
+_STEERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u2028\u2029")
+"""Marks that reverse or hide the text around them."""

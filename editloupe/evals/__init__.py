@@ -1,0 +1,1 @@
+"""MANY edits: manifests, the runner and its executors, the run on disk, export."""

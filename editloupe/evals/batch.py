@@ -1,0 +1,136 @@
+"""A batch from end to end: opens the run and the judge, plans, judges, and says how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from editloupe.evals.forecast import Forecast, forecast
+from editloupe.evals.jobs import Planner
+from editloupe.evals.local import Executor, LocalExecutor
+from editloupe.evals.prices import Price, price_of
+from editloupe.evals.progress import Progress, Tally
+from editloupe.evals.replies import KeptReplies
+from editloupe.evals.runner import Runner, Stop
+from editloupe.evals.store import FILE, Run
+from editloupe.evals.traffic import Limits, Spending, TrafficControl
+from editloupe.judge import Judge
+from editloupe.types import Edit
+
+OpenJudge = Callable[..., Judge]
+"""Opens the judge of the batch with the hooks `replies` and `traffic`; Ray sends it to its workers."""
+Edits = Callable[[], Iterable[Edit]]
+"""Gives the edits from the first on, as often as it is called."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is to be judged, by whom, into which run, within which limits."""
+
+    edits: Edits
+    out: Path
+    open_judge: OpenJudge
+    limits: Limits = field(default_factory=Limits)
+    repeats: int = 1
+    retry_unjudged: bool = False
+    deadline: float | None = None
+    """Seconds one edit may take."""
+    price: Price | None = None
+    """Overrides the table."""
+    prices: Path | None = None
+    """A price file used instead of ours."""
+    executor: Literal["local", "ray"] = "local"
+    ray_address: str | None = None
+    ray_workers: int | None = None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a session ended."""
+
+    tally: Tally
+    spending: Spending
+    why: str | None
+    """What stopped it early: a cap, or the user."""
+    wishes: int
+    """How often the user asked to stop."""
+    judge: str
+
+    @property
+    def complete(self) -> bool:
+        """True where every unit of the manifest has an outcome."""
+        return self.tally.missing <= 0
+
+
+def dry_run(batch: Batch) -> Forecast:
+    """Estimate what a batch would take; nothing is judged and nothing is written."""
+    with ExitStack() as open_:
+        if (batch.out / FILE).exists():
+            run = open_.enter_context(Run.open(batch.out))
+        else:
+            run = open_.enter_context(Run.write(open_.enter_context(TemporaryDirectory())))
+        judge = batch.open_judge()
+        described = judge.describe()
+        planner = Planner(run, judge, run.name_of(described), batch.repeats, batch.retry_unjudged)
+        open_.callback(planner.close)
+        return forecast(run, planner.jobs(enumerate(batch.edits())), described, _price(batch, judge.spec))
+
+
+def judge_batch(batch: Batch, *, quiet: bool = False, signals: bool = False) -> Ending:
+    """Judge a batch; edits the run holds already are passed over.
+
+    The manifest is read once before anything is asked, so that a mistake in its last line costs nothing.
+    """
+    edits = sum(1 for _ in batch.edits())
+    with Run.write(batch.out) as run:
+        return asyncio.run(_session(batch, run, edits, quiet, signals))
+
+
+async def _session(batch: Batch, run: Run, edits: int, quiet: bool, signals: bool) -> Ending:
+    traffic = TrafficControl(batch.limits)
+    judge = batch.open_judge(replies=KeptReplies(run), traffic=traffic)
+    price = _price(batch, judge.spec)
+    spending = Spending(batch.limits, price, *run.spent())
+    traffic.charge(spending, lambda usage, cost: run.pay(judge.spec, usage, cost))
+    configuration = run.configure(judge.describe())
+    planner = Planner(run, judge, configuration, batch.repeats, batch.retry_unjudged)
+    tally, stop = Tally(total=edits * planner.units_an_edit), Stop()
+    undo = stop.listen() if signals else lambda: None
+    executor = await _executor(batch, run, judge, traffic)
+    progress = Progress(tally, traffic)
+    runner = Runner(
+        run,
+        executor,
+        planner,
+        configuration,
+        tally=tally,
+        price=price,
+        stop=stop,
+        tick=(lambda: None) if quiet else progress.tick,
+    )
+    try:
+        if quiet:
+            await runner.judge_all(batch.edits())
+        else:
+            with progress:
+                await runner.judge_all(batch.edits())
+    finally:
+        undo()
+        await executor.close()
+        planner.close()
+    return Ending(tally, spending, stop.why, stop.wishes, judge.spec)
+
+
+async def _executor(batch: Batch, run: Run, judge: Judge, traffic: TrafficControl) -> Executor:
+    return LocalExecutor(judge, batch.limits.concurrency, batch.deadline)
+
+
+def _price(batch: Batch, spec: str) -> Price | None:
+    return batch.price or price_of(spec, batch.prices)
+
+

@@ -1,0 +1,162 @@
+"""Bootstrap intervals: seeded, vectorised, by edit and by source image.
+
+A resample is a row of counts, how often each cluster was drawn. Every statistic here is a function of weighted sums, so
+that a whole batch of resamples is one matrix product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from editloupe.evals.estimate import Estimate, finite
+from editloupe.types import UserError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_CELLS = 4_000_000
+"""Counts held at a time, so that memory does not grow with resamples times edits."""
+_USABLE = 0.5
+"""Share of the resamples in which a statistic must be defined for its interval to be given."""
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """How intervals are made; same settings and data, same interval."""
+
+    resamples: int = 2000
+    seed: int = 0
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        if self.resamples < 100:
+            raise UserError("an interval needs at least 100 resamples")
+        if not 0 < self.level < 1:
+            raise UserError("the level of an interval lies between 0 and 1, such as 0.95")
+
+    @property
+    def percent(self) -> str:
+        """The level as it is written, such as `95 %`."""
+        return f"{self.level * 100:g} %"
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Items (edits) by the cluster that is drawn as a whole, and the stratum each cluster is drawn within."""
+
+    name: str
+    """What is resampled: `edit` or `source`."""
+    of_item: Ints
+    strata: Ints
+
+    @property
+    def count(self) -> int:
+        """How many clusters there are."""
+        return len(self.strata)
+
+    def sums(self, values: Floats) -> Floats:
+        """Add up the items' values (first axis) within each cluster."""
+        total = np.zeros((self.count, *values.shape[1:]))
+        np.add.at(total, self.of_item, values)
+        return total
+
+    def draws(self, how: Resampling) -> Iterator[Floats]:
+        """Yield batches of resamples, one a row: how often each cluster was drawn.
+
+        Within a stratum as many clusters are drawn as it has, so that no instruction type vanishes from a resample.
+        """
+        random = np.random.default_rng(how.seed)
+        members = [np.flatnonzero(self.strata == stratum) for stratum in np.unique(self.strata)]
+        left = how.resamples
+        while left:
+            size = min(left, max(1, _CELLS // self.count))
+            counts = np.zeros((size, self.count))
+            rows = np.arange(size)[:, None]
+            for places in members:
+                drawn = random.integers(0, len(places), (size, len(places)))
+                flat = np.bincount((rows * len(places) + drawn).ravel(), minlength=size * len(places))
+                counts[:, places] = flat.reshape(size, len(places))
+            yield counts
+            left -= size
+
+    def item_draws(self, how: Resampling) -> Iterator[Floats]:
+        """Yield batches of resamples as counts of items."""
+        for counts in self.draws(how):
+            yield counts[:, self.of_item]
+
+
+def clusterings(sources: Sequence[Hashable], groups: Sequence[Hashable] | None = None) -> tuple[Clusters, ...]:
+    """Return the ways to resample: by edit and, where several edits share a source image, by source.
+
+    With `groups` (instruction types), draws are made within a group wherever no source spans two of them.
+    """
+    kinds = numbered(groups) if groups is not None else np.zeros(len(sources), np.int64)
+    by_edit = Clusters("edit", np.arange(len(sources)), kinds)
+    of_item = numbered(sources)
+    count = int(of_item.max()) + 1 if len(of_item) else 0
+    if count == len(sources):
+        return (by_edit,)
+    lowest, highest = np.full(count, len(sources)), np.full(count, -1)
+    np.minimum.at(lowest, of_item, kinds)
+    np.maximum.at(highest, of_item, kinds)
+    strata = lowest if bool((lowest == highest).all()) else np.zeros(count, np.int64)
+    return by_edit, Clusters("source", of_item, strata)
+
+
+def numbered(keys: Sequence[Hashable]) -> Ints:
+    """Return a number for each key, equal keys equal numbers, in order of first appearance.
+
+    >>> numbered(["b", "a", "b"]).tolist()
+    [0, 1, 0]
+    """
+    seen: dict[Hashable, int] = {}
+    return np.array([seen.setdefault(key, len(seen)) for key in keys], np.int64)
+
+
+def interval(samples: Floats, level: float) -> tuple[float, float] | None:
+    """Return the percentile interval of bootstrap samples, None where the statistic was mostly undefined."""
+    usable = samples[np.isfinite(samples)]
+    if not len(samples) or len(usable) < _USABLE * len(samples):
+        return None
+    tail = (1 - level) / 2
+    low, high = np.quantile(usable, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def estimate(
+    value: float | None, n: int, samples: Mapping[str, tuple[int, Floats]], level: float, why: str | None = None
+) -> Estimate:
+    """Make an estimate of a value and its samples, given by what was resampled and how many clusters that had."""
+    number = None if value is None else finite(value)
+    if number is None:
+        return Estimate(value=None, n=n, why=why or "it is not defined for these data")
+    found: dict[str, tuple[float, float]] = {}
+    last: tuple[float, float] | None = None
+    reason = why
+    for name, (clusters, drawn) in samples.items():
+        last = interval(drawn, level) if clusters > 1 else None
+        if last is None:
+            only = f"there is only one {_WORDS.get(name, name)}"
+            undefined = "it is undefined in most resamples"
+            reason = f"no interval: {only if clusters < 2 else undefined}"
+        else:
+            found[name] = last
+    low, high = last or (None, None)
+    return Estimate(value=number, low=low, high=high, n=n, why=reason if last is None else why, intervals=found)
+
+
+_WORDS = {"edit": "edit", "source": "source image"}
+
+
+def bootstrap(
+    ways: Sequence[Clusters], how: Resampling, statistic: Callable[[Floats], Floats]
+) -> dict[str, tuple[int, Floats]]:
+    """Return samples of a statistic of item counts (resamples × items → resamples), for every way to resample."""
+    return {
+        way.name: (way.count, np.concatenate([statistic(counts) for counts in way.item_draws(how)])) for way in ways
+    }

@@ -1,0 +1,139 @@
+"""What is left to do: the units of a manifest that the run does not hold yet, as jobs of one edit each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from editloupe.evals.store import Run
+from editloupe.images import ImageError
+from editloupe.types import Edit, Reason
+
+FAILED = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT})
+"""Reasons that say nothing about the judge's reply: the same command again tries these units again.
+
+The others (an unreadable answer, no answer, a refusal…) are what the judge gave; only `--retry-unjudged` asks anew.
+"""
+
+
+class Keyed(Protocol):
+    """Whoever knows the content keys of units."""
+
+    @property
+    def criteria(self) -> Sequence[str]:
+        """The criteria, in order."""
+
+    def unit_key(self, edit: Edit, criterion: str, repeat: int) -> str:
+        """Return the content key of a unit; raises ImageError where a picture cannot be read."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One edit, one repeat, and the criteria that are missing."""
+
+    edit: Edit
+    position: int
+    repeat: int
+    criteria: tuple[str, ...]
+    tries: int = 1
+    keys: dict[str, str] = field(default_factory=dict)
+    quick: str | None = None
+
+
+class Known(NamedTuple):
+    """What the run holds of a unit."""
+
+    key: str | None
+    quick: str | None
+    tries: int
+    status: str
+    reason: str | None
+
+
+class Planner:
+    """Turns edits into jobs; used from one thread at a time."""
+
+    def __init__(
+        self, run: Run, judge: Keyed, configuration: str, repeats: int = 1, retry_unjudged: bool = False
+    ) -> None:
+        self._judge = judge
+        self._configuration = configuration
+        self._repeats = repeats
+        self._retry_unjudged = retry_unjudged
+        self._reader: sqlite3.Connection = run.reader()
+        self.held = 0
+        """Units that were found judged, or unjudged and not to be tried again."""
+        self.held_unjudged = 0
+
+    @property
+    def units_an_edit(self) -> int:
+        """How many units one edit has."""
+        return len(self._judge.criteria) * self._repeats
+
+    def jobs(self, edits: Iterable[tuple[int, Edit]]) -> Iterator[Job]:
+        """Yield the jobs of these edits, in order; what the run holds under the same key is passed over."""
+        for position, edit in edits:
+            yield from self._jobs_of(position, edit)
+
+    def _jobs_of(self, position: int, edit: Edit) -> Iterator[Job]:
+        known = self._known(edit.id)
+        quick = self._quick(edit)
+        for repeat in range(self._repeats):
+            missing: dict[int, list[str]] = {}
+            keys: dict[str, str] = {}
+            for criterion in self._judge.criteria:
+                held = known.get((criterion, repeat))
+                same = held is not None and quick is not None and held.quick == quick
+                if not same and (key := self._key(edit, criterion, repeat)):
+                    keys[criterion] = key
+                    same = held is not None and held.key == key
+                elif held is not None and same and held.key:
+                    keys[criterion] = held.key
+                tries = self._tries(held) if held is not None and same else 1
+                if tries:
+                    missing.setdefault(tries, []).append(criterion)
+                else:
+                    self.held += 1
+                    self.held_unjudged += held is not None and held.status != "judged"
+            for tries, criteria in missing.items():
+                own = {name: keys[name] for name in criteria if name in keys}
+                yield Job(edit, position, repeat, tuple(criteria), tries, own, quick)
+
+    def _tries(self, held: Known) -> int:
+        """Return which try a unit with the same key is due for; 0 where it is done."""
+        if held.status == "judged":
+            return 0
+        if held.reason in FAILED:
+            return held.tries
+        return held.tries + 1 if self._retry_unjudged else 0
+
+    def _known(self, edit_id: str) -> dict[tuple[str, int], Known]:
+        query = "SELECT criterion, repeat, key, quick, tries, status, reason FROM units WHERE edit_id = ?"
+        return {(row[0], row[1]): Known(*row[2:]) for row in self._reader.execute(query, (edit_id,))}
+
+    def _key(self, edit: Edit, criterion: str, repeat: int) -> str | None:
+        try:
+            return self._judge.unit_key(edit, criterion, repeat)
+        except ImageError:
+            return None
+
+    def _quick(self, edit: Edit) -> str | None:
+        """Return a fingerprint that needs no reading of pictures: the row, the files' sizes and times, the judge."""
+        paths = [edit.source, edit.edited, *([edit.reference] if edit.reference else [])]
+        paths += [path for several in edit.more_images.values() for path in several]
+        try:
+            stats = [(str(path), os.stat(path)) for path in paths]
+        except OSError:
+            return None
+        files = [(path, found.st_size, found.st_mtime_ns) for path, found in stats]
+        facts = json.dumps([self._configuration, edit.model_dump(mode="json"), files], sort_keys=True)
+        return hashlib.sha256(facts.encode("utf-8", "replace")).hexdigest()[:32]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._reader.close()

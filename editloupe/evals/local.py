@@ -1,0 +1,96 @@
+"""Judging on this machine: every job is a task of one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from typing import Protocol
+
+from editloupe.evals.jobs import Job
+from editloupe.evals.pictures import KeptPictures
+from editloupe.evals.replies import Work, working_on
+from editloupe.images import Album
+from editloupe.judge import Judge
+from editloupe.types import Judgement, Reason, Unjudged, UserError
+
+SLACK = 1.5
+"""Edits under way for every one whose requests fill the allowed concurrency: some always wait for tools or the disk."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A job's judgement and its pictures."""
+
+    job: Job
+    judgement: Judgement
+    album: Album | KeptPictures
+
+
+class Executor(Protocol):
+    """Whoever judges jobs."""
+
+    @property
+    def places(self) -> int:
+        """How many jobs to give it at one time."""
+
+    async def judge(self, job: Job) -> Done:
+        """Judge one job; raises UserError only where no other job would fare better (a wrong key)."""
+
+    def stop(self, sentence: str) -> None:
+        """Send no further request."""
+
+    async def close(self) -> None:
+        """Let go of everything."""
+
+
+class LocalExecutor:
+    """Judges in this process."""
+
+    def __init__(self, judge: Judge, concurrency: int, deadline: float | None = None) -> None:
+        self._judge = judge
+        self._deadline = deadline
+        self.places = places_for(judge, concurrency)
+
+    async def judge(self, job: Job) -> Done:
+        """Judge one job, within the deadline."""
+        return await judge_job(self._judge, job, self._deadline)
+
+    def stop(self, sentence: str) -> None:
+        """Nothing is buffered here: the traffic control stops requests by itself."""
+
+    async def close(self) -> None:
+        """Let go of the judge."""
+        await self._judge.aclose()
+
+
+def places_for(judge: Judge, concurrency: int) -> int:
+    """Return how many edits keep so many requests under way; the embedded judge has no requests, only cores."""
+    if judge.spec == "rules":
+        return max(1, min(concurrency, 2 * (os.cpu_count() or 1)))
+    return max(1, round(SLACK * concurrency / len(judge.criteria)))
+
+
+async def judge_job(judge: Judge, job: Job, deadline: float | None) -> Done:
+    """Judge a job; whatever befalls this one edit becomes an outcome, not the end of the run."""
+    album = Album()
+    with working_on(Work(job.edit.id, job.tries)):
+        try:
+            async with asyncio.timeout(deadline):
+                judgement = await judge.ajudge(
+                    job.edit, criteria=job.criteria, repeat=job.repeat, strict=False, album=album
+                )
+        except TimeoutError:
+            sentence = f"the edit was not judged within its deadline of {deadline:g} s"
+            judgement = _left(judge, job, Reason.TIMEOUT, sentence)
+        except UserError:
+            raise
+        except Exception as error:  # one broken edit must not end a run of thousands; the outcome says what it was
+            sentence = f"judging this edit failed: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            judgement = _left(judge, job, Reason.MODEL_ERROR, sentence)
+    return Done(job, judgement, album)
+
+
+def _left(judge: Judge, job: Job, reason: Reason, sentence: str) -> Judgement:
+    verdicts = tuple(Unjudged(criterion=name, reason=reason, detail=sentence) for name in job.criteria)
+    return Judgement(edit=job.edit, protocol=judge.protocol, mode=judge.mode, judge=judge.spec, verdicts=verdicts)

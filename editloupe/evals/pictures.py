@@ -1,0 +1,90 @@
+"""The pictures of a run: files named by content hash, each written once."""
+
+from __future__ import annotations
+
+import base64
+import os
+import threading
+from collections.abc import Container, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from editloupe.images import LONG_SIDE, Album, ImageError, Picture, WireLimits, encode
+from editloupe.types import Judgement, Sha
+
+SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
+
+
+class PictureFolder:
+    """Pictures under `pictures/<first two letters>/<hash>.<suffix>`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def find(self, sha: Sha) -> Path | None:
+        """Return the file of a picture, or None where the run does not hold it."""
+        return next((path for suffix in SUFFIXES.values() if (path := self._path(sha, suffix)).exists()), None)
+
+    def __contains__(self, sha: object) -> bool:
+        return isinstance(sha, str) and self.find(sha) is not None
+
+    def keep_bytes(self, sha: Sha, suffix: str, data: bytes) -> Path:
+        """Write an encoded picture under its hash; a reader never sees half a file."""
+        path = self._path(sha, suffix)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
+        part.write_bytes(data)
+        part.replace(path)
+        return path
+
+    def _path(self, sha: Sha, suffix: str) -> Path:
+        return self.folder / sha[:2] / f"{sha}{suffix}"
+
+
+def file_of(picture: Picture) -> tuple[str, bytes]:
+    """Return suffix and bytes a picture is kept as: its own file where it has one, else what was made for the wire."""
+    if picture.file:
+        return SUFFIXES[picture.file[0]], picture.file[1]
+    if max(picture.size) <= LONG_SIDE:
+        wire = picture.wire(WireLimits())
+        return SUFFIXES[wire.media_type], base64.b64decode(wire.base64)
+    return ".jpg", encode(picture.pixels, "jpeg")
+
+
+@dataclass(frozen=True)
+class KeptPictures:
+    """The pictures of one judgement as files, ready to be written or sent to whoever writes them."""
+
+    roles: Mapping[str, list[Sha]] = field(default_factory=dict)
+    """The edit's own pictures by role."""
+    files: Mapping[Sha, tuple[str, bytes]] = field(default_factory=dict)
+    """Suffix and bytes, by hash."""
+
+    def write(self, folder: PictureFolder) -> None:
+        """Write what the folder does not hold yet."""
+        for sha, (suffix, data) in self.files.items():
+            if not folder.find(sha):
+                folder.keep_bytes(sha, suffix, data)
+
+
+def kept_pictures(judgement: Judgement, album: Album, known: Container[Sha]) -> KeptPictures:
+    """Return the edit's own pictures and all that the traces speak of; those already known are not encoded again."""
+    edit = judgement.edit
+    inputs = {"source": (edit.source,), "edited": (edit.edited,), **edit.more_images}
+    if edit.reference:
+        inputs["reference"] = (edit.reference,)
+    roles: dict[str, list[Sha]] = {}
+    for role, paths in inputs.items():
+        for path in paths:
+            with suppress(ImageError):
+                roles.setdefault(role, []).append(album.open(path).sha)
+    wanted = {sha for shas in roles.values() for sha in shas} | set(_shown_in(judgement))
+    return KeptPictures(roles, {sha: file_of(album[sha]) for sha in wanted if sha not in known})
+
+
+def _shown_in(judgement: Judgement) -> Iterator[Sha]:
+    for trace in judgement.traces:
+        for step in trace.steps:
+            yield from (sent.sha for sent in step.sent)
+            yield from (sha for seen in step.observations for sha in seen.pictures)

@@ -1,0 +1,83 @@
+"""What tokens cost: a small data file, overridable; the price of a model not in it is unknown, never guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from editloupe.types import Record, Usage, UserError
+
+MILLION = 1_000_000
+
+
+class Price(Record):
+    """US dollars for a million tokens; reasoning tokens are output tokens."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    """For input tokens the provider had cached; the price of input where it is not given."""
+
+    def cost(self, usage: Usage) -> float:
+        """Return what these tokens cost.
+
+        >>> Price(input=1, output=10, cached=0.5).cost(Usage(input_tokens=1000, cached_tokens=400, output_tokens=100))
+        0.0018
+        """
+        cached = self.input if self.cached is None else self.cached
+        fresh = max(0, usage.input_tokens - usage.cached_tokens)
+        dollars = fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output
+        return round(dollars / MILLION, 9)
+
+
+FREE = Price(input=0, output=0)
+
+
+def price_of(spec: str, table: str | Path | None = None) -> Price | None:
+    """Return the price of a judge such as `openai:gpt-5.1`, or None; a dated name costs what its model does."""
+    if spec == "rules":
+        return FREE
+    prices = _table(Path(table) if table else None)
+    provider, _, model = spec.partition(":")
+    model = model.removeprefix("models/")
+    for name in (spec, f"{provider}:{model}"):
+        if name in prices:
+            return prices[name]
+    dated = [name for name in prices if f"{provider}:{model}".startswith(f"{name}-") and _is_a_date(model, name)]
+    return prices[max(dated, key=len)] if dated else None
+
+
+def parse_price(text: str) -> Price:
+    """Read `INPUT,OUTPUT` or `INPUT,OUTPUT,CACHED`, in dollars for a million tokens."""
+    parts = text.split(",")
+    try:
+        numbers = [float(part) for part in parts]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (2, 3) or any(not 0 <= number < 1e9 for number in numbers):
+        raise UserError(f"a price is INPUT,OUTPUT or INPUT,OUTPUT,CACHED in dollars for a million tokens, not {text!r}")
+    return Price(input=numbers[0], output=numbers[1], cached=numbers[2] if len(numbers) == 3 else None)
+
+
+def _is_a_date(model: str, name: str) -> bool:
+    """True where the rest of a model's name is a date, a preview mark or both: the same model, so the same price."""
+    rest = model[len(name.partition(":")[2]) + 1 :]
+    return all(part.isdigit() or part in ("preview", "latest", "exp") for part in rest.split("-"))
+
+
+@cache
+def _table(path: Path | None) -> Mapping[str, Price]:
+    try:
+        text = path.read_text("utf-8") if path else (files("editloupe.evals") / "prices.yaml").read_text("utf-8")
+        data: Any = yaml.safe_load(text)
+        return {name: Price.model_validate(entry) for name, entry in data["prices"].items()}
+    except OSError as error:
+        raise UserError(f"the price file {path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, ValidationError, KeyError, TypeError, AttributeError):
+        raise UserError(f'{path} is not a price file: it needs "prices:" with INPUT and OUTPUT by model') from None

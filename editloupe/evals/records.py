@@ -1,0 +1,141 @@
+"""What goes into a run and comes out of it: a judgement with what the runner knows about it, and a unit read back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from editloupe.evals.pictures import KeptPictures, PictureFolder, kept_pictures
+from editloupe.evals.prices import Price
+from editloupe.evals.redact import Redactor
+from editloupe.images import Album
+from editloupe.types import Judgement, Mode, Outcome, Record, Trace, Usage, Verdict
+
+_OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
+
+
+class Unit(Record):
+    """One (edit, criterion, repeat) as the run holds it."""
+
+    edit_id: str
+    criterion: str
+    repeat: int
+    key: str | None
+    """What was asked, of whom, with which pictures and settings; None where the runner did not say."""
+    tries: int
+    configuration: str | None
+    """Which entry of run.json judged it."""
+    protocol: str
+    mode: Mode
+    judge: str
+    outcome: Outcome
+    cost: float | None
+    seconds: float
+    finished_at: str
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Unit:
+        """Read a row of the table `units`."""
+        values = {name: row[name] for name in cls.model_fields if name != "outcome"}
+        return cls(**values, outcome=_OUTCOME.validate_json(row["outcome"]))
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A judgement as rows, made before the transaction begins."""
+
+    position: int | None
+    edit: Mapping[str, str]
+    units: list[dict[str, Any]]
+    texts: list[str]
+    traces: list[tuple[tuple[Any, ...], list[tuple[float, str]]]]
+
+
+@dataclass(frozen=True)
+class Filing:
+    """A judgement on its way into a run."""
+
+    judgement: Judgement
+    repeat: int = 0
+    album: Album | KeptPictures | None = None
+    """Where the pictures are that the traces speak of; without it none are kept."""
+    position: int | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Content keys by criterion."""
+    quick: str | None = None
+    tries: Mapping[str, int] = field(default_factory=dict)
+    """How often each criterion was asked anew, this time included."""
+    configuration: str | None = None
+    price: Price | None = None
+
+    def ready(self, folder: PictureFolder, clean: Redactor) -> Saved:
+        """Write the pictures and return the rows."""
+        edit, album = self.judgement.edit, self.album
+        kept = kept_pictures(self.judgement, album, folder) if isinstance(album, Album) else album or KeptPictures()
+        kept.write(folder)
+        return Saved(
+            position=self.position,
+            edit={
+                "edit_id": edit.id,
+                "edit": _text(edit.model_dump_json(), clean),
+                "pictures": json.dumps(kept.roles),
+            },
+            units=[self._unit(outcome, clean) for outcome in self.judgement.verdicts],
+            texts=[_text(text, clean) for text in {text for trace in self.judgement.traces for text in trace.prompt}],
+            traces=[self._trace(trace, clean) for trace in self.judgement.traces],
+        )
+
+    def _unit(self, outcome: Outcome, clean: Redactor) -> dict[str, Any]:
+        judged = outcome if isinstance(outcome, Verdict) else None
+        criterion, usage = outcome.criterion, outcome.usage
+        own = [trace.seconds for trace in self.judgement.traces if trace.criterion == criterion]
+        return {
+            "edit_id": self.judgement.edit.id,
+            "criterion": criterion,
+            "repeat": self.repeat,
+            "key": self.keys.get(criterion),
+            "quick": self.quick,
+            "tries": self.tries.get(criterion, 1),
+            "configuration": self.configuration,
+            "protocol": self.judgement.protocol,
+            "mode": self.judgement.mode,
+            "judge": self.judgement.judge,
+            "status": outcome.status,
+            "label": judged.label if judged else None,
+            "score": judged.score if judged else None,
+            "score_100": judged.score_100 if judged else None,
+            "reason": None if isinstance(outcome, Verdict) else outcome.reason.value,
+            "steps": outcome.steps,
+            **{name: getattr(usage, name) for name in Usage.model_fields},
+            "cost": self.price.cost(usage) if self.price else None,
+            "seconds": max(own, default=0.0),
+            "outcome": _text(outcome.model_dump_json(), clean),
+            "finished_at": timestamp(),
+        }
+
+    def _trace(self, trace: Trace, clean: Redactor) -> tuple[tuple[Any, ...], list[tuple[float, str]]]:
+        head = trace.model_dump(mode="json", exclude={"steps", "prompt"})
+        head["prompt"] = [text_sha(_text(text, clean)) for text in trace.prompt]
+        place = (trace.edit_id, trace.criterion, self.repeat, trace.target, trace.seconds)
+        steps = [(step.seconds, _text(step.model_dump_json(), clean)) for step in trace.steps]
+        return (*place, _text(json.dumps(head, ensure_ascii=False), clean)), steps
+
+
+def text_sha(text: str) -> str:
+    """Return the name under which a text is kept."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def timestamp() -> str:
+    """Return this second, in UTC."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _text(text: str, clean: Redactor) -> str:
+    return clean(text).encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,144 @@
+"""The tables of a run: one SQLite file whose layout is versioned and part of the public surface (docs/batch.md)."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from editloupe.types import UserError
+
+VERSION = 1
+APPLICATION_ID = 0x454C5250
+"""`ELRP` in the file's header, so that a SQLite file of another program is not taken for a run."""
+
+TABLES = """
+CREATE TABLE edits (
+    edit_id   TEXT PRIMARY KEY,
+    position  INTEGER NOT NULL,
+    edit      TEXT NOT NULL,
+    pictures  TEXT NOT NULL
+);
+CREATE INDEX edits_in_order ON edits (position, edit_id);
+CREATE TABLE units (
+    edit_id          TEXT NOT NULL,
+    criterion        TEXT NOT NULL,
+    repeat           INTEGER NOT NULL,
+    key              TEXT,
+    quick            TEXT,
+    tries            INTEGER NOT NULL,
+    configuration    TEXT,
+    protocol         TEXT NOT NULL,
+    mode             TEXT NOT NULL,
+    judge            TEXT NOT NULL,
+    status           TEXT NOT NULL,
+    label            TEXT,
+    score            REAL,
+    score_100        REAL,
+    reason           TEXT,
+    steps            INTEGER NOT NULL,
+    requests         INTEGER NOT NULL,
+    input_tokens     INTEGER NOT NULL,
+    output_tokens    INTEGER NOT NULL,
+    cached_tokens    INTEGER NOT NULL,
+    reasoning_tokens INTEGER NOT NULL,
+    cost             REAL,
+    seconds          REAL NOT NULL,
+    outcome          TEXT NOT NULL,
+    finished_at      TEXT NOT NULL,
+    PRIMARY KEY (edit_id, criterion, repeat)
+);
+CREATE TABLE traces (
+    trace      INTEGER PRIMARY KEY,
+    edit_id    TEXT NOT NULL,
+    criterion  TEXT NOT NULL,
+    repeat     INTEGER NOT NULL,
+    target     INTEGER,
+    seconds    REAL NOT NULL,
+    head       TEXT NOT NULL
+);
+CREATE INDEX traces_of_a_unit ON traces (edit_id, criterion, repeat);
+CREATE TABLE steps (
+    trace     INTEGER NOT NULL,
+    position  INTEGER NOT NULL,
+    seconds   REAL NOT NULL,
+    step      TEXT NOT NULL,
+    PRIMARY KEY (trace, position)
+) WITHOUT ROWID;
+CREATE TABLE texts (
+    sha   TEXT PRIMARY KEY,
+    text  TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE replies (
+    key      TEXT PRIMARY KEY,
+    edit_id  TEXT,
+    reply    TEXT NOT NULL,
+    kept_at  TEXT NOT NULL
+);
+CREATE INDEX replies_of_an_edit ON replies (edit_id);
+CREATE TABLE spent (
+    judge            TEXT PRIMARY KEY,
+    requests         INTEGER NOT NULL,
+    input_tokens     INTEGER NOT NULL,
+    output_tokens    INTEGER NOT NULL,
+    cached_tokens    INTEGER NOT NULL,
+    reasoning_tokens INTEGER NOT NULL,
+    cost             REAL
+);
+"""
+
+
+def connect_to_write(path: Path) -> sqlite3.Connection:
+    """Open the file for its one writer, making the tables where there are none.
+
+    A commit survives the end of the process at any moment; a power cut may cost the last seconds, never the file.
+    """
+    fresh = not path.exists() or path.stat().st_size == 0
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+    if not fresh:
+        check(connection, path)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+        marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
+        connection.executescript(f"BEGIN IMMEDIATE; {TABLES} {marks} COMMIT;")
+    return connection
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Open the file for reading, also while it is being written and also on a disk that cannot be written."""
+    if not path.is_file():
+        raise UserError(f"{path.parent} is not a run: it holds no {path.name}")
+    last: sqlite3.Error | None = None
+    for options in ("mode=ro", "mode=ro&immutable=1"):
+        connection = sqlite3.connect(
+            f"{path.resolve().as_uri()}?{options}", uri=True, isolation_level=None, check_same_thread=False, timeout=30
+        )
+        try:
+            check(connection, path)
+            if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+                raise UserError(f"{path.parent} is not a run: its {path.name} is empty")
+            return connection
+        except sqlite3.OperationalError as error:
+            connection.close()
+            last = error
+    raise UserError(f"{path} cannot be read: {last}")
+
+
+def check(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise UserError where the file is not a run or was written by a later version."""
+    try:
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+    except sqlite3.OperationalError:
+        raise
+    except sqlite3.DatabaseError as error:
+        raise UserError(f"{path} is not a run's file or is damaged ({error})") from None
+    if version == 0 and application == 0:
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if tables == 0:
+            return
+    if application != APPLICATION_ID:
+        raise UserError(f"{path} was not written by EditLoupe")
+    if version != VERSION:
+        raise UserError(f"{path} has schema version {version}, this EditLoupe reads version {VERSION}")

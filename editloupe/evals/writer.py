@@ -1,0 +1,83 @@
+"""The one thread that writes judgements: pictures, then a transaction for all that came in the meantime."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+
+from editloupe.evals.records import Filing
+from editloupe.evals.store import Run
+
+TOGETHER = 32
+"""Judgements one transaction takes at most."""
+CHECKPOINT_EVERY = 10.0
+"""Seconds between two moves of the write-ahead log into the file."""
+
+_Entry = tuple[Filing, asyncio.AbstractEventLoop, "asyncio.Future[None]"]
+
+
+class Writer:
+    """Keeps judgements off the event loop's thread; `keep` returns when they are on disk."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._entries: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="editloupe-writer", daemon=True)
+        self._thread.start()
+
+    async def keep(self, filing: Filing) -> None:
+        """Write a judgement; raises what the disk or the database raised."""
+        loop = asyncio.get_running_loop()
+        written: asyncio.Future[None] = loop.create_future()
+        self._entries.put((filing, loop, written))
+        await written
+
+    def close(self) -> None:
+        """Write what is waiting and end the thread."""
+        self._entries.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        checked, open_ = time.monotonic(), True
+        while open_:
+            entries, open_ = self._next()
+            if entries:
+                self._save(entries)
+            if time.monotonic() - checked > CHECKPOINT_EVERY:
+                self._run.checkpoint()
+                checked = time.monotonic()
+
+    def _next(self) -> tuple[list[_Entry], bool]:
+        entries: list[_Entry] = []
+        try:
+            entry = self._entries.get(timeout=CHECKPOINT_EVERY)
+            while True:
+                if entry is None:
+                    return entries, False
+                entries.append(entry)
+                if len(entries) >= TOGETHER:
+                    return entries, True
+                entry = self._entries.get_nowait()
+        except queue.Empty:
+            return entries, True
+
+    def _save(self, entries: list[_Entry]) -> None:
+        error: BaseException | None = None
+        try:
+            self._run.save_all([filing for filing, _, _ in entries])
+        except BaseException as raised:
+            error = raised
+        for _, loop, written in entries:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_settle, written, error)
+
+
+def _settle(written: asyncio.Future[None], error: BaseException | None) -> None:
+    if written.done():
+        return
+    if error is None:
+        written.set_result(None)
+    else:
+        written.set_exception(error)

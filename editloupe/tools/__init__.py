@@ -1,0 +1,1 @@
+"""What can be looked at: zoom, differences, objects, text; pure vision, no LMM."""

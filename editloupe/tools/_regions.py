@@ -1,0 +1,104 @@
+"""From maps of differences to separate, ranked regions, and the test whether the whole scene changed.
+
+All numbers are in pixels of the reduced pictures; shares refer to the picture's area or long side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+# Hysteresis in units of the pair's noise: a region holds MIN_SEEDS pixels above SEED and spreads over all above GROW.
+# Both lie in the middle of a wide plateau: on known edits, SEED from 5 to 9 and GROW from 2 to 3 change next to nothing.
+SEED = 6.0
+MIN_SEEDS = 3
+GROW = 2.5
+# Pieces nearer than twice this share of the long side are parts of one object (letters, legs, a recoloured pattern).
+JOIN_SHARE = 0.012
+# What covers less than this share of the picture is a speck that nobody notices.
+MIN_AREA_SHARE = 0.00008
+# Smoothing spreads a strong difference over BLUR_REACH pixels; its true edge is where it has fallen to EDGE_LEVEL.
+EDGE_LEVEL = 0.25
+BLUR_REACH = 7
+# Contrast (grey levels) times the root of the area share that ranks half-way: a clear object of 1 % of the picture.
+HALF_SIGNIFICANT = 4.0
+# Whole-scene test: pixels that differ by VISIBLE grey levels are seen at a glance, a tile differs when TILE_SHARE of it
+# does, and the scene changed when most tiles do. Known local edits reach 0.2, collapsed scenes start at 0.6.
+VISIBLE = 10.0
+TILES = 8
+TILE_SHARE = 0.03
+WHOLE_SCENE_SPREAD = 0.55
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A connected difference: its box, the differing pixels inside that box, and its rank from 0 to 1."""
+
+    box: tuple[int, int, int, int]
+    mask: Mask
+    significance: float
+
+    @property
+    def area(self) -> int:
+        """The number of differing pixels."""
+        return int(np.count_nonzero(self.mask))
+
+
+def find_spots(score: Floats, amount: Floats) -> list[Spot]:
+    """Return the differing places, most noticeable first.
+
+    ``score`` (units of the pair's noise) decides what differs; ``amount`` (grey levels) where it ends and how it ranks.
+    """
+    grown = score > np.float32(GROW)
+    reach = max(1, round(JOIN_SHARE * max(score.shape)))
+    bridge = np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)
+    joined = cv2.morphologyEx(grown.view(np.uint8), cv2.MORPH_CLOSE, bridge)
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8)
+    members = np.flatnonzero(grown)
+    owners = labels.ravel()[members]
+    areas = np.bincount(owners, minlength=count)
+    seeds = np.bincount(owners[score.ravel()[members] > SEED], minlength=count)
+    edged = amount > np.float32(EDGE_LEVEL) * cv2.dilate(amount, np.ones((BLUR_REACH, BLUR_REACH), np.uint8))
+    spots = []
+    for label in np.flatnonzero((seeds >= MIN_SEEDS) & (areas >= MIN_AREA_SHARE * score.size)):
+        left, top, width, height, _ = (int(v) for v in stats[label])
+        window = (slice(top, top + height), slice(left, left + width))
+        member = (labels[window] == label) & grown[window]
+        core = member & edged[window]
+        columns, rows = np.flatnonzero(core.any(axis=0)), np.flatnonzero(core.any(axis=1))
+        inner = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
+        box = (left + int(columns[0]), top + int(rows[0]), left + int(columns[-1]) + 1, top + int(rows[-1]) + 1)
+        contrast = float(amount[window][inner][member[inner]].mean())
+        share = int(np.count_nonzero(member[inner])) / score.size
+        spots.append(Spot(box, member[inner], _significance(contrast, share)))
+    return sorted(spots, key=lambda spot: -spot.significance)
+
+
+def _significance(contrast: float, share: float) -> float:
+    """Return a rank in 0..1 that grows with the contrast and, more slowly, with the area."""
+    visible = contrast * share**0.5
+    return visible / (visible + HALF_SIGNIFICANT)
+
+
+def visible_share(amount: Floats) -> float:
+    """Return the share of pixels that differ by a clearly visible amount."""
+    return float((amount > VISIBLE).mean())
+
+
+def spread(amount: Floats) -> float:
+    """Return the share of the picture's tiles in which a substantial part differs visibly."""
+    differs = (amount > VISIBLE).view(np.uint8) * np.uint8(255)
+    side = (min(TILES, amount.shape[1]), min(TILES, amount.shape[0]))
+    tiles = cv2.resize(differs, side, interpolation=cv2.INTER_AREA)
+    return float((tiles > 255 * TILE_SHARE).mean())
+
+
+def is_whole_scene(amount: Floats) -> bool:
+    """Tell whether the pictures differ nearly everywhere rather than in some places."""
+    return spread(amount) >= WHOLE_SCENE_SPREAD

@@ -1,0 +1,109 @@
+"""What is left between two registered, tone-matched pictures, measured against the noise of this very pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from editloupe.tools._registration import local_contrast
+
+Picture = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+# Smoothing (pixels) before and after the comparison: it averages codec noise and re-made texture away.
+SMOOTHING = 1.0
+# A pixel is compared with this neighbourhood of the other picture, which forgives one pixel of wobble.
+TOLERANCE: Picture = np.ones((3, 3), np.uint8)
+# Colour differences are rarer in noise than brightness differences of the same size, and as visible.
+CHROMA_WEIGHT = 1.5
+# Slow colour drift is read on one value per DRIFT_CELL pixels, smoothed over DRIFT_SIGMA_SHARE of the long side (wider
+# than the objects people edit) and never taken to be more than MAX_DRIFT grey levels. Places further off than
+# DRIFT_REACH (wide at first) are changes of their own.
+DRIFT_CELL = 8
+DRIFT_SIGMA_SHARE = 0.07
+DRIFT_REACH = (20.0, 10.0, 5.0)
+DRIFT_PRIOR = 1e-3
+MAX_DRIFT = 14.0
+# Noise (grey levels) every pair is credited with: what people do not see stays silent.
+NOISE_FLOOR = 2.2
+# Noise is learnt from every NOISE_STRIDE-th pixel in groups of like activity, as the level that this share of a group
+# stays below. Beyond MAX_NOISE the scene changed and it is no longer noise.
+NOISE_STRIDE = 3
+NOISE_GROUPS = 16
+MIN_GROUP = 8
+NOISE_QUANTILE = 0.75
+MAX_NOISE = 30.0
+
+
+@dataclass(frozen=True)
+class Residual:
+    """The difference of a pair: ``amount`` in grey levels and ``score`` in units of the noise expected there."""
+
+    amount: Floats
+    score: Floats
+
+
+def measure(first: Picture, second: Picture, valid: Mask) -> Residual:
+    """Compare two registered RGB pictures of like tone; outside ``valid`` nothing counts as different."""
+    a, b = (cv2.GaussianBlur(cv2.cvtColor(p, cv2.COLOR_RGB2YCrCb), (0, 0), SMOOTHING) for p in (first, second))
+    b = cv2.add(b, _drift(a, b, valid), dtype=cv2.CV_8U)
+    away = cv2.max(_outside(a, b), _outside(b, a))
+    power = cv2.multiply(away, away, dtype=cv2.CV_32F)
+    weights = np.array([[1.0, CHROMA_WEIGHT**2, CHROMA_WEIGHT**2]], np.float32)
+    amount = cv2.sqrt(cv2.transform(power, weights))
+    amount[~valid] = 0
+    amount = np.asarray(cv2.GaussianBlur(amount, (0, 0), SMOOTHING), np.float32)
+    activity = cv2.min(_activity(a), _activity(b))
+    return Residual(amount, amount / _noise(amount, activity, valid))
+
+
+def _outside(a: Picture, b: Picture) -> Picture:
+    """Return how far each pixel of ``a`` lies outside the range of its neighbourhood in ``b``, per channel."""
+    above = cv2.subtract(a, cv2.dilate(b, TOLERANCE))
+    below = cv2.subtract(cv2.erode(b, TOLERANCE), a)
+    return np.asarray(cv2.max(above, below), np.uint8)
+
+
+def _activity(picture: Picture) -> Picture:
+    """Return how busy the brightness is around each pixel; the less busy of two pictures bounds their noise."""
+    return np.asarray(cv2.blur(local_contrast(cv2.extractChannel(picture, 0)), (5, 5)), np.uint8)
+
+
+def _drift(a: Picture, b: Picture, valid: Mask) -> Floats:
+    """Return the slow difference a − b per channel, ignoring places that differ on their own."""
+    height, width = a.shape[:2]
+    cells = (max(1, width // DRIFT_CELL), max(1, height // DRIFT_CELL))
+    small_a, small_b = (cv2.resize(p, cells, interpolation=cv2.INTER_LINEAR).astype(np.float32) for p in (a, b))
+    known = cv2.resize(valid.view(np.uint8), cells, interpolation=cv2.INTER_NEAREST).astype(np.float32)
+    delta = small_a - small_b
+    sigma = max(1.0, DRIFT_SIGMA_SHARE * max(width, height) / DRIFT_CELL)
+    slow = np.zeros_like(delta)
+    for reach in DRIFT_REACH:
+        distance = np.sum((delta - slow) ** 2, axis=-1)
+        weights = known / (1.0 + distance / np.float32(reach**2)) ** 2
+        total = cv2.GaussianBlur(weights, (0, 0), sigma) + np.float32(DRIFT_PRIOR)
+        slow = cv2.GaussianBlur(delta * weights[..., None], (0, 0), sigma).reshape(delta.shape)
+        slow /= total.reshape(*delta.shape[:2], 1)
+    slow = np.clip(slow, -MAX_DRIFT, MAX_DRIFT)
+    return np.asarray(cv2.resize(slow, (width, height), interpolation=cv2.INTER_LINEAR), np.float32)
+
+
+def _noise(amount: Floats, activity: Picture, valid: Mask) -> Floats:
+    """Return the noise to expect at every pixel, learnt from the pixels of like activity in this pair."""
+    sample = (slice(None, None, NOISE_STRIDE), slice(None, None, NOISE_STRIDE))
+    known = valid[sample]
+    values, drivers = amount[sample][known], activity[sample][known]
+    size = values.size // NOISE_GROUPS
+    if size < MIN_GROUP:
+        return np.full_like(amount, NOISE_FLOOR)
+    groups = np.argsort(drivers, kind="stable")[: size * NOISE_GROUPS].reshape(NOISE_GROUPS, size)
+    rank = round(NOISE_QUANTILE * (size - 1))
+    levels = np.minimum(np.partition(values[groups], rank, axis=1)[:, rank], MAX_NOISE)
+    # Flat places are never noisier than busy ones: a group that consists of real change is held down by the busier ones.
+    levels = np.minimum.accumulate(levels[::-1])[::-1]
+    table = np.interp(np.arange(256), drivers[groups[:, size // 2]], levels) + NOISE_FLOOR
+    return np.asarray(cv2.LUT(activity, table.astype(np.float32)), np.float32)

@@ -1,0 +1,96 @@
+"""The global change of tone and sharpness between two registered pictures: fitting, applying and describing it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Picture = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+# Tone is compared on means of square blocks of this side: sharpness and texture must not pass for contrast.
+BLOCK = 8
+MIN_BLOCKS = 50
+# Blocks this near to black or white may be clipped and do not follow the fitted line.
+CLIPPED_LOW, CLIPPED_HIGH = 4, 251
+# Distance (grey levels) at which the robust fit quarters a block's weight: wide at first, then the size of a slow
+# colour drift.
+TONE_START, TONE_END = 24.0, 6.0
+TONE_ROUNDS = 4
+# Pull towards the identity, as a variance (grey levels squared): colours that hardly vary in a picture cannot tell how
+# they are mapped.
+TONE_PRIOR = 10.0
+# Pixels below this score (units of the pair's noise) describe the global change; others may have changed on their own.
+QUIET_SCORE = 1.5
+# Levels every picture is credited with, so that ratios of black, grey or flat pictures stay near one.
+FAINT_LEVEL, FAINT_COLOUR, FAINT_DETAIL = 1.0, 2.0, 0.5
+# Rec. 601 luma, as OpenCV's grey conversion.
+LUMA: Doubles = np.array([0.299, 0.587, 0.114])
+
+
+def fit_tone(first: Picture, second: Picture, valid: Mask) -> Doubles:
+    """Return the 3×4 colour matrix that gives the first picture the tone of the second one.
+
+    The second picture was made from the first, so this direction reproduces clipped highlights, and noise in the
+    second picture does not flatten the fit.
+    """
+    a, b = (block_means(picture).reshape(-1, 3) for picture in (first, second))
+    usable = block_means(valid.view(np.uint8)).ravel() > 0
+    usable &= (np.minimum(a, b).min(axis=1) >= CLIPPED_LOW) & (np.maximum(a, b).max(axis=1) <= CLIPPED_HIGH)
+    if int(usable.sum()) < MIN_BLOCKS:
+        return np.eye(3, 4)
+    source, target = a[usable].astype(np.float64), b[usable].astype(np.float64)
+    slope, offset = np.eye(3), np.median(target - source, axis=0)
+    prior = TONE_PRIOR * np.eye(3)
+    for turn in range(TONE_ROUNDS):
+        reach = max(TONE_END, TONE_START / 2.0**turn)
+        rest = target - source @ slope.T - offset
+        weights = 1.0 / (1.0 + np.einsum("ij,ij->i", rest, rest) / reach**2) ** 2
+        weights /= weights.sum()
+        mean_a, mean_b = weights @ source, weights @ target
+        spread = (source - mean_a) * weights[:, None]
+        slope = np.linalg.solve(spread.T @ (source - mean_a) + prior, spread.T @ (target - mean_b) + prior).T
+        offset = mean_b - slope @ mean_a
+    return np.column_stack([slope, offset])
+
+
+def apply_tone(picture: Picture, matrix: Doubles) -> Picture:
+    """Apply a 3×4 colour matrix to a picture, clipping as a camera would."""
+    return np.asarray(cv2.transform(picture, matrix.astype(np.float32)), np.uint8)
+
+
+def tone_change(first: Picture, second: Picture, score: Floats) -> dict[str, float]:
+    """Return brightness, contrast, saturation (relative) and warmth (share of the range) of the second picture."""
+    quiet = (block_means(score) < QUIET_SCORE).ravel()
+    a, b = (block_means(picture).reshape(-1, 3).astype(np.float64) for picture in (first, second))
+    if quiet.any():
+        a, b = a[quiet], b[quiet]
+    luma_a, luma_b = a @ LUMA, b @ LUMA
+    colour_a, colour_b = (float(np.abs(p - luma[:, None]).mean()) for p, luma in ((a, luma_a), (b, luma_b)))
+    return {
+        "brightness": float((luma_b.mean() + FAINT_LEVEL) / (luma_a.mean() + FAINT_LEVEL)) - 1.0,
+        "contrast": float((luma_b.std() + FAINT_LEVEL) / (luma_a.std() + FAINT_LEVEL)) - 1.0,
+        "saturation": (colour_b + FAINT_COLOUR) / (colour_a + FAINT_COLOUR) - 1.0,
+        "warmth": float((b - a).mean(axis=0) @ np.array([1.0, 0.0, -1.0])) / 255.0,
+    }
+
+
+def sharpness_ratio(first: Picture, second: Picture, score: Floats) -> float:
+    """Return how much fine detail the second grey picture has for one unit of the first one's."""
+    quiet = (score < QUIET_SCORE).view(np.uint8)
+    detail_a, detail_b = (cv2.mean(cv2.absdiff(p, cv2.blur(p, (3, 3))), quiet)[0] for p in (first, second))
+    return float((detail_b + FAINT_DETAIL) / (detail_a + FAINT_DETAIL))
+
+
+def block_means(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the means of whole BLOCK×BLOCK blocks; what is left at the right and lower border is ignored."""
+    height, width = max(1, values.shape[0] // BLOCK), max(1, values.shape[1] // BLOCK)
+    whole = values[: height * BLOCK, : width * BLOCK]
+    return np.asarray(cv2.resize(whole, (width, height), interpolation=cv2.INTER_AREA)).reshape(
+        height, width, *values.shape[2:]
+    )

@@ -1,0 +1,100 @@
+"""`detect_object`: boxes round an object that the instruction names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from editloupe.images import Picture
+from editloupe.tools import drawing
+from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View
+from editloupe.tools.grounding import GroundingDino
+from editloupe.tools.memory import key
+from editloupe.tools.settings import ToolSettings
+from editloupe.types import Box
+
+MOST = 20
+"""Boxes drawn and named; more could not be told apart."""
+
+
+class DetectObject:
+    """Finds an object by its name."""
+
+    name = "detect_object"
+    description = (
+        "Finds an object in a picture and returns the picture with numbered boxes drawn round what was found, or says "
+        "that nothing was found. The object's name must be copied word for word from the instruction. Not finding an "
+        "object is a hint, not a proof, that it is absent: look there yourself."
+    )
+
+    def __init__(self, settings: ToolSettings) -> None:
+        self.model = GroundingDino(settings)
+        self._fingerprint = settings.digest("detector", "precision", "box_threshold", "text_threshold", "tile_levels")
+
+    def unavailable(self) -> str | None:
+        """Say what is missing on this machine, or None."""
+        return self.model.unavailable()
+
+    def schema(self, view: View) -> dict[str, Any]:
+        """Return the parameters for these pictures."""
+        return {
+            "type": "object",
+            "properties": {
+                "target_image": {
+                    "type": "string",
+                    "enum": list(view.pictures),
+                    "description": "The picture to search.",
+                },
+                "detect_object_name": {
+                    "type": "string",
+                    "description": "The object to find, in exactly the words of the instruction.",
+                },
+            },
+            "required": ["target_image", "detect_object_name"],
+        }
+
+    def run(self, parameters: Mapping[str, Any], view: View) -> ToolResult:
+        """Search the picture, whole and in tiles."""
+        name, picture = view.picture(parameters.get("target_image"))
+        phrase = " ".join(str(parameters.get("detect_object_name") or "").split()).strip(" .,;:!?\"'“”‘’")
+        if not phrase:
+            raise ToolError("detect_object_name is empty; copy the object's name from the instruction.")
+        if not named_in(phrase, view.instruction):
+            raise ToolError(
+                f'"{phrase}" does not occur in the instruction; detect_object_name must be copied from it: '
+                f'"{view.instruction.strip()}".'
+            )
+        named = key(self.name, picture.sha, phrase.lower(), self._fingerprint)
+        kept = view.memory.get(named, lambda: self._search(picture, phrase))
+        data = {"picture": name, "phrase": phrase, "objects": kept.data["objects"]}
+        objects = kept.data["objects"][:MOST]
+        if not objects:
+            return ToolResult(f'No "{phrase}" was found in {name}.', (), data)
+        say = view.frame(name).say
+        listed = "; ".join(
+            f"{i}. {say(Box.model_validate(o['box']))}, confidence {o['confidence']:.2f}"
+            for i, o in enumerate(objects, 1)
+        )
+        found = len(kept.data["objects"])
+        count = "1 box" if found == 1 else f"{found} boxes"
+        count += f", the best {MOST} of them" if found > MOST else ""
+        text = f'"{phrase}" in {name}: {count}. {listed}.'
+        boxes = [Box.model_validate(o["box"]) for o in objects]
+        marks = [f"{i}: {o['confidence']:.2f}" for i, o in enumerate(objects, 1)]
+        # Drawn each time: a drawing is as large as the picture, and cheaper to make than to keep.
+        drawn = drawing.with_boxes(picture.pixels, boxes, marks)
+        return ToolResult(text, (ToolPicture(drawn, f'{name} with boxes round "{phrase}"'),), data)
+
+    def _search(self, picture: Picture, phrase: str) -> Kept:
+        found = self.model.detect(picture.pixels, phrase)
+        objects = [{"box": list(f.box), "confidence": round(f.score, 4), "label": f.label} for f in found]
+        return Kept({"objects": objects})
+
+
+def named_in(phrase: str, instruction: str) -> bool:
+    """Whether the phrase occurs in the instruction, whatever its capitals and spaces.
+
+    >>> named_in("Red  car", "Remove the red\\ncar.")
+    True
+    """
+    return " ".join(phrase.lower().split()) in " ".join(instruction.lower().split())

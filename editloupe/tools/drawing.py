@@ -1,0 +1,98 @@
+"""Pictures made for the judge: crops, two sides with a red line between them, labelled boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+
+from editloupe.images import Pixels
+from editloupe.tools.geometry import Size, overlap
+from editloupe.types import Box
+
+RED = (255, 0, 0)
+COLOURS = ((255, 59, 48), (0, 200, 83), (41, 121, 255), (255, 171, 0), (170, 0, 255), (0, 200, 200))
+"""Told apart on photographs; a box and its label share one."""
+
+
+def crop(pixels: Pixels, box: Box) -> Pixels:
+    """Return a copy of the pixels in a box that lies inside the picture."""
+    return np.ascontiguousarray(pixels[box.y1 : box.y2, box.x1 : box.x2])
+
+
+def resized(pixels: Pixels, size: Size) -> Pixels:
+    """Return the picture at this size: averaged where it shrinks, interpolated where it grows."""
+    if (pixels.shape[1], pixels.shape[0]) == size:
+        return pixels
+    shrinks = size[0] * size[1] < pixels.shape[0] * pixels.shape[1]
+    how = cv2.INTER_AREA if shrinks else cv2.INTER_LANCZOS4
+    return np.asarray(cv2.resize(pixels, size, interpolation=how), np.uint8)
+
+
+def same_size(left: Pixels, right: Pixels) -> tuple[Pixels, Pixels]:
+    """Bring two views of one region to the size of the more detailed one."""
+    larger = left if left.size >= right.size else right
+    size = (larger.shape[1], larger.shape[0])
+    return resized(left, size), resized(right, size)
+
+
+def side_by_side(left: Pixels, right: Pixels) -> Pixels:
+    """Put two pictures of one height next to each other, with a vertical red line between them."""
+    height, width = left.shape[:2]
+    line = np.empty((height, max(4, width // 100), 3), np.uint8)
+    line[:] = RED
+    return np.concatenate([left, line, right], axis=1)
+
+
+def with_boxes(pixels: Pixels, boxes: Sequence[Box], labels: Sequence[str]) -> Pixels:
+    """Return a copy with the boxes drawn around their content and a readable label at each.
+
+    The lines lie outside the boxes, so that a small object is not painted over; labels avoid each other.
+    """
+    canvas = pixels.copy()
+    height, width = canvas.shape[:2]
+    thickness = max(2, round(max(width, height) / 500))
+    taken: list[Box] = []
+    for index, box in enumerate(boxes):
+        colour = COLOURS[index % len(COLOURS)]
+        gap = thickness // 2 + 2
+        corners = (box.x1 - gap, box.y1 - gap), (box.x2 + gap - 1, box.y2 + gap - 1)
+        cv2.rectangle(canvas, *corners, (255, 255, 255), thickness + 2)
+        cv2.rectangle(canvas, *corners, colour, thickness)
+    for index, (box, label) in enumerate(zip(boxes, labels, strict=True)):
+        taken.append(_draw_label(canvas, box, label, COLOURS[index % len(COLOURS)], thickness, [*taken, *boxes]))
+    return canvas
+
+
+def _draw_label(
+    canvas: Pixels, box: Box, label: str, colour: tuple[int, int, int], thickness: int, taken: Sequence[Box]
+) -> Box:
+    height, width = canvas.shape[:2]
+    scale = max(0.5, max(width, height) / 1400)
+    weight = max(1, round(scale * 1.6))
+    (text_width, text_height), baseline = cv2.getTextSize(label, cv2.FONT_HERSHEY_SIMPLEX, scale, weight)
+    pad = 2 + thickness
+    size = (text_width + 2 * pad, text_height + baseline + pad)
+    place = _free_place(box, size, (width, height), thickness, taken)
+    cv2.rectangle(canvas, (place.x1, place.y1), (place.x2 - 1, place.y2 - 1), colour, -1)
+    ink = (0, 0, 0) if sum(colour) > 380 else (255, 255, 255)
+    origin = (place.x1 + pad, place.y2 - baseline)
+    cv2.putText(canvas, label, origin, cv2.FONT_HERSHEY_SIMPLEX, scale, ink, weight, cv2.LINE_AA)
+    return place
+
+
+def _free_place(box: Box, size: Size, picture: Size, thickness: int, taken: Sequence[Box]) -> Box:
+    """Return where a label goes: above, below, right or left of its box, the first place that covers nothing."""
+    gap = 2 * thickness
+    wanted = (
+        (box.x1, box.y1 - gap - size[1]),
+        (box.x1, box.y2 + gap),
+        (box.x2 + gap, box.y1),
+        (box.x1 - gap - size[0], box.y1),
+    )
+    places = []
+    for x, y in wanted:
+        x1, y1 = min(max(0, x), max(0, picture[0] - size[0])), min(max(0, y), max(0, picture[1] - size[1]))
+        places.append(Box(x1=x1, y1=y1, x2=x1 + size[0], y2=y1 + size[1]))
+    return min(places, key=lambda p: sum(overlap(p, other) for other in taken))

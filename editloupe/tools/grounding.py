@@ -1,0 +1,166 @@
+"""Grounding DINO through transformers: found on this machine, loaded once, run in batches."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from editloupe.images import Pixels
+from editloupe.tools.contract import ToolError
+from editloupe.tools.devices import module, pick_device, torch_dtype
+from editloupe.tools.geometry import whole_pixels
+from editloupe.tools.settings import ToolSettings
+from editloupe.tools.tiling import Found, covers, lifted, merge, tiles
+from editloupe.types import Box
+
+SPECIAL = re.compile(r"\[\w+\]|##")
+"""Marks of the tokenizer that can end up in a label."""
+WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
+
+
+class GroundingDino:
+    """The detector; its weights are read at the first picture, by whichever thread comes first."""
+
+    def __init__(self, settings: ToolSettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._loaded: tuple[Any, Any, str] | None = None
+        self.loads = 0
+
+    def unavailable(self) -> str | None:
+        """Say what is missing, or None; looks at this machine's disk only, never at the network."""
+        absent = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
+        if absent:
+            return f"it needs {' and '.join(absent)}: pip install 'editloupe[vision]'"
+        where = self._settings.detector
+        if Path(where).expanduser().is_dir():
+            return _missing_in_folder(Path(where).expanduser())
+        if self._settings.detector_download or _in_hub_cache(where):
+            return None
+        return (
+            f'the weights of "{where}" are not on this machine: name a folder that holds them, fetch them with '
+            f"`hf download {where}`, or allow the download (detector_download)"
+        )
+
+    def detect(self, pixels: Pixels, phrase: str) -> list[Found]:
+        """Return where the phrase's object is, from the whole picture and from tiles of it, best first."""
+        size = (pixels.shape[1], pixels.shape[0])
+        with self._lock:
+            device = self._load()[2]
+            levels = self._settings.tile_levels
+            if levels is None:
+                levels = (2,) if device == "cpu" else (2, 3)
+            parts = tiles(size, levels)
+            whole = self._batch([pixels], phrase)[0]
+            found = [item for item in whole if not covers(item.box, size)]
+            # Tiles of one level differ by a pixel at most, so they are batched in order.
+            for start in range(0, len(parts), self._settings.batch_size):
+                batch = parts[start : start + self._settings.batch_size]
+                results = self._batch([pixels[t.y1 : t.y2, t.x1 : t.x2] for t in batch], phrase)
+                for tile, items in zip(batch, results, strict=True):
+                    found += lifted(items, tile, size)
+        return merge(found)
+
+    def _batch(self, pictures: Sequence[Pixels], phrase: str) -> list[list[Found]]:
+        model, processor, device = self._load()
+        text = prompt(phrase)
+        inputs = processor(images=list(pictures), text=[text] * len(pictures), return_tensors="pt", padding=True)
+        inputs = inputs.to(device)
+        inputs["pixel_values"] = inputs["pixel_values"].to(model.dtype)
+        with module("torch").inference_mode():
+            outputs = model(**inputs)
+        outputs.logits, outputs.pred_boxes = outputs.logits.float(), outputs.pred_boxes.float()
+        results = processor.post_process_grounded_object_detection(
+            outputs,
+            inputs["input_ids"],
+            threshold=self._settings.box_threshold,
+            text_threshold=self._settings.text_threshold,
+            target_sizes=[p.shape[:2] for p in pictures],
+        )
+        return [_read(result, (p.shape[1], p.shape[0])) for result, p in zip(results, pictures, strict=True)]
+
+    def _load(self) -> tuple[Any, Any, str]:
+        """Return model, processor and device; called with the lock held."""
+        if self._loaded is not None:
+            return self._loaded
+        problem = self.unavailable()
+        if problem:
+            raise ToolError(f"detect_object is not available: {problem}.")
+        transformers = module("transformers")
+        where = str(Path(self._settings.detector).expanduser())
+        where = where if Path(where).is_dir() else self._settings.detector
+        local = not self._settings.detector_download or Path(where).is_dir()
+        device = pick_device(self._settings.device)
+        if device == "cpu" and self._settings.threads:
+            module("torch").set_num_threads(self._settings.threads)
+        with _without_progress_bars(transformers):
+            processor = transformers.AutoProcessor.from_pretrained(where, local_files_only=local)
+            model = transformers.AutoModelForZeroShotObjectDetection.from_pretrained(
+                where, local_files_only=local, dtype=torch_dtype(self._settings.precision)
+            )
+        self._loaded = (model.to(device).eval(), processor, device)
+        self.loads += 1
+        return self._loaded
+
+
+def prompt(phrase: str) -> str:
+    """Write a phrase as Grounding DINO was trained to read it: lower case, closed by a full stop.
+
+    >>> prompt("  The red Car ")
+    'the red car.'
+    """
+    return " ".join(phrase.lower().split()).rstrip(". ") + "."
+
+
+@contextmanager
+def _without_progress_bars(transformers: Any) -> Iterator[None]:
+    """Keep the terminal for what the judge has to say; a download still shows its own progress."""
+    log = transformers.utils.logging
+    shown = log.is_progress_bar_enabled()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            log.enable_progress_bar()
+
+
+def _read(result: Any, size: tuple[int, int]) -> list[Found]:
+    # Where nothing is found, transformers returns no box but one empty label: the boxes decide how many there are.
+    labels = result.get("text_labels") or result["labels"]
+    found = []
+    for numbers, score, label in zip(result["boxes"].tolist(), result["scores"].tolist(), labels, strict=False):
+        x1, y1, x2, y2 = numbers
+        if x2 <= x1 or y2 <= y1:
+            continue
+        box: Box | None = whole_pixels(numbers).clamped(*size)
+        if box is not None:
+            found.append(Found(box, float(score), SPECIAL.sub("", str(label)).strip(" .")))
+    return found
+
+
+def _missing_in_folder(folder: Path) -> str | None:
+    missing = [name for name in ("config.json", "preprocessor_config.json") if not (folder / name).is_file()]
+    if (folder / "processor_config.json").is_file():
+        missing = [name for name in missing if name != "preprocessor_config.json"]
+    if not any((folder / name).is_file() for name in WEIGHTS):
+        missing.append(WEIGHTS[0])
+    return f"the folder of the detector's weights lacks {', '.join(missing)}" if missing else None
+
+
+def _in_hub_cache(model_id: str) -> bool:
+    """Whether the hub's cache on this disk holds the model; asks nobody."""
+    if importlib.util.find_spec("huggingface_hub") is None:
+        return False
+    hub = module("huggingface_hub")
+    try:
+        if not isinstance(hub.try_to_load_from_cache(model_id, "config.json"), str):
+            return False
+        return any(isinstance(hub.try_to_load_from_cache(model_id, name), str) for name in WEIGHTS)
+    except hub.errors.HFValidationError:  # not the form of a model id
+        return False

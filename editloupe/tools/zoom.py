@@ -1,0 +1,118 @@
+"""`zoom_in_image`: a region of a picture, or of two side by side, from the original's pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from editloupe.images import Picture
+from editloupe.tools import drawing, geometry
+from editloupe.tools.contract import ToolError, ToolPicture, ToolResult, View
+from editloupe.tools.enhance import Enhancer
+from editloupe.tools.parameters import read_box
+from editloupe.types import Box
+
+BOTH = "both"
+SMALLEST = 64
+"""Smaller boxes are grown to this many pixels of the original: nothing can be recognised without its surroundings."""
+
+
+class ZoomInImage:
+    """Shows a region closely."""
+
+    name = "zoom_in_image"
+    description = (
+        "Shows one region of a picture closely, cut out in full resolution and enlarged where it is small. "
+        f'With target_image "{BOTH}" the same region of the first two pictures is shown side by side. '
+        "Use it on the target of the instruction and on everything that looks suspicious."
+    )
+
+    def __init__(self, enhancer: Enhancer) -> None:
+        self._enhancer = enhancer
+
+    def unavailable(self) -> str | None:
+        """It always can."""
+        return None
+
+    def schema(self, view: View) -> dict[str, Any]:
+        """Return the parameters for these pictures."""
+        names = list(view.pictures)
+        return {
+            "type": "object",
+            "properties": {
+                "bbox_2d": box_schema(view),
+                "target_image": {
+                    "type": "string",
+                    "enum": [*names, BOTH] if len(names) > 1 else names,
+                    "description": "The picture to look at.",
+                },
+            },
+            "required": ["bbox_2d", "target_image"],
+        }
+
+    def run(self, parameters: Mapping[str, Any], view: View) -> ToolResult:
+        """Cut the region out, with the box kept inside the picture and grown where it is tiny."""
+        if str(parameters.get("target_image")).strip().lower() == BOTH:
+            return self._both(parameters.get("bbox_2d"), view)
+        name, picture = view.picture(parameters.get("target_image"))
+        asked = read_box(parameters.get("bbox_2d"), name, view.frame(name))
+        box = geometry.grown(asked, (SMALLEST, SMALLEST), picture.size)
+        shown = self._enhancer.enhance([drawing.crop(picture.pixels, box)], view.memory)
+        pixels = shown.pictures[0]
+        text = f"{_region(name, asked, box, picture, view)}, shown at {_size(pixels.shape)} ({shown.note})."
+        caption = f"{name}, region {view.frame(name).say(box)}"
+        data = {"pictures": [name], "box": list(box), "asked": list(asked), "enlarged": shown.factor}
+        return ToolResult(text, (ToolPicture(pixels, caption),), data)
+
+    def _both(self, bbox: Any, view: View) -> ToolResult:
+        if len(view.pictures) < 2:
+            raise ToolError(f'There is only one picture, so target_image cannot be "{BOTH}".')
+        (first, left), (second, right) = (view.picture(name) for name in list(view.pictures)[:2])
+        asked = read_box(bbox, first, view.frame(first))
+        box = geometry.grown(asked, (SMALLEST, SMALLEST), left.size)
+        other = geometry.mapped(box, left.size, right.size)
+        pair = drawing.same_size(drawing.crop(left.pixels, box), drawing.crop(right.pixels, other))
+        shown = self._enhancer.enhance(pair, view.memory)
+        each = _size(shown.pictures[0].shape)
+        text = (
+            f"Left of the red line: {_region(first, asked, box, left, view)}. Right: the same place in {second}, "
+            f"region {view.frame(second).say(other)}. Each side is shown at {each} ({shown.note})."
+        )
+        caption = f"{first} | {second}, region {view.frame(first).say(box)}"
+        data = {
+            "pictures": [first, second],
+            "box": list(box),
+            "second_box": list(other),
+            "asked": list(asked),
+            "enlarged": shown.factor,
+        }
+        return ToolResult(text, (ToolPicture(drawing.side_by_side(*shown.pictures), caption),), data)
+
+
+def box_schema(view: View) -> dict[str, Any]:
+    """Return the schema of a box in the numbers this model speaks."""
+    per_mille = any(view.frame(name).per_mille for name in view.pictures)
+    unit = (
+        "in thousandths of the picture's width and height, from 0 to 1000"
+        if per_mille
+        else "in absolute pixels of the picture at the size it was announced with"
+    )
+    return {
+        "type": "array",
+        "items": {"type": "number"},
+        "minItems": 4,
+        "maxItems": 4,
+        "description": f"The region [x1, y1, x2, y2] {unit}; x2 > x1 and y2 > y1.",
+    }
+
+
+def _region(name: str, asked: Box, box: Box, picture: Picture, view: View) -> str:
+    frame = view.frame(name)
+    grown = f" (grown from {frame.say(asked)} to show its surroundings)" if box != asked else ""
+    width, height = box.size
+    whole = f"{picture.size[0]} × {picture.size[1]}"
+    return f"{name}, region {frame.say(box)}{grown}, {width} × {height} pixels of the original's {whole}"
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return f"{shape[1]} × {shape[0]}"

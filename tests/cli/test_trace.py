@@ -1,0 +1,62 @@
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from editloupe.cli.trace import trace
+from editloupe.evals.store import Run
+from editloupe.types import UserError
+from tests.evals.samples import judgement
+
+app = typer.Typer()
+app.command()(trace)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    whole, album = judgement(tmp_path, thought="I see [red]nothing[/red] \x1b[2Jyet.\x07")
+    with Run.write(tmp_path / "run") as opened:
+        opened.save(whole, album=album)
+    return tmp_path / "run"
+
+
+def told(*arguments: str) -> str:
+    result = CliRunner(env={"COLUMNS": "200"}).invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_the_story_has_thought_call_observation_picture_and_verdict(run: Path) -> None:
+    story = told(str(run), "e0")
+    call = "zoom_in_image(bbox_2d=[1, 2, 3, 4])"
+    for part in ("step 1", "250 ms", "100 + 10 tokens", call, "← The cup.", "Wrong Action"):
+        assert part in story
+    assert "the cup, enlarged: pictures/" in story
+    assert "unjudged (unreadable_answer): No label." in story
+    assert "33.3 of 100" in story
+
+
+def test_text_from_a_model_neither_steers_the_terminal_nor_vanishes_as_markup(run: Path) -> None:
+    story = told(str(run), "e0")
+    assert "I see [red]nothing[/red] [2Jyet." in story
+    assert "Paint the [bold]cup[/bold] red" in story
+    assert "\x1b" not in story
+    assert "\x07" not in story
+
+
+def test_json_holds_the_whole_trace_and_the_paths_of_its_pictures(run: Path) -> None:
+    data = json.loads(told(str(run), "e0", "--criterion", "instruction_following", "--json"))
+    (unit,) = data["units"]
+    assert unit["traces"][0]["steps"][0]["thought"].endswith("\x1b[2Jyet.\x07")
+    for path in data["pictures"].values():
+        assert (run / path).is_file()
+    assert len(data["pictures"]) == 2
+
+
+def test_an_unknown_edit_or_criterion_is_one_sentence(run: Path) -> None:
+    with pytest.raises(UserError, match="did you mean e0"):
+        told(str(run), "E0")
+    with pytest.raises(UserError, match="it has instruction_following"):
+        told(str(run), "e0", "--criterion", "beauty")

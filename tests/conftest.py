@@ -1,0 +1,52 @@
+"""Fixtures for all tests: scripted model servers, and an environment that keeps every request on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pytest
+
+from tests.scripted import Reply, Script, ScriptedServer
+
+_FOREIGN = ("OPENAI_", "GOOGLE_", "GEMINI_", "LANGSMITH", "LANGCHAIN_", "EDITLOUPE_", "AZURE_OPENAI_")
+_PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
+
+
+class StartServer(Protocol):
+    """Starts a server that plays these replies, or this one function; closed when the test ends."""
+
+    def __call__(self, *script: Script, **options: Any) -> ScriptedServer: ...
+
+
+@pytest.fixture(autouse=True)
+def _only_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove keys, endpoints and proxies, so that no test depends on them or leaves loopback."""
+    for name in list(os.environ):
+        if name.upper().startswith(_FOREIGN) or name.lower() in _PROXIES:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
+    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
+
+
+@pytest.fixture
+def scripted() -> Iterator[StartServer]:
+    """Start scripted servers: `scripted(say("hello"), final("Wrong Action"))`, or `scripted(function, delay=0.1)`."""
+    started: list[ScriptedServer] = []
+
+    def start(*script: Script, **options: Any) -> ScriptedServer:
+        whole: Any = script[0] if len(script) == 1 and not isinstance(script[0], Reply) else script
+        server = ScriptedServer(whole, **options).start()
+        started.append(server)
+        return server
+
+    yield start
+    failures = []
+    for server in started:
+        try:
+            server.close()
+        except AssertionError as error:
+            failures.append(error)
+    if failures:
+        raise failures[0]

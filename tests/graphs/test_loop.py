@@ -1,0 +1,325 @@
+"""The loop, through the real clients: what models do, and how it always ends in the right label or unjudged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe import Edit, Judge, JudgeSettings, Judgement, Reason, Unjudged, UserError, Verdict
+from editloupe.agent.chat import RetryPolicy
+from tests.conftest import StartServer
+from tests.pictures import edit_pair
+from tests.scripted import (
+    Request,
+    Script,
+    ScriptedServer,
+    call,
+    calls,
+    drop,
+    empty,
+    fault,
+    final,
+    hang,
+    noise,
+    not_json,
+    out_of_quota,
+    say,
+    think_and_call_text,
+    wrong_key,
+    wrong_shape,
+)
+
+DIFFER = call("localize_differences", comparison_image_1="Source Image", comparison_image_2="Edited Image")
+ZOOM = call("zoom_in_image", bbox_2d=[50, 30, 110, 80], target_image="Edited Image")
+PROVIDERS = ("openai:gpt-4.1", "openai:qwen2.5-vl", "google_genai:gemini-3-pro")
+QUICK = RetryPolicy(first_wait=0.01, longest_wait=0.02)
+
+Judging = Callable[..., tuple[Judgement, ScriptedServer]]
+
+
+@pytest.fixture
+def edit(tmp_path: Path) -> Edit:
+    before, after = edit_pair(tmp_path)
+    return Edit(source=before, edited=after, instruction="Change the color of the patch to red")
+
+
+@pytest.fixture
+def judging(scripted: StartServer, edit: Edit) -> Judging:
+    def run(script: Script, spec: str = "openai:gpt-4.1", **options: Any) -> tuple[Judgement, ScriptedServer]:
+        server = (
+            scripted(*script)
+            if isinstance(script, list)
+            else scripted(script if callable(script) else lambda _: script)
+        )
+        url = server.gemini_url if spec.startswith("google") else server.openai_url
+        settings = {"retry": QUICK, "timeout": 5.0} | options.pop("settings", {})
+        options.setdefault("criteria", ["instruction_following"])
+        judged = options.pop("edit", edit)
+        return Judge(spec, base_url=url, settings=JudgeSettings(**settings), **options).judge(judged), server
+
+    return run
+
+
+def replies(request: Request) -> int:
+    """How many replies the model has given in this conversation."""
+    return sum(message.role == "assistant" for message in request.messages)
+
+
+def first_then(first: Any, then: Any) -> Script:
+    return lambda request: first if replies(request) == 0 else then
+
+
+def only(judgement: Judgement) -> Any:
+    (outcome,) = judgement.verdicts
+    return outcome
+
+
+@pytest.mark.parametrize("spec", PROVIDERS)
+def test_an_answer_at_once_is_a_verdict(judging: Judging, spec: str) -> None:
+    judgement, server = judging(final("Flawless Execution", "All fine."), spec)
+    verdict = only(judgement)
+    assert isinstance(verdict, Verdict)
+    assert (verdict.label, verdict.score, verdict.score_100) == ("Flawless Execution", 4, 100)
+    assert verdict.rationale == "All fine."
+    assert verdict.usage.input_tokens == 100
+    assert server.served == 1
+
+
+@pytest.mark.parametrize("spec", PROVIDERS)
+def test_several_native_calls_of_one_turn_come_back_together(judging: Judging, spec: str) -> None:
+    judgement, server = judging(first_then(calls(DIFFER, ZOOM), final("Wrong Action")), spec)
+    assert only(judgement).label == "Wrong Action"
+    step = judgement.traces[0].steps[0]
+    assert [seen.tool for seen in step.observations] == ["localize_differences", "zoom_in_image"]
+    assert all(seen.pictures for seen in step.observations)
+    assert not server.refused
+    second = server.requests[1]
+    assert [result.name for m in second.messages for result in m.results] in (
+        ["localize_differences", "zoom_in_image"],
+        [None, None],
+    )
+    assert all(not m.images for m in second.messages if m.role == "tool")
+    assert second.messages[-1].role == "user"
+    assert len(second.messages[-1].images) == sum(len(seen.pictures) for seen in step.observations)
+
+
+@pytest.mark.parametrize("spec", PROVIDERS)
+def test_calls_in_the_text_protocol_are_carried_out(judging: Judging, spec: str) -> None:
+    judgement, server = judging(
+        first_then(think_and_call_text("Look.", DIFFER, ZOOM), final("Over Modification")), spec
+    )
+    assert only(judgement).label == "Over Modification"
+    assert len(judgement.traces[0].steps[0].observations) == 2
+    assert server.requests[1].messages[-1].images
+    assert not server.refused
+
+
+def test_native_families_are_offered_functions_and_others_a_description(judging: Judging) -> None:
+    _, native = judging(final("Wrong Action"), "openai:gpt-5.1")
+    _, text = judging(final("Wrong Action"), "openai:qwen2.5-vl")
+    assert {"zoom_in_image", "localize_differences"} <= set(native.requests[0].tools)
+    assert text.requests[0].tools == ()
+    assert "<tool_call>" in text.requests[0].system
+    assert native.requests[0].temperature is None
+    assert text.requests[0].temperature == 0
+
+
+def test_pictures_are_announced_and_the_rubric_comes_first(judging: Judging, edit: Edit) -> None:
+    _, server = judging(final("Wrong Action"))
+    request = server.requests[0]
+    assert request.system.index("Localization Failure") < request.system.index("How to answer")
+    (user,) = request.messages
+    assert user.texts[0] == "Source Image (160 × 120 pixels):"
+    assert user.texts[1] == "Edited Image (160 × 120 pixels):"
+    assert edit.instruction in user.texts[-1]
+    assert [image.pixels for image in user.images] == [(160, 120), (160, 120)]
+
+
+@pytest.mark.parametrize(
+    ("bad", "word"),
+    [
+        (calls(DIFFER, text="<Start Final Answer>Wrong Action</Start Final Answer>"), "both"),
+        (call("paint_image", colour="red"), "paint_image"),
+        (say("Over Modification, I think."), "no final answer"),
+        (say("<Start Final Answer>Over Modification, Wrong Action</Start Final Answer>"), "not one of the labels"),
+        (empty(), "empty"),
+    ],
+)
+@pytest.mark.parametrize("spec", PROVIDERS)
+def test_a_malformed_reply_is_repaired_by_saying_what_was_wrong(
+    judging: Judging, spec: str, bad: Any, word: str
+) -> None:
+    def script(request: Request) -> Any:
+        told = any(word in text for m in request.messages if m.role == "user" for text in m.texts[-1:])
+        return final("Flawless Execution") if told else bad
+
+    judgement, server = judging(script, spec)
+    assert only(judgement).label == "Flawless Execution"
+    assert word in (judgement.traces[0].steps[0].problem or "")
+    assert server.served == 2
+    assert not server.refused
+
+
+@pytest.mark.parametrize("spec", PROVIDERS)
+def test_replies_that_stay_unreadable_end_unjudged_with_the_raw_text(judging: Judging, spec: str) -> None:
+    judgement, server = judging(say("It is probably a Wrong Action."), spec)
+    outcome = only(judgement)
+    assert isinstance(outcome, Unjudged)
+    assert outcome.reason is Reason.UNREADABLE
+    assert outcome.raw == "It is probably a Wrong Action."
+    assert server.served == 3
+
+
+@pytest.mark.parametrize("spec", PROVIDERS)
+@pytest.mark.parametrize("ask", [DIFFER, think_and_call_text("More.", ZOOM)])
+def test_a_model_that_asks_for_tools_for_ever_gets_one_last_call_without_tools(
+    judging: Judging, spec: str, ask: Any
+) -> None:
+    judgement, server = judging(ask, spec, settings={"max_turns": 3})
+    outcome = only(judgement)
+    assert isinstance(outcome, Unjudged)
+    assert outcome.reason in (Reason.NO_ANSWER, Reason.UNREADABLE)
+    assert server.served == 4
+    assert server.requests[-1].tools == ()
+    assert "turns are used up" in server.requests[-1].messages[-1].text
+
+
+def test_the_last_call_may_still_give_the_answer(judging: Judging) -> None:
+    def script(request: Request) -> Any:
+        return final("Wrong Action") if "used up" in request.messages[-1].text else DIFFER
+
+    judgement, server = judging(script, settings={"max_turns": 2})
+    assert only(judgement).label == "Wrong Action"
+    assert server.served == 3
+
+
+def test_empty_replies_end_unjudged_without_an_answer(judging: Judging) -> None:
+    outcome = only(judging(empty())[0])
+    assert isinstance(outcome, Unjudged)
+    assert outcome.reason is Reason.NO_ANSWER
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_noise_is_never_a_label(judging: Judging, seed: int) -> None:
+    judgement, server = judging(lambda request: noise(seed + server_count(request)), criteria=None)
+    assert all(isinstance(outcome, Unjudged) for outcome in judgement.verdicts)
+    assert server.served <= 60
+
+
+def server_count(request: Request) -> int:
+    return len(request.messages) * 100
+
+
+def test_a_tools_error_goes_back_as_a_sentence_and_the_loop_goes_on(judging: Judging) -> None:
+    outside = call("zoom_in_image", bbox_2d=[900, 900, 950, 950], target_image="Edited Image")
+    judgement, server = judging(
+        first_then(calls(outside, call("zoom_in_image", target_image="x")), final("Wrong Action"))
+    )
+    assert only(judgement).label == "Wrong Action"
+    assert [seen.failed for seen in judgement.traces[0].steps[0].observations] == [True, True]
+    results = [result.text for m in server.requests[1].messages for result in m.results]
+    assert len(results) == 2
+    assert all(results)
+
+
+@pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-pro"])
+@pytest.mark.parametrize(
+    "bad", [fault(429, retry_after=0.05), fault(500), fault(503), drop(), not_json(), wrong_shape()], ids=str
+)
+def test_passing_faults_are_tried_again(judging: Judging, spec: str, bad: Any) -> None:
+    judgement, server = judging([bad, bad, final("Wrong Action")], spec)
+    assert only(judgement).label == "Wrong Action"
+    assert server.served == 3
+    assert sum(step.attempts for step in judgement.traces[0].steps) == 3
+
+
+@pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-pro"])
+def test_a_server_that_stays_sick_leaves_the_edit_unjudged_within_sixty_requests(judging: Judging, spec: str) -> None:
+    judgement, server = judging(fault(500), spec, criteria=None)
+    assert {outcome.reason for outcome in judgement.verdicts if isinstance(outcome, Unjudged)} == {Reason.MODEL_ERROR}
+    assert server.served <= 60
+
+
+@pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-pro"])
+def test_a_server_that_never_answers_is_a_timeout(judging: Judging, spec: str) -> None:
+    judgement, server = judging(hang(30), spec, settings={"timeout": 0.4})
+    outcome = only(judgement)
+    assert isinstance(outcome, Unjudged)
+    assert outcome.reason is Reason.TIMEOUT
+    assert server.served == 2
+
+
+@pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-pro"])
+@pytest.mark.parametrize(("bad", "word"), [(wrong_key(), "key"), (fault(404), "model"), (out_of_quota(), "quota")])
+def test_a_wrong_key_an_unknown_model_and_no_quota_stop_at_once(
+    judging: Judging, spec: str, bad: Any, word: str
+) -> None:
+    with pytest.raises(UserError, match=word):
+        judging(bad, spec)
+
+
+def test_a_request_the_provider_refuses_is_unjudged_and_not_repeated(judging: Judging) -> None:
+    judgement, server = judging(fault(400, "Your input image may contain content that is not allowed."))
+    outcome = only(judgement)
+    assert isinstance(outcome, Unjudged)
+    assert outcome.reason is Reason.REFUSED
+    assert "not allowed" in outcome.detail
+    assert server.served == 1
+
+
+@pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-pro"])
+@pytest.mark.parametrize("bad", [empty(finish="content_filter"), empty(finish="blocked")], ids=["filtered", "blocked"])
+def test_a_reply_held_back_by_a_filter_is_unjudged_and_not_asked_again(judging: Judging, spec: str, bad: Any) -> None:
+    judgement, server = judging(bad, spec)
+    outcome = only(judgement)
+    assert isinstance(outcome, Unjudged)
+    assert outcome.reason is Reason.REFUSED
+    assert server.served == 1
+
+
+def test_gemini_keeps_its_thought_signatures(judging: Judging) -> None:
+    signed = DIFFER.but(signature="c2lnbmF0dXJl")
+    judgement, server = judging(first_then(signed, final("Wrong Action")), "google_genai:gemini-3-pro")
+    assert only(judgement).label == "Wrong Action"
+    assert not server.refused
+
+
+def test_both_criteria_are_judged_side_by_side(judging: Judging) -> None:
+    def script(request: Request) -> Any:
+        label = "Perfect Consistency" if "Perfect Consistency" in request.system else "Flawless Execution"
+        return final(label).after(0.2)
+
+    judgement, server = judging(script, criteria=None)
+    assert [outcome.label for outcome in judgement.verdicts if isinstance(outcome, Verdict)] == [
+        "Flawless Execution",
+        "Perfect Consistency",
+    ]
+    assert server.peak == 2
+
+
+def test_the_trace_says_what_was_sent_and_nothing_is_shrunk_silently(judging: Judging, tmp_path: Path) -> None:
+    before, after = edit_pair(tmp_path, (400, 300))
+    big = Edit(source=before, edited=after, instruction="Change the color of the patch to red")
+    judgement, server = judging(
+        first_then(call("zoom_in_image", bbox_2d=[25, 17, 75, 75], target_image="Edited Image"), final("Wrong Action")),
+        settings={"long_side": 200},
+        edit=big,
+    )
+    first, second = judgement.traces[0].steps[0].sent
+    assert (first.name, first.size, first.original_size, first.scale) == ("Source Image", (200, 150), (400, 300), 0.5)
+    assert server.requests[0].messages[0].images[0].pixels == (200, 150)
+    assert "200 × 150" in server.requests[0].messages[0].texts[0]
+    assert first.bytes == server.requests[0].messages[0].images[0].size
+    box = judgement.traces[0].steps[0].observations[0].data["asked"]
+    assert list(box) == [50, 34, 150, 150]
+    assert second.name == "Edited Image"
+
+
+def test_positions_in_thousandths_are_mapped_to_pixels(judging: Judging) -> None:
+    ask = call("zoom_in_image", bbox_2d=[250, 250, 750, 750], target_image="Source Image")
+    judgement, server = judging(first_then(ask, final("Wrong Action")), "google_genai:gemini-2.5-pro")
+    assert list(judgement.traces[0].steps[0].observations[0].data["asked"]) == [40, 30, 120, 90]
+    assert "thousandths" in server.requests[0].messages[0].text

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from editloupe.images import Pixels
+from editloupe.tools.contract import ToolError
+from editloupe.tools.detect import DetectObject
+from editloupe.tools.drawing import with_boxes
+from editloupe.tools.grounding import GroundingDino
+from editloupe.tools.memory import ToolMemory
+from editloupe.tools.settings import ToolSettings
+from editloupe.tools.tiling import Found
+from editloupe.types import Box
+from tests.tools.conftest import MakeView
+
+CALL = {"target_image": "Source Image", "detect_object_name": "red cup"}
+
+
+class Scripted(DetectObject):
+    """The tool with given findings in place of the network's, so that words and drawing have something to say."""
+
+    def __init__(self, *found: Found) -> None:
+        super().__init__(ToolSettings())
+        self.searches: list[str] = []
+        self._found = list(found)
+        self.model.detect = self._give  # type: ignore[method-assign]
+
+    def _give(self, pixels: Pixels, phrase: str) -> list[Found]:
+        self.searches.append(phrase)
+        return self._found
+
+
+def settings(folder: Path, **more: object) -> ToolSettings:
+    return ToolSettings(detector=str(folder), threads=1, device="cpu", **more)  # type: ignore[arg-type]
+
+
+def test_name_and_parameters_are_the_published_ones(photo: Pixels, make_view: MakeView) -> None:
+    tool = DetectObject(ToolSettings())
+    schema = tool.schema(make_view(photo))
+
+    assert tool.name == "detect_object"
+    assert list(schema["properties"]) == ["target_image", "detect_object_name"] == schema["required"]
+
+
+def test_found_objects_are_told_in_the_numbers_of_the_model_and_drawn(photo: Pixels, make_view: MakeView) -> None:
+    tool = Scripted(Found(Box(x1=100, y1=200, x2=140, y2=260), 0.81, "red cup"))
+
+    result = tool.run(CALL, make_view(photo, sent=(256, 256)))
+    drawn = result.pictures[0].pixels
+
+    assert result.text == '"red cup" in Source Image: 1 box. 1. [50, 100, 70, 130], confidence 0.81.'
+    assert result.data["objects"] == [{"box": [100, 200, 140, 260], "confidence": 0.81, "label": "red cup"}]
+    assert drawn.shape == photo.shape
+    assert np.array_equal(drawn[200:260, 100:140], photo[200:260, 100:140]), "the object itself is painted over"
+    assert not np.array_equal(drawn, photo)
+
+
+def test_nothing_found_is_a_sentence_without_a_picture(photo: Pixels, make_view: MakeView) -> None:
+    result = Scripted().run(CALL, make_view(photo))
+
+    assert result.text == 'No "red cup" was found in Source Image.'
+    assert result.pictures == ()
+
+
+@pytest.mark.parametrize("phrase", ["red cup", "Red  Cup", " red cup. ", '"red cup"', "cup"])
+def test_a_name_from_the_instruction_is_taken_whatever_its_capitals(
+    phrase: str, photo: Pixels, make_view: MakeView
+) -> None:
+    view = make_view(photo, instruction="Remove the red\ncup from the table")
+
+    assert "was found" in Scripted().run({**CALL, "detect_object_name": phrase}, view).text
+
+
+@pytest.mark.parametrize("phrase", ["teapot", "cup red", "", "  "])
+def test_a_name_that_is_not_in_the_instruction_is_told_so(phrase: str, photo: Pixels, make_view: MakeView) -> None:
+    tool = Scripted()
+    with pytest.raises(ToolError, match="instruction"):
+        tool.run({**CALL, "detect_object_name": phrase}, make_view(photo))
+    assert tool.searches == []
+
+
+def test_the_same_search_is_made_once(photo: Pixels, make_view: MakeView) -> None:
+    tool = Scripted(Found(Box(x1=10, y1=20, x2=40, y2=60), 0.5, "red cup"))
+    view = replace(make_view(photo), memory=ToolMemory(10**7))
+
+    first, second = tool.run(CALL, view), tool.run({**CALL, "detect_object_name": "Red cup"}, view)
+
+    assert len(tool.searches) == 1
+    assert first.data["objects"] == second.data["objects"]
+
+
+def test_many_boxes_are_cut_to_the_best_twenty_in_words(photo: Pixels, make_view: MakeView) -> None:
+    tool = Scripted(*(Found(Box(x1=i, y1=0, x2=i + 9, y2=9), 0.9 - i / 100, "red cup") for i in range(30)))
+
+    result = tool.run(CALL, make_view(photo))
+
+    assert "30 boxes, the best 20 of them" in result.text
+    assert len(result.data["objects"]) == 30
+
+
+def test_labels_of_neighbouring_boxes_do_not_cover_each_other() -> None:
+    canvas = np.zeros((400, 400, 3), np.uint8)
+    boxes = [Box(x1=100, y1=100, x2=130, y2=130), Box(x1=135, y1=100, x2=165, y2=130)]
+
+    alone = [int((with_boxes(canvas, [box], ["1: 0.90"]) > 0).any(axis=2).sum()) for box in boxes]
+    together = int((with_boxes(canvas, boxes, ["1: 0.90", "1: 0.90"]) > 0).any(axis=2).sum())
+
+    assert together > 0.9 * sum(alone)
+
+
+def test_without_weights_the_tool_says_what_to_do_and_asks_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("transformers")
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("went to the network"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+
+    assert "hf download some/model" in str(DetectObject(ToolSettings(detector="some/model")).unavailable())
+    assert "lacks config.json" in str(DetectObject(ToolSettings(detector=str(tmp_path))).unavailable())
+    assert DetectObject(ToolSettings(detector="some/model", detector_download=True)).unavailable() is None
+
+
+def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    assert "editloupe[vision]" in str(DetectObject(ToolSettings()).unavailable())
+
+
+def test_grounding_dino_loads_from_a_folder_and_searches_whole_and_in_tiles(
+    tiny_detector: Path, photo: Pixels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = GroundingDino(
+        settings(tiny_detector, box_threshold=0.0, text_threshold=0.0, tile_levels=(2,), batch_size=3)
+    )
+    seen: list[tuple[int, ...]] = []
+    real = model._batch
+    monkeypatch.setattr(
+        model,
+        "_batch",
+        lambda pictures, phrase: seen.append(tuple(p.shape[0] for p in pictures)) or real(pictures, phrase),
+    )
+
+    assert model.unavailable() is None
+    found = model.detect(photo, "Red cup")
+
+    assert seen == [(512,), (293, 293, 293), (293,)]
+    assert found
+    scores = [item.score for item in found]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 <= f.box.x1 < f.box.x2 <= 512 and 0 <= f.box.y1 < f.box.y2 <= 512 for f in found)
+    assert model.detect(photo, "red cup.") == found
+
+
+def test_another_model_object_reads_the_same_weights_to_the_same_boxes(tiny_detector: Path, photo: Pixels) -> None:
+    chosen = settings(tiny_detector, box_threshold=0.0, tile_levels=())
+
+    assert GroundingDino(chosen).detect(photo, "car") == GroundingDino(chosen).detect(photo, "car")
+
+
+def test_thresholds_and_precision_are_settings(tiny_detector: Path, photo: Pixels) -> None:
+    def count(**more: object) -> int:
+        return len(GroundingDino(settings(tiny_detector, tile_levels=(), **more)).detect(photo, "red cup"))
+
+    assert count(box_threshold=1.0) == 0 < count(box_threshold=0.0)
+    assert count(box_threshold=0.0, precision="bfloat16") > 0
+
+
+def test_two_threads_at_once_load_the_detector_once(tiny_detector: Path, photo: Pixels) -> None:
+    model = GroundingDino(settings(tiny_detector, tile_levels=()))
+    start = threading.Barrier(2)
+    done: list[int] = []
+
+    def work() -> None:
+        start.wait()
+        done.append(len(model.detect(photo[:100, :100], "cup")))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert model.loads == 1
+    assert len(done) == 2
+
+
+def test_the_tool_runs_on_the_real_model(tiny_detector: Path, photo: Pixels, make_view: MakeView) -> None:
+    tool = DetectObject(settings(tiny_detector, box_threshold=0.0, tile_levels=()))
+
+    result = tool.run(CALL, make_view(photo))
+
+    assert result.text.startswith('"red cup" in Source Image: ')
+    assert len(result.pictures) == 1

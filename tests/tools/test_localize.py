@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from skimage import data
+
+from editloupe.images import Pixels
+from editloupe.tools import localize
+from editloupe.tools.contract import ToolError
+from editloupe.tools.enhance import Enhancer
+from editloupe.tools.geometry import iou
+from editloupe.tools.localize import LocalizeDifferences
+from editloupe.tools.memory import ToolMemory
+from editloupe.tools.upscale import Fast, Nothing
+from editloupe.types import Box
+from tests.tools.conftest import MakeView
+
+PAIR = {"comparison_image_1": "Source Image", "comparison_image_2": "Edited Image"}
+
+
+@pytest.fixture
+def tool() -> LocalizeDifferences:
+    return LocalizeDifferences(Enhancer(Nothing()))
+
+
+def test_name_and_parameters_are_the_published_ones(
+    tool: LocalizeDifferences, photo: Pixels, make_view: MakeView
+) -> None:
+    schema = tool.schema(make_view(photo, photo[::-1]))
+
+    assert tool.name == "localize_differences"
+    assert list(schema["properties"]) == ["comparison_image_1", "comparison_image_2"] == schema["required"]
+    assert all(p["enum"] == ["Source Image", "Edited Image"] for p in schema["properties"].values())
+
+
+def test_the_changed_place_is_found_shown_side_by_side_and_measured(
+    tool: LocalizeDifferences, photo: Pixels, edited: Pixels, make_view: MakeView
+) -> None:
+    result = tool.run(PAIR, make_view(photo, edited))
+    found = Box.model_validate(result.data["regions"][0]["box"])
+    x1, y1, x2, y2 = result.data["crops"][0]
+    shown = result.pictures[0].pixels
+
+    assert iou(found, Box.model_validate([380, 40, 430, 80])) > 0.6
+    assert np.array_equal(shown[:, : x2 - x1], photo[y1:y2, x1:x2])
+    assert (shown[:, x2 - x1 : -(x2 - x1)] == (255, 0, 0)).all()
+    assert 0 < result.data["changed_share"] < 0.05
+    assert result.data["whole_scene"] is False
+    assert result.data["global_change"]["brightness"] == pytest.approx(0.05, abs=0.02)
+    assert "brighter" in result.text
+    assert "in 1 place (all shown" in result.text
+    assert str(list(found)) in result.text
+    json.dumps(result.data)
+
+
+def test_places_are_told_in_the_numbers_of_the_model(
+    tool: LocalizeDifferences, photo: Pixels, edited: Pixels, make_view: MakeView
+) -> None:
+    plain = tool.run(PAIR, make_view(photo, edited))
+    mille = tool.run(PAIR, make_view(photo, edited, per_mille=True))
+    x1, y1, x2, y2 = (round(v * 1000 / 512) for v in plain.data["regions"][0]["box"])
+
+    assert mille.data == plain.data
+    assert f"[{x1}, {y1}, {x2}, {y2}]" in mille.text
+
+
+def test_no_more_crops_than_set_and_the_most_significant_first(photo: Pixels, make_view: MakeView) -> None:
+    changed = photo.copy()
+    for x in (30, 130, 230, 330, 430):
+        changed[440:480, x : x + 30] = (0, 255, 0)
+
+    result = LocalizeDifferences(Enhancer(Nothing()), max_regions=2).run(PAIR, make_view(photo, changed))
+    significance = [region["significance"] for region in result.data["regions"]]
+
+    assert len(result.pictures) == 2 < len(significance)
+    assert significance == sorted(significance, reverse=True)
+    assert "the first 2 shown" in result.text
+
+
+def test_both_sides_of_a_pair_are_enlarged_alike(photo: Pixels, edited: Pixels, make_view: MakeView) -> None:
+    result = LocalizeDifferences(Enhancer(Fast())).run(PAIR, make_view(photo, edited))
+    (x1, y1, x2, y2), factor = result.data["crops"][0], result.data["enlarged"][0]
+    shown = result.pictures[0].pixels
+    side = round((x2 - x1) * factor)
+
+    assert factor > 1
+    assert shown.shape[0] == round((y2 - y1) * factor)
+    assert (shown[:, side:-side] == (255, 0, 0)).all()
+    assert "enlarged" in result.text
+
+
+def test_identical_pictures_are_said_to_be_identical(
+    tool: LocalizeDifferences, photo: Pixels, make_view: MakeView
+) -> None:
+    result = tool.run(PAIR, make_view(photo, photo.copy()))
+
+    assert result.pictures == ()
+    assert "pixel for pixel" in result.text
+    assert result.data["regions"] == []
+
+
+def test_a_picture_that_is_only_brighter_has_no_places(
+    tool: LocalizeDifferences, photo: Pixels, make_view: MakeView
+) -> None:
+    brighter = (photo.astype(np.float32) * 0.9 + 20).clip(0, 255).astype(np.uint8)
+
+    result = tool.run(PAIR, make_view(photo, brighter))
+
+    assert result.pictures == ()
+    assert "No place in Edited Image differs" in result.text
+
+
+def test_another_scene_is_called_that_and_shown_whole(
+    tool: LocalizeDifferences, photo: Pixels, make_view: MakeView
+) -> None:
+    other = np.ascontiguousarray(data.coffee())
+
+    result = tool.run(PAIR, make_view(photo, other))
+
+    assert result.data["whole_scene"] is True
+    assert "whole scene" in result.text
+    assert len(result.pictures) == 1
+
+
+def test_comparing_a_picture_with_itself_is_a_sentence(
+    tool: LocalizeDifferences, photo: Pixels, make_view: MakeView
+) -> None:
+    with pytest.raises(ToolError, match="with itself"):
+        tool.run(
+            {"comparison_image_1": "Source Image", "comparison_image_2": "Original Image"}, make_view(photo, photo)
+        )
+
+
+def test_two_judges_of_one_edit_compare_once(
+    tool: LocalizeDifferences, photo: Pixels, edited: Pixels, make_view: MakeView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[Any] = []
+    real: Callable[..., Any] = localize.compare
+    monkeypatch.setattr(localize, "compare", lambda a, b: calls.append(1) or real(a, b))
+    memory = ToolMemory(10**8)
+    first = tool.run(PAIR, replace(make_view(photo, edited), memory=memory))
+    second = tool.run(PAIR, replace(make_view(photo, edited, per_mille=True), memory=memory))
+
+    assert len(calls) == 1
+    assert np.array_equal(first.pictures[0].pixels, second.pictures[0].pixels)
+    assert first.text != second.text
