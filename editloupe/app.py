@@ -11,8 +11,8 @@ from typing import Any, TypedDict
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from editloupe.graphs.edit import EDIT_GRAPH as edit_graph
-from editloupe.graphs.loop import LOOP as loop_graph
+from editloupe.graphs.edit import EDIT_GRAPH
+from editloupe.graphs.loop import LOOP
 from editloupe.judge import Judge
 from editloupe.types import Edit, Mode
 
@@ -52,4 +52,4 @@ def build_app() -> CompiledStateGraph[Asked, None, Asked, Asked]:
 
 judge_graph = build_app()
 
-__all__ = ["edit_graph", "judge_graph", "loop_graph"]
+__all__ = ["EDIT_GRAPH", "LOOP", "judge_graph"]

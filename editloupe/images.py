@@ -213,12 +213,17 @@ def _encode(picture: Picture, limits: WireLimits) -> Wire:
         return _wire(*picture.file, picture.size)
     while True:
         size = max(1, round(width * scale)), max(1, round(height * scale))
-        shown = picture.pixels if scale == 1.0 else cv2.resize(picture.pixels, size, interpolation=cv2.INTER_AREA)
+        shown = picture.pixels if scale == 1.0 else shrunk(picture.pixels, size)
         format: Literal["png", "jpeg"] = "png" if size[0] * size[1] <= LOSSLESS_PIXELS else "jpeg"
         data = encode(shown, format, limits.quality)
         if len(data) <= limits.max_bytes or max(size) <= 64:
             return _wire(f"image/{format}", data, size)
         scale *= 0.8
+
+
+def shrunk(pixels: Pixels, size: tuple[int, int]) -> Pixels:
+    """Return the picture at a smaller size, averaged so that nothing flickers."""
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
 
 
 def _wire(media_type: str, data: bytes, size: tuple[int, int]) -> Wire:

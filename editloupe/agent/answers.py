@@ -156,7 +156,8 @@ def _label(sections: Sections, answer: LabelAnswer) -> Given:
     listed = ", ".join(names)
     if not sections.answers:
         raise Malformed(
-            f"Your reply has no final answer; end with <Start Final Answer>Label</Start Final Answer>, Label being one of: {listed}."
+            "Your reply has no final answer; end with <Start Final Answer>Label</Start Final Answer>, "
+            f"Label being one of: {listed}."
         )
     by_key = {name.casefold(): name for name in names}
     found = []

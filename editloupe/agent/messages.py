@@ -47,7 +47,7 @@ def observed(
         for o in observations
         if o.call_id in native
     ]
-    blocks: list[Block] = []
+    blocks: list[str | Block] = []
     for observation in observations:
         if observation.call_id not in native:
             blocks.append(text_block(f"{observation.tool}: {observation.text}"))
@@ -104,7 +104,9 @@ def on_the_wire(
     for message in messages:
         content = message.content
         if isinstance(message, HumanMessage) and isinstance(content, list):
-            blocks = [_filled(part, provider, album, limits) if isinstance(part, dict) else part for part in content]
+            blocks: list[str | Block] = [
+                _filled(part, provider, album, limits) if isinstance(part, dict) else part for part in content
+            ]
             out.append(HumanMessage(blocks))
         elif isinstance(message, ToolMessage):
             out.append(message.model_copy(update={"artifact": None}))

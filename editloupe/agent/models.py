@@ -144,7 +144,7 @@ def _gemini(
 
     return ChatGoogleGenerativeAI(
         model=name,
-        google_api_key=key,  # type: ignore[arg-type]
+        google_api_key=key,
         base_url=base_url,
         max_retries=1,  # of this client: one request, no retry of its own
         timeout=settings.timeout,

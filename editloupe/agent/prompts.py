@@ -11,8 +11,8 @@ from editloupe.rubrics.model import Answer, Check, ChecksAnswer, Example, LabelA
 from editloupe.types import Mode
 
 ROLE = (
-    "You are a careful judge of image edits. An editing program was given a picture and an instruction; you decide how well it did, "
-    "by the rubric below and by nothing else. Say only what you can see."
+    "You are a careful judge of image edits. An editing program was given a picture and an instruction; you decide how well "
+    "it did, by the rubric below and by nothing else. Say only what you can see."
 )
 
 
@@ -65,11 +65,13 @@ def how_to_answer(answer: Answer, tools: bool, native: bool) -> str:
         how = (
             "call one or more tools"
             if native
-            else 'write one block <tool_call>…</tool_call> with one JSON object {"name": …, "parameters": {…}} for each tool you call'
+            else "write one block <tool_call>…</tool_call> with one JSON object "
+            '{"name": …, "parameters": {…}} for each tool you call'
         )
         lines.append(
-            f"Then do one of two things, never both: {how}, and stop there until you see what they return; or give your final answer. "
-            "Ask for all the looks you need in one turn together. Never write down what a tool might return."
+            f"Then do one of two things, never both: {how}, and stop there until you see what they return; "
+            "or give your final answer. Ask for all the looks you need in one turn together. "
+            "Never write down what a tool might return."
         )
     lines.append(f"The final answer is {final_form(answer)}")
     return "\n".join(lines)

@@ -159,22 +159,23 @@ def as_record(judgement: Judgement) -> dict[str, Any]:
 
 
 def _outcome_record(outcome: Outcome, traces: tuple[Trace, ...]) -> dict[str, Any]:
-    judged = isinstance(outcome, Verdict)
+    names = (
+        "criterion",
+        "status",
+        "label",
+        "score",
+        "score_100",
+        "values",
+        "rationale",
+        "confidence",
+        "steps",
+        "usage",
+    )
+    record = dict.fromkeys((*names, "reason", "detail", "raw"))
     own = [trace for trace in traces if trace.criterion == outcome.criterion]
     return {
-        "criterion": outcome.criterion,
-        "status": outcome.status,
-        "label": outcome.label if judged else None,
-        "score": outcome.score if judged else None,
-        "score_100": outcome.score_100 if judged else None,
-        "values": dict(outcome.values) if judged else {},
-        "rationale": outcome.rationale if judged else None,
-        "confidence": outcome.confidence if judged else None,
-        "steps": outcome.steps,
-        "usage": outcome.usage.model_dump(),
-        "reason": None if judged else outcome.reason.value,
-        "detail": None if judged else outcome.detail,
-        "raw": None if judged else outcome.raw,
+        **record,
+        **outcome.model_dump(mode="json"),
         "trace": [trace.model_dump(mode="json", exclude={"prompt"}) for trace in own],
     }
 

@@ -1,4 +1,7 @@
-"""The commands in one list, and how the program ends: 0 all judged, 3 something unjudged, 2 the user's mistake, 130 interrupted."""
+"""The commands in one list, and how the program ends.
+
+Exit codes: 0 all judged, 3 something is unjudged, 2 the user's mistake, 130 interrupted.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,8 @@ COMMANDS: tuple[Command, ...] = (
 )
 
 EPILOG = 'Example: editloupe judge before.png after.png "Change the color of the cup from white to red" --judge openai:gpt-5.1'
-_USAGE_ERROR = typer.BadParameter.__bases__[0]
+_USAGE_ERROR: type[Any] = typer.BadParameter.__bases__[0]
+"""What typer raises for a wrong option or argument; its own module for it is private."""
 
 
 def build_app(wanted: str | None = None) -> typer.Typer:
@@ -108,10 +112,11 @@ def run(arguments: list[str]) -> int:
         # The reader of a pipe has gone; there is nobody left to tell. Keep Python from flushing into it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except _USAGE_ERROR as error:
-        context = getattr(error, "ctx", None)
-        hint = f" (see {context.command_path} --help)" if context else ""
-        return _say(f"{error.format_message()}{hint}")  # type: ignore[attr-defined]
+    except Exception as error:
+        if not isinstance(error, _USAGE_ERROR):
+            raise
+        hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
+        return _say(f"{error.format_message()}{hint}")
 
 
 def _say(sentence: str) -> int:

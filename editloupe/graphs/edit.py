@@ -1,4 +1,4 @@
-"""The graph of one edit: its cases are made, every case is judged by its own run of the loop, side by side, and verdicts are drawn."""
+"""The graph of one edit: cases are made, each is judged by its own run of the loop, side by side, and verdicts are drawn."""
 
 from __future__ import annotations
 
@@ -119,19 +119,16 @@ async def judge_case(state: EditState, runtime: Runtime[Desk]) -> EditState:
     started = time.perf_counter()
     start = await asyncio.to_thread(opening, session)
     end = await LOOP.ainvoke(start, {"recursion_limit": desk.limits.recursion_limit}, context=session)
-    state_at_end = LoopState(**end)
     trace = heading.model_copy(
         update={
             "prompt": tuple(_texts(start)),
             "tools": tuple(tool.name for tool in session.tools()),
             "notes": tool_notes(desk.toolbox) if case.uses_tools else (),
-            "steps": tuple(state_at_end["steps"]),
+            "steps": tuple(end["steps"]),
             "seconds": time.perf_counter() - started,
         }
     )
-    return EditState(
-        judged=[Judged(case, trace, state_at_end["given"], state_at_end["failure"], state_at_end["confidence"])]
-    )
+    return EditState(judged=[Judged(case, trace, end["given"], end["failure"], end["confidence"])])
 
 
 async def decide(state: EditState, runtime: Runtime[Desk]) -> EditState:

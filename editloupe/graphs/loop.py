@@ -103,13 +103,13 @@ def opening(session: Session) -> LoopState:
     """Return the state the loop starts from: the fixed rubric text, the announced pictures, the edit's own text."""
     case, profile = session.case, session.chat.profile
     schemas = _schemas(session)
-    blocks = [
+    blocks: list[str | dict[str, Any]] = [
         block for name, sha in case.pictures.items() for block in announced(name, sha, session.album, session.wire)
     ]
     blocks.append(text_block(task_text(case, profile.per_mille, bool(schemas))))
     system = system_text(case.rubric, case.mode, schemas, profile.native_tools)
     return LoopState(
-        messages=[SystemMessage(system), HumanMessage(blocks)],  # type: ignore[arg-type]
+        messages=[SystemMessage(system), HumanMessage(blocks)],
         steps=[],
         current=None,
         turns=0,
@@ -147,8 +147,8 @@ def _after(reply: Reply, state: LoopState, session: Session, tools: list[str]) -
     reading = read(
         text,
         session.case.rubric.answer,
-        native_calls=message.tool_calls,  # type: ignore[arg-type]
-        broken_calls=message.invalid_tool_calls,  # type: ignore[arg-type]
+        native_calls=message.tool_calls,
+        broken_calls=message.invalid_tool_calls,
         tools=tools,
     )
     empty = not text.strip() and not message.tool_calls and not message.invalid_tool_calls
@@ -203,7 +203,7 @@ async def observe(state: LoopState, runtime: Runtime[Session]) -> LoopState:
     assert current is not None
     reply = _last_reply(state["messages"])
     messages = await asyncio.to_thread(observed, reply, current.observations, session.album, session.wire)
-    return LoopState(messages=messages, **_close(state, session))
+    return _closed(state, session, LoopState(messages=messages))
 
 
 def after_observing(state: LoopState, runtime: Runtime[Session]) -> Literal["think", "insist"]:
@@ -217,16 +217,18 @@ async def repair(state: LoopState, runtime: Runtime[Session]) -> LoopState:
     assert current is not None
     problem = f"{current.problem} Say it again in the required form."
     reply = _last_reply(state["messages"]) if current.raw or isinstance(state["messages"][-1], AIMessage) else None
-    return LoopState(messages=told(reply, problem), repairs=state["repairs"] + 1, **_close(state, runtime.context))
+    update = LoopState(messages=told(reply, problem), repairs=state["repairs"] + 1)
+    return _closed(state, runtime.context, update)
 
 
 async def insist(state: LoopState, runtime: Runtime[Session]) -> LoopState:
     """Ask for the answer, without tools: the turns are used up."""
     session = runtime.context
     last = state["messages"][-1]
-    sentence = f"Your turns are used up and there are no tools any more. Answer with what you have seen: {final_form(session.case.rubric.answer)}"
+    form = final_form(session.case.rubric.answer)
+    sentence = f"Your turns are used up and there are no tools any more. Answer with what you have seen: {form}"
     reply = last if isinstance(last, AIMessage) else None
-    return LoopState(messages=told(reply, sentence), insisted=True, **_close(state, session))
+    return _closed(state, session, LoopState(messages=told(reply, sentence), insisted=True))
 
 
 async def conclude(state: LoopState, runtime: Runtime[Session]) -> LoopState:
@@ -239,7 +241,7 @@ async def conclude(state: LoopState, runtime: Runtime[Session]) -> LoopState:
             failure = Failure(Reason.NO_ANSWER, current.problem or "the judge's reply was empty")
         else:
             failure = Failure(Reason.UNREADABLE, current.problem or "the judge's reply could not be read", current.raw)
-    return LoopState(failure=failure, **_close(state, runtime.context))
+    return _closed(state, runtime.context, LoopState(failure=failure))
 
 
 async def _look(session: Session, view: View, call: ToolCall, number: int) -> Observation:
@@ -278,14 +280,14 @@ def _schemas(session: Session) -> list[dict[str, Any]]:
     ]
 
 
-def _close(state: LoopState, session: Session) -> dict[str, Any]:
-    """Put the turn under way among the finished steps."""
+def _closed(state: LoopState, session: Session, update: LoopState) -> LoopState:
+    """Return the update with the turn under way put among the finished steps."""
     current = state["current"]
-    if current is None:
-        return {}
-    if session.watcher and session.heading:
-        session.watcher.step(session.heading, current)
-    return {"steps": [current], "current": None}
+    if current is not None:
+        update["steps"], update["current"] = [current], None
+        if session.watcher and session.heading:
+            session.watcher.step(session.heading, current)
+    return update
 
 
 def _turns_used(state: LoopState, session: Session) -> bool:
@@ -317,7 +319,7 @@ def build_loop() -> CompiledStateGraph[LoopState, Session, LoopState, LoopState]
         ("insist", insist),
         ("conclude", conclude),
     ):
-        graph.add_node(name, node)  # type: ignore[call-overload]
+        graph.add_node(name, node)
     graph.add_edge(START, "think")
     graph.add_conditional_edges("think", after_thinking)
     graph.add_edge("act", "observe")

@@ -16,7 +16,10 @@ from editloupe.rubrics.model import Check, ChecksAnswer, Label, LabelAnswer, Num
 NAMES = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")
 LABELS = LabelAnswer(labels=tuple(Label(name=name, score=i, meaning=name) for i, name in enumerate(NAMES, 1)))
 TOOLS = ("zoom_in_image", "localize_differences", "detect_object")
-DIFFER = '{"name": "localize_differences", "parameters": {"comparison_image_1": "Source Image", "comparison_image_2": "Edited Image"}}'
+DIFFER = (
+    '{"name": "localize_differences", '
+    '"parameters": {"comparison_image_1": "Source Image", "comparison_image_2": "Edited Image"}}'
+)
 
 
 def reading(text: str) -> Reading:

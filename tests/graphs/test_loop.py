@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from editloupe import Edit, Judge, JudgeSettings, Judgement, Reason, Unjudged, UserError, Verdict
+from editloupe import Edit, Judge, Judgement, JudgeSettings, Reason, Unjudged, UserError, Verdict
 from editloupe.agent.chat import RetryPolicy
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
