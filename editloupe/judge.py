@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
+from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher
 from editloupe.agent.models import ModelSettings, open_chat
 from editloupe.agent.profiles import split_spec
@@ -22,7 +23,7 @@ from editloupe.images import LONG_SIDE, Album, ImageError, WireLimits, hash_byte
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
-from editloupe.types import Edit, Judgement, Mode, UserError
+from editloupe.types import Edit, Judgement, Mode, Reason, Unjudged, UserError
 
 T = TypeVar("T")
 
@@ -118,7 +119,15 @@ class Judge:
             strict=strict,
             album=album or Album(),
         )
-        end = await EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=desk)
+        try:
+            end = await EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=desk)
+        except UserError:
+            raise
+        except Exception as error:  # a fault of ours or of a plug-in must not take the other edits with it
+            if strict:
+                raise
+            detail = f"judging failed: {type(error).__name__}: {clean(str(error))}"
+            end = {"outcomes": [Unjudged(criterion=r.criterion, reason=Reason.INTERNAL, detail=detail) for r in rubrics]}
         order = {rubric.criterion: place for place, rubric in enumerate(rubrics)}
         return Judgement(
             edit=edit,

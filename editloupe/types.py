@@ -209,6 +209,7 @@ class Reason(StrEnum):
     NOT_UNDERSTOOD = "not_understood"
     LOW_CONFIDENCE = "low_confidence"
     BUDGET = "budget"
+    INTERNAL = "internal_error"
 
 
 class Verdict(Record):

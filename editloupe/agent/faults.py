@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
@@ -101,12 +103,24 @@ def _retry_after(chain: list[BaseException]) -> float | None:
         headers = getattr(response, "headers", None) or {}
         for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0), ("Retry-After", 1.0)):
             value = headers.get(name) if hasattr(headers, "get") else None
-            if value and re.fullmatch(r"\d+(\.\d+)?", str(value).strip()):
-                return float(value) * unit
+            seconds = _seconds(str(value).strip()) if value else None
+            if seconds is not None:
+                return seconds * unit
         delay = re.search(r"'?\"?retryDelay'?\"?:\s*'?\"?(\d+(?:\.\d+)?)s", str(error))
         if delay:
             return float(delay[1])
     return None
+
+
+def _seconds(text: str) -> float | None:
+    """Read a Retry-After value: seconds, or the date to wait for."""
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return max(0.0, date.timestamp() - time.time())
 
 
 def _said(chain: list[BaseException]) -> str:
