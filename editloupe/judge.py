@@ -19,16 +19,21 @@ from editloupe.agent.models import ModelSettings, open_chat
 from editloupe.agent.profiles import split_spec
 from editloupe.graphs.edit import EDIT_GRAPH, Desk, tool_notes
 from editloupe.graphs.loop import LoopLimits
+from editloupe.graphs.stage import Differences
 from editloupe.images import LONG_SIDE, Album, ImageError, WireLimits, hash_bytes
+from editloupe.rubrics.model import Rubric
+from editloupe.rubrics.own import with_files
+from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.registry import protocol as find_protocol
-from editloupe.tools.registry import build_toolbox
+from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
-from editloupe.types import Edit, Judgement, Mode, Reason, Unjudged, UserError
+from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Unjudged, UserError, Verdict
 
 T = TypeVar("T")
 
 JUDGE_VARIABLE = "EDITLOUPE_JUDGE"
 DEFAULT_JUDGE = "rules"
+DEFAULT_PROTOCOL = "dlebench"
 
 
 class JudgeSettings(ModelSettings):
@@ -42,6 +47,8 @@ class JudgeSettings(ModelSettings):
     """Pictures are sent at most this long; the tools always work on the original pixels."""
     min_confidence: float = 0.0
     """Verdicts of a judge that knows its confidence end unjudged below this."""
+    differences: Differences = "model"
+    """Who lists the differences where a rubric has them listed first (Edit-Compass): the model, or the tool."""
 
 
 class Judge:
@@ -56,10 +63,11 @@ class Judge:
         self,
         spec: str | None = None,
         *,
-        protocol: str = "dlebench",
+        protocol: str | None = None,
         mode: Mode | None = None,
         base_url: str | None = None,
         criteria: Sequence[str] | None = None,
+        rubrics: Sequence[str | Path] = (),
         settings: JudgeSettings | None = None,
         tools: ToolSettings | None = None,
         replies: Replies | None = None,
@@ -68,7 +76,7 @@ class Judge:
         self.spec = spec or os.environ.get(JUDGE_VARIABLE) or DEFAULT_JUDGE
         self.base_url = base_url
         self.settings = settings or JudgeSettings()
-        self._protocol = find_protocol(protocol)
+        self._protocol = with_files(protocol, rubrics) if rubrics else find_protocol(protocol or DEFAULT_PROTOCOL)
         self.protocol = self._protocol.name
         self.mode: Mode = mode or self._protocol.default_mode
         if self.mode not in self._protocol.modes:
@@ -76,10 +84,15 @@ class Judge:
                 f'{self._protocol.title} has no mode "{self.mode}"; it has: {", ".join(self._protocol.modes)}'
             )
         self._rubrics = self._protocol.select(criteria)
-        self.criteria = tuple(rubric.criterion for rubric in self._rubrics)
+        self.criteria = tuple(dict.fromkeys(rubric.criterion for rubric in self._rubrics))
         self._toolbox = build_toolbox(tools or ToolSettings.from_environment())
         self._chat = open_chat(self.spec, base_url, self.settings, replies, traffic)
         self._worker = _Worker()
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """The tools this judge looks with."""
+        return self._toolbox
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -102,17 +115,19 @@ class Judge:
 
         With `strict`, an edit whose pictures or boxes cannot be used raises UserError; without, it ends unjudged.
         """
-        rubrics = self._protocol.select(criteria) if criteria else self._rubrics
+        wanted = tuple(dict.fromkeys(criteria)) if criteria else self.criteria
+        self._protocol.select(wanted)
         desk = Desk(
             chat=self._chat,
             judge=self.spec,
             protocol=self._protocol,
-            rubrics=rubrics,
+            criteria=wanted,
             mode=self.mode,
             toolbox=self._toolbox,
             wire=WireLimits(self.settings.long_side, self._chat.profile.max_image_bytes),
             limits=LoopLimits(max_turns=self.settings.max_turns, max_repairs=self.settings.max_repairs),
             min_confidence=self.settings.min_confidence,
+            differences=self.settings.differences,
             memory=self._toolbox.memory,
             watcher=watcher,
             repeat=repeat,
@@ -127,8 +142,9 @@ class Judge:
             if strict:
                 raise
             detail = f"judging failed: {type(error).__name__}: {clean(str(error))}"
-            end = {"outcomes": [Unjudged(criterion=r.criterion, reason=Reason.INTERNAL, detail=detail) for r in rubrics]}
-        order = {rubric.criterion: place for place, rubric in enumerate(rubrics)}
+            asked = [name for name in self.criteria_for(edit) if name in wanted]
+            end = {"outcomes": [Unjudged(criterion=name, reason=Reason.INTERNAL, detail=detail) for name in asked]}
+        order = {name: place for place, name in enumerate(wanted)}
         return Judgement(
             edit=edit,
             protocol=self.protocol,
@@ -195,16 +211,41 @@ class Judge:
 
     def unit_key(self, edit: Edit, criterion: str, repeat: int = 0) -> str:
         """Return the content key of one unit of work: what is asked, of whom, with which pictures and settings."""
+        rubric = self._rubric_for(edit, criterion)
+        # A criterion the protocol decides by itself needs no picture, and there may be none.
+        pictures = {} if self._protocol.settle(edit, rubric) else _pictures(edit)
         facts = {
-            "pictures": {role: [_file_hash(path) for path in paths] for role, paths in _pictures(edit).items()},
+            "pictures": {role: [_file_hash(path) for path in paths] for role, paths in pictures.items()},
             "edit": edit.model_dump(
                 mode="json", include={"instruction", "instruction_type", "target_boxes", "hint", "extra"}
             ),
-            "rubric": self._protocol.rubric(criterion).model_dump(mode="json"),
+            "rubric": rubric.model_dump(mode="json"),
             "judge": self.parameters(),
             "repeat": repeat,
         }
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+
+    def criteria_for(self, edit: Edit) -> tuple[str, ...]:
+        """Return the criteria this edit is asked; all of them where it does not say what that depends on."""
+        try:
+            return tuple(rubric.criterion for rubric in self._protocol.rubrics_for(edit, self.criteria))
+        except MissingInput:
+            return self.criteria
+
+    def score(self, edit: Edit, verdicts: Sequence[Outcome]) -> float | None:
+        """Return the edit's own score by the protocol's formula, 0 to 100; None where a criterion lacks a number."""
+        known = {v.criterion: v.score_100 for v in verdicts if isinstance(v, Verdict) and v.score_100 is not None}
+        return self._protocol.score_of(edit, known)
+
+    def rubric(self, criterion: str) -> Rubric:
+        """Return the rubric of a criterion, in its first wording."""
+        return self._protocol.rubric(criterion)
+
+    def _rubric_for(self, edit: Edit, criterion: str) -> Rubric:
+        try:
+            return next(iter(self._protocol.rubrics_for(edit, [criterion])), self._protocol.rubric(criterion))
+        except MissingInput:
+            return self._protocol.rubric(criterion)
 
     def parameters(self) -> dict[str, Any]:
         """Return everything that decides the answers besides the edit and the rubric; no secrets among it."""
@@ -224,7 +265,7 @@ class Judge:
         return {
             **self.parameters(),
             "criteria": list(self.criteria),
-            "rubrics": {rubric.criterion: rubric.model_dump(mode="json") for rubric in self._rubrics},
+            "rubrics": {rubric.name: rubric.model_dump(mode="json") for rubric in self._rubrics},
             "versions": {name: version(name) for name in packages},
             "notes": list(self.notes),
         }

@@ -123,11 +123,11 @@ def _json_calls(block: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def _objects_of(body: str) -> list[dict[str, Any]]:
     try:
         return _sequence(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     try:
         return _sequence(body.translate(_CURLY))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Malformed(
             f"Your tool_call block is not valid JSON ({error}); write each call as"
             ' {"name": "…", "parameters": {…}} with straight double quotes.'
@@ -196,7 +196,9 @@ def _from_json(sections: Sections, answer: NumberAnswer | ChecksAnswer | YesNoAn
         number = _number(item, answer)
         return Given(text, score=number, score_100=answer.score_100(number), values={answer.key: number}, reason=reason)
     if isinstance(answer, ChecksAnswer):
-        return Given(text, values=_checks(item, answer), reason=reason)
+        given = _checks(item, answer)
+        total = answer.total(given)
+        return Given(text, score=total, score_100=None if total is None else total * 100, values=given, reason=reason)
     if isinstance(answer, YesNoAnswer):
         word = _string(item, answer.key).casefold()
         if word not in ("yes", "no"):
@@ -208,8 +210,8 @@ def _from_json(sections: Sections, answer: NumberAnswer | ChecksAnswer | YesNoAn
 
 def _number(item: Mapping[str, Any], answer: NumberAnswer) -> float:
     value = _need(item, answer.key)
-    whole = isinstance(value, (int, float)) and not isinstance(value, bool) and value == int(value)
-    if not whole or not answer.low <= value <= answer.high:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool) and answer.low <= value <= answer.high
+    if not number or value != int(value):
         raise Malformed(
             f'"{answer.key}" must be a whole number from {answer.low} to {answer.high}, not {_short(json.dumps(value))}.'
         )
@@ -252,7 +254,7 @@ def _last_object(text: str) -> dict[str, Any]:
         try:
             value, position = decoder.raw_decode(text, position)
             last, broken = value, ""
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             broken = str(error)
             position += 1
         position = text.find("{", position)
@@ -265,7 +267,7 @@ def _last_object(text: str) -> dict[str, Any]:
 def _parse_object(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_no_duplicates)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Malformed(f'"parameters" is not a valid JSON object ({error}).') from None
 
 

@@ -69,6 +69,8 @@ class Request:
     limits: WireLimits
     repeat: int = 0
     budget: RetryBudget = field(default_factory=RetryBudget)
+    schema: Mapping[str, Any] | None = None
+    """What the reply must conform to, where the provider can be told."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,11 @@ class ModelChat:
         return Reply(message, usage, time.perf_counter() - started, attempts)
 
     async def _ask(self, wire: Sequence[AnyMessage], request: Request) -> tuple[AIMessage, int]:
-        client = self._client.bind_tools([dict(tool) for tool in request.tools]) if request.tools else self._client
+        client: Any = self._client
+        if request.tools:
+            client = self._client.bind_tools([dict(tool) for tool in request.tools])
+        elif request.schema and not _by_responses(self._client):
+            client = self._client.bind(**structured(self.profile.provider, request.schema))
         attempts = 0
         try:
             async for attempt in AsyncRetrying(
@@ -188,6 +194,7 @@ class ModelChat:
             "model": self._name,
             "parameters": self._parameters,
             "tools": [dict(tool) for tool in request.tools],
+            **({"schema": request.schema} if request.schema else {}),
             "limits": [request.limits.long_side, request.limits.max_bytes, request.limits.quality],
             "repeat": request.repeat,
             "messages": [_canonical(message, index) for index, message in enumerate(request.messages)],
@@ -199,6 +206,21 @@ class _Again(Exception):
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.sentence)
         self.fault = fault
+
+
+def structured(provider: Provider, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters by which a provider holds its reply to a schema."""
+    if provider == "google_genai":
+        return {"response_mime_type": "application/json", "response_json_schema": dict(schema)}
+    form = {"name": "answer", "strict": True, "schema": dict(schema)}
+    # In extra_body, the client sends it on without parsing the reply itself, which would raise where a reply is cut off.
+    return {"extra_body": {"response_format": {"type": "json_schema", "json_schema": form}}}
+
+
+def _by_responses(client: BaseChatModel) -> bool:
+    """True where the client speaks OpenAI's other interface, which spells schemas differently; the prompt has to do."""
+    asks = getattr(client, "_use_responses_api", None)
+    return bool(asks and asks({}))
 
 
 def usage_of(message: AIMessage) -> Usage:

@@ -123,9 +123,13 @@ def _key(provider: str, base_url: str | None, spec: str) -> str:
 def _openai(
     name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings
 ) -> BaseChatModel:
-    from langchain_openai import ChatOpenAI
+    from openai import DefaultAsyncHttpxClient
 
-    return ChatOpenAI(
+    from editloupe.agent.lean_openai import LeanChatOpenAI
+
+    return LeanChatOpenAI(
+        # A client of its own: the default one is shared by the whole process, with connections of event loops long closed.
+        http_async_client=DefaultAsyncHttpxClient(timeout=settings.timeout),
         model=name,
         api_key=key,  # type: ignore[arg-type]
         base_url=base_url,

@@ -7,7 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from editloupe.rubrics.case import Case
-from editloupe.rubrics.model import Answer, Check, ChecksAnswer, Example, LabelAnswer, NumberAnswer, Rubric, TextAnswer
+from editloupe.rubrics.model import (
+    Answer,
+    Band,
+    Check,
+    ChecksAnswer,
+    Example,
+    LabelAnswer,
+    NumberAnswer,
+    Rubric,
+    TextAnswer,
+)
 from editloupe.types import Mode
 
 ROLE = (
@@ -15,32 +25,40 @@ ROLE = (
     "it did, by the rubric below and by nothing else. Say only what you can see."
 )
 
+_STEPS_OF_LABELS, _STEPS = "# The checks, strictly in this order", "# How to go about it, in this order"
+TOLD = "told"
+"""The fact of a case that holds what was found out beforehand: introductions to texts."""
 
-def system_text(rubric: Rubric, mode: Mode, tools: Sequence[Mapping[str, Any]], native: bool) -> str:
+
+def system_text(
+    rubric: Rubric, mode: Mode, tools: Sequence[Mapping[str, Any]], native: bool, structured: bool = False
+) -> str:
     """Return the fixed text of a rubric in one mode; the same for every edit, so that providers can cache it."""
     mode_text = rubric.modes[mode]
     parts = [
         ROLE,
         f"# Criterion: {rubric.title}\n{rubric.question.strip()}",
         f"# What you are shown\n{mode_text.setting.strip()}",
-        _numbered("# The checks, strictly in this order", rubric.steps),
+        _numbered(_STEPS_OF_LABELS if isinstance(rubric.answer, LabelAnswer) else _STEPS, rubric.steps),
         _answers(rubric.answer),
         _bullets("# Notes", (*rubric.notes, *mode_text.notes)),
         _bullets("# By type of instruction", [f"{name}: {note.strip()}" for name, note in rubric.type_notes.items()]),
         _tools(tools) if tools and not native else "",
-        how_to_answer(rubric.answer, bool(tools), native),
-        _examples(rubric, mode, bool(tools), native),
+        how_to_answer(rubric.answer, bool(tools), native, structured),
+        _examples(rubric, mode, bool(tools), native, structured),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
 def task_text(case: Case, per_mille: bool, tools: bool) -> str:
     """Return the edit's own text, which closes the request."""
-    lines = [f"Editing instruction: {case.edit.instruction.strip()}"]
-    if case.edit.instruction_type:
+    tells = case.rubric.tells
+    lines = [f"Editing instruction: {case.edit.instruction.strip()}"] if "instruction" in tells else []
+    if case.edit.instruction_type and "type" in tells:
         lines.append(f"Type of instruction: {case.edit.instruction_type}")
-    if case.edit.hint:
+    if case.edit.hint and "hint" in tells:
         lines.append(f"Hint: {case.edit.hint}")
+    lines += [f"{introduction}\n{text}" for introduction, text in case.facts.get(TOLD, {}).items()]
     if case.target is not None:
         lines.append(
             f"This edit has {len(case.edit.target_boxes)} targets; you are shown target {case.target + 1}. Judge this one alone."
@@ -58,8 +76,11 @@ def positions(per_mille: bool) -> str:
     return "Positions are [x1, y1, x2, y2] in pixels of the picture as shown, its size is stated before it, from the top left."
 
 
-def how_to_answer(answer: Answer, tools: bool, native: bool) -> str:
-    """Say in which form a reply can be read."""
+def how_to_answer(answer: Answer, tools: bool, native: bool, structured: bool = False) -> str:
+    """Say in which form a reply can be read; structured replies are nothing but their JSON object."""
+    if structured:
+        shape = json.dumps(_shape(answer), ensure_ascii=False)
+        return f"# How to answer\nReply with one JSON object and nothing else, the reasoning first: {shape}"
     lines = ["# How to answer", "Begin every reply with your reasoning: <Start Thinking>…</Start Thinking>."]
     if tools:
         how = (
@@ -96,7 +117,7 @@ def _shape(answer: Answer) -> dict[str, str]:
     if isinstance(answer, ChecksAnswer):
         return {**reason, **{check.key: " or ".join(check.values) for check in answer.checks}}
     if isinstance(answer, TextAnswer):
-        return {answer.key: "the text, as it stands there"}
+        return {answer.key: answer.shape}
     return {**reason, answer.key: "yes or no"}
 
 
@@ -110,8 +131,14 @@ def _answers(answer: Answer) -> str:
     if isinstance(answer, ChecksAnswer):
         return _numbered("# The items", [_item(check) for check in answer.checks])
     if isinstance(answer, NumberAnswer):
-        return f"# The scale\nWhole numbers from {answer.low} (worst) to {answer.high} (best)."
+        scale = f"# The scale\nWhole numbers from {answer.low} (worst) to {answer.high} (best)."
+        return "\n".join((scale, *(_band(band) for band in answer.bands)))
     return ""
+
+
+def _band(band: Band) -> str:
+    numbers = str(band.low) if band.low == band.high else f"{band.low}–{band.high}"
+    return f"- {numbers} {band.name}" + (f": {band.meaning.strip()}" if band.meaning else "")
 
 
 def _item(check: Check) -> str:
@@ -124,17 +151,18 @@ def _tools(tools: Sequence[Mapping[str, Any]]) -> str:
     return f"# Tools\nThe functions you can call, one JSON description a line:\n<tools>\n{lines}\n</tools>"
 
 
-def _examples(rubric: Rubric, mode: Mode, tools: bool, native: bool) -> str:
+def _examples(rubric: Rubric, mode: Mode, tools: bool, native: bool, structured: bool) -> str:
     shown = [e for e in rubric.examples if mode in e.modes and (tools or not e.calls)]
     if not shown:
         return ""
-    return "# Examples\n" + "\n\n".join(f"## Example {i}\n{_example(e, native)}" for i, e in enumerate(shown, 1))
+    return "# Examples\n" + "\n\n".join(f"## Example {i}\n{_example(e, native, structured)}" for i, e in enumerate(shown, 1))
 
 
-def _example(example: Example, native: bool) -> str:
+def _example(example: Example, native: bool, structured: bool) -> str:
+    thought = example.thought.strip()
     lines = [
         f"Editing instruction: {example.instruction}",
-        f"<Start Thinking>{example.thought.strip()}</Start Thinking>",
+        f"(Thinks: {thought})" if structured else f"<Start Thinking>{thought}</Start Thinking>",
     ]
     if example.calls and native:
         asked = [f"{c['name']} with {json.dumps(dict(c['parameters']), ensure_ascii=False)}" for c in example.calls]
@@ -143,7 +171,8 @@ def _example(example: Example, native: bool) -> str:
         calls = "\n".join(json.dumps(dict(call), ensure_ascii=False) for call in example.calls)
         lines.append(f"<tool_call>\n{calls}\n</tool_call>")
     if example.answer:
-        lines.append(f"<Start Final Answer>{example.answer}</Start Final Answer>")
+        json_answer = example.answer.lstrip().startswith("{")
+        lines.append(example.answer if json_answer else f"<Start Final Answer>{example.answer}</Start Final Answer>")
     return "\n".join(lines)
 
 

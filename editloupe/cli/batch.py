@@ -20,10 +20,12 @@ from editloupe.evals import summary
 from editloupe.evals.batch import Batch, Ending, dry_run, judge_batch
 from editloupe.evals.datasets import Layout, load_manifest
 from editloupe.evals.forecast import Forecast
+from editloupe.evals.layouts import LANGUAGES, layouts, load_benchmark
 from editloupe.evals.prices import parse_price
 from editloupe.evals.progress import duration
 from editloupe.evals.store import Run
 from editloupe.evals.traffic import Limits
+from editloupe.rubrics.registry import usual_repeats
 from editloupe.types import Edit, UserError
 
 WHAT, HOW_FAST = "What is judged again", "Limits"
@@ -34,9 +36,11 @@ def batch(
     out: Annotated[Path, typer.Option(help="The run's folder; the same command again continues it.")],
     judge_spec: o.JudgeSpec = None,
     base_url: o.BaseUrl = None,
-    protocol: o.ProtocolName = "dlebench",
+    protocol: o.ProtocolName = None,
     mode: o.ModeName = None,
     criterion: o.Criteria = None,
+    rubric: o.RubricFiles = None,
+    differences: o.ListedBy = "model",
     max_turns: o.MaxTurns = 8,
     max_repairs: o.MaxRepairs = 2,
     tool_calls: o.ToolCalls = "auto",
@@ -50,10 +54,27 @@ def batch(
     detector_download: o.DetectorDownload = False,
     device: o.Device = None,
     read_text: o.ReadText = None,
-    layout: Annotated[str, typer.Option(help="editloupe or dlebench: whose field names are used.")] = "editloupe",
+    layout: Annotated[
+        str,
+        typer.Option(
+            help="editloupe, or whose files these are: dlebench, wiseedit, edit-compass or vibe (with --results)."
+        ),
+    ] = "editloupe",
+    results: Annotated[
+        Path | None, typer.Option(help="A model's results, where the manifest is a benchmark's folder.")
+    ] = None,
+    language: Annotated[
+        list[str] | None, typer.Option(help="en or cn, where a benchmark has both; else both of them.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="The model's name, else that of the folder of results.")] = None,
     allow_outside: Annotated[bool, typer.Option(help="Allow paths outside the manifest's folder.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first edits.", rich_help_panel=WHAT)] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Judge everything so many times.", rich_help_panel=WHAT)] = 1,
+    repeats: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Judge everything so many times; without it as often as the paper.", rich_help_panel=WHAT
+        ),
+    ] = None,
     retry_unjudged: Annotated[
         bool, typer.Option("--retry-unjudged", help="Ask anew what the judge left unjudged.", rich_help_panel=WHAT)
     ] = False,
@@ -92,6 +113,8 @@ def batch(
         protocol=protocol,
         mode=mode,
         criteria=criterion,
+        rubrics=rubric,
+        differences=differences,
         max_turns=max_turns,
         max_repairs=max_repairs,
         tool_calls=tool_calls,
@@ -106,12 +129,17 @@ def batch(
         device=device,
         read_text=read_text,
     )
-    if layout not in ("editloupe", "dlebench"):
-        raise UserError(f'--layout is editloupe or dlebench, not "{layout}"')
+    if layout not in (known := ("editloupe", "dlebench", *layouts())):
+        raise UserError(f'--layout is one of {", ".join(known)}, not "{layout}"')
+    if (layout in layouts()) != (results is not None):
+        raise UserError(f"--results goes with --layout {', '.join(layouts())}, and they with it")
     if executor not in ("local", "ray"):
         raise UserError(f'--executor is local or ray, not "{executor}"')
 
     def edits() -> Iterable[Edit]:
+        if results is not None:
+            languages = tuple(language) if language else LANGUAGES
+            return itertools.islice(load_benchmark(layout, manifest, results, languages, model), limit)
         return itertools.islice(load_manifest(manifest, allow_outside, cast(Layout, layout)), limit)
 
     wanted = Batch(
@@ -125,7 +153,7 @@ def batch(
             max_cost=max_cost,
             max_tokens=max_tokens,
         ),
-        repeats=repeats,
+        repeats=repeats or usual_repeats(protocol),
         retry_unjudged=retry_unjudged,
         deadline=deadline,
         price=parse_price(price) if price else None,

@@ -26,9 +26,11 @@ def demo(
 ) -> int:
     """Judge a few bundled edits, with the embedded judge unless another is named.
 
-    Example: editloupe demo --judge google_genai:gemini-3-pro
+    They come with target boxes and references, so they are judged in oracle mode unless another is named.
+
+    Example: editloupe demo --judge google_genai:gemini-3-pro --mode tools
     """
-    given = o.JudgeOptions(judge=judge_spec, base_url=base_url, mode=mode)
+    given = o.JudgeOptions(judge=judge_spec, base_url=base_url, mode=mode or "oracle")
     judge = given.open()
     given.announce()
     console = Console(highlight=False)

@@ -16,7 +16,7 @@ from editloupe.cli.trace import safe
 from editloupe.evals.store import Run
 from editloupe.images import Album
 from editloupe.judge import Judge
-from editloupe.rubrics.model import LabelAnswer
+from editloupe.rubrics.model import LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.types import Edit, Judgement, Outcome, Step, Trace, UserError, Verdict
 
@@ -27,9 +27,11 @@ def judge(
     instruction: Annotated[str, typer.Argument(help="What was asked for, in quotes.")],
     judge_spec: o.JudgeSpec = None,
     base_url: o.BaseUrl = None,
-    protocol: o.ProtocolName = "dlebench",
+    protocol: o.ProtocolName = None,
     mode: o.ModeName = None,
     criterion: o.Criteria = None,
+    rubric: o.RubricFiles = None,
+    differences: o.ListedBy = "model",
     target: Annotated[
         list[str] | None,
         typer.Option(
@@ -42,6 +44,13 @@ def judge(
     instruction_type: Annotated[
         str | None,
         typer.Option("--type", help='The type of instruction, such as "Change Color".', rich_help_panel=o.JUDGING),
+    ] = None,
+    image: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A further picture as ROLE=FILE, such as annotated=marked.png; may be given again.",
+            rich_help_panel=o.JUDGING,
+        ),
     ] = None,
     hint: Annotated[str | None, typer.Option(help="A hint for the judge.", rich_help_panel=o.JUDGING)] = None,
     edit_id: Annotated[str, typer.Option("--id", help="The edit's name in the run; else the edited file's.")] = "",
@@ -75,6 +84,7 @@ def judge(
         target_boxes=o.parse_boxes(target or ()),
         reference=reference,
         hint=hint,
+        more_images=o.parse_images(image or ()),
     )
     given = o.JudgeOptions(
         judge=judge_spec,
@@ -82,6 +92,8 @@ def judge(
         protocol=protocol,
         mode=mode,
         criteria=criterion,
+        rubrics=rubric,
+        differences=differences,
         max_turns=max_turns,
         max_repairs=max_repairs,
         tool_calls=tool_calls,
@@ -96,12 +108,13 @@ def judge(
         device=device,
         read_text=read_text,
     )
-    judgement = judge_and_keep(given.open(), edit, out, None if quiet or as_json else Steps())
+    opened = given.open()
+    judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else Steps())
     given.announce()
     if as_json:
         print(json.dumps(as_record(judgement), indent=2, ensure_ascii=False))
     else:
-        show(judgement, Console(highlight=False))
+        show(judgement, Console(highlight=False), opened)
         if out:
             o.tell(f"kept in {out}; read the whole story with: editloupe trace {out} {edit.id}")
     return 0 if judgement.judged else 3
@@ -180,19 +193,19 @@ def _outcome_record(outcome: Outcome, traces: tuple[Trace, ...]) -> dict[str, An
     }
 
 
-def show(judgement: Judgement, console: Console) -> None:
-    """Print the verdicts of one edit for a person."""
+def show(judgement: Judgement, console: Console, judge: Judge | None = None) -> None:
+    """Print the verdicts of one edit for a person; a judge with rubrics of the user's own knows their titles."""
     head = f"{judgement.edit.id}: {judgement.edit.instruction}"
     console.print(Text(safe(head), style="bold"))
     console.print(Text(f"{judgement.judge} · {judgement.protocol} · {judgement.mode} mode", style="dim"))
     for note in judgement.notes:
         console.print(Text(f"note: {safe(note)}", style="dim"))
+    rubric_of = judge.rubric if judge else find_protocol(judgement.protocol).rubric
     for outcome in judgement.verdicts:
-        _show_outcome(judgement, outcome, console)
+        _show_outcome(outcome, rubric_of(outcome.criterion), console)
 
 
-def _show_outcome(judgement: Judgement, outcome: Outcome, console: Console) -> None:
-    rubric = find_protocol(judgement.protocol).rubric(outcome.criterion)
+def _show_outcome(outcome: Outcome, rubric: Rubric, console: Console) -> None:
     console.print()
     if not isinstance(outcome, Verdict):
         console.print(Text.assemble((f"{rubric.title}: ", "bold"), (f"unjudged ({outcome.reason.value})", "bold red")))
@@ -202,7 +215,7 @@ def _show_outcome(judgement: Judgement, outcome: Outcome, console: Console) -> N
     sure = "" if outcome.confidence is None else f"  confidence {outcome.confidence:.2f}"
     console.print(
         Text.assemble(
-            (f"{rubric.title}: ", "bold"), (outcome.label or "see values", "bold green"), (score + sure, "dim")
+            (f"{rubric.title}: ", "bold"), (_said(outcome, rubric), "bold green"), (score + sure, "dim")
         )
     )
     if isinstance(rubric.answer, LabelAnswer):
@@ -213,6 +226,15 @@ def _show_outcome(judgement: Judgement, outcome: Outcome, console: Console) -> N
     tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
     asked = f", {outcome.usage.requests} requests, {tokens} tokens" if outcome.usage.requests else ""
     console.print(Text(f"  {outcome.steps} steps{asked}", style="dim"))
+
+
+def _said(verdict: Verdict, rubric: Rubric) -> str:
+    """Return what was answered, whatever the kind: a label, a number on its scale, or the items of a check list."""
+    if verdict.label:
+        return verdict.label
+    if isinstance(rubric.answer, NumberAnswer) and verdict.score is not None:
+        return f"{verdict.score:g} on a scale of {rubric.answer.low} to {rubric.answer.high}"
+    return ", ".join(f"{safe(str(key))} {safe(str(value))}" for key, value in verdict.values.items())
 
 
 def _first_line(text: str) -> str:

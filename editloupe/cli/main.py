@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -26,9 +26,11 @@ class Command:
     module: str
     function: str
     help: str
+    group: bool = False
+    """Whether `function` names a typer application with commands of its own."""
 
     def load(self) -> Callable[..., Any]:
-        """Import and return the command's function."""
+        """Import and return the command's function, or its application."""
         function: Callable[..., Any] = getattr(import_module(self.module), self.function)
         return function
 
@@ -43,6 +45,12 @@ COMMANDS: tuple[Command, ...] = (
         "Write a run's verdicts as JSONL, CSV, Parquet or a datasets folder.",
     ),
     Command("trace", "editloupe.cli.trace", "trace", "Show what the judge thought, asked for and saw."),
+    Command("report", "editloupe.cli.report", "report", "Scores, tables and figures of one run, or a leaderboard of several."),
+    Command("agree", "editloupe.cli.agree", "agree", "How well a run agrees with people."),
+    Command("compare", "editloupe.cli.compare", "compare", "Two runs on the same edits, side by side."),
+    Command("edival", "editloupe.cli.edival", "app", "Judge chains of edits by objects, as EdiVal-Agent does.", group=True),
+    Command("reward", "editloupe.cli.reward", "reward", "How often a judge puts the better of two candidates first."),
+    Command("make", "editloupe.cli.make", "make", "Draw test scenes with known answers: billiards and ten puzzles."),
     Command("tool", "editloupe.cli.tool", "tool_command", "Run one tool by hand."),
     Command(
         "protocols", "editloupe.cli.protocols", "protocols", "List the protocols, or print the whole texts of one."
@@ -51,6 +59,7 @@ COMMANDS: tuple[Command, ...] = (
         "doctor", "editloupe.cli.doctor", "doctor", "Say what is ready on this machine and what to do for the rest."
     ),
     Command("demo", "editloupe.cli.demo", "demo", "Judge a few bundled edits."),
+    Command("studio", "editloupe.cli.studio", "studio", "Judge, look and label in the browser."),
 )
 
 EPILOG = 'Example: editloupe judge before.png after.png "Change the color of the cup from white to red" --judge openai:gpt-5.1'
@@ -70,6 +79,9 @@ def build_app(wanted: str | None = None) -> typer.Typer:
     )
     app.callback()(_options)
     for command in COMMANDS:
+        if command.group and command.name == wanted:
+            app.add_typer(cast(typer.Typer, command.load()), name=command.name)
+            continue
         function = command.load() if command.name == wanted else _placeholder
         app.command(command.name, help=None if command.name == wanted else command.help)(function)
     return app

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
@@ -29,7 +30,26 @@ BaseUrl = Annotated[
     str | None, typer.Option(help="A compatible server: vLLM, Ollama, LM Studio, a proxy.", rich_help_panel=ASKING)
 ]
 ProtocolName = Annotated[
-    str, typer.Option("--protocol", help="Whose rubrics; see `editloupe protocols`.", rich_help_panel=JUDGING)
+    str | None,
+    typer.Option(
+        "--protocol", help="Whose rubrics, see `editloupe protocols`; without it dlebench.", rich_help_panel=JUDGING
+    ),
+]
+RubricFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--rubric",
+        help="A rubric of your own in YAML, or other words for a bundled one; may be given again.",
+        rich_help_panel=JUDGING,
+    ),
+]
+ListedBy = Annotated[
+    str,
+    typer.Option(
+        "--differences",
+        help="model or tool: who lists differences where a rubric has them listed first (Edit-Compass).",
+        rich_help_panel=JUDGING,
+    ),
 ]
 ModeName = Annotated[
     str | None,
@@ -84,9 +104,11 @@ class JudgeOptions:
 
     judge: str | None = None
     base_url: str | None = None
-    protocol: str = "dlebench"
+    protocol: str | None = None
     mode: str | None = None
     criteria: Sequence[str] | None = None
+    rubrics: Sequence[Path] | None = None
+    differences: str = "model"
     max_turns: int = 8
     max_repairs: int = 2
     tool_calls: str = "auto"
@@ -114,6 +136,7 @@ class JudgeOptions:
             long_side=self.long_side,
             timeout=self.timeout,
             min_confidence=self.min_confidence,
+            differences=_one_of("--differences", self.differences, ("model", "tool")),
         )
         return Judge(
             self.judge,
@@ -121,6 +144,7 @@ class JudgeOptions:
             mode=cast(Mode, _one_of("--mode", self.mode, get_args(Mode))) if self.mode else None,
             base_url=self.base_url,
             criteria=self.criteria,
+            rubrics=self.rubrics or (),
             settings=settings,
             tools=self._tools(),
             **hooks,
@@ -156,6 +180,17 @@ def parse_boxes(texts: Sequence[str]) -> tuple[Box, ...]:
                 f'"{text}" is not a box; write x1,y1,x2,y2 in pixels of the source, with x2 > x1 and y2 > y1'
             ) from None
     return tuple(boxes)
+
+
+def parse_images(texts: Sequence[str]) -> dict[str, tuple[Path, ...]]:
+    """Read pictures given as ROLE=FILE; a role may be given again."""
+    found: dict[str, tuple[Path, ...]] = {}
+    for text in texts:
+        role, equals, name = text.partition("=")
+        if not equals or not role.strip() or not name.strip():
+            raise UserError(f'"{text}" is not ROLE=FILE; write for instance --image annotated=marked.png')
+        found[role.strip()] = (*found.get(role.strip(), ()), Path(name.strip()))
+    return found
 
 
 def tell(sentence: str) -> None:

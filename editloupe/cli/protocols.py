@@ -1,4 +1,4 @@
-"""`editloupe protocols`: whose rubrics can be used, and what exactly they say."""
+"""`editloupe protocols`: whose rubrics can be used, what they need, and what exactly they say and compute."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from rich.console import Console
 from rich.text import Text
 
 from editloupe.agent.prompts import system_text
+from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
+from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import PROTOCOLS
 from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.roles import OPTIONAL, role_of
 from editloupe.types import UserError
 
 
@@ -18,23 +21,70 @@ def protocols(
     action: Annotated[str, typer.Argument(help="list, or show with a protocol's name.")] = "list",
     name: Annotated[str | None, typer.Argument(help="The protocol to show.")] = None,
 ) -> None:
-    """List the protocols, or print the whole texts of one.
+    """List the protocols, or print the whole texts and formulas of one.
 
     Example: editloupe protocols show dlebench
     """
     console = Console(highlight=False)
     if action == "list" and name is None:
         for known in PROTOCOLS:
-            console.print(Text.assemble((known.name, "bold"), f"  {known.source}"))
-            for rubric in known.rubrics:
-                kind = rubric.answer.kind
-                modes = ", ".join(rubric.modes)
-                console.print(Text(f"  {rubric.criterion}: {rubric.title} ({kind}; modes {modes}; {rubric.source})"))
+            _list(known, console)
         return
     if action != "show" or not name:
         raise UserError("write `editloupe protocols` or `editloupe protocols show NAME`")
-    shown = find_protocol(name)
-    for rubric in shown.rubrics:
+    _show(find_protocol(name), console)
+
+
+def _list(protocol: Protocol, console: Console) -> None:
+    console.print(Text.assemble((protocol.name, "bold"), f"  {protocol.source}"))
+    modes = ", ".join(f"{mode} (default)" if mode == protocol.default_mode else mode for mode in protocol.modes)
+    console.print(Text(f"  modes: {modes}"))
+    if protocol.types:
+        console.print(Text(f"  types: {', '.join(protocol.types)}"))
+    for criterion in protocol.criteria:
+        variants = protocol.variants(criterion)
+        wordings = ", ".join(rubric.variant for rubric in variants if rubric.variant)
+        wordings = f"; wordings: {wordings}" if len(variants) > 1 else ""
+        rubric = variants[0]
+        facts = f"{kind_of(rubric.answer)}; pictures: {', '.join(inputs_of(variants))}{wordings}; {rubric.source}"
+        console.print(Text(f"  {criterion}: {rubric.title} ({facts})"))
+
+
+def _show(protocol: Protocol, console: Console) -> None:
+    _list(protocol, console)
+    if protocol.arithmetic or protocol.formulas:
+        console.rule(Text("Arithmetic"), align="left")
+        console.print(Text(protocol.arithmetic))
+        for what, formula in protocol.formulas.items():
+            console.print(Text(f"  {what}: {formula}"))
+    for rubric in protocol.rubrics:
+        if isinstance(rubric.answer, ChecksAnswer):
+            console.print(Text(f"  {rubric.name}: {rubric.answer.formula}"))
+    for rubric in protocol.rubrics:
+        wording = f" ({rubric.variant})" if rubric.variant else ""
         for mode in rubric.modes:
-            console.rule(Text(f"{rubric.title}, {mode} mode"), align="left")
+            console.rule(Text(f"{rubric.title}{wording}, {mode} mode"), align="left")
+            if rubric.stage:
+                console.print(Text(f"Asked first, {rubric.stage.title}: {rubric.stage.question.strip()}\n"))
             console.print(Text(system_text(rubric, mode, (), native=True)))
+
+
+def kind_of(answer: Answer) -> str:
+    """Say in a few words what a rubric's answer is.
+
+    >>> kind_of(NumberAnswer(low=1, high=10))
+    'a number from 1 to 10'
+    """
+    if isinstance(answer, LabelAnswer):
+        return f"one of {len(answer.labels)} labels"
+    if isinstance(answer, NumberAnswer):
+        return f"a number from {answer.low} to {answer.high}"
+    if isinstance(answer, ChecksAnswer):
+        return f"checks: {', '.join(check.key for check in answer.checks)}"
+    return answer.kind.replace("_", "/")
+
+
+def inputs_of(variants: tuple[Rubric, ...]) -> list[str]:
+    """Return the roles of the pictures a criterion needs in any of its wordings, those in brackets if there are some."""
+    named = [name for rubric in variants for mode in rubric.modes.values() for name in mode.images]
+    return list(dict.fromkeys(f"({role_of(n)})" if n.endswith(OPTIONAL) else role_of(n) for n in named))

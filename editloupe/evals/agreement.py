@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from editloupe.evals import statistics as st
+from editloupe.evals.arithmetic import arithmetic_of
 from editloupe.evals.bootstrap import Bools, Clusters, Floats, Resampling, bootstrap, clusterings, estimate
 from editloupe.evals.estimate import Estimate, frame, missing
 from editloupe.evals.human import Human, human_labels
@@ -17,6 +18,7 @@ from editloupe.evals.pairing import MEASURES, Pairing, alpha_estimate, used
 from editloupe.evals.store import Run
 from editloupe.evals.table import BASELINE, Table, lower_median, row_means, table_of
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, YesNoAnswer
+from editloupe.rubrics.registry import PROTOCOLS
 from editloupe.types import Record
 
 CONSENSUS = (
@@ -137,15 +139,14 @@ def agreement(
 
 def _criterion(table: Table, people: Human, criterion: str, how: Resampling) -> CriterionAgreement:
     judge, ratings = table.scores(criterion, "score"), people.matrix(table, criterion)
-    kinds = [row.edit.instruction_type for row in table.rows]
+    kinds = [row.field(arithmetic_of(table.protocol).group) for row in table.rows]
     sources = [row.source for row in table.rows]
     scale = scale_of(table, criterion)
     everyone = np.ones(len(kinds), bool)
-    whole, pairs = _measures(table, criterion, judge, ratings, everyone, sources, scale, how)
+    whole, pairs = _measures(judge, ratings, everyone, sources, scale, how)
     by_type = {
-        kind: _measures(table, criterion, judge, ratings, np.array([k == kind for k in kinds]), sources, scale, how)[0]
-        for kind in dict.fromkeys(kinds)
-        if kind is not None
+        str(kind): _measures(judge, ratings, np.array([k == kind for k in kinds]), sources, scale, how)[0]
+        for kind in _in_order(table, kinds)
     }
     names = table.labels(criterion) or tuple(f"{value:g}" for value in pairs.values)
     counted = len(pairs) > 0 and len(pairs.values) <= st.MOST_VALUES
@@ -153,9 +154,16 @@ def _criterion(table: Table, people: Human, criterion: str, how: Resampling) -> 
     return CriterionAgreement(
         **dict(whole),
         confusion=Confusion(labels=names, counts=tuple(map(tuple, counts))) if counted else None,
-        ceiling=_ceiling(ratings, sources, how),
+        ceiling=ceiling_of(ratings, sources, how),
         by_type=by_type,
     )
+
+
+def _in_order(table: Table, kinds: list[Any]) -> list[Any]:
+    """Return the types that occur, the protocol's own first and in its order."""
+    known = next((protocol.types for protocol in PROTOCOLS if protocol.name == table.protocol), ())
+    found = dict.fromkeys(kind for kind in kinds if kind is not None)
+    return [*(kind for kind in known if kind in found), *(kind for kind in found if kind not in known)]
 
 
 def pairing(judge: Floats, ratings: Floats, scale: tuple[float, ...]) -> tuple[Pairing, Bools]:
@@ -178,8 +186,6 @@ def scale_of(table: Table, criterion: str) -> tuple[float, ...]:
 
 
 def _measures(
-    table: Table,
-    criterion: str,
     judge: Floats,
     ratings: Floats,
     members: Bools,
@@ -219,7 +225,7 @@ def _mae_100(mae: Estimate, scale: tuple[float, ...]) -> Estimate:
     return mae.model_copy(update={**times, "intervals": intervals})
 
 
-def _ceiling(ratings: Floats, sources: list[str], how: Resampling) -> Ceiling | None:
+def ceiling_of(ratings: Floats, sources: list[str], how: Resampling) -> Ceiling | None:
     """Hold each annotator against the others in turn; None where nobody shares an edit with another."""
     shared = np.isfinite(ratings).sum(1) >= 2
     if not shared.any():

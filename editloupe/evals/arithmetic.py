@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from editloupe.evals.bootstrap import Floats
+from editloupe.rubrics.registry import PROTOCOLS
 from editloupe.types import Edit
 
 
@@ -24,29 +25,40 @@ class Arithmetic:
     group: str = "instruction_type"
     """The field of the edit that groups are made of."""
     edit_score: Callable[[Edit, Mapping[str, float]], float | None] | None = None
-    """Puts an edit's criteria (0 to 100) into one score; without it a group's score is the mean of its criteria's means."""
+    """Puts an edit's criteria (0 to 100) into one score; without it a group has the mean of its criteria's means."""
     final: Callable[[Mapping[str, Floats]], Floats] | None = None
     """Puts a group's criterion means into its score where that is not their plain mean."""
     levels: tuple[tuple[str, ...], ...] = ()
     """Groups that are averaged among themselves first; groups in none of them are reported apart."""
+    by_edit: bool = False
+    """True where the overall is a mean over edits: a group counts as much as it has edits."""
 
 
 PLAIN = Arithmetic(
     "An edit's score on a criterion is its place on the rubric's scale, 0 to 100; a group's score is the mean of its "
     "criteria's means; the overall score is the plain mean over the groups."
 )
-ARITHMETIC: Mapping[str, Arithmetic] = {
-    "dlebench": Arithmetic(
-        "A label's score s (1 to 4) counts (s − 1) / 3 × 100; an instruction type's score is the mean of its "
-        "Instruction Following and its Visual Consistency; the overall score is the plain mean over the instruction types."
-    ),
-}
-"""Arithmetic by protocol; one that is not listed uses PLAIN."""
+DLEBENCH = Arithmetic(
+    "A label's score s (1 to 4) counts (s − 1) / 3 × 100; an instruction type's score is the mean of its "
+    "Instruction Following and its Visual Consistency; the overall score is the plain mean over the types."
+)
+ARITHMETIC: dict[str, Arithmetic] = {"dlebench": DLEBENCH}
+"""Protocols whose arithmetic is not said by their own record."""
 
 
-def arithmetic_of(protocol: str) -> Arithmetic:
-    """Return a protocol's arithmetic."""
-    return ARITHMETIC.get(protocol, PLAIN)
+def arithmetic_of(name: str) -> Arithmetic:
+    """Return a protocol's arithmetic: what is listed here, else what its record says, else PLAIN."""
+    if name in ARITHMETIC:
+        return ARITHMETIC[name]
+    for known in PROTOCOLS:
+        if known.name == name:
+            return Arithmetic(
+                sentence=known.arithmetic or PLAIN.sentence,
+                edit_score=known.edit_score,
+                levels=known.levels,
+                by_edit=known.weighting == "edits",
+            )
+    return PLAIN
 
 
 @dataclass(frozen=True)
@@ -105,8 +117,10 @@ def weighted_by_criterion(means: Floats, asked: Floats, weights: Floats) -> Floa
     return total
 
 
-def group_weights(groups: Sequence[str], defined: Sequence[bool], how: Arithmetic) -> Floats:
-    """Return what each group counts in the overall: equal shares, or equal levels with equal shares inside.
+def group_weights(
+    groups: Sequence[str], defined: Sequence[bool], how: Arithmetic, edits: Sequence[float] | None = None
+) -> Floats:
+    """Return what each group counts in the overall: equal shares, equal levels with equal shares inside, or by edits.
 
     >>> group_weights(["a", "b", "c"], [True, True, False], PLAIN).tolist()
     [0.5, 0.5, 0.0]
@@ -114,6 +128,9 @@ def group_weights(groups: Sequence[str], defined: Sequence[bool], how: Arithmeti
     >>> group_weights(["a", "b", "c", "d"], [True] * 4, levels).tolist()
     [0.25, 0.25, 0.5, 0.0]
     """
+    if how.by_edit and edits is not None:
+        sizes = np.where(np.array(defined, bool), np.array(edits, float), 0.0)
+        return np.asarray(sizes / sizes.sum() if sizes.any() else sizes)
     levels = how.levels or tuple((group,) for group in groups)
     usable = {group for group, known in zip(groups, defined, strict=True) if known}
     held = [[group for group in level if group in usable] for level in levels]

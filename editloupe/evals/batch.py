@@ -86,12 +86,13 @@ def judge_batch(batch: Batch, *, quiet: bool = False, signals: bool = False) -> 
 
     The manifest is read once before anything is asked, so that a mistake in its last line costs nothing.
     """
-    edits = sum(1 for _ in batch.edits())
+    for _ in batch.edits():
+        pass
     with Run.write(batch.out) as run:
-        return asyncio.run(_session(batch, run, edits, quiet, signals))
+        return asyncio.run(_session(batch, run, quiet, signals))
 
 
-async def _session(batch: Batch, run: Run, edits: int, quiet: bool, signals: bool) -> Ending:
+async def _session(batch: Batch, run: Run, quiet: bool, signals: bool) -> Ending:
     traffic = TrafficControl(batch.limits)
     judge = batch.open_judge(replies=KeptReplies(run), traffic=traffic)
     price = _price(batch, judge.spec)
@@ -99,7 +100,7 @@ async def _session(batch: Batch, run: Run, edits: int, quiet: bool, signals: boo
     traffic.charge(spending, lambda usage, cost: run.pay(judge.spec, usage, cost))
     configuration = run.configure(judge.describe())
     planner = Planner(run, judge, configuration, batch.repeats, batch.retry_unjudged)
-    tally, stop = Tally(total=edits * planner.units_an_edit), Stop()
+    tally, stop = Tally(total=planner.units_of(batch.edits())), Stop()
     undo = stop.listen() if signals else lambda: None
     executor = await _executor(batch, run, judge, traffic)
     progress = Progress(tally, traffic)
@@ -127,6 +128,18 @@ async def _session(batch: Batch, run: Run, edits: int, quiet: bool, signals: boo
 
 
 async def _executor(batch: Batch, run: Run, judge: Judge, traffic: TrafficControl) -> Executor:
+    if batch.executor == "ray":
+        from editloupe.evals.ray import RayExecutor
+
+        return RayExecutor(
+            run,
+            batch.open_judge,
+            judge,
+            traffic,
+            address=batch.ray_address,
+            workers=batch.ray_workers,
+            deadline=batch.deadline,
+        )
     return LocalExecutor(judge, batch.limits.concurrency, batch.deadline)
 
 

@@ -136,18 +136,20 @@ def estimate(
     if number is None:
         return Estimate(value=None, n=n, why=why or "it is not defined for these data")
     found: dict[str, tuple[float, float]] = {}
-    last: tuple[float, float] | None = None
-    reason = why
+    reasons = []
     for name, (clusters, drawn) in samples.items():
-        last = interval(drawn, level) if clusters > 1 else None
-        if last is None:
-            only = f"there is only one {_WORDS.get(name, name)}"
-            undefined = "it is undefined in most resamples"
-            reason = f"no interval: {only if clusters < 2 else undefined}"
+        ends = interval(drawn, level) if clusters > 1 else None
+        if ends is not None:
+            found[name] = ends
+        elif clusters < 2:
+            reasons.append(f"no interval by {name}: there is only one {_WORDS[name]}")
         else:
-            found[name] = last
-    low, high = last or (None, None)
-    return Estimate(value=number, low=low, high=high, n=n, why=reason if last is None else why, intervals=found)
+            reasons.append(f"no interval by {name}: the value is undefined in most resamples")
+    low, high = max(found.values(), key=lambda ends: ends[1] - ends[0], default=(None, None))
+    if low is not None and low == high:
+        reasons.append("the data do not vary, so the interval says nothing")
+    told = "; ".join(([why] if why else []) + reasons) or None
+    return Estimate(value=number, low=low, high=high, n=n, why=told, intervals=found)
 
 
 _WORDS = {"edit": "edit", "source": "source image"}

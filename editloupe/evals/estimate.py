@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from typing import Annotated, Any
 
 import numpy as np
@@ -25,7 +26,7 @@ class Estimate(Record):
     why: str | None = None
     """Why the value or its interval is missing."""
     intervals: Mapping[str, tuple[Number, Number]] = Field(default_factory=dict)
-    """Every interval that was computed, by what was resampled (`edit`, `source`); low and high are the last of them."""
+    """Every interval that was computed, by what was resampled (`edit`, `source`); low and high are the widest."""
 
     def told(self, digits: int = 2, interval: bool = True) -> str:
         """Return the estimate in words for a table.
@@ -59,7 +60,7 @@ def finite(value: Any) -> float | None:
 def frame(rows: Iterable[Mapping[str, Any]]) -> Any:
     """Return rows as a pandas data frame; pandas is not needed for anything else here."""
     try:
-        import pandas
+        pandas = import_module("pandas")
     except ImportError:
         raise UserError("a data frame needs pandas, which is not installed; `.rows()` gives plain records") from None
     return pandas.DataFrame(list(rows))

@@ -51,7 +51,8 @@ def assumed(criterion: str, description: Mapping[str, Any]) -> dict[str, float]:
         return {"requests": 0.0}
     mode = str(description["mode"])
     requests = REQUESTS[mode]
-    text = len(json.dumps(description["rubrics"].get(criterion, {}))) / CHARACTERS_A_TOKEN
+    texts = [text for name, text in description["rubrics"].items() if name.split("/")[0] == criterion]
+    text = len(json.dumps(texts[:1])) / CHARACTERS_A_TOKEN
     pictures = 2.0 if mode != "oracle" else 3.0
     first = text + pictures * TOKENS_A_PICTURE
     added = 2 * TOKENS_A_PICTURE + TOKENS_A_REPLY

@@ -28,6 +28,9 @@ class Keyed(Protocol):
     def criteria(self) -> Sequence[str]:
         """The criteria, in order."""
 
+    def criteria_for(self, edit: Edit) -> Sequence[str]:
+        """Return the criteria one edit is asked."""
+
     def unit_key(self, edit: Edit, criterion: str, repeat: int) -> str:
         """Return the content key of a unit; raises ImageError where a picture cannot be read."""
 
@@ -70,10 +73,9 @@ class Planner:
         """Units that were found judged, or unjudged and not to be tried again."""
         self.held_unjudged = 0
 
-    @property
-    def units_an_edit(self) -> int:
-        """How many units one edit has."""
-        return len(self._judge.criteria) * self._repeats
+    def units_of(self, edits: Iterable[Edit]) -> int:
+        """Return how many units these edits have together."""
+        return sum(len(self._judge.criteria_for(edit)) for edit in edits) * self._repeats
 
     def jobs(self, edits: Iterable[tuple[int, Edit]]) -> Iterator[Job]:
         """Yield the jobs of these edits, in order; what the run holds under the same key is passed over."""
@@ -86,7 +88,7 @@ class Planner:
         for repeat in range(self._repeats):
             missing: dict[int, list[str]] = {}
             keys: dict[str, str] = {}
-            for criterion in self._judge.criteria:
+            for criterion in self._judge.criteria_for(edit):
                 held = known.get((criterion, repeat))
                 same = held is not None and quick is not None and held.quick == quick
                 if not same and (key := self._key(edit, criterion, repeat)):

@@ -71,6 +71,8 @@ class Scores(Record):
     by_criterion: Mapping[str, Score]
     by_type: Mapping[str, Score]
     missing_types: tuple[str, ...]
+    by_level: Mapping[str, Estimate] = Field(default_factory=dict)
+    """Means of types that the protocol averages first, named by their types; only where a level has several."""
     by: Mapping[str, Mapping[str, Score]] = Field(default_factory=dict)
     """Field to value to overall score."""
     coverage: Coverage
@@ -113,7 +115,8 @@ def scores(
     table, how = table_of(run, protocol), how or Resampling()
     sheet = Sheet(table, table.rows)
     fill = 0.0 if unjudged == "worst" else None
-    overall, by_type = _assemble(sheet, sheet.work(fill, how), how)
+    worked = sheet.work(fill, how)
+    overall, by_type = _assemble(sheet, worked, how)
     coverage = _coverage(table)
     return Scores(
         protocol=table.protocol,
@@ -121,6 +124,7 @@ def scores(
         by_criterion=overall.criteria,
         by_type=by_type if sheet.typed else {},
         missing_types=_missing_types(sheet),
+        by_level=_levels(sheet, worked, how),
         by={field: _by_field(table, field, fill, how) for field in by if _has(table, field)},
         coverage=coverage,
         bounds=Bounds(worst=sheet.overall(0.0), best=sheet.overall(100.0)) if coverage.unjudged else None,
@@ -142,6 +146,23 @@ def _by_field(table: Table, field: str, fill: float | None, how: Resampling) -> 
         parts.setdefault(f"(no {field})" if value is None else str(value), []).append(row)
     sheets = {name: Sheet(table, tuple(rows)) for name, rows in parts.items()}
     return {name: _assemble(sheet, sheet.work(fill, how), how)[0] for name, sheet in sheets.items()}
+
+
+def _levels(sheet: Sheet, worked: Worked, how: Resampling) -> dict[str, Estimate]:
+    found = {}
+    for level in sheet.how.levels:
+        places = [sheet.groups.index(name) for name in level if name in sheet.groups]
+        places = [place for place in places if np.isfinite(worked.point.finals[place])]
+        if len(level) > 1 and places:
+            only = np.isin(np.arange(len(sheet.groups)), places).astype(float)
+            drawn = {
+                way: (sheet.free_clusters(way, only), samples.finals[:, places].mean(1))
+                for way, samples in worked.samples.items()
+            }
+            name = " + ".join(sheet.groups[place] for place in places)
+            value = float(worked.point.finals[places].mean())
+            found[name] = estimate(value, int(worked.edits[places].sum()), drawn, how.level)
+    return found
 
 
 def _repeats(sheet: Sheet, fill: float | None) -> Repeats:
@@ -170,7 +191,7 @@ def _notes(sheet: Sheet, by_type: Mapping[str, Score], taken_as_worst: int) -> l
         lost = int((sheet.of_row == sheet.groups.index(NO_TYPE)).sum())
         told.append(f"{lost} edits have no instruction type and are not part of the overall score.")
     if lacking := _missing_types(sheet):
-        present = len([name for name in sheet.groups if name != NO_TYPE])
+        present = len([name for name, score in by_type.items() if name != NO_TYPE and score.value is not None])
         told.append(f"The overall score is over {present} types; not in this run: {', '.join(lacking)}.")
     foreign = [name for name in sheet.groups if name not in (*sheet.known_types, NO_TYPE, ALL)]
     if foreign and sheet.known_types:
@@ -183,7 +204,7 @@ def _notes(sheet: Sheet, by_type: Mapping[str, Score], taken_as_worst: int) -> l
         told.append(
             f"Too few edits to vary, so the overall interval is too narrow by their share: {', '.join(single)}."
         )
-    protocol = [rubric.criterion for p in PROTOCOLS if p.name == sheet.table.protocol for rubric in p.rubrics]
+    protocol = [name for p in PROTOCOLS if p.name == sheet.table.protocol for name in p.criteria]
     unasked = [name for name in protocol if name not in sheet.criteria]
     if unasked and not sheet.how.edit_score:
         told.append(f"Not asked in this run, so not part of any score: {', '.join(unasked)}.")
@@ -265,5 +286,9 @@ def _score(
         base = estimate(float(value), int(n), samples, how.level)
     else:
         lacking = [name for name, part in (criteria or {}).items() if part.value is None]
-        base = missing(f"no verdict on {' and '.join(lacking)}" if lacking else "no verdict with a number", int(n))
+        why = f"no verdict on {' and '.join(lacking)}" if lacking else "no verdict with a number"
+        if criteria and not lacking:
+            why = "the protocol's score of an edit needs every criterion it asks, and no edit here has them all"
+            why = why if sheet.how.edit_score else "none of these groups is part of the overall"
+        base = missing(why, int(n))
     return Score(**dict(base), judged=judged, unjudged=unjudged, criteria=criteria or {})

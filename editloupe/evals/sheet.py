@@ -11,6 +11,7 @@ from editloupe.evals.bootstrap import Bools, Clusters, Floats, Resampling, clust
 from editloupe.evals.estimate import finite
 from editloupe.evals.table import Row, Table, row_means
 from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.types import Edit, UserError
 
 NO_TYPE, ALL = "(no type)", "all edits"
 
@@ -69,6 +70,16 @@ class Sheet:
             weights=weights,
         )
 
+    def contributions(self, worked: Worked) -> Floats:
+        """Return what each row adds to the overall score; they sum to it where a group's score is a plain mean."""
+        columns = self._columns(None)
+        if self.how.edit_score is None:
+            shares = self.asked / np.maximum(self.asked.sum(1, keepdims=True), 1)
+        else:
+            shares = np.eye(columns.shape[1])[-1:].repeat(len(self.groups), 0)
+        each = worked.weights[:, None] * shares / np.maximum(worked.counts, 1)
+        return np.asarray((np.where(np.isfinite(columns), columns, 0) * each[self.of_row]).sum(1))
+
     def overall(self, fill: float | None, repeat: int | None = None) -> float | None:
         """Return the overall score alone, of one repeat or of all of them."""
         columns = self._columns(fill, repeat)
@@ -102,9 +113,17 @@ class Sheet:
             for place in range(values.shape[1]):
                 given = dict(zip(self.criteria, values[number, place], strict=True))
                 usable = {name: float(value) for name, value in given.items() if np.isfinite(value)}
-                if usable.keys() == row.units.keys() and (score := self.how.edit_score(row.edit, usable)) is not None:
-                    whole[number, place] = score
+                if usable.keys() == row.units.keys():
+                    whole[number, place] = self._edit_score(row.edit, usable)
         return np.concatenate([columns, row_means(whole)[:, None]], -1)
+
+    def _edit_score(self, edit: Edit, given: dict[str, float]) -> float:
+        """Return the protocol's own score of an edit; nan where it lacks a criterion or does not say its task."""
+        try:
+            score = self.how.edit_score(edit, given) if self.how.edit_score else None
+        except UserError:
+            return np.nan
+        return np.nan if score is None else score
 
     def _by_group(self, cells: Floats) -> Floats:
         total = np.zeros((len(self.groups), *cells.shape[1:]))
@@ -117,7 +136,7 @@ class Sheet:
     def _weights(self, sums: Floats, counts: Floats) -> Floats:
         finals = self._macro(sums, counts).finals
         defined = np.isfinite(finals) & np.array([name != NO_TYPE for name in self.groups])
-        return group_weights(self.groups, defined.tolist(), self.how)
+        return group_weights(self.groups, defined.tolist(), self.how, counts[:, -1].tolist())
 
     def _resampled(self, way: Clusters, cells: Floats, weights: Floats, how: Resampling) -> Macro:
         """Sums of a cluster are laid out by group, so that a batch of resamples is one matrix product."""

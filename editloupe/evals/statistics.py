@@ -32,7 +32,7 @@ def pearson(x: Floats, y: Floats) -> Result:
 
 def spearman(x: Floats, y: Floats) -> Result:
     """Return Spearman's ρ; ties get the mean of their ranks."""
-    from scipy import stats  # type: ignore[import-untyped]
+    from scipy import stats
 
     why = _not_correlated(x, y)
     return (None, why) if why else (finite(stats.spearmanr(x, y).statistic), None)

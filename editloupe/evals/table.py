@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from editloupe.evals.bootstrap import Floats
 from editloupe.evals.records import Unit
@@ -19,9 +20,10 @@ from editloupe.types import Edit, UserError, Verdict
 
 RULES = "rules"
 BASELINE = (
-    "Judged by rules: a rule-based baseline that decides from measured pixels, not a multimodal model; "
-    "its scores say little about how people would judge."
+    "Judged by rules, a rule-based baseline that decides from measured pixels and is not a multimodal model; "
+    "its scores are not to be read as people's."
 )
+_ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
 _EDIT_FIELDS = ("id", "instruction", "instruction_type", "model", "turn", "hint")
 
 
@@ -92,13 +94,26 @@ class Table:
         """True where the embedded rule-based judge gave some of the verdicts."""
         return any(judge.split(":")[0] == RULES for judge in self.judges)
 
-    def answer(self, criterion: str) -> Answer | None:
-        """Return the kind of answer a criterion takes, None where this version does not know the rubric."""
+    @cached_property
+    def rubrics(self) -> Mapping[str, Mapping[str, Any]]:
+        """What is known of each criterion's rubric: as run.json recorded it, else as this version has it."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for one in self.about.get("configurations", ()):
+            if one.get("protocol") == self.protocol:
+                for rubric in dict(one.get("rubrics", {})).values():
+                    found.setdefault(str(rubric["criterion"]), rubric)
         for known in PROTOCOLS:
-            for rubric in known.rubrics:
-                if known.name == self.protocol and rubric.criterion == criterion:
-                    return rubric.answer
-        return None
+            if known.name == self.protocol:
+                for criterion in known.criteria:
+                    found.setdefault(criterion, known.rubric(criterion).model_dump(mode="json"))
+        return found
+
+    def answer(self, criterion: str) -> Answer | None:
+        """Return the kind of answer a criterion takes, None where its rubric is neither recorded nor known."""
+        try:
+            return _ANSWER.validate_python(self.rubrics[criterion]["answer"])
+        except (KeyError, ValidationError):
+            return None
 
     def labels(self, criterion: str) -> tuple[str, ...]:
         """Return the labels of a label criterion, worst first; none for the other kinds."""
@@ -109,9 +124,7 @@ class Table:
 
     def title_of(self, criterion: str) -> str:
         """Return a criterion's title."""
-        rubrics = [rubric for known in PROTOCOLS if known.name == self.protocol for rubric in known.rubrics]
-        found = (rubric.title for rubric in rubrics if rubric.criterion == criterion)
-        return next(found, criterion.replace("_", " ").capitalize())
+        return str(self.rubrics.get(criterion, {}).get("title") or criterion.replace("_", " ").capitalize())
 
     def scores(self, criterion: str, unit_score: str = "score_100") -> Floats:
         """Return rows × repeats of scores; nan where there is no verdict or no number."""
@@ -183,6 +196,8 @@ def lower_median(values: Floats) -> Floats:
     >>> lower_median(np.array([[4.0, 1.0, np.nan], [2.0, 3.0, 3.0], [np.nan, np.nan, np.nan]])).tolist()
     [1.0, 3.0, nan]
     """
+    if not values.shape[1]:
+        return np.full(len(values), np.nan)
     ordered = np.sort(values, axis=1)
     counts = np.isfinite(values).sum(1)
     picked = ordered[np.arange(len(values)), np.maximum(counts - 1, 0) // 2]

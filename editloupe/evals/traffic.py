@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from time import monotonic
 
 from editloupe.agent.hooks import OverBudget, Ticket
 from editloupe.evals.prices import Price
@@ -111,7 +111,7 @@ class TrafficControl:
 
     def __init__(self, limits: Limits, spending: Spending | None = None, paid: Paid | None = None) -> None:
         self.limits = limits
-        self.spending = spending or Spending(limits, None)
+        self.spending = spending or Spending(Limits(), None)
         self.allowed = float(limits.concurrency)
         self.under_way = 0
         self.refusals = 0
@@ -120,7 +120,7 @@ class TrafficControl:
         self._shrunk_at = float("-inf")
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._alarm: asyncio.TimerHandle | None = None
-        now = time.monotonic()
+        now = monotonic()
         self._requests = Bucket(limits.requests_a_minute, now) if limits.requests_a_minute else None
         self._tokens = Bucket(limits.tokens_a_minute, now) if limits.tokens_a_minute else None
 
@@ -186,7 +186,7 @@ class TrafficControl:
                 self._waiting.popleft().set_result(None)
 
     def _seconds_to_wait(self) -> float:
-        now = time.monotonic()
+        now = monotonic()
         return max((bucket.wait(now) for bucket in (self._requests, self._tokens) if bucket), default=0.0)
 
     def _wake_in(self, seconds: float) -> None:
@@ -208,7 +208,7 @@ class TrafficControl:
     def refuse(self, retry_after: float | None) -> None:
         """The server asked for less: allow less, once for all refusals of the same moment."""
         self.refusals += 1
-        now = time.monotonic()
+        now = monotonic()
         if now - self._shrunk_at >= BETWEEN_SHRINKS:
             self._shrunk_at = now
             self.allowed = max(1.0, self.allowed * SHRINK)

@@ -6,7 +6,7 @@ import asyncio
 import operator
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, TypedDict
 
 from langgraph.graph import END, START, StateGraph
@@ -18,13 +18,14 @@ from editloupe.agent.answers import Given
 from editloupe.agent.chat import Chat, RetryBudget
 from editloupe.agent.hooks import Watcher
 from editloupe.graphs.loop import LOOP, Failure, LoopLimits, LoopState, Session, opening, usage_of_steps
+from editloupe.graphs.stage import Differences, Staged, first_stage, texts_of
 from editloupe.images import Album, ImageError, WireLimits
 from editloupe.rubrics.case import Case
-from editloupe.rubrics.model import LabelAnswer, Rubric
+from editloupe.rubrics.model import LabelAnswer
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
 from editloupe.tools.contract import Memory, NoMemory
 from editloupe.tools.registry import Toolbox
-from editloupe.types import Edit, Mode, Outcome, Reason, Trace, Unjudged, Usage, Verdict
+from editloupe.types import Edit, Mode, Outcome, Reason, Step, Trace, Unjudged, Usage, Verdict
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,14 @@ class Desk:
     chat: Chat
     judge: str
     protocol: Protocol
-    rubrics: tuple[Rubric, ...]
+    criteria: tuple[str, ...]
     mode: Mode
     toolbox: Toolbox
     wire: WireLimits = WireLimits()
     limits: LoopLimits = LoopLimits()
     min_confidence: float = 0.0
+    differences: Differences = "model"
+    """Who lists the differences, where a rubric has them listed first."""
     memory: Memory = field(default_factory=NoMemory)
     watcher: Watcher | None = None
     repeat: int = 0
@@ -72,11 +75,24 @@ class EditState(TypedDict, total=False):
 
 
 async def prepare(state: EditState, runtime: Runtime[Desk]) -> EditState:
-    """Open the pictures and make the cases of every rubric."""
+    """Open the pictures and make the cases of every rubric this edit is asked."""
     desk, edit = runtime.context, state["edit"]
     cases: list[Case] = []
     outcomes: list[Outcome] = []
-    for rubric in desk.rubrics:
+    try:
+        rubrics = desk.protocol.rubrics_for(edit, desk.criteria)
+    except MissingInput as error:
+        if desk.strict:
+            raise
+        missing = Reason.MISSING_INPUT
+        return EditState(
+            cases=[],
+            outcomes=[Unjudged(criterion=name, reason=missing, detail=str(error)) for name in desk.criteria],
+        )
+    for rubric in rubrics:
+        if settled := desk.protocol.settle(edit, rubric):
+            outcomes.append(settled)
+            continue
         try:
             cases += await asyncio.to_thread(desk.protocol.make_cases, edit, rubric, desk.mode, desk.album)
         except (ImageError, MissingInput) as error:
@@ -117,18 +133,31 @@ async def judge_case(state: EditState, runtime: Runtime[Desk]) -> EditState:
         budget=desk.budget,
     )
     started = time.perf_counter()
+    staged = await first_stage(session, desk.differences)
+    if staged.failure:
+        trace = _trace(heading, session, staged, (), started)
+        return EditState(judged=[Judged(case, trace, None, staged.failure, None)])
+    session = replace(session, case=staged.case)
     start = await asyncio.to_thread(opening, session)
     end = await LOOP.ainvoke(start, {"recursion_limit": desk.limits.recursion_limit}, context=session)
-    trace = heading.model_copy(
+    staged = replace(staged, prompts=staged.prompts + texts_of(start))
+    trace = _trace(heading, session, staged, end["steps"], started)
+    return EditState(judged=[Judged(case, trace, end["given"], end["failure"], end["confidence"])])
+
+
+def _trace(heading: Trace, session: Session, staged: Staged, steps: Sequence[Step], started: float) -> Trace:
+    """Return the whole story of a case: the stage before it, where it has one, then its own steps."""
+    offset = len(staged.steps)
+    own = [step.model_copy(update={"index": step.index + offset}) for step in steps] if offset else steps
+    return heading.model_copy(
         update={
-            "prompt": tuple(_texts(start)),
+            "prompt": staged.prompts,
             "tools": tuple(tool.name for tool in session.tools()),
-            "notes": tool_notes(desk.toolbox) if case.uses_tools else (),
-            "steps": tuple(end["steps"]),
+            "notes": tool_notes(session.toolbox) if session.case.uses_tools else (),
+            "steps": (*staged.steps, *own),
             "seconds": time.perf_counter() - started,
         }
     )
-    return EditState(judged=[Judged(case, trace, end["given"], end["failure"], end["confidence"])])
 
 
 async def decide(state: EditState, runtime: Runtime[Desk]) -> EditState:
@@ -195,14 +224,6 @@ def _deciding(cases: Sequence[Judged]) -> Judged:
 def tool_notes(toolbox: Toolbox) -> tuple[str, ...]:
     """Say which tools are not offered and why, and which settings fell back to something else."""
     return (*toolbox.notes, *(f"{name} is not offered: {why}" for name, why in toolbox.withheld.items()))
-
-
-def _texts(state: LoopState) -> list[str]:
-    texts = []
-    for message in state["messages"]:
-        content = message.content if isinstance(message.content, list) else [{"type": "text", "text": message.content}]
-        texts.append("\n".join(str(b["text"]) for b in content if isinstance(b, dict) and b.get("type") == "text"))
-    return texts
 
 
 def build_edit_graph() -> CompiledStateGraph[EditState, Desk, EditState, EditState]:

@@ -23,6 +23,7 @@ from editloupe.agent.faults import ModelFailed
 from editloupe.agent.hooks import OverBudget, Watcher
 from editloupe.agent.messages import announced, observed, refusal_of, sent_pictures, text_block, text_of, told
 from editloupe.agent.prompts import final_form, system_text, task_text
+from editloupe.agent.schemas import answer_schema
 from editloupe.images import Album, WireLimits
 from editloupe.rubrics.case import Case
 from editloupe.tools.contract import Frame, Memory, NoMemory, Tool, ToolError, View
@@ -74,6 +75,11 @@ class Session:
         """Return the tools this case may use."""
         return self.toolbox.offered(self.case.edit.instruction) if self.case.uses_tools else []
 
+    def schema(self) -> dict[str, Any] | None:
+        """Return the schema replies are held to, where the provider can and nothing but an answer is expected."""
+        held = self.chat.profile.structured_output and not self.case.uses_tools
+        return answer_schema(self.case.rubric.answer) if held else None
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -107,7 +113,7 @@ def opening(session: Session) -> LoopState:
         block for name, sha in case.pictures.items() for block in announced(name, sha, session.album, session.wire)
     ]
     blocks.append(text_block(task_text(case, profile.per_mille, bool(schemas))))
-    system = system_text(case.rubric, case.mode, schemas, profile.native_tools)
+    system = system_text(case.rubric, case.mode, schemas, profile.native_tools, session.schema() is not None)
     return LoopState(
         messages=[SystemMessage(system), HumanMessage(blocks)],
         steps=[],
@@ -128,7 +134,14 @@ async def think(state: LoopState, runtime: Runtime[Session]) -> LoopState:
     schemas = [] if answering else _schemas(session)
     native = schemas if session.chat.profile.native_tools else []
     request = Request(
-        state["messages"], native, session.case, session.album, session.wire, session.repeat, session.budget
+        state["messages"],
+        native,
+        session.case,
+        session.album,
+        session.wire,
+        session.repeat,
+        session.budget,
+        schema=session.schema(),
     )
     index = state["turns"]
     try:
@@ -254,11 +267,13 @@ async def _look(session: Session, view: View, call: ToolCall, number: int) -> Ob
     except ToolError as error:
         seconds = time.perf_counter() - started
         return Observation(call_id=call.id, tool=call.name, text=str(error), failed=True, seconds=seconds)
+    # Hashing a few megabytes of pixels would hold up every other conversation of this event loop.
+    pictures = await asyncio.to_thread(lambda: [session.album.add(picture.pixels) for picture in result.pictures])
     return Observation(
         call_id=call.id,
         tool=call.name,
         text=result.text,
-        pictures=tuple(session.album.add(picture.pixels).sha for picture in result.pictures),
+        pictures=tuple(picture.sha for picture in pictures),
         captions=tuple(picture.caption for picture in result.pictures),
         data=result.data,
         seconds=time.perf_counter() - started,

@@ -11,7 +11,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from editloupe.rubrics import formula
 from editloupe.types import Mode, Record
+
+Telling = Literal["instruction", "type", "hint"]
+"""What of an edit's own text a rubric's question comes with."""
 
 
 class Label(Record):
@@ -44,12 +48,23 @@ class LabelAnswer(Record):
         return min(names, key=self.score)
 
 
+class Band(Record):
+    """A stretch of a scale and what it takes to be there."""
+
+    low: int
+    high: int
+    name: str
+    meaning: str = ""
+
+
 class NumberAnswer(Record):
     """A number on a scale, in a JSON object."""
 
     kind: Literal["number"] = "number"
     low: int
     high: int
+    bands: tuple[Band, ...] = ()
+    """From the best to the worst; together they cover the scale."""
     key: str = "score"
     reason_key: str | None = "reason"
 
@@ -57,6 +72,9 @@ class NumberAnswer(Record):
     def _is_a_scale(self) -> NumberAnswer:
         if self.high <= self.low:
             raise ValueError(f"the scale {self.low} to {self.high} has no room between its ends")
+        covered = [value for band in self.bands for value in range(band.low, band.high + 1)]
+        if self.bands and sorted(covered) != list(range(self.low, self.high + 1)):
+            raise ValueError(f"the bands must cover every number from {self.low} to {self.high} once")
         return self
 
     def score_100(self, value: float) -> float:
@@ -80,16 +98,33 @@ class ChecksAnswer(Record):
 
     kind: Literal["checks"] = "checks"
     checks: Annotated[tuple[Check, ...], Field(min_length=1)]
+    score: str = ""
+    """How the items make up the criterion's score, 0 to 1; empty: their mean."""
     reason_key: str | None = "reason"
 
     @model_validator(mode="after")
     def _gates_name_checks(self) -> ChecksAnswer:
-        keys = {check.key for check in self.checks}
+        keys = [check.key for check in self.checks]
+        if len(set(keys)) != len(keys) or self.reason_key in keys:
+            raise ValueError("every check needs a key of its own")
+        by_key = {check.key: check for check in self.checks}
         for check in self.checks:
-            for other in check.only_if:
-                if other not in keys:
+            for other, wanted in check.only_if.items():
+                if other not in by_key:
                     raise ValueError(f"check {check.key} depends on {other}, which is not in the list")
+                if wanted not in by_key[other].values:
+                    raise ValueError(f"check {check.key} waits for {other} to be {wanted}, which is no answer of it")
+        formula.parse(self.formula, keys)
         return self
+
+    @property
+    def formula(self) -> str:
+        """How the items make up the criterion's score."""
+        return self.score or f"mean({', '.join(check.key for check in self.checks)})"
+
+    def total(self, answers: Mapping[str, str]) -> float | None:
+        """Return the criterion's score, gates applied; None where nothing that applies is left."""
+        return formula.evaluate(self.formula, self.values(answers))
 
     def values(self, answers: Mapping[str, str]) -> dict[str, float | None]:
         """Return what each item counts, gates applied."""
@@ -114,6 +149,8 @@ class TextAnswer(Record):
 
     kind: Literal["text"] = "text"
     key: str = "text"
+    shape: str = "the text, as it stands there"
+    """What is expected under the key, in a few words."""
 
 
 Answer = Annotated[LabelAnswer | NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer, Field(discriminator="kind")]
@@ -136,9 +173,24 @@ class ModeText(Record):
     setting: str
     """What the judge is shown in this mode."""
     images: tuple[str, ...]
-    """Names of the pictures, in the order they are sent."""
+    """Names of the pictures, in the order they are sent; `?` behind a name: only where the edit has one."""
     tools: bool = False
     notes: tuple[str, ...] = ()
+
+
+class Stage(Record):
+    """A question that is asked before the rubric's own; its answer, a text, is told with the rubric's question."""
+
+    title: str
+    question: str
+    setting: str
+    images: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    tells: tuple[Telling, ...] = ()
+    key: str = "differences"
+    """The answer's key, and the name of what is handed on."""
+    introduction: str
+    """The line under which the answer is told with the rubric's own question."""
 
 
 class Rubric(Record):
@@ -146,6 +198,8 @@ class Rubric(Record):
 
     protocol: str
     criterion: str
+    variant: str = ""
+    """Which of several wordings of the criterion this is; a protocol picks one for each edit."""
     title: str
     source: str
     """Where in the paper the facts stand."""
@@ -158,3 +212,11 @@ class Rubric(Record):
     answer: Answer
     examples: tuple[Example, ...] = ()
     modes: Mapping[Mode, ModeText]
+    tells: tuple[Telling, ...] = ("instruction", "type", "hint")
+    """What of the edit's own text the judge is given."""
+    stage: Stage | None = None
+
+    @property
+    def name(self) -> str:
+        """Criterion and variant in one word, unique in a protocol."""
+        return f"{self.criterion}/{self.variant}" if self.variant else self.criterion

@@ -1,23 +1,34 @@
-"""What a protocol is: a paper's rubrics, the modes they are asked in, and how an edit becomes cases."""
+"""What a protocol is: a paper's rubrics, which of them an edit is asked, how an edit becomes cases, and its arithmetic."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from importlib.resources.abc import Traversable
-from pathlib import Path
-
-import yaml
-from pydantic import ValidationError
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from editloupe.images import Album
 from editloupe.rubrics.case import Case
+from editloupe.rubrics.load import load_rubric
 from editloupe.rubrics.model import LabelAnswer, Rubric
-from editloupe.types import Edit, Mode, UserError
+from editloupe.types import Edit, Mode, UserError, Verdict
+
+Choice = Callable[[Edit, Sequence[Rubric]], Rubric | None]
+"""Picks one of a criterion's variants for an edit; None where the edit is not asked this criterion."""
+EditScore = Callable[[Edit, Mapping[str, float]], float | None]
+"""Puts an edit's criteria (0 to 100) into its own score (0 to 100); None where one that it needs is missing."""
 
 
 class MissingInput(UserError):
     """The edit lacks something the mode needs; the sentence says what."""
+
+
+def first_variant(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
+    """Ask every edit every criterion, in its first wording."""
+    return variants[0]
+
+
+def undecided(edit: Edit, rubric: Rubric) -> Verdict | None:
+    """Leave every criterion to the judge."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -28,11 +39,28 @@ class Protocol:
     title: str
     source: str
     rubrics: tuple[Rubric, ...]
+    """Of every criterion at least one; several variants of a criterion stand next to each other."""
     default_mode: Mode
     make_cases: Callable[[Edit, Rubric, Mode, Album], list[Case]]
     """Turns an edit into the cases of one rubric; raises MissingInput or ImageError with one sentence."""
     types: tuple[str, ...] = ()
     """Instruction types of the benchmark, in the paper's order."""
+    choose: Choice = first_variant
+    """Raises MissingInput where the edit does not say what the choice depends on."""
+    settle: Callable[[Edit, Rubric], Verdict | None] = undecided
+    """Decides a criterion by the paper's rule, where nobody need be asked."""
+    edit_score: EditScore | None = None
+    """None: an edit's score is the mean of its criteria."""
+    levels: tuple[tuple[str, ...], ...] = ()
+    """Types that are averaged among themselves first; types in none of them are reported apart."""
+    weighting: str = "types"
+    """What the overall is a mean of: `types` (or levels), or `edits`."""
+    arithmetic: str = ""
+    """The arithmetic in words."""
+    formulas: Mapping[str, str] = field(default_factory=dict)
+    """What is computed for what, as formulas to print."""
+    repeats: int = 1
+    """How often the paper has every edit judged."""
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -42,18 +70,36 @@ class Protocol:
     @property
     def criteria(self) -> tuple[str, ...]:
         """The criteria, in order."""
-        return tuple(rubric.criterion for rubric in self.rubrics)
+        return tuple(dict.fromkeys(rubric.criterion for rubric in self.rubrics))
+
+    def variants(self, criterion: str) -> tuple[Rubric, ...]:
+        """Return all wordings of a criterion; an unknown one is the user's mistake."""
+        found = tuple(rubric for rubric in self.rubrics if rubric.criterion == criterion)
+        if not found:
+            raise UserError(f'{self.title} has no criterion "{criterion}"; it has: {", ".join(self.criteria)}')
+        return found
 
     def rubric(self, criterion: str) -> Rubric:
-        """Return the rubric of a criterion; an unknown one is the user's mistake."""
-        for rubric in self.rubrics:
-            if rubric.criterion == criterion:
-                return rubric
-        raise UserError(f'{self.title} has no criterion "{criterion}"; it has: {", ".join(self.criteria)}')
+        """Return the first wording of a criterion; an unknown one is the user's mistake."""
+        return self.variants(criterion)[0]
 
     def select(self, criteria: Sequence[str] | None) -> tuple[Rubric, ...]:
         """Return the rubrics of these criteria, all of them where none is named."""
-        return tuple(self.rubric(name) for name in dict.fromkeys(criteria)) if criteria else self.rubrics
+        wanted = dict.fromkeys(criteria) if criteria else self.criteria
+        return tuple(rubric for name in wanted for rubric in self.variants(name))
+
+    def rubrics_for(self, edit: Edit, criteria: Sequence[str] | None = None) -> tuple[Rubric, ...]:
+        """Return the rubrics an edit is asked, one a criterion; raises MissingInput where that cannot be told."""
+        wanted = dict.fromkeys(criteria) if criteria else self.criteria
+        chosen = (self.choose(edit, self.variants(name)) for name in wanted)
+        return tuple(rubric for rubric in chosen if rubric is not None)
+
+    def score_of(self, edit: Edit, scores: Mapping[str, float]) -> float | None:
+        """Return an edit's own score, 0 to 100, from its criteria's; None where one is missing."""
+        if self.edit_score is not None:
+            return self.edit_score(edit, scores)
+        wanted = [rubric.criterion for rubric in self.rubrics_for(edit)]
+        return sum(scores[name] for name in wanted) / len(wanted) if all(name in scores for name in wanted) else None
 
 
 def worst_label(rubric: Rubric, labels: Sequence[str]) -> str:
@@ -63,15 +109,4 @@ def worst_label(rubric: Rubric, labels: Sequence[str]) -> str:
     return rubric.answer.worst(list(labels))
 
 
-def load_rubric(file: Traversable | Path) -> Rubric:
-    """Read a rubric from YAML; every mistake in it is told in one sentence."""
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise UserError(f"{file.name} is not valid YAML: {' '.join(str(error).split())}") from None
-    try:
-        return Rubric.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise UserError(f"{file.name}: {where}: {first['msg']}") from None
+__all__ = ["Choice", "EditScore", "MissingInput", "Protocol", "first_variant", "load_rubric", "undecided", "worst_label"]

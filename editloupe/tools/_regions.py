@@ -15,12 +15,12 @@ Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 # Hysteresis in units of the pair's noise: a region holds MIN_SEEDS pixels above SEED and spreads over all above GROW.
-# Both lie in the middle of a wide plateau: on known edits, SEED from 5 to 9 and GROW from 2 to 3 change next to nothing.
-SEED = 6.0
+# Both lie on a wide plateau: on edits with known boxes, SEED from 5 to 8 and GROW from 2 to 3 change next to nothing.
+SEED = 5.5
 MIN_SEEDS = 3
 GROW = 2.5
 # Pieces nearer than twice this share of the long side are parts of one object (letters, legs, a recoloured pattern).
-JOIN_SHARE = 0.012
+JOIN_SHARE = 0.010
 # What covers less than this share of the picture is a speck that nobody notices.
 MIN_AREA_SHARE = 0.00008
 # Smoothing spreads a strong difference over BLUR_REACH pixels; its true edge is where it has fallen to EDGE_LEVEL.
@@ -28,12 +28,12 @@ EDGE_LEVEL = 0.25
 BLUR_REACH = 7
 # Contrast (grey levels) times the root of the area share that ranks half-way: a clear object of 1 % of the picture.
 HALF_SIGNIFICANT = 4.0
-# Whole-scene test: pixels that differ by VISIBLE grey levels are seen at a glance, a tile differs when TILE_SHARE of it
-# does, and the scene changed when most tiles do. Known local edits reach 0.2, collapsed scenes start at 0.6.
-VISIBLE = 10.0
+# Whole-scene test: blocks whose means differ by VISIBLE grey levels are seen at a glance, a tile differs when TILE_SHARE
+# of its blocks does, and the scene changed when half the tiles do. Known local edits stay below 0.2.
+VISIBLE = 9.0
 TILES = 8
-TILE_SHARE = 0.03
-WHOLE_SCENE_SPREAD = 0.55
+TILE_SHARE = 0.1
+WHOLE_SCENE_SPREAD = 0.5
 
 
 @dataclass(frozen=True)
@@ -86,19 +86,19 @@ def _significance(contrast: float, share: float) -> float:
     return visible / (visible + HALF_SIGNIFICANT)
 
 
-def visible_share(amount: Floats) -> float:
-    """Return the share of pixels that differ by a clearly visible amount."""
-    return float((amount > VISIBLE).mean())
+def visible_share(coarse: Floats) -> float:
+    """Return the share of blocks that differ by a clearly visible amount."""
+    return float((coarse > VISIBLE).mean())
 
 
-def spread(amount: Floats) -> float:
-    """Return the share of the picture's tiles in which a substantial part differs visibly."""
-    differs = (amount > VISIBLE).view(np.uint8) * np.uint8(255)
-    side = (min(TILES, amount.shape[1]), min(TILES, amount.shape[0]))
+def spread(coarse: Floats) -> float:
+    """Return the share of the picture's tiles in which a substantial part of the blocks differs visibly."""
+    differs = (coarse > VISIBLE).view(np.uint8) * np.uint8(255)
+    side = (min(TILES, coarse.shape[1]), min(TILES, coarse.shape[0]))
     tiles = cv2.resize(differs, side, interpolation=cv2.INTER_AREA)
     return float((tiles > 255 * TILE_SHARE).mean())
 
 
-def is_whole_scene(amount: Floats) -> bool:
+def is_whole_scene(coarse: Floats) -> bool:
     """Tell whether the pictures differ nearly everywhere rather than in some places."""
-    return spread(amount) >= WHOLE_SCENE_SPREAD
+    return spread(coarse) >= WHOLE_SCENE_SPREAD

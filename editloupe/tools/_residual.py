@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.tools._registration import local_contrast
+from editloupe.tools._tone import block_means
 
 Picture = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -30,35 +31,50 @@ DRIFT_PRIOR = 1e-3
 MAX_DRIFT = 14.0
 # Noise (grey levels) every pair is credited with: what people do not see stays silent.
 NOISE_FLOOR = 2.2
-# Noise is learnt from every NOISE_STRIDE-th pixel in groups of like activity, as the level that this share of a group
-# stays below. Beyond MAX_NOISE the scene changed and it is no longer noise.
+# Noise is learnt from every NOISE_STRIDE-th pixel in groups of like activity: the level that NOISE_QUANTILE of a group
+# stays below, plus TAIL_WEIGHT times the typical plain difference, since texture made anew now and then steps far
+# outside the other picture's range. Beyond MAX_NOISE the scene changed and it is no longer noise.
 NOISE_STRIDE = 3
 NOISE_GROUPS = 16
 MIN_GROUP = 8
 NOISE_QUANTILE = 0.75
+TAIL_WEIGHT = 0.4
 MAX_NOISE = 30.0
 
 
 @dataclass(frozen=True)
 class Residual:
-    """The difference of a pair: ``amount`` in grey levels and ``score`` in units of the noise expected there."""
+    """The difference of a pair.
+
+    ``amount`` is in grey levels and ``score`` in units of the noise expected at the pixel; ``coarse`` is the difference
+    of block means in grey levels, to which texture hardly contributes.
+    """
 
     amount: Floats
     score: Floats
+    coarse: Floats
 
 
 def measure(first: Picture, second: Picture, valid: Mask) -> Residual:
     """Compare two registered RGB pictures of like tone; outside ``valid`` nothing counts as different."""
     a, b = (cv2.GaussianBlur(cv2.cvtColor(p, cv2.COLOR_RGB2YCrCb), (0, 0), SMOOTHING) for p in (first, second))
     b = cv2.add(b, _drift(a, b, valid), dtype=cv2.CV_8U)
-    away = cv2.max(_outside(a, b), _outside(b, a))
-    power = cv2.multiply(away, away, dtype=cv2.CV_32F)
-    weights = np.array([[1.0, CHROMA_WEIGHT**2, CHROMA_WEIGHT**2]], np.float32)
-    amount = cv2.sqrt(cv2.transform(power, weights))
+    amount = _length(cv2.max(_outside(a, b), _outside(b, a)))
     amount[~valid] = 0
     amount = np.asarray(cv2.GaussianBlur(amount, (0, 0), SMOOTHING), np.float32)
-    activity = cv2.min(_activity(a), _activity(b))
-    return Residual(amount, amount / _noise(amount, activity, valid))
+    coarse = _length(cv2.absdiff(block_means(a), block_means(b)))
+    coarse[block_means(valid.view(np.uint8)) == 0] = 0
+    luma_a, luma_b = cv2.extractChannel(a, 0), cv2.extractChannel(b, 0)
+    activity = cv2.min(_activity(luma_a), _activity(luma_b))
+    noise = _noise(amount, cv2.absdiff(luma_a, luma_b), activity, valid)
+    return Residual(amount, amount / noise, coarse)
+
+
+def _length(difference: Picture) -> Floats:
+    """Return the length of a difference in brightness and colour."""
+    power = cv2.multiply(difference, difference, dtype=cv2.CV_32F)
+    weights = np.array([[1.0, CHROMA_WEIGHT**2, CHROMA_WEIGHT**2]], np.float32)
+    return np.asarray(cv2.sqrt(cv2.transform(power, weights)), np.float32)
 
 
 def _outside(a: Picture, b: Picture) -> Picture:
@@ -68,9 +84,9 @@ def _outside(a: Picture, b: Picture) -> Picture:
     return np.asarray(cv2.max(above, below), np.uint8)
 
 
-def _activity(picture: Picture) -> Picture:
+def _activity(luma: Picture) -> Picture:
     """Return how busy the brightness is around each pixel; the less busy of two pictures bounds their noise."""
-    return np.asarray(cv2.blur(local_contrast(cv2.extractChannel(picture, 0)), (5, 5)), np.uint8)
+    return np.asarray(cv2.blur(local_contrast(luma), (5, 5)), np.uint8)
 
 
 def _drift(a: Picture, b: Picture, valid: Mask) -> Floats:
@@ -92,18 +108,19 @@ def _drift(a: Picture, b: Picture, valid: Mask) -> Floats:
     return np.asarray(cv2.resize(slow, (width, height), interpolation=cv2.INTER_LINEAR), np.float32)
 
 
-def _noise(amount: Floats, activity: Picture, valid: Mask) -> Floats:
+def _noise(amount: Floats, plain: Picture, activity: Picture, valid: Mask) -> Floats:
     """Return the noise to expect at every pixel, learnt from the pixels of like activity in this pair."""
     sample = (slice(None, None, NOISE_STRIDE), slice(None, None, NOISE_STRIDE))
     known = valid[sample]
-    values, drivers = amount[sample][known], activity[sample][known]
+    values, plains, drivers = amount[sample][known], plain[sample][known], activity[sample][known]
     size = values.size // NOISE_GROUPS
     if size < MIN_GROUP:
         return np.full_like(amount, NOISE_FLOOR)
     groups = np.argsort(drivers, kind="stable")[: size * NOISE_GROUPS].reshape(NOISE_GROUPS, size)
     rank = round(NOISE_QUANTILE * (size - 1))
-    levels = np.minimum(np.partition(values[groups], rank, axis=1)[:, rank], MAX_NOISE)
-    # Flat places are never noisier than busy ones: a group that consists of real change is held down by the busier ones.
+    levels = np.partition(values[groups], rank, axis=1)[:, rank]
+    levels = np.minimum(levels + TAIL_WEIGHT * np.median(plains[groups], axis=1), MAX_NOISE)
+    # Flat places are never noisier than busy ones: a group made of real change is held down by the busier ones.
     levels = np.minimum.accumulate(levels[::-1])[::-1]
     table = np.interp(np.arange(256), drivers[groups[:, size // 2]], levels) + NOISE_FLOOR
     return np.asarray(cv2.LUT(activity, table.astype(np.float32)), np.float32)

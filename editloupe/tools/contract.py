@@ -137,7 +137,10 @@ class View:
 
 @runtime_checkable
 class Tool(Protocol):
-    """A tool the judge may call."""
+    """A tool the judge may call.
+
+    A tool may also have a `version`, raised whenever it shows something else, so that kept results are computed anew.
+    """
 
     @property
     def name(self) -> str:

@@ -21,6 +21,7 @@ class DetectObject:
     """Finds an object by its name."""
 
     name = "detect_object"
+    version = "1"
     description = (
         "Finds an object in a picture and returns the picture with numbered boxes drawn round what was found, or says "
         "that nothing was found. The object's name must be copied word for word from the instruction. Not finding an "
@@ -64,7 +65,7 @@ class DetectObject:
                 f'"{phrase}" does not occur in the instruction; detect_object_name must be copied from it: '
                 f'"{view.instruction.strip()}".'
             )
-        named = key(self.name, picture.sha, phrase.lower(), self._fingerprint)
+        named = key(self.name, self.version, picture.sha, phrase.lower(), self._fingerprint)
         kept = view.memory.get(named, lambda: self._search(picture, phrase))
         data = {"picture": name, "phrase": phrase, "objects": kept.data["objects"]}
         objects = kept.data["objects"][:MOST]

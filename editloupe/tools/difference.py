@@ -9,7 +9,7 @@ tone taken out and the rest measured against the noise of this very pair (:mod:`
 >>> second = first.copy()
 >>> second[40:70, 50:100] = (220, 40, 40)
 >>> [region.box for region in localize(first, second)]
-[(50, 40, 100, 70)]
+[(49, 39, 101, 71)]
 >>> localize(first, first)
 []
 """
@@ -17,6 +17,7 @@ tone taken out and the rest measured against the noise of this very pair (:mod:`
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import cv2
 import numpy as np
@@ -146,18 +147,16 @@ def compare(first: Picture, second: Picture) -> Comparison:
     """Compare two RGB pictures of the same scene; they may differ in size, framing, tone and sharpness."""
     height, width = first.shape[:2]
     a, b, factor = _reduce(first, second)
-    gray_a, gray_b = (np.asarray(cv2.cvtColor(p, cv2.COLOR_RGB2GRAY), np.uint8) for p in (a, b))
+    gray_a, gray_b = _gray(a), _gray(b)
     registration = register(gray_a, gray_b)
     warped, valid = _overlay(b, registration)
     toned = apply_tone(a, fit_tone(a, warped, valid))
     residual = measure(toned, warped, valid)
-    change = GlobalChange(
-        **_geometry(registration, a.shape, factor),
-        **tone_change(a, warped, residual.score),
-        sharpness=sharpness_ratio(gray_a, gray_b, residual.score),
-    )
-    if is_whole_scene(residual.amount):
-        share = visible_share(residual.amount)
+    shift, scale = _geometry(registration, a.shape, factor)
+    sharpness = sharpness_ratio(gray_a, gray_b, residual.score)
+    change = GlobalChange(shift, scale, sharpness=sharpness, **tone_change(a, warped, residual.score))
+    if is_whole_scene(residual.coarse):
+        share = visible_share(residual.coarse)
         scene = Region((0, 0, width, height), 1.0, round(share * width * height), _lab_change(toned, warped, None))
         return Comparison((scene,), share, True, change)
     spots = find_spots(residual.score, residual.amount)
@@ -172,15 +171,26 @@ def align(first: Picture, second: Picture) -> Picture:
     """
     height, width = first.shape[:2]
     a, b, factor = _reduce(first, second)
-    registration = register(cv2.cvtColor(a, cv2.COLOR_RGB2GRAY), cv2.cvtColor(b, cv2.COLOR_RGB2GRAY))
+    registration = register(_gray(a), _gray(b))
     stretch = np.array([second.shape[1] / width, second.shape[0] / height], np.float32)
     aligned = np.empty((height, width, 3), np.uint8)
     for top in range(0, height, STRIP_ROWS):
         rows = min(STRIP_ROWS, height - top)
         places = registration.places((width, height), float(factor), top, rows)
         places = (places + np.float32(0.5)) * stretch - np.float32(0.5)
-        aligned[top : top + rows] = cv2.remap(second, places, None, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+        aligned[top : top + rows] = _sample(second, places, cv2.INTER_CUBIC)
     return aligned
+
+
+def _gray(picture: Picture) -> Picture:
+    return np.asarray(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), np.uint8)
+
+
+def _sample(picture: Picture, places: NDArray[np.float32], interpolation: int) -> Picture:
+    """Return the picture read at the given positions; positions outside repeat the border."""
+    no_second_map = cast(Any, None)  # OpenCV's stubs leave out that positions in one array need no second map.
+    read = cv2.remap(picture, places, no_second_map, interpolation, borderMode=cv2.BORDER_REPLICATE)
+    return np.asarray(read, np.uint8)
 
 
 def _reduce(first: Picture, second: Picture) -> tuple[Picture, Picture, int]:
@@ -214,8 +224,7 @@ def _overlay(picture: Picture, registration: Registration) -> tuple[Picture, NDA
     places = registration.places((width, height))
     inside = cv2.inRange(places, (-0.5, -0.5, 0.0, 0.0), (width - 0.5, height - 0.5, 0.0, 0.0))
     valid = cv2.erode(inside, np.ones((EDGE_MARGIN, EDGE_MARGIN), np.uint8)).astype(bool)
-    warped = cv2.remap(picture, places, None, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
-    return np.asarray(warped, np.uint8), valid
+    return _sample(picture, places, cv2.INTER_LINEAR), valid
 
 
 def _region(spot: Spot, a: Picture, b: Picture, factor: int) -> Region:
@@ -234,12 +243,14 @@ def _lab_change(a: Picture, b: Picture, mask: Picture | None) -> tuple[float, fl
     return lightness, green_red, blue_yellow
 
 
-def _geometry(registration: Registration, shape: tuple[int, ...], factor: int) -> dict[str, tuple[float, float]]:
-    """Return the shift of the picture's centre in full-size pixels and the enlargement."""
-    m = registration.matrix
-    centre = np.array([(shape[1] - 1) / 2, (shape[0] - 1) / 2, 1.0])
-    dx, dy = (float(v) for v in (m @ centre - centre[:2]) * factor)
-    return {"shift": (dx, dy), "scale": (float(m[0, 0]), float(m[1, 1]))}
+def _geometry(
+    registration: Registration, shape: tuple[int, ...], factor: int
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the shift of the picture's centre in full-size pixels, and the enlargement in x and y."""
+    matrix = registration.matrix
+    centre = np.array([(shape[1] - 1) / 2, (shape[0] - 1) / 2])
+    dx, dy = (float(v) for v in (matrix[:, :2] @ centre + matrix[:, 2] - centre) * factor)
+    return (dx, dy), (float(matrix[0, 0]), float(matrix[1, 1]))
 
 
 def _tone_words(amount: float, more: str, less: str) -> list[str]:

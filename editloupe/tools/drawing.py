@@ -76,7 +76,8 @@ def _draw_label(
     size = (text_width + 2 * pad, text_height + baseline + pad)
     place = _free_place(box, size, (width, height), thickness, taken)
     cv2.rectangle(canvas, (place.x1, place.y1), (place.x2 - 1, place.y2 - 1), colour, -1)
-    ink = (0, 0, 0) if sum(colour) > 380 else (255, 255, 255)
+    brightness = 0.3 * colour[0] + 0.59 * colour[1] + 0.11 * colour[2]
+    ink = (0, 0, 0) if brightness > 125 else (255, 255, 255)
     origin = (place.x1 + pad, place.y2 - baseline)
     cv2.putText(canvas, label, origin, cv2.FONT_HERSHEY_SIMPLEX, scale, ink, weight, cv2.LINE_AA)
     return place

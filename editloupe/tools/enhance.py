@@ -73,7 +73,7 @@ def build_enhancer(settings: ToolSettings) -> tuple[Enhancer, str | None]:
         else:
             backend = Fast()
             why = "Real-ESRGAN is slow on this machine's CPU" if missing is None else "Real-ESRGAN is not installed"
-            note = f"crops are enlarged with the fast enhancer ({why}); the enhancer setting `realesrgan` asks for it"
+            note = f"crops are enlarged with the fast enhancer ({why}); `--enhancer realesrgan` asks for it"
     elif settings.enhancer == "fast":
         backend = Fast()
     return Enhancer(backend, settings.enhance_up_to), note

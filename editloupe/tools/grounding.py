@@ -30,10 +30,13 @@ class GroundingDino:
         self._settings = settings
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any, str] | None = None
+        self._failure: str | None = None
         self.loads = 0
 
     def unavailable(self) -> str | None:
         """Say what is missing, or None; looks at this machine's disk only, never at the network."""
+        if self._failure:
+            return self._failure
         absent = [name for name in ("torch", "transformers") if importlib.util.find_spec(name) is None]
         if absent:
             return f"it needs {' and '.join(absent)}: pip install 'editloupe[vision]'"
@@ -44,7 +47,7 @@ class GroundingDino:
             return None
         return (
             f'the weights of "{where}" are not on this machine: name a folder that holds them, fetch them with '
-            f"`hf download {where}`, or allow the download (detector_download)"
+            f"`hf download {where}`, or allow the download (--detector-download)"
         )
 
     def detect(self, pixels: Pixels, phrase: str) -> list[Found]:
@@ -91,6 +94,15 @@ class GroundingDino:
         problem = self.unavailable()
         if problem:
             raise ToolError(f"detect_object is not available: {problem}.")
+        try:
+            self._loaded = self._read_weights()
+        except Exception as error:  # a damaged folder, no connection, a torch and torchvision that do not fit
+            self._failure = f"its weights could not be loaded ({' '.join(str(error).split())[:200]})"
+            raise ToolError(f"detect_object is not available: {self._failure}.") from error
+        self.loads += 1
+        return self._loaded
+
+    def _read_weights(self) -> tuple[Any, Any, str]:
         transformers = module("transformers")
         where = str(Path(self._settings.detector).expanduser())
         where = where if Path(where).is_dir() else self._settings.detector
@@ -103,9 +115,7 @@ class GroundingDino:
             model = transformers.AutoModelForZeroShotObjectDetection.from_pretrained(
                 where, local_files_only=local, dtype=torch_dtype(self._settings.precision)
             )
-        self._loaded = (model.to(device).eval(), processor, device)
-        self.loads += 1
-        return self._loaded
+        return model.to(device).eval(), processor, device
 
 
 def prompt(phrase: str) -> str:

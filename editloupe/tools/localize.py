@@ -17,6 +17,7 @@ from editloupe.types import Box
 CONTEXT = 0.35
 """The margin round a region, as a share of its longer side: enough to see what the thing is and where it stands."""
 SMALLEST = 96
+"""A crop is at least so wide and high, in pixels of the original."""
 WHOLE_SIDE = 1024
 """The longer side at which whole pictures are put next to each other."""
 LISTED = 20
@@ -27,6 +28,7 @@ class LocalizeDifferences:
     """Finds where two pictures differ beyond what re-rendering changes everywhere."""
 
     name = "localize_differences"
+    version = "1"
     description = (
         "Compares two pictures and shows the places where they differ as side-by-side crops: left the first picture, "
         "right the second, a red line between them, the most significant first. Shifts, changes of tone and sharpness "
@@ -60,9 +62,10 @@ class LocalizeDifferences:
         second_name, second = view.picture(parameters.get("comparison_image_2"))
         if first_name == second_name:
             raise ToolError(f"{first_name} was to be compared with itself; name two different pictures.")
-        named = key(self.name, first.sha, second.sha, self._most)
+        named = key(self.name, self.version, first.sha, second.sha, self._most)
         kept = view.memory.get(named, lambda: self._look(first, second))
-        shown = [self._enhancer.enhance(pair, view.memory) for pair in zip(*[iter(kept.pictures)] * 2, strict=True)]
+        pairs = zip(kept.pictures[::2], kept.pictures[1::2], strict=True)
+        shown = [self._enhancer.enhance(pair, view.memory) for pair in pairs]
         data = {
             "first": first_name,
             "second": second_name,

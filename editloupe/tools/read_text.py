@@ -26,10 +26,11 @@ WELL_READABLE = 640
 """Regions with a shorter longer side are enlarged before they are read."""
 
 ABOUT_TEXT = re.compile(
-    r"""["“”«»「」『』]|(?<!\w)['‘][^'’]+['’](?!\w)|\b(texts?|words?|letters?|lettering|captions?|titles?|headlines?|slogans?
-    |inscriptions?|spell(ed|ing)?|writ(e|es|ing|ten)|reads?|reading|says?|typed?|fonts?|digits?|numbers?|numerals?
-    |(number|license|licence)\ plates?|logos?|labels?|signs?|signage|signboards?|billboards?|banners?|characters?
-    |watermarks?|subtitles?)\b|文字|字母|数字|车牌|标语|标题|写着|字样""",
+    r"""["“”«»「」『』] | (?<!\w)['‘][^'’]+['’](?!\w)
+    | \b(texts? | words? | letters? | lettering | captions? | titles? | headlines? | slogans? | inscriptions? | watermarks?
+        | subtitles? | labels? | fonts? | typed | typeface | spell(ed|ing)? | writ(e|es|ing|ten) | reads? | signs?\ reading
+        | says? | digits? | numerals? | numbers?(?!\ of\b) | (number|license|licence)\ plates?)\b
+    | 文字 | 字母 | 数字 | 车牌 | 标语 | 标题 | 写着 | 字样""",
     re.IGNORECASE | re.VERBOSE,
 )
 
@@ -38,6 +39,7 @@ class ReadText:
     """Reads text with rapidocr, whose models come inside its package."""
 
     name = "read_text"
+    version = "1"
     description = (
         "Reads the text in a picture or in a region of it and returns every line with its position and confidence. "
         "Blurred or decorative letters can be misread: look at them yourself as well."
@@ -80,7 +82,7 @@ class ReadText:
         if parameters.get("bbox_2d") is not None:
             asked = read_box(parameters["bbox_2d"], name, frame)
             box = geometry.grown(asked, (SMALLEST, SMALLEST), picture.size)
-        named = key(self.name, picture.sha, list(box))
+        named = key(self.name, self.version, picture.sha, list(box))
         kept = view.memory.get(named, lambda: Kept({"lines": self._read(drawing.crop(picture.pixels, box), box)}))
         lines = kept.data["lines"]
         data = {"picture": name, "box": list(box), "lines": lines}
@@ -122,7 +124,7 @@ class ReadText:
 
 
 def about_text(instruction: str) -> bool:
-    """Whether an instruction is about text: it quotes something, or speaks of words, letters, signs.
+    """Whether an instruction is about text: it quotes something, or speaks of words, letters, numbers.
 
     >>> about_text('Change "OPEN" to "CLOSED"'), about_text("Make the child's ball red")
     (True, False)

@@ -70,7 +70,8 @@ class RealESRGAN:
 
     def __init__(self, weights: Path | None = None, threads: int | None = None) -> None:
         self._weights = weights
-        self._threads = threads or os.cpu_count() or 1
+        # Half of the logical cores are the real ones; more threads wait for each other as soon as anything else runs.
+        self._threads = threads or max(1, (os.cpu_count() or 2) // 2)
         self._net: Any = None
         self._lock = threading.Lock()
         self.loads = 0

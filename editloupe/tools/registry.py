@@ -101,6 +101,11 @@ class Toolbox:
             self._tools[tool.name] = tool
 
     @property
+    def enhancer(self) -> Enhancer:
+        """The enhancer all tools share."""
+        return self._enhancer
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Tools that can run on this machine."""
         return tuple(self._tools)

@@ -49,7 +49,7 @@ class ToolSettings:
     read_text: Switch = "auto"
     """`auto` offers `read_text` where the instruction is about text."""
     threads: int | None = None
-    """Of a model on the CPU; without it all cores."""
+    """Of a model on the CPU; without it each model's own choice."""
     workers: int | None = None
     """Tool calls running at once; without it one a core, at most eight."""
     memory_bytes: int = 512 * 2**20

@@ -81,32 +81,33 @@ class Fast:
 
 
 def classical(pixels: Pixels, factor: float) -> Floats:
-    """Enlarge with Lanczos and sharpen at the scale of the original's pixels, within the range of their neighbours."""
+    """Sharpen mildly and enlarge with Lanczos, within the range of each pixel's neighbours so that edges get no halo."""
     size = round(pixels.shape[1] * factor), round(pixels.shape[0] * factor)
-    large = np.asarray(cv2.resize(pixels.astype(np.float32), size, interpolation=cv2.INTER_LANCZOS4), np.float32)
-    large = large + np.float32(0.5) * (large - cv2.GaussianBlur(large, (0, 0), 0.6 * factor))
+    small = pixels.astype(np.float32)
+    small = small + np.float32(0.5) * (small - cv2.GaussianBlur(small, (0, 0), 0.6))
+    large = cv2.resize(small, size, interpolation=cv2.INTER_LANCZOS4)
     around = np.ones((3, 3), np.uint8)
     low, high = (
         cv2.resize(extreme(pixels, around).astype(np.float32), size, interpolation=cv2.INTER_LINEAR)
         for extreme in (cv2.erode, cv2.dilate)
     )
-    return consistent(np.clip(large, low, high).astype(np.float32), pixels)
+    return consistent(np.asarray(cv2.max(cv2.min(large, high), low), np.float32), pixels, rounds=1)
 
 
-def consistent(large: Floats, small: Pixels) -> Floats:
+def consistent(large: Floats, small: Pixels, rounds: int = 3) -> Floats:
     """Correct an enlarged picture until it shrinks back to the one it was made from.
 
     Whatever detail an enlargement invents, the colour and brightness of every original pixel stay (iterative
-    back-projection, Irani and Peleg 1991); three rounds leave less than a grey level.
+    back-projection, Irani and Peleg 1991).
     """
     goal = small.astype(np.float32)
     size = (large.shape[1], large.shape[0])
-    for _ in range(3):
+    for _ in range(rounds):
         missing = goal - cv2.resize(large, (goal.shape[1], goal.shape[0]), interpolation=cv2.INTER_AREA)
-        large = np.clip(large + cv2.resize(missing, size, interpolation=cv2.INTER_CUBIC), 0, 255).astype(np.float32)
+        large = np.asarray(cv2.add(large, cv2.resize(missing, size, interpolation=cv2.INTER_CUBIC)), np.float32)
     return large
 
 
 def to_pixels(values: Floats) -> Pixels:
     """Round to whole values of a picture."""
-    return np.asarray(np.rint(np.clip(values, 0, 255)), np.uint8)
+    return np.asarray(cv2.convertScaleAbs(np.maximum(values, 0)), np.uint8)

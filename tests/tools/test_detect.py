@@ -196,3 +196,19 @@ def test_the_tool_runs_on_the_real_model(tiny_detector: Path, photo: Pixels, mak
 
     assert result.text.startswith('"red cup" in Source Image: ')
     assert len(result.pictures) == 1
+
+
+def test_damaged_weights_are_a_sentence_and_not_tried_again(
+    tiny_detector: Path, tmp_path: Path, photo: Pixels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for file in tiny_detector.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "model.safetensors").write_bytes(b"not weights")
+    model = GroundingDino(settings(tmp_path))
+
+    assert model.unavailable() is None
+    with pytest.raises(ToolError, match="could not be loaded"):
+        model.detect(photo, "cup")
+    monkeypatch.setattr(model, "_read_weights", lambda: pytest.fail("tried again"))
+    with pytest.raises(ToolError, match="could not be loaded"):
+        model.detect(photo, "cup")

@@ -44,7 +44,14 @@ def test_instructions_about_text_are_recognised(instruction: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "instruction", ["Remove the cat", "Make the child's ball red", "Change the color of the man's and the dog's hats"]
+    "instruction",
+    [
+        "Remove the cat",
+        "Make the child's ball red",
+        "Change the color of the man's and the dog's hats",
+        "Change the number of birds to three",
+        "Use another type of flower",
+    ],
 )
 def test_instructions_about_other_things_are_not(instruction: str) -> None:
     assert not about_text(instruction)

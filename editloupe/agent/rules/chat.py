@@ -13,15 +13,17 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.outputs import ChatGeneration, ChatResult
 
 from editloupe.agent.rules import decide_if, decide_vc, reading
-from editloupe.agent.rules.decision import Decision
+from editloupe.agent.rules.boxes import attached
+from editloupe.agent.rules.decision import Decision, in_order
 from editloupe.agent.rules.pixels import Rect
+from editloupe.agent.rules.request import Request
 from editloupe.agent.rules.table import table
-from editloupe.agent.rules.understand import Request, understand
+from editloupe.agent.rules.understand import understand
 from editloupe.images import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 from editloupe.tools.difference import compare
 
-LOCALIZE, ZOOM, READ = "localize_differences", "zoom_in_image", "read_text"
+LOCALIZE, ZOOM, READ, DETECT = "localize_differences", "zoom_in_image", "read_text", "detect_object"
 CRITERIA = ("instruction_following", "visual_consistency")
 
 
@@ -62,44 +64,45 @@ class _Turn:
         request = understand(case.edit.instruction, case.edit.instruction_type)
         if request is None:
             return _unjudged("the embedded judge does not understand what this instruction asks for")
-        known = bool(case.target_boxes)
         if case.rubric.criterion == CRITERIA[0]:
             return self._follow_crops(request) if decide_if.knows_target(case) else self._follow_whole(request)
-        return self._consistency(request, known)
+        return self._consistency(request)
 
     def _follow_crops(self, request: Request) -> AIMessage:
         text = reading.look(self.case, self.album, request) if request.kind == "text" else reading.Reading()
         numbers = decide_if.crop_numbers(self.case, self.album, request, text)
-        start = [f"Asked: {request.say()}. The target's place and a reference are known, so the three crops are measured."]
+        start = [
+            f"Asked: {request.say()}. The target's place and a reference are known, so the three crops are measured."
+        ]
         if request.kind == "text":
             start.append(text.say(request))
         if request.kind == "count":
-            start.append(f"Instances known {numbers['before']:.0f}, found after the edit {numbers['after']:.0f}, asked {request.new_count}.")
-        return _answer(start, decide_if.decide(request, numbers, table(), known=True))
+            start.append(
+                f"Known instances {numbers['before']:.0f}, found afterwards {numbers['after']:.0f}, asked {request.new_count}."
+            )
+        return _answer(start, in_order(decide_if.steps_for(request, text, table(), known=True), numbers))
 
     def _follow_whole(self, request: Request) -> AIMessage:
-        if self._may(LOCALIZE):
-            return _call(f"Asked: {request.say()}. First I look where the pictures differ.", _localize())
-        found = self._found()
-        text = reading.Reading()
-        if request.kind == "text":
-            if self._may(READ):
-                return _call("The edit is about text, so I read what the edited picture says.", (READ, {"target_image": EDITED}))
-            text = reading.from_tool(request, self.seen[READ]) if READ in self.seen else reading.look(self.case, self.album, request)
-        whole = decide_if.whole_numbers(self.case, self.album, request, found, table(), text)
+        if call := self._first_looks(request):
+            return call
+        found, text = self._found(), self._text(request)
+        whole = self._whole(request, found, text)
         if whole.box and self._may(ZOOM):
-            told = f"Region {list(whole.box)} looks most like the asked change (score {whole.numbers['score']:.2f}); I zoom in on it."
+            told = f"{list(whole.box)} looks most like the asked change (score {whole.numbers['score']:.2f}); I zoom in on it."
             return _call(told, (ZOOM, {"bbox_2d": self._as_sent(whole.box, EDITED), "target_image": EDITED}))
-        start = [f"Asked: {request.say()}. {self._summary(found)}"]
+        start = [f"Asked: {request.say()}. {_summary(found)}"]
         if whole.box:
-            start.append(f"Of these, {list(whole.box)} looks most like the asked change (score {whole.numbers['score']:.2f}).")
+            start.append(
+                f"Of these, {list(whole.box)} looks most like the asked change (score {whole.numbers['score']:.2f})."
+            )
         if request.kind == "text":
             start.append(text.say(request))
-        return _answer(start, decide_if.decide(request, whole.numbers, table(), known=False))
+        return _answer(start, in_order(decide_if.steps_for(request, text, table(), known=False), whole.numbers))
 
-    def _consistency(self, request: Request, known: bool) -> AIMessage:
-        if self._may(LOCALIZE):
-            return _call("I look where the pictures differ, target or not.", _localize())
+    def _consistency(self, request: Request) -> AIMessage:
+        known = bool(self.case.target_boxes.get(SOURCE))
+        if call := self._first_looks(request, to_search=not known):
+            return call
         found = self._found()
         limits = table().consistency["oracle" if known else "whole"]
         targets: list[Rect] = []
@@ -110,13 +113,48 @@ class _Turn:
                 own = [_rect(region.box) for region in self._compare(SOURCE, REFERENCE).regions]
             setting = "away from the annotated target"
         else:
-            whole = decide_if.whole_numbers(self.case, self.album, request, found, table(), reading.Reading())
-            steps = table().whole[request.kind]
-            if whole.box and steps.hit.probability(whole.numbers) >= 0.5:
-                targets = [whole.box]
-            setting = f"besides {list(targets[0])}, which looks like the asked change" if targets else "(none looks like the asked change)"
-        places = decide_vc.outside(found, targets, own, limits, instances=request.kind == "count")
-        return _answer([self._summary(found)], decide_vc.decide(found, places, limits, setting))
+            text = self._text(request)
+            whole = self._whole(request, found, text)
+            sure = decide_if.steps_for(request, text, table(), known=False).hit.probability(whole.numbers)
+            targets = [whole.box] if whole.box and sure >= limits.claim else []
+            setting = (
+                f"besides {list(targets[0])}, which looks like the asked change"
+                if targets
+                else "(none is clearly the asked change)"
+            )
+        places = decide_vc.outside(found, targets, own, limits, instances=request.kind == "count" and bool(targets))
+        return _answer([_summary(found)], decide_vc.decide(found, places, limits, setting))
+
+    def _first_looks(self, request: Request, to_search: bool = True) -> AIMessage | None:
+        """Ask for the differences, then for the target or its text where they are not known; None where all is seen."""
+        if self._may(LOCALIZE):
+            return _call(
+                f"Asked: {request.say()}. First I look where the pictures differ.",
+                (LOCALIZE, {"comparison_image_1": SOURCE, "comparison_image_2": EDITED}),
+            )
+        name = request.name_in(self.case.edit.instruction)
+        if to_search and name and request.kind not in ("text", "count") and self._may(DETECT):
+            return _call(
+                f'I look for "{name}" in the source.', (DETECT, {"target_image": SOURCE, "detect_object_name": name})
+            )
+        if to_search and request.kind == "text" and self._may(READ):
+            return _call(
+                "The edit is about text, so I read what the edited picture says.", (READ, {"target_image": EDITED})
+            )
+        return None
+
+    def _text(self, request: Request) -> reading.Reading:
+        if request.kind != "text":
+            return reading.Reading()
+        if READ in self.seen:
+            return reading.from_tool(request, self.seen[READ])
+        return reading.look(self.case, self.album, request)
+
+    def _whole(self, request: Request, found: Mapping[str, Any], text: reading.Reading) -> decide_if.Whole:
+        measured = decide_if.measured_regions(self.case, self.album, request, found)
+        if spotted := decide_if.spotted(self.seen.get(DETECT, {}), request):
+            measured = tuple(region for region in measured if any(attached(region.box, box, 0.1) for box in spotted))
+        return decide_if.choose(measured, request, bool(found["whole_scene"]), table().target, text)
 
     def _may(self, tool: str) -> bool:
         return tool in self.offered and tool not in self.asked
@@ -136,12 +174,6 @@ class _Turn:
     def _compare(self, first: str, second: str) -> Any:
         return compare(*(self.album[self.case.pictures[name]].pixels for name in (first, second)))
 
-    def _summary(self, found: Mapping[str, Any]) -> str:
-        if found["whole_scene"]:
-            return "The pictures differ nearly everywhere."
-        count = len(found["regions"])
-        return "The pictures do not differ beyond noise." if not count else f"They differ in {count} region{'s' if count > 1 else ''}."
-
     def _as_sent(self, box: Rect, name: str) -> list[int]:
         """Put a source box into the pixels of a picture as it was announced, which may be a smaller copy."""
         width, height = self.album[self.case.pictures[SOURCE]].size
@@ -151,8 +183,15 @@ class _Turn:
         return [x1, y1, max(x1 + 1, round(box[2] * x)), max(y1 + 1, round(box[3] * y))]
 
 
-def _localize() -> tuple[str, dict[str, Any]]:
-    return LOCALIZE, {"comparison_image_1": SOURCE, "comparison_image_2": EDITED}
+def _summary(found: Mapping[str, Any]) -> str:
+    if found["whole_scene"]:
+        return "The pictures differ nearly everywhere."
+    count = len(found["regions"])
+    return (
+        "The pictures do not differ beyond noise."
+        if not count
+        else f"They differ in {count} region{'s' if count > 1 else ''}."
+    )
 
 
 def _observations(messages: Sequence[BaseMessage]) -> dict[str, Mapping[str, Any]]:
@@ -188,7 +227,9 @@ def _thinking(sentences: Sequence[str]) -> str:
 
 def _call(thought: str, call: tuple[str, dict[str, Any]]) -> AIMessage:
     name, args = call
-    return AIMessage(_thinking([thought]), tool_calls=[{"name": name, "args": args, "id": f"rules-{name}", "type": "tool_call"}])
+    return AIMessage(
+        _thinking([thought]), tool_calls=[{"name": name, "args": args, "id": f"rules-{name}", "type": "tool_call"}]
+    )
 
 
 def _answer(start: Sequence[str], decision: Decision) -> AIMessage:
@@ -198,4 +239,6 @@ def _answer(start: Sequence[str], decision: Decision) -> AIMessage:
 
 def _unjudged(detail: str) -> AIMessage:
     sentence = f"{detail[0].upper()}{detail[1:]}."
-    return AIMessage(_thinking([sentence]), additional_kwargs={"unjudged": {"reason": "not_understood", "detail": sentence}})
+    return AIMessage(
+        _thinking([sentence]), additional_kwargs={"unjudged": {"reason": "not_understood", "detail": sentence}}
+    )

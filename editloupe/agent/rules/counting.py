@@ -41,11 +41,13 @@ class Place:
     y: int
 
 
-def measure(source: Pixels, edited: Pixels, reference: Pixels | None, boxes: list[Rect], same: float = 15.0) -> dict[str, float]:
+def measure(
+    source: Pixels, edited: Pixels, reference: Pixels | None, boxes: list[Rect], same: float = 15.0
+) -> dict[str, float]:
     """Count the instances in source and edited picture; `same` is the gap up to which a place shows the instance.
 
     The numbers: `before` known instances, `kept` those still there as they were, `recoloured` those still there in another
-    colour, `added` found at further places, `after` all of them together, `clear` how far the closest call was from `same`.
+    colour, `added` found at further places, `after` all of them together.
     """
     height, width = source.shape[:2]
     scale = min(1.0, LONG_SIDE / max(height, width))
@@ -55,26 +57,20 @@ def measure(source: Pixels, edited: Pixels, reference: Pixels | None, boxes: lis
     rects = [clamp(cast(Rect, tuple(v * scale for v in box)), *size) for box in boxes]
     reach = max(2, round(REACH * scale))
     instance = _instance(s, r, rects)
-    level = max(same, 1.3 * float(np.median([_at(s, instance, rect, reach).gap for rect in rects])))
-    here = [_at(e, instance, rect, reach) for rect in rects]
-    kept = [place for place in here if place.gap < level]
-    looks, recoloured = [instance], 0
-    gaps = [place.gap for place in here]
-    missing = [rect for rect, place in zip(rects, here, strict=True) if place.gap >= level]
-    if missing:
-        recoloured, other, structure = _recoloured(e, instance, missing, reach, level)
-        if other is not None:
-            looks.append(other)
-    else:
-        structure = 0.0
+    level = max(same, 1.3 * float(np.median([_at(s, instance, rect, reach) for rect in rects])))
+    here = [_at(e, instance, rect, reach) < level for rect in rects]
+    missing = [rect for rect, there in zip(rects, here, strict=True) if not there]
+    recoloured, other = _recoloured(e, instance, missing, reach, level) if missing else (0, None)
+    looks = [instance] if other is None else [instance, other]
     further = _elsewhere(e, s, looks, rects, level)
-    shows = [_pattern(e, looks, place) for place in further]
-    added = sum(place.gap < level and pattern >= PATTERN for place, pattern in zip(further, shows, strict=True))
-    gaps += [place.gap for place in further[:2]]
+    added = sum(_pattern(e, looks, place) >= PATTERN for place in further if place.gap < level)
+    kept = sum(here)
     return {
-        "before": float(len(rects)), "kept": float(len(kept)), "recoloured": float(recoloured), "added": float(added),
-        "after": float(len(kept) + recoloured + added), "structure": structure,
-        "clear": float(min(abs(gap - level) for gap in gaps)), "level": level, "worst": max(g.gap for g in here), "next": further[0].gap if further else 99.0, "pat": max(shows, default=0.0),
+        "before": float(len(rects)),
+        "kept": float(kept),
+        "recoloured": float(recoloured),
+        "added": float(added),
+        "after": float(kept + recoloured + added),
     }
 
 
@@ -97,7 +93,9 @@ def _instance(source: Lab, reference: Lab | None, rects: list[Rect]) -> Instance
             return Instance(np.ascontiguousarray(owner[y : y + h, x : x + w]), mask.astype(np.float32))
     x1, y1, x2, y2 = rects[0]
     mask = np.zeros((y2 - y1, x2 - x1), np.float32)
-    cv2.ellipse(mask, ((x2 - x1) // 2, (y2 - y1) // 2), (max(1, (x2 - x1) // 3), max(1, (y2 - y1) // 3)), 0, 0, 360, 1.0, -1)
+    cv2.ellipse(
+        mask, ((x2 - x1) // 2, (y2 - y1) // 2), (max(1, (x2 - x1) // 3), max(1, (y2 - y1) // 3)), 0, 0, 360, 1.0, -1
+    )
     return Instance(np.ascontiguousarray(source[y1:y2, x1:x2]), mask)
 
 
@@ -118,12 +116,10 @@ def _window(rect: Rect, instance: Instance, reach: int, shape: tuple[int, ...]) 
     return x1, y1, min(shape[1], x1 + width + 2 * reach), min(shape[0], y1 + height + 2 * reach)
 
 
-def _at(picture: Lab, instance: Instance, rect: Rect, reach: int) -> Place:
-    """Return the best place for an instance around a known box."""
+def _at(picture: Lab, instance: Instance, rect: Rect, reach: int) -> float:
+    """Return how far the picture is from the instance at the best place around a known box."""
     x1, y1, x2, y2 = _window(rect, instance, reach, picture.shape)
-    gaps = _gaps(np.ascontiguousarray(picture[y1:y2, x1:x2]), instance)
-    row, column = np.unravel_index(int(np.argmin(gaps)), gaps.shape)
-    return Place(float(gaps[row, column]), x1 + int(column), y1 + int(row))
+    return float(_gaps(np.ascontiguousarray(picture[y1:y2, x1:x2]), instance).min())
 
 
 def _structure(picture: Lab, instance: Instance, rect: Rect, reach: int) -> tuple[float, Rect]:
@@ -142,18 +138,18 @@ def _structure(picture: Lab, instance: Instance, rect: Rect, reach: int) -> tupl
     return min(1.0, best), (at[0], at[1], at[0] + width, at[1] + height)
 
 
-def _recoloured(edited: Lab, instance: Instance, missing: list[Rect], reach: int, level: float) -> tuple[int, Instance | None, float]:
+def _recoloured(
+    edited: Lab, instance: Instance, missing: list[Rect], reach: int, level: float
+) -> tuple[int, Instance | None]:
     """Count known instances that are there in another colour, and return one of them as a template."""
-    found = [(_structure(edited, instance, rect, min(reach, 4)), rect) for rect in missing]
-    (score, place), _ = max(found, key=lambda item: item[0][0])
-    if score < 0.5:
-        return 0, None, score
-    x1, y1, x2, y2 = place
+    score, (x1, y1, x2, y2) = max(
+        (_structure(edited, instance, rect, min(reach, 4)) for rect in missing), key=lambda s: s[0]
+    )
     patch = np.ascontiguousarray(edited[y1:y2, x1:x2])
-    if patch.shape[:2] != instance.mask.shape:
-        return 0, None, score
+    if score < 0.5 or patch.shape[:2] != instance.mask.shape:
+        return 0, None
     other = Instance(patch, instance.mask)
-    return sum(_at(edited, other, rect, reach).gap < level for rect in missing), other, score
+    return sum(_at(edited, other, rect, reach) < level for rect in missing), other
 
 
 def _pattern(edited: Lab, looks: list[Instance], place: Place) -> float:
@@ -171,12 +167,16 @@ def _elsewhere(edited: Lab, source: Lab, looks: list[Instance], rects: list[Rect
     height, width = looks[0].picture.shape[:2]
     for rect in rects:
         x1, y1, x2, y2 = grown(rect, 0.6, 10**6, 10**6)
-        gaps[max(0, y1 - height // 2) : max(0, y2 - height // 2), max(0, x1 - width // 2) : max(0, x2 - width // 2)] = 99.0
+        gaps[max(0, y1 - height // 2) : max(0, y2 - height // 2), max(0, x1 - width // 2) : max(0, x2 - width // 2)] = (
+            99.0
+        )
     places: list[Place] = []
     while len(places) < MOST:
         row, column = np.unravel_index(int(np.argmin(gaps)), gaps.shape)
         if gaps[row, column] >= 99.0:
             break
         places.append(Place(float(gaps[row, column]), int(column), int(row)))
-        gaps[max(0, row - height // 2) : row + height // 2 + 1, max(0, column - width // 2) : column + width // 2 + 1] = 99.0
+        gaps[
+            max(0, row - height // 2) : row + height // 2 + 1, max(0, column - width // 2) : column + width // 2 + 1
+        ] = 99.0
     return places

@@ -1,7 +1,8 @@
-"""Evidence for Instruction Following where the target's place and a reference are known: crops of source, edited and reference."""
+"""Evidence for Instruction Following from crops of source, edited and reference around a known target."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,6 +16,7 @@ from editloupe.agent.rules.pixels import (
     Mask,
     Rect,
     best_shift,
+    blurred,
     clamp,
     correlation,
     distance,
@@ -35,8 +37,8 @@ FAR = 40.0
 """Differences beyond this are all the same: something else."""
 REACH = 16
 """Pixels by which a re-rendered or reframed picture may have moved."""
-COPY_SIDE = 24
-"""Copies are looked for with templates at most this large."""
+ROUNDS = 8
+"""Of k-means, which has settled by then."""
 LIKE = 14.0
 """CIELAB units within which a pixel counts as carrying one of a thing's colours."""
 
@@ -73,20 +75,40 @@ class Fit:
 
     edited: Lab
     gap: Map
-    correlation: float
 
 
-def lay_over(template: Lab, edited: Lab, rect: Rect, reach: int) -> Fit:
-    """Move the edited crop by the few pixels that make it fit best, and measure what remains."""
-    dx, dy, score = best_shift(template, edited, rect, reach)
-    moved = shifted(edited, dx, dy)
-    return Fit(moved, np.minimum(distance(moved, template), np.float32(FAR)), score)
+def lay_over(template: Lab, edited: Lab, rect: Rect, shifts: Sequence[tuple[int, int]]) -> Fit:
+    """Move the edited crop by the one of these shifts that leaves the smallest difference around the target."""
+    x1, y1, x2, y2 = rect
+    fits = []
+    for dx, dy in shifts:
+        moved = shifted(edited, dx, dy)
+        gap = np.minimum(distance(moved, template), np.float32(FAR))
+        fits.append((float(gap[y1:y2, x1:x2].mean()), Fit(moved, gap)))
+    return min(fits, key=lambda fit: fit[0])[1]
+
+
+def likely_shifts(crops: Crops, rect: Rect, reach: int) -> list[tuple[int, int]]:
+    """Return how the edited crop may have moved: not at all, or to where source or reference, or their edges, fit best.
+
+    Edges find a thing that changed its colour; colours find one that has few edges.
+    """
+    outlines = [blurred(edges(picture)) for picture in (crops.source, crops.edited, crops.reference)]
+    found = [
+        best_shift(crops.source, crops.edited, rect, reach),
+        best_shift(crops.reference, crops.edited, rect, reach),
+        best_shift(outlines[0], outlines[1], rect, reach),
+        best_shift(outlines[2], outlines[1], rect, reach),
+    ]
+    return list(dict.fromkeys([(0, 0), *((dx, dy) for dx, dy, _ in found)]))
 
 
 def asked_change(crops: Crops) -> tuple[Mask, Rect]:
     """Return where the reference differs from the source around the target, and the rectangle that holds it and the box."""
     width, height = crops.size
-    differs = (distance(crops.source, crops.reference) > DIFFERENT) & within(grown(crops.box, 0.8, width, height), crops.source.shape)
+    differs = (distance(crops.source, crops.reference) > DIFFERENT) & within(
+        grown(crops.box, 0.8, width, height), crops.source.shape
+    )
     if differs.sum() > 60:
         differs = cv2.morphologyEx(differs.astype(np.uint8), cv2.MORPH_OPEN, NINE).astype(bool)
     if differs.sum() < 6:
@@ -98,11 +120,16 @@ def asked_change(crops: Crops) -> tuple[Mask, Rect]:
 
 
 def palette(values: Lab, colours: int = 5) -> Lab:
-    """Return the few colours that stand for these values."""
-    sample = np.ascontiguousarray(values[:: max(1, len(values) // 1500)])
-    cv2.setRNGSeed(1)
-    criteria = (cv2.TERM_CRITERIA_COUNT + cv2.TERM_CRITERIA_EPS, 15, 1.0)
-    _, _, centres = cv2.kmeans(sample, min(colours, len(sample)), None, criteria, 1, cv2.KMEANS_PP_CENTERS)
+    """Return the few colours that stand for these values: k-means from a fixed start, the same for the same values."""
+    sample = values[:: max(1, len(values) // 600)].astype(np.float32)
+    count = min(colours, len(sample))
+    ordered = sample[np.argsort(sample[:, 0], kind="stable")]
+    centres = ordered[((np.arange(count) + 0.5) / count * len(ordered)).astype(int)].copy()
+    for _ in range(ROUNDS):
+        nearest = ((sample[:, None] - centres[None]) ** 2).sum(axis=2).argmin(axis=1)
+        for i in range(count):
+            if (nearest == i).any():
+                centres[i] = sample[nearest == i].mean(axis=0)
     return cast(Lab, centres)
 
 
@@ -117,38 +144,37 @@ def measure(source: Pixels, edited: Pixels, reference: Pixels, box: Rect) -> dic
     """Measure how the target changed, against the source and against the reference.
 
     The numbers: `from_source` and `from_reference` are differences over the asked change, 1 meaning as far as source and
-    reference are apart; `structure_*` correlate edges, `*_colours` are shares of pixels carrying the colours of each,
-    `detail` is log edge strength against the reference, `detail_source` against the source; `spill` is how much of the
-    target's surroundings took on its colours, `around` the share of the surroundings that changed, `far` how much the rest did.
+    reference are apart; `box_reference` is the plain difference to the reference over the target's box, in CIELAB units;
+    `structure_source` and `structure_reference` correlate edges; `old_colours` and `new_colours` are shares of pixels that
+    carry the colours of source and reference; `detail` is log edge strength against the reference; `spill` is how much of the
+    surroundings took on the target's colours, `around` the share of them that changed, `far` how much the rest did.
     """
     crops = frame(source, edited, reference, box)
     width, height = crops.size
     differs, around = asked_change(crops)
     reach = max(2, round(REACH * crops.scale))
     patch = grown(around, 0.15, width, height)
-    to_source = lay_over(crops.source, crops.edited, patch, reach)
-    to_reference = lay_over(crops.reference, crops.edited, patch, reach)
+    shifts = likely_shifts(crops, patch, reach)
+    to_source = lay_over(crops.source, crops.edited, patch, shifts)
+    to_reference = lay_over(crops.reference, crops.edited, patch, shifts)
     apart = float(np.minimum(distance(crops.source, crops.reference), FAR)[differs].mean()) + 1e-3
+    inside = within(around, crops.source.shape)
     numbers = {
-        "asked": apart,
         "from_source": float(to_source.gap[differs].mean() / apart),
         "from_reference": float(to_reference.gap[differs].mean() / apart),
-        "match_source": to_source.correlation,
-        "match_reference": to_reference.correlation,
+        "box_reference": float(to_reference.gap[inside].mean()),
     }
-    inside = within(around, crops.source.shape)
-    numbers["box_source"] = float(to_source.gap[inside].mean())
-    numbers["box_reference"] = float(to_reference.gap[inside].mean())
     nearer = to_source if numbers["from_source"] < numbers["from_reference"] else to_reference
     rest = ~within(grown(around, 0.3, width, height), crops.source.shape)
-    ring = within(grown(around, 0.45, width, height), crops.source.shape) & ~within(grown(around, 0.06, width, height), crops.source.shape)
+    ring = within(grown(around, 0.45, width, height), crops.source.shape) & ~within(
+        grown(around, 0.06, width, height), crops.source.shape
+    )
     numbers["far"] = float(np.median(nearer.gap[rest])) if rest.sum() > 50 else 0.0
     numbers["around"] = float(np.mean(nearer.gap[ring] > 10)) if ring.sum() > 20 else 0.0
-    edge_source, edge_reference, edge_edited = edges(crops.source), edges(crops.reference), edges(nearer.edited)
-    numbers["structure_source"] = correlation(_soft(edge_source), _soft(edges(to_source.edited)), inside)
-    numbers["structure_reference"] = correlation(_soft(edge_reference), _soft(edges(to_reference.edited)), inside)
-    numbers["detail"] = _log_ratio(edge_edited[inside], edge_reference[inside])
-    numbers["detail_source"] = _log_ratio(edge_edited[inside], edge_source[inside])
+    edge_source, edge_reference = edges(crops.source), edges(crops.reference)
+    numbers["structure_source"] = correlation(blurred(edge_source), blurred(edges(to_source.edited)), inside)
+    numbers["structure_reference"] = correlation(blurred(edge_reference), blurred(edges(to_reference.edited)), inside)
+    numbers["detail"] = _log_ratio(edges(nearer.edited)[inside], edge_reference[inside])
     new, old = palette(crops.reference[differs]), palette(crops.source[differs])
     numbers["new_colours"] = float(carries(to_reference.edited[differs], new).mean())
     numbers["old_colours"] = float(carries(to_source.edited[differs], old).mean())
@@ -156,40 +182,8 @@ def measure(source: Pixels, edited: Pixels, reference: Pixels, box: Rect) -> dic
     if ring.sum() > 20:
         before = max(float(carries(crops.source[ring], new).mean()), float(carries(crops.reference[ring], new).mean()))
         numbers["spill"] = float(carries(to_reference.edited[ring], new).mean()) - before
-    numbers["as_reference"] = float((to_reference.gap < 10)[differs].mean())
-    numbers["copies"] = _copies(crops, to_reference.edited, differs, around)
     return numbers
-
-
-def _soft(picture: Map) -> Map:
-    return cast(Map, cv2.GaussianBlur(picture, (0, 0), 1.2))
 
 
 def _log_ratio(a: Map, b: Map) -> float:
     return float(np.log((a.mean() + 0.3) / (b.mean() + 0.3)))
-
-
-def _copies(crops: Crops, edited: Lab, differs: Mask, around: Rect) -> float:
-    """Look for the reference's target elsewhere in the edited crop; return the best correlation, beyond what the source has there."""
-    x1, y1, x2, y2 = around
-    factor = min(1.0, COPY_SIDE / max(x2 - x1, y2 - y1))
-    template, mask = _small(crops.reference[y1:y2, x1:x2], factor), _small(differs[y1:y2, x1:x2].astype(np.float32), factor)
-    after, before = _small(edited, factor), _small(crops.source, factor)
-    height, width = template.shape[:2]
-    if mask.sum() < 20 or after.shape[0] < 1.3 * height or after.shape[1] < 1.3 * width:
-        return 0.0
-    scores = _masked_match(after, template, mask) - np.maximum(_masked_match(before, template, mask), 0)
-    rows, columns = np.indices(scores.shape)
-    elsewhere = (np.abs(columns - x1 * factor) > 0.6 * width) | (np.abs(rows - y1 * factor) > 0.6 * height)
-    return float(scores[elsewhere].max()) if elsewhere.any() else 0.0
-
-
-def _small(picture: Map, factor: float) -> Map:
-    size = max(3, round(picture.shape[1] * factor)), max(3, round(picture.shape[0] * factor))
-    return cast(Map, cv2.resize(picture, size, interpolation=cv2.INTER_AREA)) if factor < 1 else np.ascontiguousarray(picture)
-
-
-def _masked_match(picture: Lab, template: Lab, mask: Map) -> Map:
-    """Return the masked correlation of a template at every place of a picture; lightness and both colour axes together."""
-    scores = cv2.matchTemplate(picture, template, cv2.TM_CCOEFF_NORMED, mask=cv2.merge([mask] * 3))
-    return cast(Map, np.clip(np.nan_to_num(scores, nan=0.0, posinf=0.0, neginf=0.0), -1, 1))

@@ -8,11 +8,10 @@ from typing import Any
 
 from editloupe.agent.rules import counting, crops, regions
 from editloupe.agent.rules.boxes import alike
-from editloupe.agent.rules.decision import Decision, in_order
 from editloupe.agent.rules.pixels import Rect
 from editloupe.agent.rules.reading import Reading
-from editloupe.agent.rules.table import Table
-from editloupe.agent.rules.understand import Request
+from editloupe.agent.rules.request import Request
+from editloupe.agent.rules.table import Step, Steps, Table
 from editloupe.images import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 
@@ -54,9 +53,7 @@ class Whole:
     """What was measured in whole pictures: all regions, the one taken for the target's change, and the decisive numbers."""
 
     regions: tuple[regions.Region, ...]
-    scores: tuple[float, ...]
     chosen: int | None
-    whole_scene: bool
     numbers: Numbers
 
     @property
@@ -65,13 +62,29 @@ class Whole:
         return self.regions[self.chosen].box if self.chosen is not None else None
 
 
-NOTHING: Numbers = {
-    name: 0.0
-    for name in (
-        "significance fill size ground_before ground_after structure detail light chroma spread flat asked_colour asked_colour_before "
-        "said_colour said_place removed added recoloured replaced fits"
-    ).split()
-}
+NOTHING: Numbers = dict.fromkeys(
+    [
+        "significance",
+        "fill",
+        "size",
+        "ground_before",
+        "ground_after",
+        "structure",
+        "detail",
+        "chroma",
+        "flat",
+        "asked_colour",
+        "asked_colour_before",
+        "said_colour",
+        "said_place",
+        "removed",
+        "added",
+        "recoloured",
+        "replaced",
+        "fits",
+    ],
+    0.0,
+)
 MOST = 8
 """More regions than this are not measured; the first ones are the most significant."""
 
@@ -95,25 +108,39 @@ def fits(request: Request, numbers: Mapping[str, float]) -> float:
             return max(numbers["replaced"], numbers["recoloured"]) * numbers["said_colour"] * 2
 
 
-def whole_numbers(case: Case, album: Album, request: Request, found: Mapping[str, Any], table: Table, reading: Reading) -> Whole:
-    """Measure the changed regions of whole pictures and pick the one that looks most like the asked change."""
+def measured_regions(
+    case: Case, album: Album, request: Request, found: Mapping[str, Any]
+) -> tuple[regions.Region, ...]:
+    """Measure the changed regions of whole pictures; where the whole scene changed there are none to tell apart."""
     places: Sequence[Mapping[str, Any]] = () if found["whole_scene"] else found["regions"][:MOST]
-    source, edited = (album[case.pictures[name]].pixels for name in (SOURCE, EDITED))
-    look = regions.scene(source, edited) if places else None
-    measured = []
-    for place in places:
-        region = regions.measure(look, place["box"], float(place["significance"]), request) if look else None
-        if region:
-            measured.append(regions.Region(region.box, dict(region.numbers) | {"fits": fits(request, region.numbers)}))
-    scores = tuple(table.target.probability(region.numbers) for region in measured)
+    if not places:
+        return ()
+    look = regions.scene(*(album[case.pictures[name]].pixels for name in (SOURCE, EDITED)))
+    measured = [regions.measure(look, place["box"], float(place["significance"]), request) for place in places]
+    return tuple(regions.Region(r.box, dict(r.numbers) | {"fits": fits(request, r.numbers)}) for r in measured)
+
+
+def choose(
+    measured: Sequence[regions.Region], request: Request, collapsed: bool, target: Step, reading: Reading
+) -> Whole:
+    """Pick the region that looks most like the asked change, and gather the numbers the steps rest on."""
+    scores = tuple(target.probability(region.numbers) for region in measured)
     chosen = max(range(len(scores)), key=lambda i: scores[i]) if scores else None
     numbers = dict(measured[chosen].numbers) if chosen is not None else dict(NOTHING)
-    numbers["score"] = scores[chosen] if chosen is not None else 0.0
-    numbers["any"] = 1.0 if measured else 0.0
-    numbers["places"] = float(min(len(places), 6))
-    numbers["collapsed"] = 1.0 if found["whole_scene"] else 0.0
-    numbers |= _together(measured, chosen, request)
-    return Whole(tuple(measured), scores, chosen, bool(found["whole_scene"]), numbers | reading.numbers())
+    numbers |= {
+        "score": scores[chosen] if chosen is not None else 0.0,
+        "any": 1.0 if measured else 0.0,
+        "places": float(min(len(measured), 6)),
+        "collapsed": 1.0 if collapsed else 0.0,
+    }
+    return Whole(tuple(measured), chosen, numbers | _together(measured, chosen, request) | reading.numbers())
+
+
+def spotted(found: Mapping[str, Any], request: Request) -> list[Rect]:
+    """Return where a detector saw the target in the source; of several, the one on the side the instruction names."""
+    boxes = [_rect(thing["box"]) for thing in found.get("objects", ())]
+    ends = {"left": lambda b: b[0], "right": lambda b: -b[2], "top": lambda b: b[1], "bottom": lambda b: -b[3]}
+    return [min(boxes, key=ends[request.place])] if request.place and boxes else boxes
 
 
 def _together(measured: Sequence[regions.Region], chosen: int | None, request: Request) -> Numbers:
@@ -123,13 +150,13 @@ def _together(measured: Sequence[regions.Region], chosen: int | None, request: R
     went = sum(r.numbers["removed"] > 0.5 for r in like)
     asked = (request.new_count or 0) - (request.old_count or 0)
     return {
-        "like": float(len(like)),
         "moved": float(min(1, abs(came - went))),
         "off": float(min(2, abs(came - went - asked))),
         "also_recoloured": float(min(1, sum(r.numbers["recoloured"] > 0.5 for r in like))),
     }
 
 
-def decide(request: Request, numbers: Numbers, table: Table, known: bool) -> Decision:
-    """Decide in the rubric's order with the steps fitted for this kind of request."""
-    return in_order((table.oracle if known else table.whole)[request.kind], numbers)
+def steps_for(request: Request, reading: Reading, table: Table, known: bool) -> Steps:
+    """Return the steps fitted for this kind of request; text that nobody could read has its own."""
+    name = "text_unread" if request.kind == "text" and not reading.done else request.kind
+    return (table.oracle if known else table.whole)[name]

@@ -37,18 +37,24 @@ def outside(
     return joined(places, limits.join * math.hypot(width, height))
 
 
-def decide(found: Mapping[str, Any], places: Sequence[tuple[Rect, float]], limits: Consistency, setting: str) -> Decision:
+def decide(
+    found: Mapping[str, Any], places: Sequence[tuple[Rect, float]], limits: Consistency, setting: str
+) -> Decision:
     """Decide in the rubric's order: first the whole scene, then the number of distinct anomalies."""
     share = float(found["changed_share"])
     if found["whole_scene"]:
         sure = 0.6 + 0.4 * min(1.0, share / 0.5)
-        reason = f"1. Did the scene itself change? The pictures differ nearly everywhere ({100 * share:.0f} % of the area): it did."
+        reason = (
+            f"1. Did the scene itself change? It differs nearly everywhere ({100 * share:.0f} % of the area): it did."
+        )
         return Decision(COLLAPSE, round(sure, 4), (reason,))
     doubts = [1 / (1 + math.exp(-(weight - limits.significance) / SOFTNESS)) for _, weight in places]
     counted = [place for place, doubt in zip(places, doubts, strict=True) if doubt >= 0.5]
     reasons = [f"1. Did the scene itself change? Only {100 * share:.1f} % of the area differs: it did not."]
     listed = "; ".join(f"{list(box)} (significance {weight:.2f})" for box, weight in counted[:6]) or "none"
-    ignored = f", {len(places) - len(counted)} below {limits.significance:.2f} left out" if len(places) > len(counted) else ""
+    ignored = (
+        f", {len(places) - len(counted)} below {limits.significance:.2f} left out" if len(places) > len(counted) else ""
+    )
     reasons.append(f"2. Distinct changed regions {setting}: {len(counted)}{ignored}. {listed}.")
     none, one = _chances(doubts)
     if not counted:
@@ -61,5 +67,7 @@ def decide(found: Mapping[str, Any], places: Sequence[tuple[Rect, float]], limit
 def _chances(doubts: Sequence[float]) -> tuple[float, float]:
     """Return the probabilities that none and that exactly one of the regions is an anomaly."""
     none = math.prod(1 - doubt for doubt in doubts)
-    one = sum(doubt * math.prod(1 - other for j, other in enumerate(doubts) if j != i) for i, doubt in enumerate(doubts))
+    one = sum(
+        doubt * math.prod(1 - other for j, other in enumerate(doubts) if j != i) for i, doubt in enumerate(doubts)
+    )
     return none, one

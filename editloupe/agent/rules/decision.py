@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from editloupe.agent.rules.table import Steps
 
 LOCALIZATION_FAILURE, WRONG_ACTION, OVER_MODIFICATION, FLAWLESS = (
-    "Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution",
+    "Localization Failure",
+    "Wrong Action",
+    "Over Modification",
+    "Flawless Execution",
 )
 COLLAPSE, MULTIPLE, SINGLE, PERFECT = "Scene Collapse", "Multiple Anomalies", "Single Anomaly", "Perfect Consistency"
 
@@ -26,7 +29,13 @@ class Decision:
 def in_order(steps: Steps, numbers: Mapping[str, float]) -> Decision:
     """Walk the checks of Instruction Following strictly in the rubric's order; the first one failed gives the label."""
     checks = (
-        (steps.hit, LOCALIZATION_FAILURE, "Did the change happen on the target?", "it did", "it did not, or not effectively"),
+        (
+            steps.hit,
+            LOCALIZATION_FAILURE,
+            "Did the change happen on the target?",
+            "it did",
+            "it did not, or not effectively",
+        ),
         (steps.right, WRONG_ACTION, "Is it the asked action and value?", "it is", "it is something else"),
         (steps.kept, OVER_MODIFICATION, "Was everything else about the target preserved?", "it was", "it was not"),
     )

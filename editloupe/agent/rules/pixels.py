@@ -62,7 +62,7 @@ def within(rect: Rect, shape: tuple[int, ...]) -> Mask:
     return mask
 
 
-def best_shift(template: Lab, picture: Lab, rect: Rect, reach: int) -> tuple[int, int, float]:
+def best_shift(template: Lab | Map, picture: Lab | Map, rect: Rect, reach: int) -> tuple[int, int, float]:
     """Find where the template's rectangle lies in the picture, at most `reach` pixels away: dx, dy and the correlation."""
     x1, y1, x2, y2 = rect
     height, width = picture.shape[:2]
@@ -84,13 +84,20 @@ def shifted(picture: Lab, dx: int, dy: int) -> Lab:
         return picture
     height, width = picture.shape[:2]
     matrix = np.array([[1, 0, -dx], [0, 1, -dy]], np.float32)
-    return cast(Lab, cv2.warpAffine(picture, matrix, (width, height), flags=cv2.INTER_NEAREST, borderMode=cv2.BORDER_REPLICATE))
+    return cast(
+        Lab, cv2.warpAffine(picture, matrix, (width, height), flags=cv2.INTER_NEAREST, borderMode=cv2.BORDER_REPLICATE)
+    )
 
 
 def edges(picture: Lab) -> Map:
     """Return the strength of lightness and colour edges at each pixel."""
     dx, dy = cv2.Sobel(picture, cv2.CV_32F, 1, 0, scale=0.25), cv2.Sobel(picture, cv2.CV_32F, 0, 1, scale=0.25)
     return cast(Map, np.sqrt((dx**2 + dy**2).sum(axis=2)))
+
+
+def blurred(picture: Map) -> Map:
+    """Return a map smoothed over a pixel or so, before maps are correlated."""
+    return cast(Map, cv2.GaussianBlur(picture, (0, 0), 1.2))
 
 
 def correlation(a: Map, b: Map, mask: Mask) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
 
-from editloupe.agent.rules.understand import Request
+from editloupe.agent.rules.request import Request
 from editloupe.images import Album
 from editloupe.rubrics.case import EDITED, Case
 from editloupe.tools.contract import ToolError, View
@@ -41,7 +41,8 @@ class Reading:
             return "The text could not be read on this machine (no text reader), so this rests on pixels alone."
         if not self.lines:
             return "No text was read in the edited picture."
-        return f'Read: {", ".join(f"“{line}”" for line in self.lines[:6])}; likeness to “{request.new}” {self.new:.2f}, to “{request.old}” {self.old:.2f}.'
+        lines = ", ".join(f"“{line}”" for line in self.lines[:6])
+        return f"Read: {lines}; likeness to “{request.new}” {self.new:.2f}, to “{request.old}” {self.old:.2f}."
 
 
 def compared(request: Request, lines: list[str]) -> Reading:
@@ -59,7 +60,9 @@ def compared(request: Request, lines: list[str]) -> Reading:
 
 def from_tool(request: Request, data: Mapping[str, Any], targets: Sequence[Box] = ()) -> Reading:
     """Take what the `read_text` tool reported; where the targets are known, only lines on them."""
-    lines = [line for line in data.get("lines", ()) if not targets or any(_on(line["box"], target) for target in targets)]
+    lines = [
+        line for line in data.get("lines", ()) if not targets or any(_on(line["box"], target) for target in targets)
+    ]
     return compared(request, [str(line["text"]) for line in lines])
 
 

@@ -12,8 +12,20 @@ import numpy as np
 
 from editloupe.agent.rules.colours import Lab, colour_of, share_named
 from editloupe.agent.rules.crops import FAR, carries, palette
-from editloupe.agent.rules.pixels import Mask, Rect, clamp, correlation, distance, edges, grown, resized, soft_lab, within
-from editloupe.agent.rules.understand import Request
+from editloupe.agent.rules.pixels import (
+    Mask,
+    Rect,
+    blurred,
+    clamp,
+    correlation,
+    distance,
+    edges,
+    grown,
+    resized,
+    soft_lab,
+    within,
+)
+from editloupe.agent.rules.request import Request
 from editloupe.images import Pixels
 from editloupe.tools.difference import align
 
@@ -54,9 +66,11 @@ def measure(look: Scene, box: Sequence[int], significance: float, request: Reque
 
     The numbers: `ground_before` and `ground_after` are the shares of changed pixels that look like their surroundings (a
     removed thing turns from low to high, an added one from high to low); `structure` correlates edges before and after;
-    `detail` is the log change of edge strength; `chroma` and `light` the typical colour change; `asked_colour` the share
+    `detail` is the log change of edge strength; `chroma` the typical change of hue and saturation; `flat` is
+    the share of changed pixels without detail afterwards; `asked_colour` the share
     of the requested colour after; `said_colour` whether the colour in the target's description was there before;
-    `said_place` whether it lies where the description says; `fill` the changed share of the box; `size` the log share of the picture.
+    `said_place` whether it lies where the description says; `fill` is the changed share of the
+    box, `size` the box's log share of the picture.
     """
     height, width = look.source.shape[:2]
     rect = clamp(cast(Rect, tuple(v * look.scale for v in box)), width, height)
@@ -72,15 +86,16 @@ def measure(look: Scene, box: Sequence[int], significance: float, request: Reque
     ring = ~within(grown(inner, 0.08, part_width, part_height), before.shape)
     numbers = {"significance": significance, "fill": float(changed.sum() / max(1, inside.sum()))}
     numbers["size"] = float(np.log10(max(1e-5, inside.sum() / (height * width))))
-    numbers["ground_before"], numbers["ground_after"] = _like_ground(before, changed, ring), _like_ground(after, changed, ring)
+    numbers["ground_before"], numbers["ground_after"] = (
+        _like_ground(before, changed, ring),
+        _like_ground(after, changed, ring),
+    )
     wide = cv2.dilate(changed.astype(np.uint8), np.ones((5, 5), np.uint8)).astype(bool) & inside
     edge_before, edge_after = edges(before), edges(after)
-    numbers["structure"] = correlation(cv2.GaussianBlur(edge_before, (0, 0), 1.2), cv2.GaussianBlur(edge_after, (0, 0), 1.2), wide)
+    numbers["structure"] = correlation(blurred(edge_before), blurred(edge_after), wide)
     numbers["detail"] = float(np.log((edge_after[wide].mean() + 0.3) / (edge_before[wide].mean() + 0.3)))
     shift = after[changed] - before[changed]
-    numbers["light"] = float(np.median(shift[:, 0]))
     numbers["chroma"] = float(np.median(np.hypot(shift[:, 1], shift[:, 2])))
-    numbers["spread"] = float(np.mean(np.std(shift, axis=0)))
     numbers["flat"] = float(np.mean(edge_after[changed] < 1.0))
     colour = request.new_colour
     numbers["asked_colour"] = share_named(after[changed], colour) if colour else 0.0

@@ -9,7 +9,6 @@ from importlib.resources import files
 from typing import Any
 
 import yaml
-from pydantic import Field
 
 from editloupe.types import Record
 
@@ -67,21 +66,21 @@ class Consistency(Record):
     """Regions closer than this share of the picture's diagonal are one anomaly."""
     attach: float
     """Regions within this share of a target box's size belong to the target's own change."""
-    pieces: int
-    """From this many separate regions on, spread over the picture, the scene is taken to have collapsed."""
+    claim: float = 0.5
+    """How probable it must be that the chosen region is the asked change, before it is not counted as an anomaly."""
 
 
 class Table(Record):
     """Everything fitted."""
 
-    source: str
-    """Which set the table was fitted on, and when it can be made again: the command."""
     oracle: Mapping[str, Steps]
+    """By kind of request, where the target's place and a reference are known."""
     whole: Mapping[str, Steps]
-    """For tools and plain mode, where neither the target's place nor a reference is known."""
+    """By kind of request, for tools and plain mode, where neither is known."""
     target: Step
     """How much a changed region looks like the asked change, in tools and plain mode."""
-    consistency: Mapping[str, Consistency] = Field(description="by mode")
+    consistency: Mapping[str, Consistency]
+    """For `oracle` and for `whole` pictures."""
 
 
 @cache

@@ -3,80 +3,23 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
 
-from editloupe.agent.rules.colours import colour_of
-
-Kind = Literal["color", "material", "text", "shape", "removal", "replacement", "count"]
+from editloupe.agent.rules.phrases import READERS
+from editloupe.agent.rules.request import Kind, Request
 
 TYPES: dict[str, Kind] = {
-    "change color": "color", "change colour": "color", "change material": "material", "change ocr": "text",
-    "change text": "text", "change shape": "shape", "removal object": "removal", "remove object": "removal",
-    "replace object": "replacement", "change count": "count",
+    "change color": "color",
+    "change colour": "color",
+    "change material": "material",
+    "change ocr": "text",
+    "change text": "text",
+    "change shape": "shape",
+    "removal object": "removal",
+    "remove object": "removal",
+    "replace object": "replacement",
+    "change count": "count",
 }
 """DLEBench's seven instruction types (Table 2), and close spellings of them."""
-
-MATERIALS = frozenset(
-    "wood wooden oak timber bamboo cork marble granite stone rock slate brick concrete cement clay ceramic porcelain terracotta glass crystal ice "
-    "metal metallic steel iron copper brass bronze aluminium aluminum chrome tin plastic rubber leather suede denim cotton wool woolen silk satin "
-    "velvet linen canvas fabric cloth felt knit knitted fur paper cardboard foam wax jade straw wicker rattan".split()
-)
-
-SHAPES = frozenset(
-    "circle circular round square rectangle rectangular triangle triangular oval ellipse elliptical hexagon hexagonal "
-    "pentagon octagon star diamond heart crescent cube cubic cylinder cylindrical sphere spherical cone wavy curved "
-    "bent straight shape shaped pyramid ring".split()
-)
-
-NUMBERS = {word: i for i, word in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())}
-NUMBERS |= {"no": 0, "a": 1, "an": 1, "single": 1, "a single": 1, "a pair of": 2}
-_NUMBER = r"(\d+|zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)"
-
-_PLACES = (
-    ("left", r"\b(?:left(?:most)?|left-hand)\b"), ("right", r"\b(?:right(?:most)?|right-hand)\b"),
-    ("top", r"\b(?:top(?:most)?|upper|uppermost)\b"), ("bottom", r"\b(?:bottom|lower|lowest)\b"),
-)
-
-
-@dataclass(frozen=True)
-class Request:
-    """What an instruction asks for."""
-
-    kind: Kind
-    target: str
-    """The thing to be changed, with the words that tell it from others."""
-    new: str = ""
-    """The value asked for: a colour, a material, a text, a shape, the object that comes in."""
-    old: str = ""
-    old_count: int | None = None
-    new_count: int | None = None
-
-    @property
-    def new_colour(self) -> str | None:
-        """The basic colour asked for, where the request is about colour."""
-        return colour_of(self.new) if self.kind == "color" else None
-
-    @property
-    def target_colour(self) -> str | None:
-        """The colour the target is said to have before the edit: "the white bus", "from gray to red"."""
-        return (colour_of(self.old) if self.kind == "color" and self.old else None) or colour_of(self.target)
-
-    @property
-    def place(self) -> str | None:
-        """Where the target is said to stand among its like: left, right, top or bottom."""
-        # "the telephone on the right side of the lamp" is a place beside something else, not in the picture.
-        words = re.sub(r"\b(?:left|right|top|bottom)(?:[- ]hand)?(?: side)? of\b.*", "", self.target.lower())
-        return next((name for name, pattern in _PLACES if re.search(pattern, words)), None)
-
-    def say(self) -> str:
-        """Put the request into words, for the thought."""
-        if self.kind == "count":
-            return f'count of "{self.target}" from {self.old_count if self.old_count is not None else "?"} to {self.new_count}'
-        if self.kind == "removal":
-            return f'removal of "{self.target}"'
-        before = f' from "{self.old}"' if self.old else ""
-        return f'{self.kind} of "{self.target}"{before} to "{self.new}"'
 
 
 def understand(instruction: str, instruction_type: str | None = None) -> Request | None:
@@ -89,147 +32,18 @@ def understand(instruction: str, instruction_type: str | None = None) -> Request
     kind = TYPES.get(re.sub(r"[\s_-]+", " ", (instruction_type or "").strip().lower()))
     if instruction_type and kind is None:
         return None
-    order: tuple[Kind, ...] = (kind,) if kind else ("text", "count", "color", "material", "shape", "removal", "replacement")
+    order: tuple[Kind, ...] = (
+        (kind,) if kind else ("text", "count", "color", "material", "shape", "removal", "replacement")
+    )
     for candidate in order:
-        request = _READERS[candidate](sentence, kind is not None)
+        request = READERS[candidate](sentence, kind is not None)
         if request is not None and request.target:
             return request
     return None
 
 
 def _tidy(instruction: str) -> str:
-    text = instruction.strip().translate(str.maketrans("“”„«»‘’‚`", "\"\"\"\"\"''''"))
+    text = instruction.strip().translate(str.maketrans("“”„«»‘’‚`", '"""""\'\'\'\''))
     text = re.sub(r"\s+", " ", text)
     text = re.sub(r"^(?:please|kindly|can you|could you)\s+", "", text, flags=re.I)
     return re.sub(r"(?:,? please)?[.!?\s]+$", "", text)
-
-
-def _bare(phrase: str) -> str:
-    """Drop articles and leftovers at the ends of a noun phrase."""
-    phrase = re.sub(r"^(?:the|a|an|all|all the|its|this|that|one of the)\s+", "", phrase.strip(" ,.;:\"'"), flags=re.I)
-    return re.sub(r"\s+(?:in|from) the (?:image|picture|photo|scene)$", "", phrase, flags=re.I).strip()
-
-
-_CHANGE = r"(?:chang(?:e|ed|ing)|alter(?:ed)?|modif(?:y|ied)|switch(?:ed)?|convert(?:ed)?|turn(?:ed)?|transform(?:ed)?|set|make|made|update[d]?)"
-_SHADE = r"(?:dark|light|bright|pale|deep|pastel|neon|vivid)"
-_FROM_TO = r"(?: from (?P<old>.+?))? (?:in)?to (?P<new>.+)"
-
-
-def _attribute(sentence: str, noun: str) -> re.Match[str] | None:
-    """Match "change the NOUN of X from A to B", "change X's NOUN to B", "change X's NOUN from A to B"."""
-    return re.match(rf"{_CHANGE} (?:the )?{noun} (?:of|on|for) (?P<target>.+?){_FROM_TO}$", sentence, re.I) or re.match(
-        rf"{_CHANGE} (?P<target>.+?)(?:'s|s')? {noun}{_FROM_TO}$", sentence, re.I
-    )
-
-
-def _plain_change(sentence: str) -> re.Match[str] | None:
-    """Match "change X to B", "change X from A to B", "make X B"."""
-    return re.match(rf"{_CHANGE} (?P<target>.+?){_FROM_TO}$", sentence, re.I)
-
-
-def _color(sentence: str, known: bool) -> Request | None:
-    found = _attribute(sentence, r"(?:colou?rs?|attributes?|hue)") or re.match(
-        rf"(?:paint|dye|tint|colou?r|recolou?r)(?:ed)? (?P<target>.+?)(?P<old>)(?: (?:in|into|to|with))? (?P<new>(?:{_SHADE} )?\S+)$", sentence, re.I
-    ) or _plain_change(sentence) or re.match(rf"{_CHANGE} (?P<target>.+?)(?P<old>) (?P<new>(?:{_SHADE} )?\S+)$", sentence, re.I)
-    if not found or colour_of(found["new"]) is None or re.search(r"\b(?:material|shape|text|number|count)\b", sentence, re.I):
-        return None
-    words = re.findall(r"[a-z]+", found["new"].lower())
-    # "to a red apple" brings another thing in; a colour stands alone but for its shades.
-    last = words[-1] if words[-1] not in ("color", "colour") else words[-2] if len(words) > 1 else ""
-    if colour_of(last) is None or (words[0] in ("a", "an", "the") and not known):
-        return None
-    return Request("color", _bare(found["target"]), _bare(found["new"]), _bare(found["old"] or ""))
-
-
-def _material(sentence: str, known: bool) -> Request | None:
-    found = _attribute(sentence, r"(?:material|texture|attributes?)") or re.match(
-        rf"{_CHANGE} (?P<target>.+?)(?P<old>) (?:(?:out )?of|from) (?P<new>.+)$", sentence, re.I
-    ) or _plain_change(sentence) or re.match(rf"{_CHANGE} (?P<target>.+?)(?P<old>) (?P<new>\S+)$", sentence, re.I)
-    if not found:
-        return None
-    said = re.search(r"\b(?:material|texture)\b", sentence, re.I) is not None
-    words = re.findall(r"[a-z]+", found["new"].lower())
-    if not (said or known) and not (words and words[-1] in MATERIALS):
-        return None
-    return Request("material", _bare(found["target"]), _bare(found["new"]), _bare(found["old"] or ""))
-
-
-_QUOTED = re.compile(r"\"([^\"]+)\"|(?<!\w)'(.+?)'(?!\w)")
-
-
-def _text(sentence: str, known: bool) -> Request | None:
-    quotes = [next(g for g in m.groups() if g) for m in _QUOTED.finditer(sentence)]
-    rest = _QUOTED.sub("§", sentence)
-    about = re.search(r"\b(?:text|word|words|letters?|digits?|writing|caption|inscription|reads?|says?|title|label|number on|numbers on|plate)\b", rest, re.I)
-    if quotes and (about or known or len(quotes) > 1):
-        where = re.search(r"\b(?:on|of|in|at) (?P<target>[^§]+?)(?: from §| to (?:read |say )?§| with §| as §| so |$)", rest, re.I)
-        if where is None:
-            where = re.search(rf"^{_CHANGE} (?P<target>.+?) (?:to )?(?:read|say)s? ", rest, re.I)
-        target = _bare(where["target"]) if where else "text"
-        return Request("text", target, quotes[-1], quotes[0] if len(quotes) > 1 else "")
-    found = re.match(rf"{_CHANGE} (?:the )?(?:text|words?|numbers?|digits?|letters?)(?: content)? on (?P<target>.+?){_FROM_TO}$", rest, re.I)
-    return Request("text", _bare(found["target"]), found["new"].strip(), (found["old"] or "").strip()) if found and not quotes else None
-
-
-def _shape(sentence: str, known: bool) -> Request | None:
-    found = _attribute(sentence, r"(?:shape|form|outline|attributes?)") or re.match(
-        r"(?:bend|bent|reshape[d]?|deform(?:ed)?|twist(?:ed)?|stretch(?:ed)?|shape[d]?|curve[d]?|mold(?:ed)?|mould(?:ed)?) (?P<target>.+?)(?P<old>) (?:in)?to (?P<new>.+)$",
-        sentence, re.I,
-    ) or _plain_change(sentence) or re.match(rf"{_CHANGE} (?P<target>.+?)(?P<old>) (?P<new>\S+)$", sentence, re.I)
-    if not found:
-        return None
-    words = re.findall(r"[a-z]+", found["new"].lower())
-    verb = re.match(r"(?:bend|bent|reshape|deform|twist|stretch|shape|curve|mou?ld)", sentence, re.I)
-    if not (known or verb or re.search(r"\bshape\b", sentence, re.I) or (words and words[-1] in SHAPES)):
-        return None
-    return Request("shape", _bare(found["target"]), _bare(found["new"]), _bare(found["old"] or ""))
-
-
-def _removal(sentence: str, known: bool) -> Request | None:
-    found = re.match(r"(?:remove|removed|delete|deleted|erase|erased|eliminate|take (?:away|out)|get rid of|clear|wipe (?:away|out)|cut out) (?P<target>.+)$", sentence, re.I)
-    found = found or re.match(r"make (?P<target>.+?) disappear$", sentence, re.I)
-    return Request("removal", _bare(found["target"])) if found else None
-
-
-def _replacement(sentence: str, known: bool) -> Request | None:
-    found = re.match(r"(?:replace|replaced|swap|swapped|exchange) (?P<target>.+?) (?:with|by|for) (?P<new>.+)$", sentence, re.I)
-    found = found or re.match(r"substitute (?P<new>.+?) for (?P<target>.+)$", sentence, re.I) or _plain_change(sentence)
-    if not found or re.search(r"\b(?:attributes?|number|count|text)\b", sentence, re.I):
-        return None
-    new, place = found["new"], ""
-    where = re.search(r" (?:on|in|at|near|beside|under|behind) the .+$", new)
-    if where and not re.match(r"(?:replace|swap|substitute)", sentence, re.I):
-        # "Change spider to dog on the blue sail": the place belongs to the thing that is changed.
-        new, place = new[: where.start()], where.group()
-    return Request("replacement", _bare(found["target"]) + place, _bare(new))
-
-
-def _count(sentence: str, known: bool) -> Request | None:
-    named = re.match(
-        rf"(?:{_CHANGE}|increase[d]?|decrease[d]?|reduce[d]?|raise[d]?) (?:the )?(?:number|count|amount|quantity) of (?P<target>.+?)"
-        rf"(?: from (?P<old>{_NUMBER}))? to (?P<new>{_NUMBER})\b", sentence, re.I
-    )
-    if named:
-        return Request("count", _bare(named["target"]), old_count=_number(named["old"]), new_count=_number(named["new"]))
-    counted = re.match(rf"{_CHANGE} (?:the )?(?P<old>{_NUMBER}) (?P<target>.+?) (?:in)?to (?P<new>{_NUMBER})\b", sentence, re.I)
-    if counted:
-        return Request("count", _bare(counted["target"]), old_count=_number(counted["old"]), new_count=_number(counted["new"]))
-    if known:
-        loose = re.match(rf"{_CHANGE} (?P<target>.+?)(?: from (?P<old>{_NUMBER}))? to (?P<new>{_NUMBER})\b", sentence, re.I)
-        if loose:
-            return Request("count", _bare(loose["target"]), old_count=_number(loose["old"]), new_count=_number(loose["new"]))
-    return None
-
-
-def _number(word: str | None) -> int | None:
-    if word is None:
-        return None
-    return int(word) if word.isdigit() else NUMBERS.get(word.lower())
-
-
-_READERS = {
-    "color": _color, "material": _material, "text": _text, "shape": _shape,
-    "removal": _removal, "replacement": _replacement, "count": _count,
-}
-
-

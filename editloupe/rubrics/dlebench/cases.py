@@ -87,7 +87,7 @@ def make_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Cas
     missing = [what for what, there in (("target boxes", boxes), ("a reference picture", edit.reference)) if not there]
     if missing:
         raise MissingInput(f"oracle mode needs {' and '.join(missing)} for edit {edit.id}")
-    assert edit.reference is not None  # noqa: S101 - told to mypy; checked above
+    assert edit.reference is not None
     pictures = {SOURCE: source, EDITED: edited, REFERENCE: album.open(edit.reference)}
     if rubric.criterion == "visual_consistency":
         return [_masked_case(edit, rubric, pictures, boxes, album)]

@@ -1,0 +1,278 @@
+"""Fit the table of thresholds of the embedded judge on edits with known truth, and say how far it can be trusted.
+
+    python benchmarks/fit_rules.py CALIBRATION_DIR [--out editloupe/agent/rules/thresholds.yaml] [--check]
+
+Every step is a ridge-penalised logistic in a few named numbers. Accuracy is measured on scenes left out of the fit, with an
+interval from resampling scenes; weights are fitted again on resampled scenes and their spread is reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from rules_data import IF_LABELS, VC_LABELS, Measured, load, measure
+
+from editloupe.agent.rules import decide_if, decide_vc
+from editloupe.agent.rules.decision import in_order
+from editloupe.agent.rules.table import Consistency, Step, Steps, Table, Term
+
+OUT = Path(__file__).parent.parent / "editloupe/agent/rules/thresholds.yaml"
+PENALTY = 0.05
+RANGES: dict[str, tuple[float, float]] = {
+    "from_source": (0, 1.2), "from_reference": (0, 1.2), "structure_source": (0, 1),
+    "structure_reference": (0, 1), "old_colours": (0, 1), "new_colours": (0, 1), "around": (0, 0.5), "spill": (0, 0.3),
+    "far": (0, 20), "ground_before": (0, 1), "detail": (-1.2, 1.2), "box_reference": (0, 30), "moved": (0, 1), "off": (0, 1),
+    "recoloured_share": (0, 1), "read_new": (0.3, 1), "read_old": (0.3, 1), "read_more": (0, 0.6), "fits": (0, 1),
+    "any": (0, 1), "places": (0, 4), "collapsed": (0, 1), "structure": (0, 1), "fill": (0.2, 0.9), "size": (-3, -1),
+    "chroma": (0, 80), "flat": (0, 1), "significance": (0, 0.8), "also_recoloured": (0, 1), 
+    "recoloured": (0, 1), "removed": (0, 1), "added": (0, 1), "replaced": (0, 1), "said_colour": (0, 1), "said_place": (0, 1),
+}  # fmt: skip
+"""Where a number says something: below and above it says no more."""
+
+Plan = dict[str, dict[str, list[str]]]
+ORACLE: Plan = {
+    "hit": {
+        "": ["from_source", "structure_source", "old_colours"],
+        "count": ["moved"],
+    },
+    "right": {
+        "color": ["new_colours", "from_reference"],
+        "material": ["new_colours", "detail", "from_reference"],
+        "text": ["read_new"],
+        "text_unread": ["from_reference", "around", "spill", "box_reference", "detail"],
+        "shape": ["structure_reference", "structure_source"],
+        "removal": ["detail", "from_reference", "old_colours"],
+        "replacement": ["new_colours", "from_reference", "detail", "structure_source"],
+        "count": ["off"],
+    },
+    "kept": {
+        "": ["from_reference", "structure_reference", "around", "spill", "far"],
+        "text": ["from_reference", "box_reference", "spill", "structure_reference", "read_more"],
+        "text_unread": ["from_reference", "box_reference", "spill", "structure_reference"],
+        "count": ["recoloured_share"],
+    },
+}
+"""Which numbers a step may use, by kind of request; the empty kind is fitted on all kinds that have no line of their own."""
+WHOLE: Plan = {
+    "hit": {
+        "": ["any", "fits", "places", "collapsed"],
+        "text": ["read_old", "read_new"],
+        "count": ["moved", "any", "collapsed"],
+    },
+    "right": {
+        "color": ["fits", "collapsed"],
+        "material": ["removed", "recoloured"],
+        "text": ["read_new"],
+        "text_unread": ["fits", "collapsed"],
+        "shape": ["fits", "chroma", "recoloured"],
+        "removal": ["removed", "replaced"],
+        "replacement": ["replaced", "added", "removed", "recoloured"],
+        "count": ["off", "collapsed"],
+    },
+    "kept": {
+        "color": ["structure", "ground_before"],
+        "material": ["structure", "ground_before"],
+        "text": ["read_more", "size", "chroma", "fill"],
+        "text_unread": ["size", "chroma", "fill"],
+        "shape": ["chroma", "fill", "structure"],
+        "removal": ["flat", "detail", "size"],
+        "replacement": ["size", "ground_before"],
+        "count": ["also_recoloured"],
+    },
+}
+TARGET = ["fits", "significance", "said_colour", "said_place", "size"]
+KINDS = ("color", "material", "text", "text_unread", "shape", "removal", "replacement", "count")
+SIGNIFICANCE, JOIN, ATTACH, CLAIM = (
+    (0.02, 0.05, 0.08, 0.11, 0.15),
+    (0.0, 0.01, 0.02),
+    (0.05, 0.15, 0.3, 0.5),
+    (0.4, 0.5, 0.6, 0.7),
+)
+
+Row = tuple[dict[str, float], int]
+"""The numbers of one edit and its true label, 0 the worst."""
+
+
+def logistic(names: Sequence[str], rows: Sequence[Row], passed: Callable[[int], bool]) -> Step:
+    """Fit one step by Newton's method; the penalty keeps weights small where few edits speak."""
+    terms = {name: Term(low=RANGES[name][0], high=RANGES[name][1], weight=1) for name in names}
+    x = np.array([[*(terms[name].value(numbers[name]) for name in names), 1.0] for numbers, _ in rows]).reshape(
+        -1, len(names) + 1
+    )
+    y = np.array([float(passed(label)) for _, label in rows])
+    ridge = np.diag([*[PENALTY] * len(names), 1e-3])
+    weights = np.zeros(len(names) + 1)
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-np.clip(x @ weights, -30, 30)))
+        step = np.linalg.solve((x * (p * (1 - p))[:, None]).T @ x + ridge, x.T @ (p - y) + ridge @ weights)
+        weights -= step
+        if np.abs(step).max() < 1e-7:
+            break
+    fitted = {
+        name: terms[name].model_copy(update={"weight": round(float(w), 3)})
+        for name, w in zip(names, weights, strict=False)
+    }
+    return Step(bias=round(float(weights[-1]), 3), terms=fitted)
+
+
+def fit_steps(plan: Plan, rows: dict[str, list[Row]]) -> dict[str, Steps]:
+    """Fit the three checks of every kind, each on the edits that reach it in the rubric's order."""
+    checks = (("hit", 0), ("right", 1), ("kept", 2))
+    fitted: dict[str, dict[str, Step]] = {kind: {} for kind in KINDS}
+    for check, reached in checks:
+        for kind in KINDS:
+            own = kind in plan[check]
+            sharing = [kind] if own else [k for k in KINDS if k not in plan[check] and k != "text_unread"]
+            pool = [row for k in sharing for row in rows[k] if row[1] >= reached]
+            fitted[kind][check] = logistic(plan[check][kind if own else ""], pool, lambda label, at=reached: label > at)
+    return {kind: Steps(**steps) for kind, steps in fitted.items()}
+
+
+def overlaps(box: Sequence[int], other: Sequence[int]) -> bool:
+    """True where two boxes share a third of the smaller one."""
+    w, h = (min(box[i + 2], other[i + 2]) - max(box[i], other[i]) for i in (0, 1))
+    smaller = min((b[2] - b[0]) * (b[3] - b[1]) for b in (box, other))
+    return w > 0 and h > 0 and w * h > smaller / 3
+
+
+def fit(data: Sequence[Measured]) -> Table:
+    """Fit the whole table."""
+    spots = [
+        (dict(r.numbers), int(any(overlaps(r.box, b) for b in m.known.own_boxes))) for m in data for r in m.regions
+    ]
+    target = logistic(TARGET, spots, bool)
+    near: dict[str, list[Row]] = {kind: [] for kind in KINDS}
+    wide: dict[str, list[Row]] = {kind: [] for kind in KINDS}
+    for m in data:
+        for kind in (m.request.kind, "text_unread") if m.request.kind == "text" else (m.request.kind,):
+            if len(m.crops) == 1:
+                near[kind].append((m.crops[0], m.known.following))
+            wide[kind].append((whole(m, target).numbers, m.known.following))
+    steps = fit_steps(ORACLE, near), fit_steps(WHOLE, wide)
+    draft = Table(oracle=steps[0], whole=steps[1], target=target, consistency={})
+    limits = {mode: best_limits(data, draft, mode) for mode in ("oracle", "whole")}
+    return draft.model_copy(update={"consistency": limits})
+
+
+def whole(m: Measured, target: Step) -> decide_if.Whole:
+    """Choose the target's region as the judge does."""
+    return decide_if.choose(m.regions, m.request, bool(m.whole["whole_scene"]), target, m.text)
+
+
+def best_limits(data: Sequence[Measured], table: Table, mode: str) -> Consistency:
+    """Search the limits of Visual Consistency on a grid; of equally good settings the middle one is taken."""
+    claims = CLAIM if mode == "whole" else (0.5,)
+    tried = [
+        Consistency(significance=s, join=j, attach=a, claim=c)
+        for s, j, a, c in itertools.product(SIGNIFICANCE, JOIN, ATTACH, claims)
+    ]
+    hits = [sum(consistency(m, table, mode, limits) == m.known.consistency for m in data) for limits in tried]
+    good = [limits for limits, hit in zip(tried, hits, strict=True) if hit == max(hits)]
+    centre = {name: float(np.median([getattr(limits, name) for limits in good])) for name in Consistency.model_fields}
+    return min(good, key=lambda g: sum(abs(getattr(g, n) - v) / (abs(v) + 0.01) for n, v in centre.items()))
+
+
+def following(m: Measured, table: Table, mode: str) -> int:
+    """Judge Instruction Following with a table, the worst target counting."""
+    steps = decide_if.steps_for(m.request, m.text, table, known=mode == "oracle")
+    sets = m.crops if mode == "oracle" else [whole(m, table.target).numbers]
+    return min(IF_LABELS.index(in_order(steps, numbers).label) for numbers in sets)
+
+
+def consistency(m: Measured, table: Table, mode: str, limits: Consistency | None = None) -> int:
+    """Judge Visual Consistency with a table."""
+    limits = limits or table.consistency[mode]
+    if mode == "oracle":
+        found, targets = m.masked, [tuple(box) for box in m.known.edit.target_boxes]
+    else:
+        chosen = whole(m, table.target)
+        sure = decide_if.steps_for(m.request, m.text, table, known=False).hit.probability(chosen.numbers)
+        found, targets = m.whole, [chosen.box] if chosen.box and sure >= limits.claim else []
+    places = decide_vc.outside(found, targets, m.own, limits, m.request.kind == "count" and bool(targets))
+    return VC_LABELS.index(decide_vc.decide(found, places, limits, "").label)
+
+
+def interval(hits: dict[str, list[bool]], rounds: int = 2000) -> tuple[float, float, float]:
+    """Return the accuracy and a 95 % interval from resampling scenes."""
+    draw = np.random.default_rng(0)
+    sums = np.array([[sum(h), len(h)] for h in hits.values()])
+    picked = sums[draw.integers(0, len(sums), (rounds, len(sums)))].sum(axis=1)
+    low, high = np.quantile(picked[:, 0] / picked[:, 1], [0.025, 0.975])
+    return float(sums[:, 0].sum() / sums[:, 1].sum()), float(low), float(high)
+
+
+def left_out(data: Sequence[Measured], groups: int) -> None:
+    """Fit without some scenes, judge those, and print how often the label is exact."""
+    scenes = sorted({m.known.scene for m in data})
+    hits: dict[tuple[str, str], dict[str, list[bool]]] = {}
+    for number in range(groups):
+        out = set(scenes[number::groups])
+        table = fit([m for m in data if m.known.scene not in out])
+        for m in (m for m in data if m.known.scene in out):
+            for mode in ("oracle", "whole"):
+                for name, right in (
+                    ("instruction_following", following(m, table, mode) == m.known.following),
+                    ("visual_consistency", consistency(m, table, mode) == m.known.consistency),
+                ):
+                    for part in ("all", m.known.part):
+                        hits.setdefault((f"{mode} {name}", part), {}).setdefault(m.known.scene, []).append(right)
+    for (what, part), found in sorted(hits.items()):
+        exact, low, high = (100 * figure for figure in interval(found))
+        print(f"{what:32} {part:12} {exact:5.1f} % exact [{low:.0f}, {high:.0f}]")
+
+
+def spread(data: Sequence[Measured], rounds: int) -> None:
+    """Fit on resampled scenes and print how far the weights move."""
+    draw = np.random.default_rng(1)
+    scenes = sorted({m.known.scene for m in data})
+    seen: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        table = fit([m for s in draw.choice(scenes, len(scenes)) for m in data if m.known.scene == s])
+        for name, part in (("oracle", table.oracle), ("whole", table.whole)):
+            for kind, steps in part.items():
+                for check in ("hit", "right", "kept"):
+                    for term, value in getattr(steps, check).terms.items():
+                        seen.setdefault(f"{name} {kind} {check} {term}", []).append(value.weight)
+    print("weights over resampled scenes: mean ± standard deviation")
+    for name, weights in seen.items():
+        print(f"  {name:52} {np.mean(weights):6.2f} ± {np.std(weights):.2f}")
+
+
+def write(table: Table, path: Path, given: Sequence[Path], edits: int) -> None:
+    """Write the table with a line that says how it was made."""
+    data: dict[str, Any] = table.model_dump(mode="json")
+    names = " ".join(folder.name for folder in given)
+    head = f"# Fitted by benchmarks/fit_rules.py on {edits} edits ({names}); not edited by hand.\n"
+    path.write_text(head + yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=120), "utf-8")
+
+
+def main() -> None:
+    """Measure, check on left-out scenes, fit on all, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--check", action="store_true", help="report only, write nothing")
+    parser.add_argument("--groups", type=int, default=14, help="the scenes are left out in this many groups")
+    parser.add_argument(
+        "--resamples", type=int, default=20, help="fits on resampled scenes for the spread of the weights"
+    )
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    known = list(load(options.folders))
+    with ProcessPoolExecutor(options.workers) as pool:
+        data = list(pool.map(measure, known, chunksize=4))
+    left_out(data, options.groups)
+    spread(data, options.resamples)
+    if not options.check:
+        write(fit(data), options.out, options.folders, len(data))
+
+
+if __name__ == "__main__":
+    main()

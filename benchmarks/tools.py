@@ -1,0 +1,235 @@
+"""Quality and time of the tools, as tables on the screen and in docs/benchmarks-tools.md.
+
+python -m benchmarks.tools SET... [--detector FOLDER] [--out FILE]
+
+SET is a folder with manifest.jsonl; without one, the folder named by EDITLOUPE_CALIBRATION and its subfolder `hard`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import cv2
+import numpy as np
+from skimage import data
+
+from benchmarks.difference_scores import Answer, Localizer, ask, naive, read_set, ssim, summary
+from editloupe.images import Pixels
+from editloupe.tools.difference import boxes
+from editloupe.tools.grounding import GroundingDino
+from editloupe.tools.read_text import ReadText
+from editloupe.tools.realesrgan import RealESRGAN
+from editloupe.tools.settings import ToolSettings
+from editloupe.tools.tiling import tiles
+from editloupe.tools.upscale import Fast
+from editloupe.types import Box
+
+LOCALIZERS: dict[str, Localizer] = {"pixel difference": naive, "SSIM": ssim, "localize_differences": boxes}
+Rows = list[list[str]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="*", type=Path)
+    parser.add_argument("--detector", help="a folder with Grounding DINO weights; tiny random ones without it")
+    parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) // 2))
+    parser.add_argument("--out", type=Path, default=Path("docs/benchmarks-tools.md"))
+    given = parser.parse_args()
+    cv2.setNumThreads(given.threads)
+    parts = ["# How good and how fast the tools are", machine(given.threads)]
+    for name, folder in calibration_sets(given.sets):
+        parts += [f"## Differences: {name} set", *difference_tables(folder)]
+    parts += ["## Enhancer", *enhancer_table(given.threads)]
+    parts += ["## Detector and text", *model_table(given.detector, given.threads)]
+    text = "\n\n".join(parts) + "\n"
+    print(text)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(text)
+
+
+def calibration_sets(named: list[Path]) -> list[tuple[str, Path]]:
+    """Return the sets to measure, called plain and hard, or by their folder."""
+    if named:
+        return [("hard" if path.name == "hard" else "plain", path) for path in named]
+    folder = os.environ.get("EDITLOUPE_CALIBRATION")
+    if not folder:
+        raise SystemExit("name a calibration set, or set EDITLOUPE_CALIBRATION to its folder")
+    found = [("plain", Path(folder)), ("hard", Path(folder) / "hard")]
+    return [(name, path) for name, path in found if (path / "manifest.jsonl").is_file()]
+
+
+def difference_tables(folder: Path) -> list[str]:
+    """Compare the localizers on one set; each sees every pair right after the others, so that load hits all alike."""
+    answers: dict[str, list[Answer]] = {name: [] for name in LOCALIZERS}
+    for sample in read_set(folder):
+        for name, localizer in LOCALIZERS.items():
+            answers[name].append(ask(localizer, sample))
+    figures = {name: summary(found) for name, found in answers.items()}
+    columns = list(next(iter(figures.values())))
+    rows = [[name, *(_number(figures[name][c]) for c in columns)] for name in figures]
+    base = figures["pixel difference"]["ms/MP"]
+    for row, name in zip(rows, figures, strict=True):
+        row.append(f"{figures[name]['ms/MP'] / base:.1f} ×")
+    ours = answers["localize_differences"]
+    by_kind: Rows = []
+    for kind in dict.fromkeys(a.sample.disturbance for a in ours):
+        part = summary([a for a in ours if a.sample.disturbance == kind])
+        by_kind.append([kind, *(_number(part[c]) for c in columns)])
+    return [
+        _counts(ours),
+        table(["localizer", *columns, "time"], rows),
+        "`localize_differences` by how the rest of the picture was disturbed:",
+        table(["disturbance", *columns], by_kind),
+    ]
+
+
+def _counts(answers: list[Answer]) -> str:
+    """Say on how many things the percentages rest."""
+    local = [a.sample for a in answers if not a.sample.collapse]
+    changes, quiet = sum(len(s.changed) for s in local), sum(not s.changed for s in local)
+    return (
+        f"{changes} changes in {len(local) - quiet} pairs, and {quiet} unchanged pairs, on which alone the false alarms rest; "
+        f"{len(answers) - len(local)} more pairs, with the whole scene changed, are left out. The tool was developed with these "
+        "pairs in sight, so expect less on others."
+    )
+
+
+def enhancer_table(threads: int) -> list[str]:
+    """Enlarge photographs that were shrunk four times."""
+    real = RealESRGAN(threads=threads)
+    ways: dict[str, Callable[[Pixels], Pixels]] = {
+        "bicubic": lambda small: np.asarray(
+            cv2.resize(small, None, fx=4, fy=4, interpolation=cv2.INTER_CUBIC), np.uint8
+        ),
+        "fast": lambda small: Fast().upscale(small, 4.0),
+    }
+    if real.unavailable() is None:
+        ways["Real-ESRGAN alone"] = lambda small: np.clip(np.rint(real._enlarge(small)), 0, 255).astype(np.uint8)
+        ways["realesrgan (corrected, mixed)"] = lambda small: real.upscale(small, 4.0)
+        real.upscale(np.zeros((8, 8, 3), np.uint8), 4.0)
+    rows = []
+    for name, enlarge in ways.items():
+        quality, seconds = [], []
+        for truth, small in shrunken():
+            started = time.process_time()
+            large = enlarge(small)
+            seconds.append(time.process_time() - started)
+            quality.append(10 * np.log10(255**2 / np.mean((large.astype(float) - truth) ** 2)))
+        rows.append(
+            [name, f"{statistics.mean(quality):.2f}", f"{min(quality):.2f}", f"{1000 * statistics.median(seconds):.1f}"]
+        )
+    header = ["enlarging 64 × 64 pixels four times", "PSNR, mean (dB)", "PSNR, worst (dB)", "CPU ms a crop"]
+    return [table(header, rows)]
+
+
+def shrunken() -> Iterator[tuple[Pixels, Pixels]]:
+    """Yield details of photographs that come with scikit-image, and the same four times smaller."""
+    places = (
+        ("astronaut", 120, 60),
+        ("astronaut", 200, 250),
+        ("chelsea", 180, 40),
+        ("coffee", 300, 140),
+        ("coffee", 50, 140),
+    )
+    for name, x, y in places:
+        truth = np.ascontiguousarray(getattr(data, name)()[y : y + 256, x : x + 256])
+        yield truth, np.asarray(cv2.resize(truth, (64, 64), interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def model_table(detector: str | None, threads: int) -> list[str]:
+    """Time the detector and the reader on one photograph."""
+    photo = np.ascontiguousarray(data.astronaut())
+    rows: Rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        kind = "given weights"
+        if detector is None:
+            from tests.tools.tiny_grounding import save_tiny_grounding_dino
+
+            detector, kind = (
+                str(save_tiny_grounding_dino(Path(folder))),
+                "tiny random weights: the cost of our own code",
+            )
+        for levels in ((), (2,), (2, 3)):
+            model = GroundingDino(ToolSettings(detector=detector, tile_levels=levels, threads=threads))
+            passes = 1 + len(tiles((512, 512), levels))
+            seconds = timed(lambda model=model: model.detect(photo, "red cup"))  # type: ignore[misc]
+            rows.append(
+                [
+                    f"Grounding DINO, {passes} {'pass' if passes == 1 else 'passes'} ({kind})",
+                    f"{1000 * seconds:.0f}",
+                    f"{passes / seconds:.1f} passes",
+                ]
+            )
+    reader = ReadText(ToolSettings(threads=threads))
+    if reader.unavailable() is None:
+        seconds = timed(lambda: reader._read(photo, Box(x1=0, y1=0, x2=512, y2=512)))
+        rows.append(["rapidocr", f"{1000 * seconds:.0f}", f"{1 / seconds:.1f} pictures"])
+    return [table(["512 × 512 photograph", "CPU ms", "per CPU second"], rows)]
+
+
+def timed(run: Callable[[], object], times: int = 3) -> float:
+    """Return the median CPU seconds of a call, after one that loads everything."""
+    run()
+    seconds = []
+    for _ in range(times):
+        started = time.process_time()
+        run()
+        seconds.append(time.process_time() - started)
+    return statistics.median(seconds)
+
+
+def machine(threads: int) -> str:
+    """Describe the machine, without names or paths."""
+    cpu = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").is_file():
+        names = [
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if "model name" in line
+        ]
+        cpu = names[0] if names else cpu
+    packages = ("numpy", "opencv-python-headless", "scikit-image", "torch", "transformers", "ncnn", "rapidocr")
+    listed = ", ".join(f"{name} {found}" for name in packages if (found := _version(name)))
+    return (
+        f"Measured by `python -m benchmarks.tools` on {cpu}, {os.cpu_count()} cores, {threads} {'thread' if threads == 1 else 'threads'}, {gpu()}, "
+        f"{platform.system()}, Python {platform.python_version()}; {listed}. Other work ran on the machine: the differences' times are "
+        "wall-clock times, to be compared within a table only; the others are CPU times."
+    )
+
+
+def gpu() -> str:
+    """Say which GPU the models can use."""
+    if _version("torch") is None:
+        return "torch not installed"
+    import torch
+
+    return str(torch.cuda.get_device_name(0)) if torch.cuda.is_available() else "no GPU"
+
+
+def table(header: list[str], rows: Rows) -> str:
+    """Write a Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _number(value: float) -> str:
+    return "–" if np.isnan(value) else f"{value:.1f}"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+if __name__ == "__main__":
+    main()

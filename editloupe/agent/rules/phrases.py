@@ -1,0 +1,207 @@
+"""The sentences instructions come in: one reader for each kind of request.
+
+A reader takes the tidied sentence and whether the kind is already known from the manifest; it returns what is asked, or None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib.resources import files
+
+import yaml
+
+from editloupe.agent.rules.colours import colour_of
+from editloupe.agent.rules.request import Kind, Request
+
+_WORDS = yaml.safe_load(files("editloupe.agent.rules").joinpath("vocabulary.yaml").read_text("utf-8"))
+MATERIALS, SHAPES = frozenset(_WORDS["materials"]), frozenset(_WORDS["shapes"])
+NUMBERS = {word: value for value, word in enumerate(_WORDS["numbers"])}
+_NUMBER = rf"(\d+|{'|'.join(NUMBERS)})"
+
+_CHANGE = (
+    r"(?:chang(?:e|ed|ing)|alter(?:ed)?|modif(?:y|ied)|switch(?:ed)?|convert(?:ed)?|turn(?:ed)?|transform(?:ed)?"
+    r"|set|make|made|updated?)"
+)
+_PAINT = r"(?:paint|dye|tint|colou?r|recolou?r)(?:ed)?"
+_BEND = r"(?:bend|bent|reshaped?|deform(?:ed)?|twist(?:ed)?|stretch(?:ed)?|shaped?|curved?|mou?ld(?:ed)?)"
+_REMOVE = r"(?:removed?|deleted?|erased?|eliminated?|(?:take|wipe) (?:away|out)|get rid of|clear|cut out)"
+_MORE_OR_LESS = r"increased?|decreased?|reduced?|raised?"
+_ABOUT_TEXT = (
+    r"\b(?:text|words?|letters?|digits?|writing|caption|inscription|reads?|says?|title|label|numbers? on|plate)\b"
+)
+_SHADE = r"(?:dark|light|bright|pale|deep|pastel|neon|vivid)"
+_FROM_TO = r"(?: from (?P<old>.+?))? (?:in)?to (?P<new>.+)"
+
+
+def _bare(phrase: str) -> str:
+    """Drop articles and leftovers at the ends of a noun phrase."""
+    phrase = re.sub(r"^(?:the|a|an|all|all the|its|this|that|one of the)\s+", "", phrase.strip(" ,.;:\"'"), flags=re.I)
+    return re.sub(r"\s+(?:in|from) the (?:image|picture|photo|scene)$", "", phrase, flags=re.I).strip()
+
+
+def _attribute(sentence: str, noun: str) -> re.Match[str] | None:
+    """Match "change the NOUN of X from A to B", "change X's NOUN to B", "change X's NOUN from A to B"."""
+    return re.match(rf"{_CHANGE} (?:the )?{noun} (?:of|on|for) (?P<target>.+?){_FROM_TO}$", sentence, re.I) or re.match(
+        rf"{_CHANGE} (?P<target>.+?)(?:'s|s')? {noun}{_FROM_TO}$", sentence, re.I
+    )
+
+
+def _plain_change(sentence: str) -> re.Match[str] | None:
+    """Match "change X to B", "change X from A to B", "make X B"."""
+    return re.match(rf"{_CHANGE} (?P<target>.+?){_FROM_TO}$", sentence, re.I)
+
+
+def _color(sentence: str, known: bool) -> Request | None:
+    found = (
+        _attribute(sentence, r"(?:colou?rs?|attributes?|hue)")
+        or re.match(
+            rf"{_PAINT} (?P<target>.+?)(?P<old>)(?: (?:in|into|to|with))? (?P<new>(?:{_SHADE} )?\S+)$",
+            sentence,
+            re.I,
+        )
+        or _plain_change(sentence)
+        or re.match(rf"{_CHANGE} (?P<target>.+?)(?P<old>) (?P<new>(?:{_SHADE} )?\S+)$", sentence, re.I)
+    )
+    if (
+        not found
+        or colour_of(found["new"]) is None
+        or re.search(r"\b(?:material|shape|text|number|count)\b", sentence, re.I)
+    ):
+        return None
+    words = re.findall(r"[a-z]+", found["new"].lower())
+    # "to a red apple" brings another thing in; a colour stands alone but for its shades.
+    last = words[-1] if words[-1] not in ("color", "colour") else words[-2] if len(words) > 1 else ""
+    if colour_of(last) is None or (words[0] in ("a", "an", "the") and not known):
+        return None
+    return Request("color", _bare(found["target"]), _bare(found["new"]), _bare(found["old"] or ""))
+
+
+def _material(sentence: str, known: bool) -> Request | None:
+    found = (
+        _attribute(sentence, r"(?:material|texture|attributes?)")
+        or re.match(rf"{_CHANGE} (?P<target>.+?)(?P<old>) (?:(?:out )?of|from) (?P<new>.+)$", sentence, re.I)
+        or _plain_change(sentence)
+        or re.match(rf"{_CHANGE} (?P<target>.+?)(?P<old>) (?P<new>\S+)$", sentence, re.I)
+    )
+    if not found:
+        return None
+    said = re.search(r"\b(?:material|texture)\b", sentence, re.I) is not None
+    words = re.findall(r"[a-z]+", found["new"].lower())
+    if not (said or known) and not (words and words[-1] in MATERIALS):
+        return None
+    return Request("material", _bare(found["target"]), _bare(found["new"]), _bare(found["old"] or ""))
+
+
+_QUOTED = re.compile(r"\"([^\"]+)\"|(?<!\w)'(.+?)'(?!\w)")
+
+
+def _text(sentence: str, known: bool) -> Request | None:
+    quotes = [next(g for g in m.groups() if g) for m in _QUOTED.finditer(sentence)]
+    rest = _QUOTED.sub("§", sentence)
+    about = re.search(_ABOUT_TEXT, rest, re.I)
+    if quotes and (about or known or len(quotes) > 1):
+        where = re.search(
+            r"\b(?:on|of|in|at) (?P<target>[^§]+?)(?: from §| to (?:read |say )?§| with §| as §| so |$)", rest, re.I
+        )
+        if where is None:
+            where = re.search(rf"^{_CHANGE} (?P<target>.+?) (?:to )?(?:read|say)s? ", rest, re.I)
+        target = _bare(where["target"]) if where else "text"
+        return Request("text", target, quotes[-1], quotes[0] if len(quotes) > 1 else "")
+    found = re.match(
+        rf"{_CHANGE} (?:the )?(?:text|words?|numbers?|digits?|letters?)(?: content)? on (?P<target>.+?){_FROM_TO}$",
+        rest,
+        re.I,
+    )
+    return (
+        Request("text", _bare(found["target"]), found["new"].strip(), (found["old"] or "").strip())
+        if found and not quotes
+        else None
+    )
+
+
+def _shape(sentence: str, known: bool) -> Request | None:
+    found = (
+        _attribute(sentence, r"(?:shape|form|outline|attributes?)")
+        or re.match(
+            rf"{_BEND} (?P<target>.+?)(?P<old>) (?:in)?to (?P<new>.+)$",
+            sentence,
+            re.I,
+        )
+        or _plain_change(sentence)
+        or re.match(rf"{_CHANGE} (?P<target>.+?)(?P<old>) (?P<new>\S+)$", sentence, re.I)
+    )
+    if not found:
+        return None
+    words = re.findall(r"[a-z]+", found["new"].lower())
+    verb = re.match(_BEND, sentence, re.I)
+    if not (known or verb or re.search(r"\bshape\b", sentence, re.I) or (words and words[-1] in SHAPES)):
+        return None
+    return Request("shape", _bare(found["target"]), _bare(found["new"]), _bare(found["old"] or ""))
+
+
+def _removal(sentence: str, known: bool) -> Request | None:
+    found = re.match(rf"{_REMOVE} (?P<target>.+)$", sentence, re.I)
+    found = found or re.match(r"make (?P<target>.+?) disappear$", sentence, re.I)
+    return Request("removal", _bare(found["target"])) if found else None
+
+
+def _replacement(sentence: str, known: bool) -> Request | None:
+    found = re.match(
+        r"(?:replace|replaced|swap|swapped|exchange) (?P<target>.+?) (?:with|by|for) (?P<new>.+)$", sentence, re.I
+    )
+    found = found or re.match(r"substitute (?P<new>.+?) for (?P<target>.+)$", sentence, re.I) or _plain_change(sentence)
+    if not found or re.search(r"\b(?:attributes?|number|count|text)\b", sentence, re.I):
+        return None
+    new, place = found["new"], ""
+    where = re.search(r" (?:on|in|at|near|beside|under|behind) the .+$", new)
+    if where and not re.match(r"(?:replace|swap|substitute)", sentence, re.I):
+        # "Change spider to dog on the blue sail": the place belongs to the thing that is changed.
+        new, place = new[: where.start()], where.group()
+    return Request("replacement", _bare(found["target"]) + place, _bare(new))
+
+
+def _count(sentence: str, known: bool) -> Request | None:
+    named = re.match(
+        rf"(?:{_CHANGE}|{_MORE_OR_LESS}) (?:the )?(?:number|count|amount|quantity) of (?P<target>.+?)"
+        rf"(?: from (?P<old>{_NUMBER}))? to (?P<new>{_NUMBER})\b",
+        sentence,
+        re.I,
+    )
+    if named:
+        return Request(
+            "count", _bare(named["target"]), old_count=_number(named["old"]), new_count=_number(named["new"])
+        )
+    counted = re.match(
+        rf"{_CHANGE} (?:the )?(?P<old>{_NUMBER}) (?P<target>.+?) (?:in)?to (?P<new>{_NUMBER})\b", sentence, re.I
+    )
+    if counted:
+        return Request(
+            "count", _bare(counted["target"]), old_count=_number(counted["old"]), new_count=_number(counted["new"])
+        )
+    if known:
+        loose = re.match(
+            rf"{_CHANGE} (?P<target>.+?)(?: from (?P<old>{_NUMBER}))? to (?P<new>{_NUMBER})\b", sentence, re.I
+        )
+        if loose:
+            return Request(
+                "count", _bare(loose["target"]), old_count=_number(loose["old"]), new_count=_number(loose["new"])
+            )
+    return None
+
+
+def _number(word: str | None) -> int | None:
+    if word is None:
+        return None
+    return int(word) if word.isdigit() else NUMBERS.get(word.lower())
+
+
+READERS: dict[Kind, Callable[[str, bool], Request | None]] = {
+    "color": _color,
+    "material": _material,
+    "text": _text,
+    "shape": _shape,
+    "removal": _removal,
+    "replacement": _replacement,
+    "count": _count,
+}

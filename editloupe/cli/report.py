@@ -1,0 +1,171 @@
+"""`editloupe report`: a run's scores and how sure they are; of several runs a leaderboard."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from editloupe.cli.options import tell
+from editloupe.types import UserError
+
+if TYPE_CHECKING:
+    from editloupe.evals.report import Leaderboard, Report
+    from editloupe.evals.scores import UnjudgedRule
+
+FORMATS = ("text", "md", "html", "json")
+SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".json": "json", ".txt": "text"}
+FIGURE_FORMATS = ("pdf", "png")
+
+Human = Annotated[
+    Path | None, typer.Option("--human", help="A file of human labels (JSONL, CSV); else those of the manifest.")
+]
+ProtocolName = Annotated[
+    str | None, typer.Option("--protocol", help="Which protocol's verdicts, where a run holds several.")
+]
+Resamples = Annotated[int, typer.Option("--resamples", min=100, help="Bootstrap resamples behind the intervals.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the resamples; same seed, same intervals.")]
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs; several make a leaderboard.")],
+    format: Annotated[
+        str | None, typer.Option("--format", help="text, md, html or json; else what the suffix of --out says.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The file to write; else the terminal.")] = None,
+    by: Annotated[
+        list[str] | None, typer.Option("--by", help="A field of the manifest to group by; may be given again.")
+    ] = None,
+    unjudged: Annotated[
+        str, typer.Option("--unjudged", help="left_out, or worst: count them as the worst answer, a lower bound.")
+    ] = "left_out",
+    human: Human = None,
+    figures: Annotated[
+        Path | None, typer.Option("--figures", help="Also write every figure into this folder, as PDF and PNG.")
+    ] = None,
+    protocol: ProtocolName = None,
+    resamples: Resamples = 2000,
+    seed: Seed = 0,
+) -> None:
+    """Tell a run's scores, how sure they are, how well they agree with people, and which edits to look at.
+
+    Example: editloupe report runs/gpt runs/gemini --format html --out report.html
+    """
+    kind = chosen_format(format, out, FORMATS)
+    if unjudged not in ("left_out", "worst"):
+        raise UserError(f'--unjudged is left_out or worst, not "{unjudged}"')
+    from editloupe.evals.bootstrap import Resampling
+    from editloupe.evals.report import build_leaderboard, build_report
+
+    how = Resampling(resamples, seed)
+    rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
+    built = [build_report(run, by or (), rule, human, how, protocol) for run in dict.fromkeys(runs)]
+    found: Report | Leaderboard = built[0] if len(built) == 1 else build_leaderboard(built)
+    if figures is not None:
+        tell(f"{_save_figures(found, figures)} figures in {figures}")
+    if kind == "text" and out is None:
+        _print(found)
+        return
+    deliver(_RENDERERS[kind](found, out), out)
+
+
+def chosen_format(format: str | None, out: Path | None, formats: tuple[str, ...]) -> str:
+    """Return the format that was asked for, or the one the file's suffix stands for, or text."""
+    if format is not None and format not in formats:
+        raise UserError(f'--format is one of {", ".join(formats)}, not "{format}"')
+    by_suffix = SUFFIXES.get(out.suffix.lower()) if out else None
+    return format or (by_suffix if by_suffix in formats else None) or "text"
+
+
+def deliver(text: str, out: Path | None) -> None:
+    """Write a text into a file, or to the terminal where none is named."""
+    if out is None:
+        sys.stdout.write(text)
+        return
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, "utf-8")
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror or error}") from None
+    tell(f"report in {out}")
+
+
+def _print(found: Report | Leaderboard) -> None:
+    from rich.console import Console
+
+    from editloupe.evals.report.blocks import sequence
+    from editloupe.evals.report.text import WIDTH, print_blocks
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = max(WIDTH, console.width)
+    print_blocks(sequence(found), console)
+
+
+def _text(found: Report | Leaderboard, out: Path | None) -> str:
+    from editloupe.evals.report.blocks import sequence
+    from editloupe.evals.report.text import as_text
+
+    return as_text(sequence(found))
+
+
+def _markdown(found: Report | Leaderboard, out: Path | None) -> str:
+    """Figures go beside the file, for Markdown cannot hold them; without a file there are none."""
+    from editloupe.evals.report.blocks import sequence
+    from editloupe.evals.report.drawn import drawings
+    from editloupe.evals.report.markdown import as_markdown
+
+    places = {}
+    if out is not None:
+        from editloupe.evals.figures import save
+
+        folder = out.with_name(f"{out.stem}_figures")
+        for name, draw in drawings(found).items():
+            path = save(draw(), folder / f"{_file_name(name)}.png")
+            places[name] = f"{folder.name}/{path.name}".replace(" ", "%20")
+    return as_markdown(sequence(found), places)
+
+
+def _html(found: Report | Leaderboard, out: Path | None) -> str:
+    from importlib.metadata import version
+
+    from editloupe.evals.report.blocks import sequence
+    from editloupe.evals.report.drawn import drawings
+    from editloupe.evals.report.html import as_html
+    from editloupe.evals.report.model import Report as OneReport
+
+    title = f"{found.run} – EditLoupe report" if isinstance(found, OneReport) else "EditLoupe leaderboard"
+    made_by = f"Made by EditLoupe {version('editloupe')}."
+    return as_html(sequence(found), drawings(found), title, made_by)
+
+
+def _json(found: Report | Leaderboard, out: Path | None) -> str:
+    return found.model_dump_json(indent=2) + "\n"
+
+
+_RENDERERS: dict[str, Callable[[Report | Leaderboard, Path | None], str]] = {
+    "text": _text,
+    "md": _markdown,
+    "html": _html,
+    "json": _json,
+}
+
+
+def _save_figures(found: Report | Leaderboard, folder: Path) -> int:
+    from editloupe.evals.figures import save
+    from editloupe.evals.report.drawn import drawings
+
+    drawn = drawings(found)
+    for name, draw in drawn.items():
+        figure = draw()
+        for kind in FIGURE_FORMATS:
+            save(figure, folder / f"{_file_name(name)}.{kind}")
+    return len(drawn)
+
+
+def _file_name(name: str) -> str:
+    """Return a figure's name as a file's: letters, digits, dots, dashes."""
+    return "".join(c if c.isalnum() or c in "._-" else "-" for c in name).strip(".-") or "figure"

@@ -1,0 +1,101 @@
+"""`editloupe reward`: how often a judge puts the better of two candidates first."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from editloupe.cli import options as o
+from editloupe.evals.pairs import load_pairs
+from editloupe.evals.reward import PROTOCOL, Accuracy, PairReport, judge_pairs
+from editloupe.types import UserError
+
+
+def reward(
+    pairs: Annotated[Path, typer.Argument(help="A .json or .jsonl file of preference pairs.")],
+    judge_spec: o.JudgeSpec = None,
+    base_url: o.BaseUrl = None,
+    protocol: o.ProtocolName = None,
+    mode: o.ModeName = None,
+    rubric: o.RubricFiles = None,
+    differences: o.ListedBy = "model",
+    pairwise: Annotated[
+        bool, typer.Option("--pairwise", help="Both candidates in one question, in both orders.")
+    ] = False,
+    max_turns: o.MaxTurns = 8,
+    max_repairs: o.MaxRepairs = 2,
+    tool_calls: o.ToolCalls = "auto",
+    temperature: o.Temperature = None,
+    long_side: o.LongSide = 2048,
+    timeout: o.Timeout = 90.0,
+    concurrency: Annotated[int, typer.Option(min=1, help="Edits under way at once.")] = 32,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first pairs.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print accuracies and every pair as JSON.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write one line of JSON a pair into this file.")] = None,
+) -> int:
+    """Judge preference pairs and say how often the judge agrees with people.
+
+    Example: editloupe reward reward_eval.json --judge openai:gpt-5.1 --pairwise
+    """
+    given = o.JudgeOptions(
+        judge=judge_spec,
+        base_url=base_url,
+        protocol=None if rubric else protocol or PROTOCOL,
+        mode=mode,
+        rubrics=rubric,
+        differences=differences,
+        max_turns=max_turns,
+        max_repairs=max_repairs,
+        tool_calls=tool_calls,
+        temperature=temperature,
+        long_side=long_side,
+        timeout=timeout,
+    )
+    judge = given.open()
+    if pairwise and judge.protocol != PROTOCOL:
+        raise UserError(f"--pairwise goes with --protocol {PROTOCOL}")
+    given.announce()
+    read = list(itertools.islice(load_pairs(pairs), limit))
+    report = judge_pairs(read, judge, "pairwise" if pairwise else "pointwise", concurrency)
+    if out:
+        lines = [result.model_dump_json() for result in report.results]
+        out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if as_json:
+        print(json.dumps(as_record(report), indent=2, ensure_ascii=False))
+    else:
+        show(report, Console(highlight=False))
+    return 0 if report.overall.judged == report.overall.pairs else 3
+
+
+def as_record(report: PairReport) -> dict[str, object]:
+    """Return a report as plain JSON, with the shares worked out."""
+
+    def counted(found: Accuracy) -> dict[str, object]:
+        return {"accuracy": found.share, **found.model_dump()}
+
+    return {
+        **report.model_dump(mode="json", exclude={"overall", "by_dimension"}),
+        "overall": counted(report.overall),
+        "by_dimension": {name: counted(found) for name, found in report.by_dimension.items()},
+    }
+
+
+def show(report: PairReport, console: Console) -> None:
+    """Print the accuracies for a person."""
+    table = Table(box=None, header_style="bold")
+    for name in ("dimension", "accuracy", "right", "judged", "pairs"):
+        table.add_column(name, justify="left" if name == "dimension" else "right")
+    for name, found in (*report.by_dimension.items(), ("overall", report.overall)):
+        share = "–" if found.share is None else f"{found.share:.4f}"
+        table.add_row(name, share, str(found.correct), str(found.judged), str(found.pairs))
+    console.print(table)
+    if report.way == "pairwise":
+        console.print(f"the two orders contradict each other in {report.overall.inconsistent} pairs, which count as wrong")
+    for why in sorted({result.why for result in report.results if result.why})[:3]:
+        o.tell(f"unjudged, for instance: {why}")

@@ -1,0 +1,57 @@
+"""`editloupe studio`: serves the web page on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from editloupe.cli import options as o
+from editloupe.types import UserError
+
+
+def studio(
+    runs: Annotated[
+        list[Path] | None, typer.Argument(metavar="[RUN]...", help="Run folders, or a folder that holds runs.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8642,
+    host: Annotated[str, typer.Option(help="The address to listen on; any but this machine needs --token.")] = "127.0.0.1",
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="EDITLOUPE_STUDIO_TOKEN", help="What a browser must show to get in.", show_envvar=True),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A further name this machine is called by; may be given again.")
+    ] = None,
+    judge_spec: o.JudgeSpec = None,
+    base_url: o.BaseUrl = None,
+    out: Annotated[Path | None, typer.Option(help="Keep what is judged on the page in this run folder.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="The file human labels go to; else labels.jsonl inside the run.")
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+) -> int:
+    """Judge, look and label in the browser.
+
+    Example: editloupe studio runs/demo
+    """
+    from editloupe.studio.settings import StudioSettings
+
+    settings = StudioSettings(
+        runs=tuple(runs or ()),
+        out=out,
+        labels=labels,
+        host=host,
+        port=port,
+        token=token,
+        allowed_hosts=tuple(allow_host or ()),
+        judge=judge_spec,
+        base_url=base_url,
+    )
+    try:
+        from editloupe.studio.serve import serve
+    except ImportError as error:
+        raise UserError(f"the studio needs {error.name}: pip install 'editloupe[studio]'") from None
+    serve(settings, open_browser)
+    return 0

@@ -1,0 +1,1 @@
+"""EdiVal-Agent's pipeline over folders: decompose pictures, make chains of instructions, evaluate results, report."""

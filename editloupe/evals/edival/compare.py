@@ -1,0 +1,112 @@
+"""Two settings against each other: the correlation of their figures over (model, turn) points (Table 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from editloupe.evals.edival.tables import EdivalFigures, TurnFigures
+from editloupe.evals.report.blocks import Block, Grid, Heading, Paragraph
+from editloupe.evals.statistics import pearson, spearman
+from editloupe.types import Record, UserError
+
+METRICS: Mapping[str, Callable[[TurnFigures], float | None]] = {
+    "IF, tasks of the turn": lambda t: t.tasks.value,
+    "IF, all turns so far": lambda t: t.chain.value,
+    "CC": lambda t: t.consistency,
+    "CC by pixels": lambda t: t.consistency_l1,
+    "O": lambda t: t.overall,
+    "VQ": lambda t: t.quality,
+}
+"""The paper's Table 6 correlates the first for LMM, threshold, filter and detector, and CC for features."""
+
+
+class Correlation(Record):
+    """How two settings' figures go together."""
+
+    metric: str
+    points: int
+    pearson: float | None
+    spearman: float | None
+    why: str | None = None
+    """Why there is none."""
+
+
+class Comparison(Record):
+    """Two runs of the same results under different settings."""
+
+    a: str
+    b: str
+    mode: str
+    differs: tuple[str, ...]
+    """Which settings differ, as `name: a → b`."""
+    correlations: tuple[Correlation, ...]
+
+
+def compare(
+    a: EdivalFigures, b: EdivalFigures, settings: tuple[Mapping[str, object], Mapping[str, object]], mode: str
+) -> Comparison:
+    """Correlate what two runs say of the models and turns both have."""
+    ours, theirs = ({one.model: one for one in figures.of(mode)} for figures in (a, b))
+    common = [name for name in ours if name in theirs]
+    if not common:
+        raise UserError(f'{a.run} and {b.run} have no model in common in mode "{mode}"')
+    pairs = [pair for name in common for pair in zip(ours[name].turns, theirs[name].turns, strict=False)]
+    return Comparison(
+        a=a.run,
+        b=b.run,
+        mode=mode,
+        differs=tuple(differences(*settings)),
+        correlations=tuple(_correlation(metric, pick, pairs) for metric, pick in METRICS.items()),
+    )
+
+
+def _correlation(
+    metric: str, pick: Callable[[TurnFigures], float | None], pairs: Sequence[tuple[TurnFigures, TurnFigures]]
+) -> Correlation:
+    found = [(x, y) for x, y in ((pick(one), pick(other)) for one, other in pairs) if x is not None and y is not None]
+    return correlate(metric, [x for x, _ in found], [y for _, y in found])
+
+
+def correlate(metric: str, x: Sequence[float], y: Sequence[float]) -> Correlation:
+    """Return both correlations of paired figures."""
+    left, right = np.asarray(x, float), np.asarray(y, float)
+    (r, why), (rho, _) = pearson(left, right), spearman(left, right)
+    return Correlation(metric=metric, points=len(left), pearson=r, spearman=rho, why=why)
+
+
+def differences(a: Mapping[str, object], b: Mapping[str, object], within: str = "") -> list[str]:
+    """Name the settings that differ between two descriptions.
+
+    >>> differences({"rules": {"threshold": 0.35}}, {"rules": {"threshold": 0.4}})
+    ['rules.threshold: 0.35 → 0.4']
+    """
+    told = []
+    for name in sorted({*a, *b}):
+        left, right = a.get(name), b.get(name)
+        if left == right:
+            continue
+        if isinstance(left, Mapping) and isinstance(right, Mapping):
+            told += differences(left, right, f"{within}{name}.")
+        elif name not in ("first_used", "name", "questions", "versions"):
+            told.append(f"{within}{name}: {left} → {right}")
+    return told
+
+
+def blocks(found: Comparison) -> list[Block]:
+    """Tell a comparison."""
+    rows = tuple(
+        (one.metric, str(one.points), _cell(one.pearson), _cell(one.spearman), one.why or "")
+        for one in found.correlations
+    )
+    differs = "; ".join(found.differs) or "no setting"
+    return [
+        Heading(f"{found.a} against {found.b}", 1),
+        Paragraph(f"Differing: {differs}. One point for every model and turn that both have ({found.mode})."),
+        Grid(("figure", "points", "Pearson", "Spearman", ""), rows),
+    ]
+
+
+def _cell(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"

@@ -1,0 +1,117 @@
+"""Decompose: a model lists what is in each picture, the detector keeps what it can find; one JSON a picture."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from editloupe.evals.edival.asking import Asker, prompts
+from editloupe.evals.edival.files import SceneFile, content_key, held, told_from, write_bytes, write_json
+from editloupe.evals.edival.many import Tally, work_through
+from editloupe.images import Album, Picture, encode
+from editloupe.rubrics.edival.rules import Hit, grounded, usable
+from editloupe.rubrics.edival.scene import GroundedObject, SceneObject, all_objects, read_listing
+from editloupe.rubrics.edival.settings import EdivalSettings
+from editloupe.tools.drawing import resized, with_boxes
+from editloupe.tools.finders import Finder
+from editloupe.types import Box, Edit
+
+
+@dataclass(frozen=True)
+class Decomposer:
+    """Who lists, who finds, and where the files go."""
+
+    asker: Asker
+    judge: str
+    finder: Finder
+    detector: str
+    settings: EdivalSettings
+    out: Path
+
+    async def all(
+        self, pictures: dict[str, Path], concurrency: int = 8, tick: Callable[[Tally], None] = lambda tally: None
+    ) -> Tally:
+        """Decompose all pictures; those whose file is there already and still valid are passed over."""
+        return await work_through(pictures.items(), self.one, concurrency, tick)
+
+    async def one(self, name: str, path: Path) -> bool:
+        """Decompose one picture; False where that was done before."""
+        album = Album()
+        picture = await asyncio.to_thread(album.open, path)
+        key = self.key(picture)
+        file = self.out / f"{name}.json"
+        if await asyncio.to_thread(held, file, SceneFile, key):
+            return False
+        texts = prompts()["listing"]
+        answered = await self.asker.ask(
+            Edit(id=name, source=path, edited=path, instruction="List the objects."),
+            picture,
+            album,
+            system=texts["system"],
+            task=texts["task"].format(),
+            read=read_listing,
+            repair=lambda problem: str(texts["repair"]).format(problem=problem),
+        )
+        kept = await asyncio.to_thread(self.ground, picture, answered.value)
+        await asyncio.to_thread(write_bytes, self.out / f"{name}.boxes.jpg", drawn(picture, kept))
+        scene = SceneFile(
+            id=name,
+            image=told_from(path, self.out),
+            sha=picture.sha,
+            size=picture.size,
+            key=key,
+            judge=self.judge,
+            detector=self.detector,
+            listed=answered.value,
+            objects=kept,
+            filtered_all_objects=all_objects(item.name for item in kept),
+            usage=answered.usage,
+        )
+        await asyncio.to_thread(write_json, file, scene)
+        return True
+
+    def ground(self, picture: Picture, objects: Sequence[SceneObject]) -> tuple[GroundedObject, ...]:
+        """Keep the objects the detector finds, none of whose boxes is too large (Algorithm 1)."""
+        side, settings = self.settings.decompose_side, self.settings
+        small = resized(picture.pixels, (side, side))
+        kept = []
+        for item in objects:
+            found = self.finder.find(small, item.name)
+            hits = [_hit(f.box, f.score, f.label, side) for f in found]
+            # The large-box filter of the evaluation plays no part here: a box too large drops its object.
+            hits = usable(hits, settings.decompose_threshold, 1.0)
+            if grounded(hits, settings.decompose_max_side, settings.decompose_max_area):
+                kept.append(GroundedObject(**item.model_dump(), hits=tuple(hits)))
+        return tuple(kept)
+
+    def key(self, picture: Picture) -> str:
+        """Return what a file of this picture depends on."""
+        names = ("decompose_threshold", "decompose_side", "decompose_max_side", "decompose_max_area")
+        return content_key(
+            {
+                "sha": picture.sha,
+                "prompts": prompts()["listing"],
+                "judge": self.judge,
+                "detector": self.finder.fingerprint,
+                "settings": {name: getattr(self.settings, name) for name in names},
+            }
+        )
+
+
+def drawn(picture: Picture, objects: Sequence[GroundedObject]) -> bytes:
+    """Return the picture as a JPEG file with every box drawn and named, for the eye."""
+    width, height = picture.size
+    boxes, labels = [], []
+    for item in objects:
+        for hit in item.hits:
+            x1, y1 = min(round(hit.x1 * width), width - 1), min(round(hit.y1 * height), height - 1)
+            box = Box(x1=x1, y1=y1, x2=max(x1 + 1, round(hit.x2 * width)), y2=max(y1 + 1, round(hit.y2 * height)))
+            boxes.append(box)
+            labels.append(f"{item.name} {hit.score:.2f}")
+    return encode(with_boxes(picture.pixels, boxes, labels), "jpeg", 90)
+
+
+def _hit(box: Box, score: float, phrase: str, side: int) -> Hit:
+    return Hit(x1=box.x1 / side, y1=box.y1 / side, x2=box.x2 / side, y2=box.y2 / side, score=score, phrase=phrase)

@@ -1,0 +1,184 @@
+"""Instruct: chains of instructions from decomposed pictures, seedable, with their complex forms; one JSON a picture."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from editloupe.evals.edival.asking import Asker, Unanswered, prompts
+from editloupe.evals.edival.files import (
+    ChainFile,
+    ChainTurn,
+    SceneFile,
+    content_key,
+    held,
+    picture_of,
+    told_from,
+    write_json,
+)
+from editloupe.evals.edival.many import Tally, work_through
+from editloupe.images import Album
+from editloupe.rubrics.edival.instructions import (
+    CONNECTORS,
+    BadProposal,
+    Plan,
+    complete,
+    compressed,
+    drawn,
+    feasible,
+    next_type,
+    plan,
+)
+from editloupe.rubrics.edival.pools import Pools, start, update
+from editloupe.rubrics.edival.rules import Hit
+from editloupe.rubrics.edival.settings import EdivalSettings
+from editloupe.rubrics.edival.tasks import Task, TaskType, texts, wording
+from editloupe.types import Edit, Usage
+
+LISTS = "lists"
+"""Proposals drawn from lists, where no model is asked."""
+
+
+@dataclass(frozen=True)
+class Instructor:
+    """Who proposes, from which seed, and where the files go."""
+
+    settings: EdivalSettings
+    scenes: Path
+    out: Path
+    seed: int = 0
+    asker: Asker | None = None
+    """Without one, proposals are drawn from lists."""
+    judge: str = LISTS
+    types: tuple[TaskType, ...] = field(default=())
+    """Only these types, in this order, one a turn; without them chance decides."""
+
+    async def all(
+        self, scenes: Sequence[SceneFile], concurrency: int = 8, tick: Callable[[Tally], None] = lambda tally: None
+    ) -> Tally:
+        """Make the chains of all pictures; those that are there already and still valid are passed over."""
+        return await work_through(((scene.id, scene) for scene in scenes), self.one, concurrency, tick)
+
+    async def one(self, name: str, scene: SceneFile) -> bool:
+        """Make one chain; False where that was done before. The same seed makes the same choices, picture by picture."""
+        file, key = self.out / f"{name}.json", self.key(scene)
+        if await asyncio.to_thread(held, file, ChainFile, key):
+            return False
+        chance = random.Random(f"{self.seed}:{scene.id}")
+        boxes = {item.name: item.hits for item in scene.objects}
+        first = pools = start(item.plain for item in scene.objects)
+        used: list[TaskType] = []
+        turns: list[ChainTurn] = []
+        usage = Usage()
+        for turn in range(1, (len(self.types) or self.settings.max_turns) + 1):
+            kind = self.types[turn - 1] if self.types else next_type(pools, used, chance)
+            kind = kind if feasible(kind, pools) else "subject_add"
+            task, spent = await self._task(scene, plan(kind, pools, self.settings, chance), pools, boxes, chance)
+            pools, usage = update(pools, task), usage + spent
+            used.append(task.type)
+            turns.append(ChainTurn(turn=turn, task=task, instruction=wording(task), pools=pools))
+        chain = ChainFile(
+            id=scene.id,
+            image=told_from(picture_of(scene, self.scenes), self.out),
+            sha=scene.sha,
+            seed=self.seed,
+            key=key,
+            proposals=self.judge,
+            start=first,
+            turns=tuple(turns),
+            complex=complex_prompts(turns, chance),
+            usage=usage,
+        )
+        await asyncio.to_thread(write_json, file, chain)
+        return True
+
+    async def _task(
+        self, scene: SceneFile, wish: Plan, pools: Pools, boxes: Mapping[str, Sequence[Hit]], chance: random.Random
+    ) -> tuple[Task, Usage]:
+        if not wish.keys:
+            return complete(wish, {}, pools, boxes), Usage()
+        if self.asker is None:
+            try:
+                return drawn(wish, pools, boxes, chance), Usage()
+            except BadProposal as problem:
+                raise Unanswered(f"no entry of the lists will do for {wish.type}: {problem}") from None
+        album = Album()
+        path = picture_of(scene, self.scenes)
+        picture = await asyncio.to_thread(album.open, path)
+        form = json.dumps(dict.fromkeys(wish.keys, "…"), ensure_ascii=False)
+        own = prompts()["proposals"]
+        answered = await self.asker.ask(
+            Edit(id=scene.id, source=path, edited=path, instruction="Plan an edit."),
+            picture,
+            album,
+            system=own["system"],
+            task="\n".join((asked(wish, pools), inventory(pools), own["form"].format(form=form))),
+            read=lambda proposal: complete(wish, proposal, pools, boxes),
+            repair=lambda problem: str(own["repair"]).format(problem=problem, form=form),
+        )
+        return answered.value, answered.usage
+
+    def key(self, scene: SceneFile) -> str:
+        """Return what a chain of this picture depends on."""
+        return content_key(
+            {
+                "scene": scene.model_dump(mode="json", include={"sha", "objects"}),
+                "seed": self.seed,
+                "judge": self.judge,
+                "types": self.types,
+                "turns": self.settings.max_turns,
+                "max_count": self.settings.max_count,
+                "texts": texts(),
+                "prompts": prompts()["proposals"] if self.asker else None,
+            }
+        )
+
+
+def asked(wish: Plan, pools: Pools) -> str:
+    """Return what a model is asked to propose."""
+    own, lists = prompts()["proposals"], texts()
+    name: str = wish.type
+    if wish.type == "subject_add" and wish.reference is None:
+        name = "subject_add_anywhere"
+    if wish.type == "text_change" and wish.object is None:
+        name = "text_add"
+    item = wish.object
+    current = {
+        "color_alter": item and item.color,
+        "material_alter": item and item.material,
+        "text_change": item and item.text,
+    }
+    values: dict[str, Any] = {
+        "object": item.name if item else "",
+        "reference": wish.reference,
+        "position": lists["positions"][wish.position] if wish.position else "",
+        "current": current.get(wish.type) or "not known",
+        "colors": ", ".join(lists["lists"]["colors"]),
+        "names": ", ".join(one.name for one in pools.available),
+        "counts": ", ".join(f"{one.name} ({one.count})" for one in pools.available),
+        "count": wish.count,
+    }
+    return " ".join(str(own[name]).format(**values).split())
+
+
+def inventory(pools: Pools) -> str:
+    """Return the line that says what is in the picture by now."""
+    names = ", ".join(item.name for item in pools.available) or "nothing that can be edited"
+    return f"By now the inventory holds: {names}."
+
+
+def complex_prompts(turns: Sequence[ChainTurn], chance: random.Random) -> dict[str, tuple[str, ...]]:
+    """Return the single prompts of levels 1, 2, 3… for each connector."""
+    levels = range(1, len(turns) + 1)
+    return {
+        connector: tuple(
+            compressed([t.instruction for t in turns[:level]], turns[level - 1].pools.unchanged, connector, chance)
+            for level in levels
+        )
+        for connector in CONNECTORS
+    }

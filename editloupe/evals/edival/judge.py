@@ -1,0 +1,210 @@
+"""The judge of EdiVal-Agent's pictures, in the shape of `Judge`, so that batches, runs and traces work as for any other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from typing import Any
+
+from editloupe.agent.hooks import Replies, Traffic, Watcher
+from editloupe.agent.models import open_chat
+from editloupe.graphs.edival import CRITERIA, EDIVAL_GRAPH, Bench
+from editloupe.graphs.edival_looks import Eye
+from editloupe.graphs.loop import LoopLimits
+from editloupe.images import Album, ImageError, WireLimits, hash_bytes
+from editloupe.judge import JudgeSettings
+from editloupe.rubrics.edival.questions import question
+from editloupe.rubrics.edival.settings import EdivalSettings, published
+from editloupe.rubrics.edival.tasks import Task
+from editloupe.rubrics.edival.turn import read_turn
+from editloupe.rubrics.protocol import MissingInput
+from editloupe.tools.features import DinoFeatures, Features, FeatureSettings
+from editloupe.tools.finders import Finder, WholePictureFinder
+from editloupe.tools.quality import HpsV3, Quality
+from editloupe.tools.registry import build_toolbox
+from editloupe.tools.settings import ToolSettings
+from editloupe.types import Edit, Judgement, Mode, Reason, Unjudged, UserError
+
+ASKED = (
+    Task(type="color_alter", object="{object}", color="{color}"),
+    Task(type="material_alter", object="{object}", material="{material}"),
+    Task(type="text_change", object="{object}", text="{text}"),
+    Task(type="background_change", background="{background}"),
+)
+"""One of each type that an LMM is asked about: their texts belong to what a verdict depends on."""
+
+
+@dataclass(frozen=True)
+class Instruments:
+    """What looks at pictures; None leaves the figures of that instrument out."""
+
+    finder: Finder
+    features: Features | None
+    quality: Quality | None
+
+    def notes(self) -> tuple[str, ...]:
+        """Say what is left out."""
+        left = []
+        if self.features is None:
+            left.append("no feature model: consistency is measured by pixels only and has no EdiVal-CC score")
+        if self.quality is None:
+            left.append("HPSv3 is not used: visual quality has luminance quantiles only")
+        return tuple(left)
+
+
+def open_instruments(
+    settings: EdivalSettings, tools: ToolSettings, features: FeatureSettings | None, quality: str = "auto"
+) -> Instruments:
+    """Return the instruments; one that was asked for and cannot run here is the user's mistake.
+
+    `quality` is `auto` (HPSv3 where it is installed), `hpsv3` or `none`.
+    """
+    finder = WholePictureFinder(tools, settings.lowest_threshold)
+    model = DinoFeatures(features) if features else None
+    hps = HpsV3(tools.device)
+    for name, problem in (("detector", finder.unavailable()), ("features", model.unavailable() if model else None)):
+        if problem:
+            raise UserError(f"the {name} cannot be used: {problem}")
+    if quality not in ("auto", "hpsv3", "none"):
+        raise UserError(f'--quality is auto, hpsv3 or none, not "{quality}"')
+    missing = hps.unavailable()
+    if quality == "hpsv3" and missing:
+        raise UserError(missing)
+    return Instruments(finder, model, hps if quality != "none" and not missing else None)
+
+
+class EdivalJudge:
+    """Judges pictures of chains: EdiVal-IF, EdiVal-CC and EdiVal-VQ."""
+
+    protocol = "edival"
+    mode: Mode = "tools"
+
+    def __init__(
+        self,
+        spec: str,
+        instruments: Instruments,
+        *,
+        base_url: str | None = None,
+        criteria: Sequence[str] = CRITERIA,
+        rules: EdivalSettings | None = None,
+        settings: JudgeSettings | None = None,
+        tools: ToolSettings | None = None,
+        replies: Replies | None = None,
+        traffic: Traffic | None = None,
+    ) -> None:
+        self.spec, self.base_url = spec, base_url
+        unknown = [name for name in criteria if name not in CRITERIA]
+        if unknown:
+            raise UserError(f'EdiVal-Agent has no criterion "{unknown[0]}"; it has: {", ".join(CRITERIA)}')
+        self.criteria = tuple(criteria)
+        self.instruments = instruments
+        self.rules = rules or published()
+        self.settings = settings or JudgeSettings()
+        self._chat = open_chat(spec, base_url, self.settings, replies, traffic)
+        self._toolbox = build_toolbox(replace(tools or ToolSettings.from_environment(), enhancer="none"))
+
+    async def ajudge(
+        self,
+        edit: Edit,
+        *,
+        criteria: Sequence[str] | None = None,
+        repeat: int = 0,
+        watcher: Watcher | None = None,
+        strict: bool = True,
+        album: Album | None = None,
+    ) -> Judgement:
+        """Judge one picture; without `strict`, one that cannot be judged for want of input ends unjudged."""
+        wanted = tuple(criteria or self.criteria)
+        eye = Eye(
+            self.instruments.finder,
+            self.rules,
+            self.instruments.features,
+            self.instruments.quality,
+            self._toolbox.memory,
+            album or Album(),
+        )
+        bench = Bench(
+            chat=self._chat,
+            judge=self.spec,
+            eye=eye,
+            toolbox=self._toolbox,
+            criteria=wanted,
+            wire=WireLimits(self.settings.long_side, self._chat.profile.max_image_bytes),
+            limits=LoopLimits(max_turns=self.settings.max_turns, max_repairs=self.settings.max_repairs),
+            watcher=watcher,
+            repeat=repeat,
+            strict=strict,
+            notes=self.instruments.notes(),
+        )
+        try:
+            turn = read_turn(edit)
+        except MissingInput as error:
+            if strict:
+                raise
+            outcomes = [Unjudged(criterion=c, reason=Reason.MISSING_INPUT, detail=str(error)) for c in wanted]
+            return self._judgement(edit, outcomes, [])
+        end = await EDIVAL_GRAPH.ainvoke({"edit": edit, "turn": turn}, {"recursion_limit": 12}, context=bench)
+        return self._judgement(edit, end["outcomes"], end.get("traces", []))
+
+    def _judgement(self, edit: Edit, outcomes: Sequence[Any], traces: Sequence[Any]) -> Judgement:
+        return Judgement(
+            edit=edit,
+            protocol=self.protocol,
+            mode=self.mode,
+            judge=self.spec,
+            verdicts=tuple(sorted(outcomes, key=lambda v: CRITERIA.index(v.criterion))),
+            traces=tuple(sorted(traces, key=lambda t: CRITERIA.index(t.criterion))),
+            notes=self.instruments.notes(),
+        )
+
+    def unit_key(self, edit: Edit, criterion: str, repeat: int = 0) -> str:
+        """Return the content key of one unit: pictures, what is asked, by whom, with which settings."""
+        paths = {"source": edit.source, "edited": edit.edited}
+        paths |= {f"{role}{i}": path for role, several in edit.more_images.items() for i, path in enumerate(several)}
+        try:
+            pictures = {role: hash_bytes(path.read_bytes()) for role, path in paths.items()}
+        except OSError as error:
+            raise ImageError(f"{error.filename} cannot be read: {error.strerror or error}") from None
+        facts = {
+            "pictures": pictures,
+            "edit": edit.model_dump(mode="json", include={"instruction", "extra"}),
+            "criterion": criterion,
+            "judge": self.parameters(),
+            "repeat": repeat,
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+
+    def parameters(self) -> dict[str, Any]:
+        """Return everything that decides the outcomes besides the picture; no secrets among it."""
+        own = self.instruments
+        return {
+            "spec": self.spec,
+            "base_url": self.base_url,
+            "protocol": self.protocol,
+            "mode": self.mode,
+            "rules": self.rules.model_dump(mode="json"),
+            "settings": self.settings.model_dump(mode="json", exclude={"retry", "timeout"}),
+            "profile": self._chat.profile.model_dump(mode="json"),
+            "detector": own.finder.fingerprint,
+            "features": own.features.fingerprint if own.features else None,
+            "quality": own.quality.fingerprint if own.quality else None,
+            "questions": [question(task).model_dump(mode="json") for task in ASKED],
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """Return what must be known later to say what was judged, by what, with which versions and settings."""
+        packages = ("editloupe", "langgraph", "langchain-core", "langchain-openai", "langchain-google-genai")
+        return {
+            **self.parameters(),
+            "criteria": list(self.criteria),
+            "rubrics": {},
+            "versions": {name: version(name) for name in packages},
+            "notes": list(self.instruments.notes()),
+        }
+
+    async def aclose(self) -> None:
+        """Let go of the worker threads."""
+        self._toolbox.close()

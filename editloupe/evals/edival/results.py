@@ -1,0 +1,130 @@
+"""Where editing models put their pictures, and the edits that are judged from them.
+
+RESULTS/MODEL/MODE/IMAGE/TURN.png — MODE is `multi`, `complex` (the plain connector) or `complex-shuffled`, `complex-ordered`,
+`complex-keep`; IMAGE is the chain's id; TURN is 1, 2, 3…, in complex modes the number of instructions in the prompt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from editloupe.evals.edival.files import SUFFIXES, ChainFile, picture_of
+from editloupe.rubrics.edival.instructions import CONNECTORS
+from editloupe.rubrics.edival.pools import Pools
+from editloupe.rubrics.edival.turn import BASE, KEY, turn_of
+from editloupe.types import Edit, UserError
+
+MULTI = "multi"
+MODES = (MULTI, "complex", *(f"complex-{name}" for name in CONNECTORS if name != "plain"))
+_TURN = re.compile(r"^(?:t|turn_?)?0*([1-9]\d*)$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One picture an editing model made."""
+
+    model: str
+    mode: str
+    image: str
+    turn: int
+    path: Path
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Which pictures of a model and mode are there, and how many should be."""
+
+    model: str
+    mode: str
+    there: int
+    expected: int
+
+
+def connector_of(mode: str) -> str:
+    """Return the connector of a complex mode.
+
+    >>> connector_of("complex"), connector_of("complex-keep")
+    ('plain', 'keep')
+    """
+    return mode.removeprefix("complex").removeprefix("-") or "plain"
+
+
+def find_results(folder: Path, chains: Iterable[ChainFile]) -> list[Result]:
+    """Return all pictures of a results folder that belong to a chain; folders that fit nowhere are the user's mistake."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder of results")
+    known = {chain.id: len(chain.turns) for chain in chains}
+    found: list[Result] = []
+    for model in _folders(folder):
+        for mode in _folders(model):
+            if mode.name not in MODES:
+                raise UserError(f"{mode} is no mode; the folders of a model are called {', '.join(MODES)}")
+            for image in _folders(mode):
+                if image.name not in known:
+                    raise UserError(f"{image} belongs to no chain; there is no chain called {image.name}")
+                found += _pictures(image, model.name, mode.name, known[image.name])
+    if not found:
+        raise UserError(f"{folder} holds no pictures as MODEL/MODE/IMAGE/TURN.png")
+    return found
+
+
+def expected(results: Sequence[Result], chains: Sequence[ChainFile]) -> list[Expected]:
+    """Say how complete each model and mode is."""
+    whole = sum(len(chain.turns) for chain in chains)
+    groups: dict[tuple[str, str], int] = {}
+    for result in results:
+        groups[result.model, result.mode] = groups.get((result.model, result.mode), 0) + 1
+    return [Expected(model, mode, there, whole) for (model, mode), there in groups.items()]
+
+
+def edits_of(results: Iterable[Result], chains: Iterable[ChainFile], chain_folder: Path) -> Iterator[Edit]:
+    """Yield the edits to judge; a turn whose own picture or whose picture before is missing is none."""
+    by_id = {chain.id: chain for chain in chains}
+    paths = {(r.model, r.mode, r.image, r.turn): r.path for r in results}
+    for (model, mode, image, turn), path in paths.items():
+        chain = by_id[image]
+        base = picture_of(chain, chain_folder)
+        own = chain.turns[turn - 1]
+        if mode == MULTI:
+            before = base if turn == 1 else paths.get((model, mode, image, turn - 1))
+            if before is None:
+                continue
+            tasks, pools, instruction = [own.task], _before(chain, turn), own.instruction
+        else:
+            before, pools = base, chain.start
+            tasks = [t.task for t in chain.turns[:turn]]
+            instruction = chain.complex[connector_of(mode)][turn - 1]
+        yield Edit(
+            id=f"{model}/{mode}/{image}/{turn}",
+            source=before,
+            edited=path,
+            instruction=instruction,
+            instruction_type=own.task.type,
+            model=model,
+            turn=turn,
+            more_images={BASE: (base,)},
+            extra={KEY: turn_of(pools, tasks, mode, image).model_dump(mode="json")},
+        )
+
+
+def _before(chain: ChainFile, turn: int) -> Pools:
+    return chain.start if turn == 1 else chain.turns[turn - 2].pools
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def _pictures(folder: Path, model: str, mode: str, turns: int) -> list[Result]:
+    found: dict[int, Path] = {}
+    for path in sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")):
+        match = _TURN.match(path.stem)
+        if not match or int(match[1]) > turns:
+            raise UserError(f"{path} is none of the turns 1 to {turns}")
+        if int(match[1]) in found:
+            raise UserError(f"{found[int(match[1])]} and {path} are the same turn")
+        found[int(match[1])] = path
+    return [Result(model, mode, folder.name, turn, path) for turn, path in sorted(found.items())]

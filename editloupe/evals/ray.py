@@ -1,0 +1,131 @@
+"""Judging on a Ray cluster: workers judge, the driver alone writes the run, a lost worker's jobs are done elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from editloupe.evals.jobs import Job
+from editloupe.evals.local import Done, places_for
+from editloupe.evals.ray_vision import VisionModels, worth_sharing
+from editloupe.evals.ray_worker import JudgeWorker, Switchboard
+from editloupe.evals.store import Run
+from editloupe.evals.traffic import Limits, TrafficControl
+from editloupe.judge import Judge
+from editloupe.types import UserError
+
+TIMES = 5
+"""How often a job is given to another worker before the run ends."""
+
+
+def import_ray() -> Any:
+    """Return the package; one sentence where it is missing."""
+    try:
+        import ray  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    except ImportError:
+        raise UserError("--executor ray needs Ray: pip install 'editloupe[ray]'") from None
+    return ray
+
+
+class RayExecutor:
+    """Judges on a cluster: an existing one by its address, or one on this machine."""
+
+    def __init__(
+        self,
+        run: Run,
+        open_judge: Callable[..., Judge],
+        judge: Judge,
+        traffic: TrafficControl,
+        *,
+        address: str | None = None,
+        workers: int | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        self._ray = import_ray()
+        self._run, self._traffic = run, traffic
+        self._began = not self._ray.is_initialized()
+        if self._began:
+            self._connect(address)
+        count = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        limits: Limits = traffic.limits.share(count)
+        self.places = max(count, places_for(judge, traffic.limits.concurrency))
+        self._switchboard = self._ray.remote(num_cpus=0, max_restarts=-1)(Switchboard).remote()
+        self.vision = self._vision(judge)
+        worker = self._ray.remote(num_cpus=1, max_restarts=-1, max_concurrency=max(100, self.places))(JudgeWorker)
+        self.workers = [
+            worker.remote(open_judge, limits, deadline, self._switchboard, self.vision) for _ in range(count)
+        ]
+        self._load: Counter[int] = Counter(dict.fromkeys(range(count), 0))
+        self._news = asyncio.create_task(self._listen())
+
+    def _connect(self, address: str | None) -> None:
+        try:
+            self._ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
+        except Exception as error:  # Ray raises many kinds where a cluster cannot be reached
+            where = f"the Ray cluster at {address}" if address else "a Ray cluster on this machine"
+            raise UserError(f"{where} could not be used: {' '.join(str(error).split())[:300]}") from None
+
+    def _vision(self, judge: Judge) -> Any:
+        """Return the actor with the heavy models, on a GPU where the cluster has one; None where there are none."""
+        if not worth_sharing(judge.toolbox):
+            return None
+        gpus = min(1, int(self._ray.cluster_resources().get("GPU", 0)))
+        actor = self._ray.remote(num_cpus=0, num_gpus=gpus, max_restarts=-1, max_task_retries=-1)(VisionModels)
+        return actor.remote(judge.toolbox.settings)
+
+    async def judge(self, job: Job) -> Done:
+        """Give a job to the worker with the least to do; where that one is lost, to another."""
+        for _ in range(TIMES):
+            number = min(self._load, key=lambda n: self._load[n])
+            self._load[number] += 1
+            try:
+                kept = self._run.replies_of(job.edit.id)
+                judgement, pictures = await self.workers[number].judge.remote(job, kept)
+                return Done(job, judgement, pictures)
+            except self._ray.exceptions.RayTaskError as error:
+                raise error.cause if isinstance(error.cause, Exception) else error from None
+            except self._ray.exceptions.RayError:
+                await self._take_news(wait=False)
+            finally:
+                self._load[number] -= 1
+        raise UserError(f"edit {job.edit.id} was given to {TIMES} workers and every one was lost; see the cluster's logs")
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                await self._take_news()
+            except self._ray.exceptions.RayError:
+                await asyncio.sleep(0.5)
+
+    async def _take_news(self, wait: bool = True) -> None:
+        """File what the workers tell: replies are kept, tokens are counted, a cap that is reached stops everybody."""
+        for message in await self._switchboard.take.remote(wait):
+            if message[0] == "reply":
+                self._run.keep_reply(*message[1:])
+            elif message[0] == "paid":
+                self._traffic.count(message[1])
+            elif message[0] == "refused":
+                self._traffic.refuse(None)
+        if why := self._traffic.spending.why_full():
+            self.stop(why)
+
+    def stop(self, sentence: str) -> None:
+        """Tell every worker to send no further request."""
+        for worker in self.workers:
+            worker.stop.remote(sentence)
+
+    async def close(self) -> None:
+        """File the last news and let go of the workers; a cluster that was there before stays."""
+        self._news.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._news
+        with suppress(self._ray.exceptions.RayError):
+            await self._take_news(wait=False)
+        for actor in (*self.workers, self._switchboard, self.vision):
+            if actor is not None:
+                self._ray.kill(actor)
+        if self._began:
+            self._ray.shutdown()

@@ -1,0 +1,128 @@
+"""What runs on a Ray cluster: workers that judge, and the switchboard through which they report to the driver."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from editloupe.evals.jobs import Job
+from editloupe.evals.local import judge_job
+from editloupe.evals.pictures import KeptPictures, kept_pictures
+from editloupe.evals.ray_vision import share_vision
+from editloupe.evals.replies import current_work, reply_key
+from editloupe.evals.traffic import Limits, TrafficControl
+from editloupe.judge import Judge
+from editloupe.types import Judgement
+
+REMEMBERED = 100_000
+"""Hashes of pictures a worker remembers to have sent."""
+PATIENCE = 5.0
+"""Seconds the driver's question for news stays open."""
+
+Tell = Callable[[tuple[Any, ...]], None]
+"""Sends a message to the driver and does not wait."""
+
+
+class Switchboard:
+    """Takes the workers' messages until the driver asks for them; an asynchronous actor."""
+
+    def __init__(self) -> None:
+        self._messages: list[tuple[Any, ...]] = []
+        self._news = asyncio.Event()
+
+    async def tell(self, message: tuple[Any, ...]) -> None:
+        """Take a message."""
+        self._messages.append(message)
+        self._news.set()
+
+    async def take(self, wait: bool = True) -> list[tuple[Any, ...]]:
+        """Hand over all messages; where there are none, wait a while for the first."""
+        if wait and not self._messages:
+            try:
+                await asyncio.wait_for(self._news.wait(), PATIENCE)
+            except TimeoutError:
+                return []
+        messages, self._messages = self._messages, []
+        self._news.clear()
+        return messages
+
+
+class SentReplies:
+    """Replies on their way to the driver, who alone writes the store; replies kept earlier come along with a job."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._lent: dict[str, Mapping[str, Any]] = {}
+
+    def lend(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
+        """Have these at hand while a job goes on."""
+        self._lent.update(kept)
+
+    def forget(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
+        """Let go of them."""
+        for key in kept:
+            self._lent.pop(key, None)
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        """Return the reply kept for this request, if any."""
+        return self._lent.get(reply_key(key))
+
+    def put(self, key: str, reply: Mapping[str, Any]) -> None:
+        """Send a reply to the driver; it is on its way when this returns."""
+        work = current_work()
+        self._tell(("reply", reply_key(key), dict(reply), work.edit_id if work else None))
+
+
+class WorkerTraffic(TrafficControl):
+    """One worker's part of the traffic; the driver is told what it takes."""
+
+    def __init__(self, limits: Limits, tell: Tell) -> None:
+        super().__init__(limits, paid=lambda usage, cost: tell(("paid", usage)))
+        self._tell = tell
+
+    def refuse(self, retry_after: float | None) -> None:
+        """Allow less, and tell the driver."""
+        super().refuse(retry_after)
+        self._tell(("refused",))
+
+
+class JudgeWorker:
+    """Judges jobs side by side in one process; an asynchronous actor."""
+
+    def __init__(
+        self, open_judge: Callable[..., Judge], limits: Limits, deadline: float | None, switchboard: Any, vision: Any
+    ) -> None:
+        def tell(message: tuple[Any, ...]) -> None:
+            switchboard.tell.remote(message)
+
+        self._replies = SentReplies(tell)
+        self._traffic = WorkerTraffic(limits, tell)
+        self._judge = open_judge(replies=self._replies, traffic=self._traffic)
+        self._deadline = deadline
+        self._sent: set[str] = set()
+        if vision is not None:
+            share_vision(self._judge.toolbox, vision)
+
+    async def judge(self, job: Job, kept: Mapping[str, Mapping[str, Any]]) -> tuple[Judgement, KeptPictures]:
+        """Judge one job and hand back everything the store wants of it."""
+        self._replies.lend(kept)
+        try:
+            done = await judge_job(self._judge, job, self._deadline)
+        finally:
+            self._replies.forget(kept)
+        assert not isinstance(done.album, KeptPictures)
+        pictures = await asyncio.to_thread(kept_pictures, done.judgement, done.album, self._sent)
+        if len(self._sent) > REMEMBERED:
+            self._sent.clear()
+        self._sent.update(pictures.files)
+        return done.judgement, pictures
+
+    async def stop(self, sentence: str) -> None:
+        """Send no further request."""
+        self._traffic.stop(sentence)
+
+    async def process(self) -> int:
+        """Return the process's number, for tests and for people who look after a cluster."""
+        return os.getpid()

@@ -1,0 +1,216 @@
+"""What a report says, in order, as blocks that every renderer knows how to show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from editloupe.evals.agreement import Measures
+from editloupe.evals.estimate import Estimate
+from editloupe.evals.instructive import Instructive
+from editloupe.evals.pairing import TITLES
+from editloupe.evals.report.model import Leaderboard, Report
+from editloupe.evals.scores import Score
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading; level 1 is the page's own."""
+
+    text: str
+    level: int = 2
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph: the answer, a warning, something to paste, or plain text."""
+
+    text: str
+    kind: Literal["answer", "warning", "paste", "plain"] = "plain"
+
+
+@dataclass(frozen=True)
+class Points:
+    """A list of sentences."""
+
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table; the first column is text, the others are numbers."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure, by its name among those that `drawn` makes."""
+
+    name: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Edits to look at."""
+
+    folder: str
+    items: tuple[Instructive, ...]
+    titles: Mapping[str, str]
+
+
+Block = Heading | Paragraph | Points | Grid | Drawing | Cases
+
+
+def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[Block]:
+    """Tell a report: the answer, how sure it is, the tables, the edits to look at, and how it was made."""
+    yield Heading(f"{report.run}: {report.judge} · {report.protocol} · {report.mode} mode", level)
+    yield Paragraph(report.answer, "answer")
+    if report.baseline:
+        yield Paragraph(report.baseline, "warning")
+    yield Heading("How sure is that?", level + 1)
+    yield Points((*report.certainty, *report.notes))
+    for block in (*_scores(report, level + 1), *_agreement(report, level + 1)):
+        yield replace(block, name=within + block.name) if isinstance(block, Drawing) else block
+    if report.instructive:
+        yield Heading("Edits to look at", level + 1)
+        yield Cases(report.folder, report.instructive, report.titles)
+    yield Heading("Methods", level + 1)
+    yield Paragraph(report.methods, "paste")
+    if report.spent.requests:
+        cost = "cost unknown" if report.spent.cost is None else f"${report.spent.cost:.2f}"
+        tokens = f"{report.spent.input_tokens:,} input and {report.spent.output_tokens:,} output tokens"
+        yield Paragraph(f"{report.spent.requests:,} requests, {tokens}, {cost}.")
+
+
+def _scores(report: Report, level: int) -> Iterator[Block]:
+    yield Heading("Scores", level)
+    yield _score_grid(report, {**report.by_type, "overall": report.overall}, "type")
+    if report.by_level:
+        levels = tuple((name, one.told(1), str(one.n)) for name, one in report.by_level.items())
+        yield Grid(("level", "score", "edits"), levels)
+    if report.by_type:
+        yield Drawing("score_per_type", "Scores by instruction type with intervals.")
+    for field, values in report.by.items():
+        yield Heading(f"By {field.replace('_', ' ')}", level + 1)
+        ranked = sorted(values.items(), key=lambda item: -(item[1].value if item[1].value is not None else -1))
+        yield _score_grid(report, dict(ranked), field)
+        if field == "model" and len(values) > 1:
+            yield Drawing("models", "Editing models by overall score.")
+    yield Heading("Answers", level + 1)
+    for criterion, one in report.distributions.items():
+        lines = tuple((name, *map(str, counts)) for name, counts in one.counts.items())
+        yield Grid((report.titles[criterion], *one.answers), lines)
+    yield Drawing("label_distribution", "How often each answer was given; numbers are counts.")
+    if report.areas:
+        yield Heading("Size of the target", level + 1)
+        yield Points(tuple(_area(report, criterion) for criterion in report.areas))
+        yield Drawing("score_by_area", "Score against the area of the target; points are spread a little for the eye.")
+
+
+def _area(report: Report, criterion: str) -> str:
+    one = report.areas[criterion]
+    if one.r is None or one.p is None:
+        return f"{report.titles[criterion]}: no correlation with log area ({one.why})."
+    p = "p < 0.001" if one.p < 0.001 else f"p = {one.p:.3f}"
+    return f"{report.titles[criterion]}: Pearson r with log area {one.r:.2f}, {p}, {len(one.scores)} edits."
+
+
+def _score_grid(report: Report, lines: Mapping[str, Score], head: str) -> Grid:
+    criteria = list(report.by_criterion)
+    several = len(criteria) > 1
+    columns = [head, "score", *(report.titles[name] for name in criteria if several), "edits", "judged", "unjudged"]
+    rows = []
+    for name, score in lines.items():
+        parts = [score.criteria[c].told(1) if c in score.criteria else "not asked" for c in criteria if several]
+        rows.append((name, score.told(1), *parts, str(score.n), str(score.judged), str(score.unjudged)))
+    reasons = {name: score.why for name, score in lines.items() if score.why}
+    note = " ".join(f"{name}: {why}." for name, why in reasons.items())
+    return Grid(tuple(columns), tuple(rows), note)
+
+
+MEASURES_SHOWN = ("spearman", "pearson", "mae", "accuracy", "kappa", "kappa_quadratic", "krippendorff_alpha_with_judge")
+
+
+def _agreement(report: Report, level: int) -> Iterator[Block]:
+    if report.agreement is None:
+        return
+    yield Heading("Agreement with people", level)
+    given = ", ".join(f"{name} {count}" for name, count in report.agreement.annotators.items())
+    yield Paragraph(f"Labels from {report.agreement.origin} ({given}). {report.agreement.consensus}")
+    yield from agreement_grids(report.agreement.criteria, report.titles)
+    yield Drawing("confusion", "Labels of people (rows) and of the judge (columns).")
+    yield Heading("Agreement by type", level + 1)
+    for criterion, whole in report.agreement.criteria.items():
+        if whole.by_type:
+            yield measures_grid(report.titles.get(criterion, criterion), whole.by_type)
+    yield Drawing(
+        "agreement_by_type", "Spearman ρ with people; dashed: one annotator against the others, with interval."
+    )
+
+
+def agreement_grids(criteria: Mapping[str, Measures], titles: Mapping[str, str]) -> Iterator[Grid]:
+    """Show every measure of every criterion, one row a measure, with what people reach among themselves."""
+    for criterion, whole in criteria.items():
+        ceiling = getattr(whole, "ceiling", None)
+        rows, whys = [], []
+        for name in MEASURES_SHOWN:
+            one: Estimate = getattr(whole, name)
+            among = getattr(ceiling, name, None) if ceiling else None
+            if name == "krippendorff_alpha_with_judge":
+                among = whole.krippendorff_alpha_annotators
+            reach = "–" if among is None else among.told()
+            title = "Krippendorff α (judge as annotator)" if name.endswith("with_judge") else TITLES[name]
+            rows.append((title, one.told(), reach, str(one.n)))
+            whys += [f"{title}: {one.why}."] if one.why else []
+        note = " ".join(dict.fromkeys(whys))
+        if whole.left_out:
+            note = f"{note} {whole.left_out} labelled edits are unjudged and left out.".strip()
+        yield Grid((titles.get(criterion, criterion), "judge", "people among themselves", "edits"), tuple(rows), note)
+
+
+def measures_grid(title: str, lines: Mapping[str, Measures]) -> Grid:
+    """Show the main measures of several groups, one row a group."""
+    shown = ("spearman", "mae", "accuracy", "krippendorff_alpha")
+    rows = [(name, *(getattr(one, m).told() for m in shown), str(one.n)) for name, one in lines.items()]
+    return Grid((title, *(TITLES[m] for m in shown), "edits"), tuple(rows))
+
+
+def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
+    """Tell a leaderboard, then every run's own report."""
+    yield Heading("Leaderboard", 1)
+    yield Paragraph(board.answer, "answer")
+    if board.notes:
+        yield Points(board.notes)
+    criteria = list(dict.fromkeys(name for entry in board.leaderboard for name in entry.criteria))
+    titles = {name: title for report in board.reports for name, title in report.titles.items()}
+    columns = ["run", "rank", "judge", "mode", "protocol", "overall", *(titles[name] for name in criteria)]
+    rows = []
+    for entry in board.leaderboard:
+        parts = [entry.criteria[name].told(1) if name in entry.criteria else "not asked" for name in criteria]
+        coverage = f"{entry.coverage.judged} of {entry.coverage.units}"
+        head = (entry.run, "–" if entry.rank is None else str(entry.rank), entry.judge, entry.mode, entry.protocol)
+        rows.append((*head, entry.overall.told(1), *parts, coverage))
+    yield Grid((*columns, "judged"), tuple(rows))
+    yield Drawing("leaderboard", "Overall scores with intervals.")
+    yield Drawing("types_by_run", "Scores by instruction type, run by run.")
+    if any(entry.agreement for entry in board.leaderboard):
+        yield Heading("Agreement with people")
+        known = [name for name in criteria if any(name in entry.agreement for entry in board.leaderboard)]
+        lines = [
+            (entry.run, *(entry.agreement[name].told() if name in entry.agreement else "–" for name in known))
+            for entry in board.leaderboard
+        ]
+        yield Grid(("Spearman ρ with people", *(titles[name] for name in known)), tuple(lines))
+        yield Drawing("agreement_by_run", "Spearman ρ with people; dashed: one annotator against the others.")
+    for report in board.reports:
+        yield from report_blocks(report, level=2, within=f"{report.run}/")
+
+
+def sequence(found: Report | Leaderboard) -> Sequence[Block]:
+    """Return all blocks of a report or a leaderboard."""
+    return tuple(report_blocks(found) if isinstance(found, Report) else leaderboard_blocks(found))

@@ -1,0 +1,211 @@
+"""Builds a report from a run, and a leaderboard from several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from editloupe.evals.agreement import Agreement, agreement
+from editloupe.evals.bootstrap import Resampling
+from editloupe.evals.distribution import area_trend, distribution
+from editloupe.evals.human import human_labels
+from editloupe.evals.instructive import instructive
+from editloupe.evals.methods import methods
+from editloupe.evals.report.model import Entry, Leaderboard, Report, Spent
+from editloupe.evals.scores import Score, Scores, UnjudgedRule, scores
+from editloupe.evals.store import Run
+from editloupe.evals.table import BASELINE, Table, table_of
+from editloupe.types import Usage
+
+
+def build_report(
+    run: Run | Table | str | Path,
+    by: Sequence[str] = (),
+    unjudged: UnjudgedRule = "left_out",
+    human: str | Path | None = None,
+    how: Resampling | None = None,
+    protocol: str | None = None,
+) -> Report:
+    """Build the report of one run; groups by editing model come by themselves, further fields by name."""
+    table, how = table_of(run, protocol), how or Resampling()
+    fields = tuple(dict.fromkeys(("model", *by)))
+    found = scores(table, fields, unjudged, how)
+    people = human_labels(table, human)
+    agreed = agreement(table, people, how) if people.given else None
+    absent = [field for field in by if field not in found.by]
+    notes = [f'No edit has a field "{field}".' for field in absent]
+    areas = {name: trend for name in table.criteria if (trend := area_trend(table, name)) is not None}
+    return Report(
+        **{**dict(found), "notes": (*found.notes, *_mixed(table), *notes, *people.notes)},
+        run=table.name,
+        folder=str(table.folder),
+        judge=" + ".join(table.judges),
+        mode=" + ".join(table.modes),
+        answer=_answer(table, found, how),
+        certainty=tuple(_certainty(table, found, agreed, how)),
+        baseline=BASELINE if table.by_rules else None,
+        titles={name: table.title_of(name) for name in table.criteria},
+        agreement=agreed,
+        distributions={name: distribution(table, name) for name in table.criteria},
+        areas=areas,
+        instructive=instructive(table, people),
+        spent=_spent(table),
+        methods=methods(table, found, how, agreed),
+        editloupe=version("editloupe"),
+    )
+
+
+def build_leaderboard(reports: Sequence[Report]) -> Leaderboard:
+    """Rank several reports by overall score, within their protocol; runs of the same name go by their folders."""
+    names = [report.run for report in reports]
+    reports = [
+        report.model_copy(update={"run": report.folder}) if names.count(report.run) > 1 else report
+        for report in reports
+    ]
+    ordered = sorted(reports, key=lambda report: (report.protocol, -_value(report.overall), report.run))
+    entries: list[Entry] = []
+    for report in ordered:
+        ranked = report.overall.value is not None
+        above = [entry for entry in entries if entry.protocol == report.protocol]
+        agreed = report.agreement.criteria if report.agreement else {}
+        entries.append(
+            Entry(
+                rank=len(above) + 1 if ranked else None,
+                run=report.run,
+                judge=report.judge,
+                mode=report.mode,
+                protocol=report.protocol,
+                overall=report.overall,
+                criteria=report.by_criterion,
+                coverage=report.coverage,
+                agreement={name: measures.spearman for name, measures in agreed.items()},
+            )
+        )
+    notes = [f"{report.run}: {report.baseline}" for report in ordered if report.baseline]
+    if len({report.protocol for report in reports}) > 1:
+        notes.append("The runs follow different protocols; scores compare within a protocol only.")
+    elif len({(report.judge, report.mode) for report in reports}) > 1:
+        notes.append(
+            "Where two judges or modes were given the same edits, `editloupe compare` sets them against each other."
+        )
+    if len({report.unjudged_rule for report in reports}) == 1 and reports[0].unjudged_rule == "worst":
+        notes.append("Pessimistic bounds: unjudged verdicts count as the worst answer.")
+    return Leaderboard(answer=_first(entries), leaderboard=tuple(entries), notes=tuple(notes), reports=tuple(ordered))
+
+
+def _value(score: Score) -> float:
+    return -1.0 if score.value is None else score.value
+
+
+def _first(entries: Sequence[Entry]) -> str:
+    best = entries[0]
+    if best.overall.value is None:
+        return "None of the runs has an overall score."
+    rivals = [e for e in entries[1:] if e.protocol == best.protocol and e.overall.value is not None]
+    if len({(e.judge, e.mode) for e in (best, *rivals)}) > 1:
+        return (
+            f"{best.run} has the highest overall score, {best.overall.told(1)}; the runs differ in judge or mode, so their "
+            "order says nothing about editing models."
+        )
+    told = f"{best.run} leads with {best.overall.told(1)}"
+    close = [e.run for e in rivals if (e.overall.high or 0.0) >= (best.overall.low or 0.0)]
+    if not rivals:
+        return f"{told}."
+    if close:
+        return f"{told}; its interval overlaps with that of {', '.join(close)}, so the order among them is not settled."
+    return f"{told}, ahead of {rivals[0].run} with {rivals[0].overall.told(1)}."
+
+
+def _answer(table: Table, found: Scores, how: Resampling) -> str:
+    overall = found.overall
+    who = f"{' + '.join(table.judges)} in {' + '.join(table.modes)} mode"
+    if overall.value is None:
+        return f"No overall score: {overall.why}. {found.coverage.judged} of {found.coverage.units} verdicts by {who}."
+    kinds = len([score for score in found.by_type.values() if score.value is not None])
+    scope = f"{overall.n} edit{'' if overall.n == 1 else 's'}"
+    scope += f" of {kinds} instruction type{'' if kinds == 1 else 's'}" if kinds else ""
+    bound = "at least " if found.unjudged_rule == "worst" and found.coverage.unjudged else ""
+    between = f" ({how.percent} interval {overall.low:.1f} to {overall.high:.1f})" if overall.low is not None else ""
+    told = f"Overall score {bound}{overall.value:.1f} of 100{between}, from {scope}, judged by {who}."
+    models = found.by.get("model", {})
+    ranked = sorted(((score.value, name) for name, score in models.items() if score.value is not None), reverse=True)
+    if len(ranked) > 1:
+        told += f" Best of {len(ranked)} editing models: {ranked[0][1]} with {models[ranked[0][1]].told(1)}."
+    return told
+
+
+def _certainty(table: Table, found: Scores, agreed: Agreement | None, how: Resampling) -> list[str]:
+    told = []
+    coverage = found.coverage
+    if not coverage.unjudged:
+        told.append(f"All {coverage.units} verdicts were given; nothing is unjudged.")
+    else:
+        reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in coverage.reasons.items())
+        fate = "left out" if found.unjudged_rule == "left_out" else "counted as the worst answer"
+        line = f"{coverage.judged} of {coverage.units} verdicts were given ({coverage.share * 100:.1f} %); "
+        line += f"{coverage.unjudged} {_are(coverage.unjudged)} unjudged ({reasons}) and {fate}."
+        bounds = found.bounds
+        if bounds and bounds.worst is not None and bounds.best is not None:
+            line += (
+                f" Had all of them been the worst or the best answer, the overall score would be {bounds.worst:.1f} "
+            )
+            line += f"or {bounds.best:.1f}."
+        told.append(line)
+    if found.repeats and found.repeats.sd is not None:
+        told.append(
+            f"Over {found.repeats.count} repeats: {found.repeats.mean:.2f} ± {found.repeats.sd:.2f} (mean ± SD)."
+        )
+    if "source" in found.overall.intervals:
+        ends = {name: f"{low:.1f} to {high:.1f}" for name, (low, high) in found.overall.intervals.items()}
+        told.append(
+            "Several edits share a source image, so edits and source images were both resampled, and the wider interval is "
+            f"shown (overall {ends.get('edit', 'undefined')} by edit, {ends['source']} by source image)."
+        )
+    elif found.overall.low is None and found.overall.value is not None:
+        told.append(f"There is no interval for the overall score ({found.overall.why}).")
+    if agreed is None:
+        told.append("No human labels: nothing here says how far people would agree with this judge.")
+        return told
+    for criterion, measures in agreed.criteria.items():
+        name = table.title_of(criterion)
+        if measures.n == 0:
+            told.append(f"{name}: no edit has both a verdict and a human label.")
+            continue
+        rho = measures.spearman
+        line = f"{name}: Spearman ρ with people {rho.told()}" if rho.value is not None else f"{name}: no ρ ({rho.why})"
+        if measures.accuracy.value is not None:
+            line += f", same label on {measures.accuracy.value * 100:.0f} %"
+        line += f" of {measures.n} edits"
+        if measures.ceiling and measures.ceiling.spearman.value is not None:
+            line += f"; one annotator against the others reaches ρ {measures.ceiling.spearman.told()}"
+        told.append(f"{line}.")
+    return told
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _mixed(table: Table) -> list[str]:
+    """Say where the verdicts do not come from one judge in one mode with one configuration."""
+    told = []
+    pairs = {(unit.judge, unit.mode) for unit in table.units}
+    if len(pairs) > 1:
+        kinds = ", ".join(sorted(f"{judge} in {mode} mode" for judge, mode in pairs))
+        told.append(f"The verdicts of this run come from different judges or modes: {kinds}.")
+    elif len({unit.configuration for unit in table.units}) > 1:
+        told.append("The verdicts of this run were given under different settings or prompts; see run.json.")
+    return told
+
+
+def _spent(table: Table) -> Spent:
+    usage = sum((unit.outcome.usage for unit in table.units), Usage())
+    costs = [unit.cost for unit in table.units]
+    return Spent(
+        requests=usage.requests,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cost=None if None in costs else sum(cost for cost in costs if cost is not None),
+        seconds=sum(unit.seconds for unit in table.units),
+    )

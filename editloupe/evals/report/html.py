@@ -1,0 +1,164 @@
+"""A report as one HTML page: pictures inside, no script, nothing loaded from elsewhere, made to be printed too."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from importlib.resources import files
+
+from editloupe.evals.instructive import Instructive
+from editloupe.evals.report.blocks import Block, Cases, Drawing, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.drawn import Draw
+from editloupe.evals.report.text import trace_command
+from editloupe.evals.report.thumbnails import Thumbnail, thumbnails, tool_picture
+from editloupe.evals.store import Run
+from editloupe.evals.words import counted, for_html
+from editloupe.types import Observation, Step, Trace
+
+_INTERVAL = re.compile(r"^(\S+) (\[[^\]]*\])$")
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def as_html(blocks: Sequence[Block], drawings: Mapping[str, Draw], title: str, made_by: str) -> str:
+    """Return the page; a text from a model or a manifest is shown as text, whatever it holds."""
+    style = files("editloupe.evals.report").joinpath("page.css").read_text("utf-8")
+    with ExitStack() as stack:
+        page = _Page(drawings, stack)
+        body = "\n".join(part for block in blocks for part in page.shown(block))
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{for_html(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n"
+        f"<p><small>{for_html(made_by)}</small></p>\n</main>\n</body>\n</html>\n"
+    )
+
+
+class _Page:
+    """Renders blocks one by one; opens each run once for its pictures and traces."""
+
+    def __init__(self, drawings: Mapping[str, Draw], stack: ExitStack) -> None:
+        self._drawings = drawings
+        self._stack = stack
+        self._runs: dict[str, Run] = {}
+        self._cases = 0
+
+    def shown(self, block: Block) -> Iterator[str]:
+        if isinstance(block, Heading):
+            yield f"<h{block.level}>{for_html(block.text)}</h{block.level}>"
+        elif isinstance(block, Paragraph):
+            kind = "" if block.kind == "plain" else f' class="{block.kind}"'
+            yield f"<p{kind}>{for_html(block.text)}</p>"
+        elif isinstance(block, Points):
+            yield "<ul>" + "".join(f"<li>{for_html(item)}</li>" for item in block.items) + "</ul>"
+        elif isinstance(block, Grid):
+            yield _grid(block)
+        elif isinstance(block, Drawing):
+            yield from self._drawing(block)
+        elif isinstance(block, Cases):
+            run = self._run(block.folder)
+            yield from (self._case(block, run, item) for item in block.items)
+
+    def _run(self, folder: str) -> Run:
+        if folder not in self._runs:
+            self._runs[folder] = self._stack.enter_context(Run.open(folder))
+        return self._runs[folder]
+
+    def _drawing(self, block: Drawing) -> Iterator[str]:
+        if draw := self._drawings.get(block.name):
+            from editloupe.evals.figures import as_svg
+
+            data = base64.b64encode(as_svg(draw())).decode()
+            caption = for_html(block.caption)
+            yield (
+                f'<figure class="drawing"><img src="data:image/svg+xml;base64,{data}" alt="{caption}">'
+                f"<figcaption>{caption}</figcaption></figure>"
+            )
+
+    def _case(self, cases: Cases, run: Run, item: Instructive) -> str:
+        self._cases += 1
+        edit, pictures = run.edit(item.edit_id)
+        small = thumbnails(run, edit, pictures)
+        shown = _pictures(small) if small else "<p>The run did not keep the pictures of this edit.</p>"
+        title = cases.titles.get(item.criterion, item.criterion)
+        facts = {
+            title: item.label,
+            "People": counted(item.human),
+            "Because": item.because,
+            "Judge's reason": item.rationale if item.rationale != item.because else "",
+            "Type": item.instruction_type or "",
+            "Editing model": item.model or "",
+        }
+        listed = "".join(f"<dt>{for_html(n)}</dt><dd>{for_html(v)}</dd>" for n, v in facts.items() if v)
+        traces = run.load_trace(item.edit_id, item.criterion, item.repeat)
+        told = "".join(_trace(run, trace) for trace in traces)
+        command = f"<code>{for_html(trace_command(cases.folder, item))}</code>"
+        details = f"<details><summary>Trace: what the judge did</summary>{told}</details>" if told else ""
+        return (
+            f'<section class="case" id="case-{self._cases}"><h4>{for_html(item.edit_id)} '
+            f'<span class="kind">{item.kind}</span></h4><p class="instruction">“{for_html(item.instruction)}”</p>'
+            f"{shown}<dl>{listed}</dl>{command}{details}</section>"
+        )
+
+
+def _grid(grid: Grid) -> str:
+    head = "".join(f'<th scope="col">{for_html(column)}</th>' for column in grid.columns)
+    lines = []
+    for row in grid.rows:
+        kind = ' class="total"' if row[0] == "overall" else ""
+        lines.append(f"<tr{kind}>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>")
+    note = f"<caption>{for_html(grid.note)}</caption>" if grid.note else ""
+    return (
+        f'<div class="scroll"><table>{note}<thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    )
+
+
+def _cell(text: str) -> str:
+    """Set an interval smaller than its value."""
+    if found := _INTERVAL.match(text):
+        return f'{for_html(found[1])} <span class="interval">{for_html(found[2])}</span>'
+    return for_html(text)
+
+
+def _pictures(small: Sequence[Thumbnail]) -> str:
+    return '<div class="pictures">' + "".join(_picture(one) for one in small) + "</div>"
+
+
+def _picture(one: Thumbnail) -> str:
+    width, height = one.size
+    caption = for_html(one.caption)
+    return (
+        f'<figure><img src="{one.address}" width="{width}" height="{height}" alt="{caption}">'
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
+
+
+def _trace(run: Run, trace: Trace) -> str:
+    target = f"<p>Target {trace.target + 1}</p>" if trace.target is not None else ""
+    return f'{target}<ol class="steps">{"".join(_step(run, step) for step in trace.steps)}</ol>'
+
+
+def _step(run: Run, step: Step) -> str:
+    parts = [f'<div class="thought">{for_html(step.thought)}</div>'] if step.thought else []
+    for call in step.calls:
+        given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.parameters.items())
+        parts.append(f"<div><code>{for_html(f'{call.name}({given})')}</code></div>")
+    parts += [_observation(run, seen) for seen in step.observations]
+    if step.problem:
+        parts.append(f'<div class="problem">Not usable: {for_html(step.problem)}</div>')
+    if step.answer is not None:
+        parts.append(f"<div>Answer: <strong>{for_html(step.answer)}</strong></div>")
+    return f"<li>{''.join(parts)}</li>"
+
+
+def _observation(run: Run, seen: Observation) -> str:
+    small = []
+    for place, sha in enumerate(seen.pictures):
+        caption = seen.captions[place] if place < len(seen.captions) else "picture"
+        if (one := tool_picture(run, sha, caption)) is not None:
+            small.append(one)
+    kind = ' class="problem"' if seen.failed else ""
+    return f"<div{kind}>→ {for_html(seen.text)}</div>{_pictures(small) if small else ''}"

@@ -1,0 +1,77 @@
+"""What a report is: the scores of a run with everything a reader needs to trust or doubt them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from editloupe.evals.agreement import Agreement
+from editloupe.evals.distribution import AreaTrend, Distribution
+from editloupe.evals.estimate import Estimate, Number
+from editloupe.evals.instructive import Instructive
+from editloupe.evals.scores import Coverage, Scores
+from editloupe.types import Record
+
+
+class Spent(Record):
+    """What the verdicts took."""
+
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cost: Number | None
+    """In US dollars; None where a price is not known."""
+    seconds: Number
+    """Waiting time of all units together."""
+
+
+class Report(Scores):
+    """One run, told from the answer to the details; its JSON form has the scores at the top."""
+
+    run: str
+    folder: str
+    """As the user named it."""
+    judge: str
+    mode: str
+    answer: str
+    certainty: tuple[str, ...]
+    """How sure the answer is, one sentence each."""
+    baseline: str | None
+    """Said where the rule-based judge gave the verdicts."""
+    titles: Mapping[str, str]
+    """Criteria to their titles."""
+    agreement: Agreement | None
+    """None where people labelled nothing."""
+    distributions: Mapping[str, Distribution]
+    areas: Mapping[str, AreaTrend]
+    instructive: tuple[Instructive, ...]
+    spent: Spent
+    methods: str
+    editloupe: str
+    """The version that made the report."""
+
+
+class Entry(Record):
+    """One line of a leaderboard."""
+
+    rank: int | None
+    """None where the run has no overall score."""
+    run: str
+    judge: str
+    mode: str
+    protocol: str
+    overall: Estimate
+    criteria: Mapping[str, Estimate]
+    coverage: Coverage
+    agreement: Mapping[str, Estimate] = Field(default_factory=dict)
+    """Criterion to Spearman's ρ with people."""
+
+
+class Leaderboard(Record):
+    """Several runs, best first, with their reports."""
+
+    answer: str
+    leaderboard: tuple[Entry, ...]
+    notes: tuple[str, ...]
+    reports: tuple[Report, ...]

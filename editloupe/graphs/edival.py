@@ -1,0 +1,325 @@
+"""The graph of one picture of a chain, judged as EdiVal-Agent does: ground → (rule | ask)*, compare, measure → conclude.
+
+Following, consistency and quality go side by side. A rule decides on boxes; a question to an LMM is a run of the loop about
+a crop. Every look is a step with calls and observations, so that a trace reads like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, TypedDict
+
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
+from langgraph.types import Command, Send
+
+from editloupe.agent.chat import Chat, RetryBudget
+from editloupe.agent.hooks import Watcher
+from editloupe.graphs.edival_looks import Eye, Looked, compare, cut_out, detect, measure, step_of
+from editloupe.graphs.loop import LOOP, Failure, LoopLimits, Session, opening, usage_of_steps
+from editloupe.graphs.stage import texts_of
+from editloupe.images import ImageError, WireLimits
+from editloupe.rubrics.case import EDITED, SOURCE, Case
+from editloupe.rubrics.edival.questions import compare_text, crop_looks, question
+from editloupe.rubrics.edival.rules import Finding, Hit, Look, decide, looks
+from editloupe.rubrics.edival.scoring import consistency
+from editloupe.rubrics.edival.tasks import Task, wording
+from editloupe.rubrics.edival.turn import BASE, Turn
+from editloupe.tools.contract import ToolError
+from editloupe.tools.registry import Toolbox
+from editloupe.types import Edit, Outcome, Reason, Sha, Step, Trace, Unjudged, Usage, Verdict
+
+FOLLOWING, CONSISTENCY, QUALITY = "instruction_following", "content_consistency", "visual_quality"
+CRITERIA = (FOLLOWING, CONSISTENCY, QUALITY)
+"""EdiVal-IF, EdiVal-CC, EdiVal-VQ."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Everything a picture is judged with."""
+
+    chat: Chat
+    judge: str
+    eye: Eye
+    toolbox: Toolbox
+    criteria: tuple[str, ...] = CRITERIA
+    wire: WireLimits = WireLimits()
+    limits: LoopLimits = LoopLimits()
+    watcher: Watcher | None = None
+    repeat: int = 0
+    strict: bool = True
+    """Whether pictures that cannot be opened raise; else everything ends unjudged."""
+    notes: tuple[str, ...] = ()
+    budget: RetryBudget = field(default_factory=RetryBudget)
+
+    def heading(self, edit: Edit, criterion: str) -> Trace:
+        """Return the head of a trace."""
+        return Trace(
+            edit_id=edit.id, criterion=criterion, protocol="edival", mode="tools", judge=self.judge, notes=self.notes
+        )
+
+    def tell(self, heading: Trace, steps: Sequence[Step]) -> None:
+        """Let whoever watches see the steps."""
+        for step in steps:
+            if self.watcher:
+                self.watcher.step(heading, step)
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What became of one instruction."""
+
+    number: int
+    success: bool | None
+    why: str
+    steps: tuple[Step, ...] = ()
+    prompt: tuple[str, ...] = ()
+    failure: Failure | None = None
+
+
+class PictureState(TypedDict, total=False):
+    """What is known of one picture; holds hashes, never pixels."""
+
+    edit: Edit
+    turn: Turn
+    pictures: dict[str, Sha]
+    number: int
+    """Of one branch: which of the turn's tasks."""
+    seen: dict[Look, tuple[Hit, ...]]
+    """Of one branch: what the detector found."""
+    steps: list[Step]
+    """Of one branch: the detector's calls."""
+    followed: Annotated[list[Followed], operator.add]
+    outcomes: Annotated[list[Outcome], operator.add]
+    traces: Annotated[list[Trace], operator.add]
+
+
+async def open_pictures(state: PictureState, runtime: Runtime[Bench]) -> PictureState:
+    """Open the picture before, the picture after and the base picture of the chain."""
+    bench, edit = runtime.context, state["edit"]
+    album = bench.eye.album
+    paths = {SOURCE: edit.source, EDITED: edit.edited, BASE: edit.more_images.get(BASE, (edit.source,))[0]}
+    try:
+        opened = {name: await asyncio.to_thread(album.open, path) for name, path in paths.items()}
+    except ImageError as error:
+        if bench.strict:
+            raise
+        unusable = [Unjudged(criterion=name, reason=Reason.BAD_IMAGE, detail=str(error)) for name in bench.criteria]
+        return PictureState(outcomes=[*unusable])
+    return PictureState(pictures={name: picture.sha for name, picture in opened.items()})
+
+
+def branch(state: PictureState, runtime: Runtime[Bench]) -> list[Send] | str:
+    """Send every task and both measurements on their own ways."""
+    if state.get("outcomes"):
+        return END
+    wanted = runtime.context.criteria
+    own = PictureState(edit=state["edit"], turn=state["turn"], pictures=state["pictures"])
+    tasks = range(len(state["turn"].tasks)) if FOLLOWING in wanted else ()
+    ways = [Send("ground", {**own, "number": number}) for number in tasks]
+    ways += [Send("compare", own)] if CONSISTENCY in wanted else []
+    ways += [Send("measure", own)] if QUALITY in wanted else []
+    return ways
+
+
+async def ground(state: PictureState, runtime: Runtime[Bench]) -> Command[Literal["rule", "ask", "conclude"]]:
+    """Ask the detector what one task needs, and hand it to its rule or to the question about it."""
+    bench, number = runtime.context, state["number"]
+    task = state["turn"].tasks[number]
+    try:
+        looked = await asyncio.to_thread(_looked, bench.eye, state, task)
+    except ToolError as error:
+        failure = Failure(Reason.MODEL_ERROR, f"the detector could not be used: {error}")
+        return Command(goto="conclude", update={"followed": [Followed(number, None, failure.detail, failure=failure)]})
+    steps = [step_of(0, f"{task.type}: {wording(task)}", looked)] if looked else []
+    bench.tell(bench.heading(state["edit"], FOLLOWING), steps)
+    found = {one.look: one.hits for one in looked}
+    return Command(goto=Send("rule" if task.by_detector else "ask", {**state, "seen": found, "steps": steps}))
+
+
+def _looked(eye: Eye, state: PictureState, task: Task) -> list[Looked]:
+    """Look for all that a rule needs, or until the object of a question is found."""
+    threshold = eye.settings.threshold_of(task.type)
+    wanted = looks(task, eye.settings) or crop_looks(task, state["turn"].name_after(state["number"]))
+    done: list[Looked] = []
+    for look in wanted:
+        name = SOURCE if look.when == "before" else EDITED
+        picture = eye.album[state["pictures"][name]]
+        done.append(detect(eye, look, name, picture, threshold, len(done), show=True))
+        if done[-1].hits and not task.by_detector:
+            break
+    return done
+
+
+async def rule(state: PictureState, runtime: Runtime[Bench]) -> PictureState:
+    """Decide one task by its boxes."""
+    bench, number = runtime.context, state["number"]
+    finding = decide(state["turn"].tasks[number], state["seen"], bench.eye.settings)
+    last = Step(index=len(state["steps"]), thought=f"By the boxes: {finding.why}.", answer=_word(finding.success))
+    bench.tell(bench.heading(state["edit"], FOLLOWING), [last])
+    return PictureState(followed=[Followed(number, finding.success, finding.why, (*state["steps"], last))])
+
+
+async def ask(state: PictureState, runtime: Runtime[Bench]) -> PictureState:
+    """Ask an LMM about one task's crop; its steps follow those of the detector."""
+    bench, edit, number = runtime.context, state["edit"], state["number"]
+    task = state["turn"].tasks[number]
+    hit = next((hits[0] for hits in state["seen"].values() if hits), None)
+    shown = await asyncio.to_thread(cut_out, bench.eye, bench.eye.album[state["pictures"][EDITED]], hit)
+    about = edit if len(state["turn"].tasks) == 1 else edit.model_copy(update={"instruction": wording(task)})
+    case = Case(edit=about, rubric=question(task), mode="tools", pictures={EDITED: shown})
+    session = Session(
+        case=case,
+        chat=bench.chat,
+        toolbox=bench.toolbox,
+        album=bench.eye.album,
+        wire=bench.wire,
+        limits=bench.limits,
+        memory=bench.eye.memory,
+        watcher=bench.watcher,
+        heading=bench.heading(edit, FOLLOWING),
+        repeat=bench.repeat,
+        budget=bench.budget,
+    )
+    start = await asyncio.to_thread(opening, session)
+    end = await LOOP.ainvoke(start, {"recursion_limit": bench.limits.recursion_limit}, context=session)
+    steps, prompt = [*state["steps"], *end["steps"]], texts_of(start)
+    given, failure = end["given"], end["failure"]
+    if given is None or failure:
+        failure = failure or Failure(Reason.NO_ANSWER, "the judge gave no answer")
+        return PictureState(followed=[Followed(number, None, failure.detail, tuple(steps), prompt, failure)])
+    if task.type == "text_change":
+        finding = compare_text(str(given.values["text"]), task, hit is not None, bench.eye.settings)
+        steps.append(Step(index=len(steps), thought=f"Compared: {finding.why}.", answer=_word(finding.success)))
+    else:
+        finding = Finding(given.score == 1.0, end["steps"][-1].thought)
+    return PictureState(followed=[Followed(number, finding.success, finding.why, tuple(steps), prompt)])
+
+
+async def compare_pictures(state: PictureState, runtime: Runtime[Bench]) -> PictureState:
+    """Measure what should have stayed."""
+    bench, turn, album = runtime.context, state["turn"], runtime.context.eye.album
+    base, edited = album[state["pictures"][BASE]], album[state["pictures"][EDITED]]
+    heading, started = bench.heading(state["edit"], CONSISTENCY), time.perf_counter()
+    try:
+        found = await asyncio.to_thread(compare, bench.eye, base, edited, turn.all, turn.unchanged, turn.background)
+    except ToolError as error:
+        return PictureState(outcomes=[_unusable(CONSISTENCY, error)])
+    bench.tell(heading, found.steps)
+    values = found.values
+    score = consistency(values["object"], values["background"])
+    trace = heading.model_copy(update={"steps": found.steps, "seconds": time.perf_counter() - started})
+    if values["object_l1"] is None and values["background_l1"] is None:
+        why = "no unchanged object was found in the base picture and the background is not compared"
+        nothing = Unjudged(criterion=CONSISTENCY, reason=Reason.MISSING_INPUT, detail=why, steps=len(found.steps))
+        return PictureState(outcomes=[nothing], traces=[trace])
+    verdict = Verdict(
+        criterion=CONSISTENCY,
+        score=score,
+        score_100=None if score is None else 100 * score,
+        values=values,
+        rationale=found.steps[-1].observations[0].text,
+        steps=len(found.steps),
+    )
+    return PictureState(outcomes=[verdict], traces=[trace])
+
+
+async def measure_picture(state: PictureState, runtime: Runtime[Bench]) -> PictureState:
+    """Measure the picture by itself."""
+    bench, album = runtime.context, runtime.context.eye.album
+    base, edited = album[state["pictures"][BASE]], album[state["pictures"][EDITED]]
+    heading, started = bench.heading(state["edit"], QUALITY), time.perf_counter()
+    try:
+        values, step = await asyncio.to_thread(measure, bench.eye, base, edited)
+    except ToolError as error:
+        return PictureState(outcomes=[_unusable(QUALITY, error)])
+    bench.tell(heading, [step])
+    trace = heading.model_copy(update={"steps": (step,), "seconds": time.perf_counter() - started})
+    told = step.observations[0].text
+    verdict = Verdict(criterion=QUALITY, score=values["hps"], score_100=None, values=values, rationale=told, steps=1)
+    return PictureState(outcomes=[verdict], traces=[trace])
+
+
+async def conclude(state: PictureState, runtime: Runtime[Bench]) -> PictureState:
+    """Join what became of the instructions into one outcome."""
+    followed = sorted(state.get("followed", []), key=lambda one: one.number)
+    if not followed:
+        return PictureState()
+    bench = runtime.context
+    steps = _numbered([step for one in followed for step in one.steps])
+    heading = bench.heading(state["edit"], FOLLOWING)
+    seconds = sum(step.seconds + sum(seen.seconds for seen in step.observations) for step in steps)
+    prompt = tuple(dict.fromkeys(text for one in followed for text in one.prompt))
+    trace = heading.model_copy(update={"steps": steps, "prompt": prompt, "seconds": seconds})
+    return PictureState(outcomes=[outcome_of(followed, state["turn"], steps)], traces=[trace])
+
+
+def outcome_of(followed: Sequence[Followed], turn: Turn, steps: Sequence[Step]) -> Outcome:
+    """Return EdiVal-IF of one picture: yes where every instruction on it was followed."""
+    usage = sum((usage_of_steps(list(one.steps)) for one in followed), Usage())
+    for one in followed:
+        if one.failure:
+            where = f"instruction {one.number + 1}: " if len(followed) > 1 else ""
+            return Unjudged(
+                criterion=FOLLOWING,
+                reason=one.failure.reason,
+                detail=where + one.failure.detail,
+                raw=one.failure.raw,
+                usage=usage,
+                steps=len(steps),
+            )
+    success = all(one.success for one in followed)
+    values = {
+        "types": [task.type for task in turn.tasks],
+        "follows": [bool(one.success) for one in followed],
+        "by": ["detector" if task.by_detector else "lmm" for task in turn.tasks],
+        "why": [one.why for one in followed],
+    }
+    return Verdict(
+        criterion=FOLLOWING,
+        label=_word(success),
+        score=float(success),
+        score_100=100.0 * success,
+        values=values,
+        rationale=" ".join(one.why for one in followed),
+        usage=usage,
+        steps=len(steps),
+    )
+
+
+def _unusable(criterion: str, error: ToolError) -> Unjudged:
+    return Unjudged(criterion=criterion, reason=Reason.MODEL_ERROR, detail=str(error))
+
+
+def _numbered(steps: Sequence[Step]) -> tuple[Step, ...]:
+    return tuple(step.model_copy(update={"index": index}) for index, step in enumerate(steps))
+
+
+def _word(success: bool) -> str:
+    return "yes" if success else "no"
+
+
+def build_edival_graph() -> CompiledStateGraph[PictureState, Bench, PictureState, PictureState]:
+    """Return the compiled graph of one picture."""
+    graph = StateGraph(PictureState, context_schema=Bench)
+    graph.add_node("open", open_pictures)
+    graph.add_node("ground", ground)
+    graph.add_node("rule", rule)
+    graph.add_node("ask", ask)
+    graph.add_node("compare", compare_pictures)
+    graph.add_node("measure", measure_picture)
+    graph.add_node("conclude", conclude, defer=True)
+    graph.add_edge(START, "open")
+    graph.add_conditional_edges("open", branch, ["ground", "compare", "measure", END])
+    for name in ("rule", "ask", "compare", "measure"):
+        graph.add_edge(name, "conclude")
+    graph.add_edge("conclude", END)
+    return graph.compile(name="editloupe_edival")
+
+
+EDIVAL_GRAPH = build_edival_graph()

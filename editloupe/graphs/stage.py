@@ -1,0 +1,109 @@
+"""The stage before a rubric's own question: differences are listed first, by the model itself or by the tool."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from editloupe.agent.prompts import TOLD
+from editloupe.graphs.loop import LOOP, Failure, LoopState, Session, opening
+from editloupe.rubrics.case import Case
+from editloupe.rubrics.model import ModeText, Rubric, Stage, TextAnswer
+from editloupe.tools.contract import ToolError
+from editloupe.types import Observation, Reason, Sha, Step, ToolCall
+
+Differences = Literal["model", "tool"]
+TOOL = "localize_differences"
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A case after its first stage: what was found is among its facts, how it was found is in the steps."""
+
+    case: Case
+    steps: tuple[Step, ...] = ()
+    prompts: tuple[str, ...] = ()
+    failure: Failure | None = None
+
+
+async def first_stage(session: Session, by: Differences) -> Staged:
+    """Have the differences listed where the rubric wants that; other cases are returned as they are."""
+    stage = session.case.rubric.stage
+    if stage is None:
+        return Staged(session.case)
+    return await (_by_tool(session, stage) if by == "tool" else _by_model(session, stage))
+
+
+async def _by_model(session: Session, stage: Stage) -> Staged:
+    """Ask the model; an unreadable list leaves the case unjudged, like any unreadable answer."""
+    case = stage_case(session.case, stage)
+    asking = replace(session, case=case)
+    start = await asyncio.to_thread(opening, asking)
+    state = await LOOP.ainvoke(start, {"recursion_limit": session.limits.recursion_limit}, context=asking)
+    steps, prompts = tuple(state["steps"]), texts_of(start)
+    if state["given"] is None:
+        failure = state["failure"] or Failure(Reason.NO_ANSWER, "the judge listed nothing")
+        return Staged(session.case, steps, prompts, replace(failure, detail=f"{stage.title}: {failure.detail}"))
+    return Staged(_told(session.case, stage, str(state["given"].values[stage.key])), steps, prompts)
+
+
+async def _by_tool(session: Session, stage: Stage) -> Staged:
+    """Compare the stage's two pictures with the tool; its crops are shown with the rubric's question."""
+    first, second = stage.images[:2]
+    parameters = {"comparison_image_1": first, "comparison_image_2": second}
+    call = ToolCall(id="stage_0", name=TOOL, parameters=parameters)
+    started = time.perf_counter()
+    try:
+        result = await session.toolbox.arun(TOOL, parameters, session.view())
+    except ToolError as error:
+        return Staged(session.case, failure=Failure(Reason.MISSING_INPUT, f"{stage.title}: {error}"))
+    pictures = await asyncio.to_thread(lambda: [session.album.add(p.pixels).sha for p in result.pictures])
+    captions = tuple(picture.caption for picture in result.pictures)
+    seen = Observation(
+        call_id=call.id,
+        tool=TOOL,
+        text=result.text,
+        pictures=tuple(pictures),
+        captions=captions,
+        data=result.data,
+        seconds=time.perf_counter() - started,
+        cached=result.cached,
+    )
+    step = Step(index=0, thought=stage.title, calls=(call,), observations=(seen,))
+    shown = dict(zip(captions, pictures, strict=True))
+    return Staged(_told(session.case, stage, result.text, shown), (step,))
+
+
+def stage_case(case: Case, stage: Stage) -> Case:
+    """Return the case of the stage's own question."""
+    rubric = Rubric(
+        protocol=case.rubric.protocol,
+        criterion=case.rubric.criterion,
+        variant=stage.key,
+        title=stage.title,
+        source=case.rubric.source,
+        question=stage.question,
+        notes=stage.notes,
+        answer=TextAnswer(key=stage.key, shape="one difference a line, or the word none"),
+        modes={"plain": ModeText(setting=stage.setting, images=stage.images)},
+        tells=stage.tells,
+    )
+    pictures = {name: sha for name, sha in case.pictures.items() if name in stage.images}
+    return case.model_copy(update={"rubric": rubric, "mode": "plain", "pictures": pictures})
+
+
+def _told(case: Case, stage: Stage, text: str, shown: Mapping[str, Sha] | None = None) -> Case:
+    facts: dict[str, Any] = {**case.facts, TOLD: {stage.introduction.strip(): text.strip()}}
+    return case.model_copy(update={"facts": facts, "pictures": {**case.pictures, **(shown or {})}})
+
+
+def texts_of(state: LoopState) -> tuple[str, ...]:
+    """Return the texts of a conversation's messages, without their pictures."""
+    texts = []
+    for message in state["messages"]:
+        content = message.content if isinstance(message.content, list) else [{"type": "text", "text": message.content}]
+        texts.append("\n".join(str(b["text"]) for b in content if isinstance(b, dict) and b.get("type") == "text"))
+    return tuple(texts)

@@ -1,0 +1,41 @@
+"""Edit-Compass: 36 tasks in six parts, five metrics from 1 to 5."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from editloupe.rubrics.editcompass.scoring import STYLE_WEIGHTS, WEIGHTS, item_score
+from editloupe.rubrics.editcompass.tasks import PART_NAMES, TASKS, choose
+from editloupe.rubrics.load import load_rubrics
+from editloupe.rubrics.protocol import Protocol
+from editloupe.rubrics.roles import make_cases
+
+FILES = ("instruction_following", "world_awareness", "unedited_region", "identity", "visual_quality")
+
+EDIT_COMPASS = Protocol(
+    name="edit-compass",
+    title="Edit-Compass",
+    source="Bai et al., Edit-Compass & EditReward-Compass: A Unified Benchmark for Image Editing and Reward Modeling",
+    rubrics=load_rubrics(files(__package__), FILES),
+    default_mode="plain",
+    make_cases=make_cases,
+    types=TASKS,
+    choose=choose,
+    edit_score=item_score,
+    weighting="edits",
+    arithmetic=(
+        "IA is the mean of Instruction Following and World Knowledge Awareness, VC of Unedited Region and Identity Consistency, "
+        "as far as each applies; an item's overall score is the least of IA, VC and Visual Quality where that is 1, else their "
+        "weighted geometric mean; parts and the overall are means over items. Scores of 1 to 5 are shown as 0 to 100: "
+        "1 + score / 25 leads back."
+    ),
+    formulas={
+        "IA": "mean(instruction_following, world_awareness), those that apply",
+        "VC": "mean(unedited_region_consistency, identity_consistency), those that apply",
+        **{
+            PART_NAMES[part]: f"min(IA, VC, VQ) if that is 1, else IA**{a} * VC**{b} * VQ**{c}"
+            for part, (a, b, c) in WEIGHTS.items()
+        },
+        "Style_Transfer": f"min(IA, VQ) if that is 1, else IA**{STYLE_WEIGHTS[0]} * VQ**{STYLE_WEIGHTS[1]}",
+    },
+)

@@ -1,0 +1,74 @@
+"""Edit-Compass's arithmetic: three dimensions out of five metrics, a minimum rule, weights by category."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from editloupe.rubrics.editcompass.tasks import IC, IF, STYLE_TRANSFER, URC, VQ, WA, asked, part_of, task_of
+from editloupe.types import Edit
+
+LOW, HIGH = 1.0, 5.0
+BASE = (0.4, 0.4, 0.2)
+WEIGHTS: Mapping[str, tuple[float, float, float]] = {
+    "Part1": BASE,
+    "Part2": BASE,
+    "Part3": (0.5, 0.3, 0.2),
+    "Part4": (0.6, 0.2, 0.2),
+    "Part5": BASE,
+    "Part6": BASE,
+}
+"""Exponents of IA, VC and VQ by category (Appendix D)."""
+STYLE_WEIGHTS = (0.7, 0.3)
+"""Exponents of IA and VQ for style transfer, which has no VC; from the public script, the paper gives none."""
+DIMENSIONS: Mapping[str, tuple[str, ...]] = {"IA": (IF, WA), "VC": (URC, IC), "VQ": (VQ,)}
+
+
+def dimension(name: str, metrics: Mapping[str, float]) -> float | None:
+    """Return a dimension, 1 to 5: the mean of those of its metrics that apply; None where none does.
+
+    >>> dimension("VC", {"unedited_region_consistency": 4, "identity_consistency": 3})
+    3.5
+    """
+    known = [metrics[metric] for metric in DIMENSIONS[name] if metric in metrics]
+    return sum(known) / len(known) if known else None
+
+
+def overall(metrics: Mapping[str, float], task: str | None = None) -> float | None:
+    """Return an item's overall score, 1 to 5; None where a dimension is missing that its task has.
+
+    >>> round(overall({"instruction_following": 4, "unedited_region_consistency": 5, "visual_quality": 3}), 4)
+    4.1289
+    """
+    ia, vc, vq = (dimension(name, metrics) for name in DIMENSIONS)
+    if task == STYLE_TRANSFER:
+        parts, weights = (ia, vq), STYLE_WEIGHTS
+    else:
+        parts, weights = (ia, vc, vq), WEIGHTS[part_of(task)]  # type: ignore[assignment]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    if min(known) <= LOW:
+        return min(known)
+    total = 1.0
+    for part, weight in zip(known, weights, strict=True):
+        total *= part**weight
+    return total
+
+
+def on_hundred(value: float) -> float:
+    """Return a score of 1 to 5 as 0 to 100."""
+    return (value - LOW) / (HIGH - LOW) * 100
+
+
+def on_five(value: float) -> float:
+    """Return a score of 0 to 100 as 1 to 5."""
+    return LOW + value / 100 * (HIGH - LOW)
+
+
+def item_score(edit: Edit, scores: Mapping[str, float]) -> float | None:
+    """Return an item's overall score as 0 to 100; None where a metric is missing that it is asked."""
+    wanted = [name for name in (IF, WA, URC, IC, VQ) if asked(edit, name)]
+    if not all(name in scores for name in wanted):
+        return None
+    value = overall({name: on_five(scores[name]) for name in wanted}, task_of(edit))
+    return None if value is None else on_hundred(value)

@@ -1,0 +1,43 @@
+"""EditReward-Compass: preference pairs for reward models, judged candidate by candidate or both at once."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from editloupe.rubrics.editcompass import EDIT_COMPASS
+from editloupe.rubrics.editcompass.tasks import TASKS
+from editloupe.rubrics.editreward.scoring import choose, reward
+from editloupe.rubrics.load import load_rubrics
+from editloupe.rubrics.protocol import Protocol
+from editloupe.rubrics.roles import make_cases
+
+NAME = "editreward-compass"
+
+EDITREWARD_COMPASS = Protocol(
+    name=NAME,
+    title="EditReward-Compass",
+    source=EDIT_COMPASS.source,
+    rubrics=(
+        *(rubric.model_copy(update={"protocol": NAME}) for rubric in EDIT_COMPASS.rubrics),
+        *load_rubrics(files(__package__), ("pairs",)),
+    ),
+    default_mode="plain",
+    make_cases=make_cases,
+    types=TASKS,
+    choose=choose,
+    edit_score=reward,
+    weighting="edits",
+    arithmetic=(
+        "A candidate's reward is the mean of its dimension's metrics; a pair is right if the winner's reward is strictly higher, "
+        "a tie if the rewards are equal; accuracy is the share of right pairs, by dimension and overall. Asked in pairs, both "
+        "orders are asked; orders that contradict each other make a pair wrong."
+    ),
+    formulas={
+        "IA": "mean(instruction_following, world_awareness), those that apply",
+        "VC": "mean(unedited_region_consistency, identity_consistency), those that apply",
+        "VQ": "visual_quality",
+        "preference": "right if reward(winner) > reward(loser)",
+        "tie": "right if reward(winner) = reward(loser)",
+        "overall": "right pairs / judged pairs, over all dimensions",
+    },
+)

@@ -1,0 +1,89 @@
+"""EditReward-Compass's rules: a pair is right if the winner scores strictly higher, or for a tie if the scores are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from editloupe.rubrics.editcompass import scoring as compass
+from editloupe.rubrics.editcompass import tasks
+from editloupe.rubrics.model import Rubric
+from editloupe.rubrics.protocol import MissingInput
+from editloupe.types import Edit
+
+Decision = Literal["winner", "loser", "tie", "inconsistent"]
+PAIRWISE: Mapping[str, str] = {
+    "IA": "pair_instruction_awareness",
+    "VC": "pair_visual_consistency",
+    "VQ": "pair_visual_quality",
+}
+"""Dimensions and the criteria both candidates are asked at once."""
+SAME = 1e-5
+"""Scores that differ by less are equal, as in the public script."""
+
+
+def dimension_of(edit: Edit) -> str | None:
+    """Return the dimension a pair is about; None where the edit names none, which means all of them."""
+    said = edit.extra.get("dimension")
+    if said is None:
+        return None
+    if said not in PAIRWISE:
+        raise MissingInput(f'edit {edit.id}: the dimension must be one of {", ".join(PAIRWISE)}, not "{said}"')
+    return str(said)
+
+
+def is_pair(edit: Edit) -> bool:
+    """True where both candidates are to be judged in one question."""
+    return bool(edit.more_images.get("candidate_a") and edit.more_images.get("candidate_b"))
+
+
+def choose(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
+    """Pick the question of the pair's dimension, or Edit-Compass's questions of that dimension for a single candidate."""
+    criterion, dimension = variants[0].criterion, dimension_of(edit)
+    if criterion in PAIRWISE.values():
+        wanted = [PAIRWISE[dimension]] if dimension else list(PAIRWISE.values())
+        return variants[0] if is_pair(edit) and criterion in wanted else None
+    if is_pair(edit) or (dimension and criterion not in compass.DIMENSIONS[dimension]):
+        return None
+    return tasks.choose(edit, variants)
+
+
+def reward(edit: Edit, scores: Mapping[str, float]) -> float | None:
+    """Return a candidate's reward, 0 to 100: its dimension's score, or the overall where no dimension is named."""
+    dimension = dimension_of(edit)
+    if is_pair(edit):
+        given = [scores[name] for name in PAIRWISE.values() if name in scores]
+        return sum(given) / len(given) if given else None
+    if dimension is None:
+        return compass.item_score(edit, scores)
+    wanted = [name for name in compass.DIMENSIONS[dimension] if tasks.asked(edit, name)]
+    if not wanted or not all(name in scores for name in wanted):
+        return None
+    return sum(scores[name] for name in wanted) / len(wanted)
+
+
+def by_scores(winner: float, loser: float) -> Decision:
+    """Return which of two candidates scores higher.
+
+    >>> by_scores(75.0, 50.0), by_scores(50.0, 50.0)
+    ('winner', 'tie')
+    """
+    if abs(winner - loser) < SAME:
+        return "tie"
+    return "winner" if winner > loser else "loser"
+
+
+def by_orders(first: float, second: float) -> Decision:
+    """Return the decision of both orders together; each is what the winner got there: 1, 0 or 0.5 for a tie.
+
+    >>> by_orders(1.0, 1.0), by_orders(1.0, 0.5), by_orders(0.5, 0.5), by_orders(1.0, 0.0)
+    ('winner', 'winner', 'tie', 'inconsistent')
+    """
+    if first + second == 1 and first != second:
+        return "inconsistent"
+    return by_scores((first + second) / 2, 0.5)
+
+
+def is_right(decision: Decision, label: str) -> bool:
+    """Say whether a decision agrees with a pair's label, `preference` or `tie`."""
+    return decision == ("tie" if label == "tie" else "winner")

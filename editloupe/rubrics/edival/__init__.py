@@ -1,0 +1,1 @@
+"""EdiVal-Agent: chains of edits judged by objects, with checks a detector can make."""

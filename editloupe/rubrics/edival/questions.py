@@ -1,0 +1,110 @@
+"""What an LMM is asked about types that boxes cannot settle, where its crop is cut, and how its answer is read."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+from importlib.resources import files
+
+from editloupe.rubrics.edival.rules import Finding, Hit, Look
+from editloupe.rubrics.edival.settings import EdivalSettings
+from editloupe.rubrics.edival.tasks import Task
+from editloupe.rubrics.load import load_rubric
+from editloupe.rubrics.model import Rubric
+
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+@cache
+def _text(name: str) -> Rubric:
+    return load_rubric(files(__package__) / f"{name}.yaml")
+
+
+def question(task: Task) -> Rubric:
+    """Return the rubric of a task that an LMM answers, its question filled in."""
+    if task.by_detector:
+        raise ValueError(f"{task.type} is settled by boxes")
+    rubric = _text(task.type)
+    where = f"on the {task.object}" if task.object else "in the picture"
+    values = {"object": task.object, "color": task.color, "material": task.material}
+    values |= {"background": task.background, "where": where}
+    filled = {key: str(value) for key, value in values.items() if value is not None}
+    return rubric.model_copy(
+        update={
+            "question": rubric.question.format(**filled),
+            "notes": tuple(note.format(**filled) for note in rubric.notes),
+        }
+    )
+
+
+def crop_looks(task: Task, name_after: str | None = None) -> tuple[Look, ...]:
+    """Return where to look for the object a question is about, until one of the looks finds it.
+
+    After the edit under its old name, then under the name it should have by then, then where it was before the edit. A
+    question about the whole picture has none.
+    """
+    if task.object is None or task.by_detector:
+        return ()
+    names = [task.object, *([name_after] if name_after and name_after != task.object else [])]
+    return (*(Look("after", name) for name in names), Look("before", task.object))
+
+
+def enlarged(hit: Hit, settings: EdivalSettings) -> tuple[float, float, float, float]:
+    """Return the part of the picture that is cut out for a box: the box, or a larger part around a small one.
+
+    >>> from editloupe.rubrics.edival.settings import published
+    >>> [round(v, 3) for v in enlarged(Hit(x1=0.5, y1=0.2, x2=0.52, y2=0.6, score=1), published())]
+    [0.46, 0.2, 0.56, 0.6]
+    """
+    x1, x2 = _grown(hit.x1, hit.x2, settings)
+    y1, y2 = _grown(hit.y1, hit.y2, settings)
+    return x1, y1, x2, y2
+
+
+def _grown(low: float, high: float, settings: EdivalSettings) -> tuple[float, float]:
+    if high - low >= settings.small_box - 1e-9:  # shares of pixels are not exact in binary
+        return low, high
+    side = max(settings.enlarged_box, high - low)
+    start = min(max(0.0, (low + high - side) / 2), 1.0 - side)
+    return start, start + side
+
+
+def compare_text(read: str, task: Task, cropped: bool, settings: EdivalSettings) -> Finding:
+    """Compare a text that was read with the asked one: equal on an object's crop, occurring in a whole picture."""
+    rule = settings.text_match if settings.text_match != "auto" else "equal" if cropped else "contains"
+    asked = str(task.text)
+    matches = same_text(read, asked) if rule == "equal" else occurs_in(asked, read)
+    return Finding(matches, f'read "{read}", asked "{asked}"')
+
+
+def normalised(text: str) -> list[str]:
+    """Return the words of a text without capitals and punctuation.
+
+    >>> normalised(" Wild-Path,\\n2nd EDITION! ")
+    ['wild', 'path', '2nd', 'edition']
+    """
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    kept = "".join(c if c.isalnum() or unicodedata.category(c).startswith("M") else " " for c in plain)
+    return kept.split()
+
+
+def same_text(a: str, b: str) -> bool:
+    """Whether two texts are the same but for capitals, punctuation and spaces.
+
+    >>> same_text("WILDPATH", "wild path!"), same_text("wild", "wild path")
+    (True, False)
+    """
+    return "".join(normalised(a)) == "".join(normalised(b))
+
+
+def occurs_in(part: str, whole: str) -> bool:
+    """Whether a text occurs in another in whole words; in scripts without spaces, anywhere.
+
+    >>> occurs_in("open", "We are OPEN."), occurs_in("open", "Copenhagen")
+    (True, False)
+    """
+    words, among = normalised(part), normalised(whole)
+    if _CJK.search(part):
+        return "".join(words) in "".join(among)
+    return any(among[i : i + len(words)] == words for i in range(len(among) - len(words) + 1)) and bool(words)

@@ -1,0 +1,236 @@
+"""What boxes say about an edit: the detector's checks of EdiVal-Agent as pure functions (Algorithms 1 and 3 to 7).
+
+Boxes are in shares of the picture's width and height, so that pictures of different sizes can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from pydantic import model_validator
+
+from editloupe.rubrics.edival.tasks import Position, Task
+from editloupe.types import Record
+
+if TYPE_CHECKING:
+    from editloupe.rubrics.edival.settings import EdivalSettings
+
+When = Literal["before", "after"]
+
+
+class Hit(Record):
+    """A box the detector found, 0 to 1 from the top left."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    score: float
+    phrase: str = ""
+    """What the detector took it for, in its own words."""
+
+    @model_validator(mode="after")
+    def _has_area(self) -> Hit:
+        if self.x2 <= self.x1 or self.y2 <= self.y1:
+            raise ValueError("a box needs width and height")
+        return self
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height."""
+        return self.x2 - self.x1, self.y2 - self.y1
+
+    @property
+    def center(self) -> tuple[float, float]:
+        """The middle."""
+        return (self.x1 + self.x2) / 2, (self.y1 + self.y2) / 2
+
+
+class Look(NamedTuple):
+    """One question to the detector: which phrase, in the picture before or after the edit."""
+
+    when: When
+    phrase: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a rule came to, and the fact that decided."""
+
+    success: bool
+    why: str
+
+
+Seen = Mapping[Look, Sequence[Hit]]
+
+
+def iou(a: Hit, b: Hit) -> float:
+    """Return the shared area over the joint area.
+
+    >>> iou(Hit(x1=0, y1=0, x2=0.5, y2=1, score=1), Hit(x1=0.25, y1=0, x2=0.75, y2=1, score=1))
+    0.3333333333333333
+    """
+    width = min(a.x2, b.x2) - max(a.x1, b.x1)
+    height = min(a.y2, b.y2) - max(a.y1, b.y1)
+    shared = max(0.0, width) * max(0.0, height)
+    (aw, ah), (bw, bh) = a.size, b.size
+    return shared / (aw * ah + bw * bh - shared)
+
+
+def usable(hits: Iterable[Hit], threshold: float, large: float) -> list[Hit]:
+    """Return the boxes at or above a threshold, best first, without those that fill the picture (Section C.2)."""
+    kept = (hit for hit in hits if hit.score >= threshold and not (hit.size[0] > large and hit.size[1] > large))
+    return sorted(kept, key=lambda hit: -hit.score)
+
+
+def grounded(hits: Sequence[Hit], max_side: float, max_area: float) -> bool:
+    """Whether an object counts as grounded: found, and none of its boxes too large (Algorithm 1)."""
+    sizes = [hit.size for hit in hits]
+    return bool(sizes) and all(w < max_side and h < max_side and w * h <= max_area for w, h in sizes)
+
+
+def related(a: Hit, b: Hit, position: Position, margin_x: float, margin_y: float) -> bool:
+    """Whether the center of a box lies left of, right of, above or below another's by more than a margin."""
+    (ax, ay), (bx, by) = a.center, b.center
+    return {
+        "left": ax < bx - margin_x,
+        "right": ax > bx + margin_x,
+        "above": ay < by - margin_y,
+        "below": ay > by + margin_y,
+    }[position]
+
+
+def subject_replace(old_before: Sequence[Hit], new_after: Sequence[Hit]) -> Finding:
+    """Old one found before, new one found after, and the two overlap somewhere (Algorithm 3).
+
+    Whether the old one is still reported afterwards does not count: detectors report both in one place (Appendix K).
+    """
+    if not old_before:
+        return Finding(False, "the old object was not found before the edit")
+    if not new_after:
+        return Finding(False, "the new object was not found after the edit")
+    best = max(iou(a, b) for a, b in product(old_before, new_after))
+    if best > 0:
+        return Finding(True, f"the new object is where the old one was (IoU up to {best:.2f})")
+    return Finding(False, "the new object is not where the old one was")
+
+
+def subject_replace_absent(old_before: Sequence[Hit], new_after: Sequence[Hit], old_after: Sequence[Hit]) -> Finding:
+    """The rule as Appendix K words it: after the edit the old object is no longer found and the new one is."""
+    if not old_before:
+        return Finding(False, "the old object was not found before the edit")
+    if not new_after:
+        return Finding(False, "the new object was not found after the edit")
+    if old_after:
+        return Finding(False, "the old object is still found after the edit")
+    return Finding(True, "the old object is gone and the new one is there")
+
+
+def subject_remove(before: Sequence[Hit], after: Sequence[Hit]) -> Finding:
+    """Found before, not found after (Algorithm 4)."""
+    if not before:
+        return Finding(False, "the object was not found before the edit")
+    if after:
+        return Finding(False, f"the object is still found after the edit ({_boxes(len(after))})")
+    return Finding(True, "the object was found before the edit and is not found after it")
+
+
+def subject_add(
+    before: Sequence[Hit],
+    after: Sequence[Hit],
+    reference_after: Sequence[Hit] | None = None,
+    position: Position | None = None,
+    margins: tuple[float, float] = (0.0, 0.0),
+) -> Finding:
+    """Not found before, found after, and where a position is asked, best box against best box (Algorithm 5)."""
+    if not after:
+        return Finding(False, "the new object was not found after the edit")
+    if before:
+        return Finding(False, "such an object was there before the edit already")
+    if position is None or reference_after is None:
+        return Finding(True, "the object was not there before the edit and is found after it")
+    if not reference_after:
+        return Finding(False, "the object the position is told by was not found after the edit")
+    return _placed(after, reference_after, position, margins)
+
+
+def position_change(
+    before: Sequence[Hit],
+    after: Sequence[Hit],
+    reference_after: Sequence[Hit],
+    position: Position,
+    margins: tuple[float, float] = (0.0, 0.0),
+) -> Finding:
+    """Both found after, no more instances than before, best box against best box (Algorithm 6)."""
+    if not after:
+        return Finding(False, "the object was not found after the edit")
+    if not reference_after:
+        return Finding(False, "the object the position is told by was not found after the edit")
+    if len(after) > len(before):
+        return Finding(False, f"there are more instances than before ({len(before)} before, {len(after)} after)")
+    return _placed(after, reference_after, position, margins)
+
+
+def count_change(after: Sequence[Hit], count: int) -> Finding:
+    """As many boxes after as asked (Algorithm 7)."""
+    return Finding(len(after) == count, f"{_boxes(len(after))} after the edit, {count} asked")
+
+
+def looks(task: Task, settings: EdivalSettings) -> tuple[Look, ...]:
+    """Return what a detector must be asked for this task, in the order the rule needs it."""
+    match task.type:
+        case "subject_replace":
+            wanted = [Look("before", str(task.object)), Look("after", str(task.new_object))]
+            if settings.replace_rule == "absent":
+                wanted.append(Look("after", str(task.object)))
+            return tuple(wanted)
+        case "subject_remove":
+            return Look("before", str(task.object)), Look("after", str(task.object))
+        case "subject_add":
+            found = (Look("before", str(task.new_object)), Look("after", str(task.new_object)))
+            return (*found, Look("after", task.reference)) if task.reference else found
+        case "position_change":
+            own = (Look("before", str(task.object)), Look("after", str(task.object)))
+            return (*own, Look("after", str(task.reference)))
+        case "count_change":
+            return (Look("after", str(task.object)),)
+    return ()
+
+
+def decide(task: Task, seen: Seen, settings: EdivalSettings) -> Finding:
+    """Apply the rule of a task's type to what the detector found; `seen` holds everything `looks` asks for."""
+    if not task.by_detector:
+        raise ValueError(f"{task.type} is not decided by boxes")
+    threshold = settings.threshold_of(task.type)
+    hits = [usable(seen[look], threshold, settings.large_box) for look in looks(task, settings)]
+    margins = (settings.margin_x, settings.margin_y)
+    match task.type:
+        case "subject_replace":
+            return subject_replace_absent(*hits) if settings.replace_rule == "absent" else subject_replace(*hits)
+        case "subject_remove":
+            return subject_remove(*hits)
+        case "subject_add":
+            reference = hits[2] if len(hits) > 2 else None
+            return subject_add(hits[0], hits[1], reference, task.position, margins)
+        case "position_change":
+            assert task.position is not None
+            return position_change(hits[0], hits[1], hits[2], task.position, margins)
+        case _:
+            assert task.count is not None
+            return count_change(hits[0], task.count)
+
+
+def _placed(
+    after: Sequence[Hit], reference: Sequence[Hit], position: Position, margins: tuple[float, float]
+) -> Finding:
+    best, other = max(after, key=lambda hit: hit.score), max(reference, key=lambda hit: hit.score)
+    (x, y), (u, v) = best.center, other.center
+    where = f"its center is at ({x:.2f}, {y:.2f}), the other's at ({u:.2f}, {v:.2f}); asked: {position}"
+    return Finding(related(best, other, position, *margins), where)
+
+
+def _boxes(number: int) -> str:
+    return "1 box" if number == 1 else f"{number} boxes"

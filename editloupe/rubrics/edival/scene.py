@@ -1,0 +1,153 @@
+"""The objects of a picture: how a model lists them, read strictly, and how a detector's boxes are attached to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from editloupe.rubrics.edival.rules import Hit
+from editloupe.types import Record
+
+ALL_OBJECTS = "All Objects"
+"""The last key of a listing (Section O.2.1)."""
+FIELDS = ("object", "color", "material", "text", "count", "foreground")
+PEOPLE = frozenset(
+    (
+        "person",
+        "people",
+        "human",
+        "man",
+        "woman",
+        "men",
+        "women",
+        "boy",
+        "girl",
+        "child",
+        "children",
+        "baby",
+        "lady",
+        "face",
+    )
+)
+"""A person is never listed as an object; what they wear or carry is."""
+_NOTHING = frozenset(("null", "none", "unknown", "n/a", ""))
+
+
+class BadListing(ValueError):
+    """A listing that cannot be used; the sentence goes back to the model."""
+
+
+class SceneObject(Record):
+    """One kind of object in a picture."""
+
+    name: str
+    """Material, color and object, as far as known."""
+    object: str
+    color: str | None = None
+    material: str | None = None
+    text: str | None = None
+    count: int = 1
+    foreground: bool = True
+
+    def but(self, **changes: Any) -> SceneObject:
+        """Return the object with some attributes changed and its name made anew.
+
+        >>> SceneObject(name="tin box", object="box", material="tin").but(color="red").name
+        'tin red box'
+        """
+        values = {**self.model_dump(), **changes}
+        values["name"] = named(values["material"], values["color"], values["object"])
+        return SceneObject(**values)
+
+
+class GroundedObject(SceneObject):
+    """An object the detector found, with its boxes in the picture, best first."""
+
+    hits: tuple[Hit, ...]
+
+    @property
+    def plain(self) -> SceneObject:
+        """The object without its boxes."""
+        return SceneObject(**{name: getattr(self, name) for name in SceneObject.model_fields})
+
+
+def named(material: str | None, color: str | None, object: str) -> str:
+    """Return an object's name: material, color, object, unknown parts left out.
+
+    >>> named(None, "red", "scarf")
+    'red scarf'
+    """
+    return " ".join(part for part in (material, color, object) if part)
+
+
+def read_listing(content: Any) -> tuple[SceneObject, ...]:
+    """Read a model's listing of a picture; anything that is not exactly as asked raises BadListing with one sentence."""
+    if not isinstance(content, Mapping):
+        raise BadListing("The listing must be one JSON object with an entry for every object.")
+    if ALL_OBJECTS not in content:
+        raise BadListing(f'The key "{ALL_OBJECTS}" is missing; it must close the listing.')
+    if list(content)[-1] != ALL_OBJECTS:
+        raise BadListing(f'"{ALL_OBJECTS}" must be the last key.')
+    found = [_read_object(str(name), value) for name, value in content.items() if name != ALL_OBJECTS]
+    names = [item.name for item in found]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise BadListing(f'"{twice}" is listed twice; list it once and say how many there are in "count".')
+    if content[ALL_OBJECTS] != all_objects(names):
+        raise BadListing(f'"{ALL_OBJECTS}" must be exactly "{all_objects(names)}".')
+    return tuple(found)
+
+
+def all_objects(names: Iterable[str]) -> str:
+    """Return the string that closes a listing.
+
+    >>> all_objects(["red scarf", "leather bag"])
+    'red scarf. leather bag.'
+    """
+    return " ".join(f"{name}." for name in names)
+
+
+def _read_object(name: str, value: Any) -> SceneObject:
+    if not isinstance(value, Mapping):
+        raise BadListing(f'The entry of "{name}" must be a JSON object.')
+    missing = [field for field in FIELDS if field not in value]
+    if missing:
+        raise BadListing(f'The entry of "{name}" lacks {", ".join(missing)}.')
+    unknown = [field for field in value if field not in FIELDS]
+    if unknown:
+        raise BadListing(f'The entry of "{name}" has a field too many: {", ".join(map(str, unknown))}.')
+    strings = {field: _string(name, field, value[field]) for field in ("object", "color", "material", "text")}
+    kind = strings["object"]
+    if kind is None:
+        raise BadListing(f'"object" of "{name}" must say what it is.')
+    if PEOPLE & set(kind.lower().split()):
+        raise BadListing(f'"{name}" is a person; list what people wear or carry, never themselves.')
+    count, foreground = value["count"], value["foreground"]
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise BadListing(f'"count" of "{name}" must be a whole number from 1.')
+    if not isinstance(foreground, bool):
+        raise BadListing(f'"foreground" of "{name}" must be true or false.')
+    expected = named(strings["material"], strings["color"], kind)
+    if name != expected:
+        raise BadListing(f'The key "{name}" must be "{expected}": material, color and object, unknown parts left out.')
+    return SceneObject(
+        name=name,
+        object=kind,
+        color=strings["color"],
+        material=strings["material"],
+        text=strings["text"],
+        count=count,
+        foreground=foreground,
+    )
+
+
+def _string(name: str, field: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise BadListing(f'"{field}" of "{name}" must be a string or null.')
+    if value.strip().lower() in _NOTHING:
+        raise BadListing(f'"{field}" of "{name}" is "{value}"; write null without quotes where it is not known.')
+    if field != "text" and "." in value:
+        raise BadListing(f'"{field}" of "{name}" may not contain a full stop.')
+    return value.strip()

@@ -1,0 +1,90 @@
+"""The numbers the checks depend on, as one record read from one table with sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError
+
+from editloupe.rubrics.edival.tasks import TaskType
+from editloupe.types import Record, UserError
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class EdivalSettings(Record):
+    """Thresholds and rules; thresholds.yaml says where each comes from."""
+
+    decompose_threshold: Share
+    decompose_side: Annotated[int, Field(ge=32)]
+    decompose_max_side: Share
+    decompose_max_area: Share
+    threshold: Share
+    threshold_subject_remove: Share
+    threshold_position_change: Share
+    large_box: Share
+    margin_x: Share
+    margin_y: Share
+    small_box: Share
+    enlarged_box: Share
+    least_crop: Annotated[int, Field(ge=1)]
+    replace_rule: Literal["overlap", "absent"]
+    text_match: Literal["auto", "equal", "contains"]
+    max_turns: Annotated[int, Field(ge=1)]
+    max_count: Annotated[int, Field(ge=2)]
+
+    def threshold_of(self, kind: TaskType) -> float:
+        """Return the detector threshold of an instruction type."""
+        own = {
+            "subject_remove": self.threshold_subject_remove,
+            "position_change": self.threshold_position_change,
+        }
+        return own.get(kind, self.threshold)
+
+    @property
+    def lowest_threshold(self) -> float:
+        """The confidence below which no box is ever of use."""
+        return min(
+            self.decompose_threshold, self.threshold, self.threshold_subject_remove, self.threshold_position_change
+        )
+
+    def but(self, changes: Mapping[str, Any]) -> EdivalSettings:
+        """Return the settings with some values changed; an unknown name or a wrong value is the user's mistake."""
+        try:
+            return EdivalSettings.model_validate({**self.model_dump(), **changes})
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise UserError(f"setting {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+@cache
+def published() -> EdivalSettings:
+    """Return the settings of the paper, and ours where it prints none."""
+    return EdivalSettings(**{name: entry["value"] for name, entry in sources().items()})
+
+
+@cache
+def sources() -> dict[str, dict[str, Any]]:
+    """Return the table with the source of every value."""
+    content: dict[str, dict[str, Any]] = yaml.safe_load((files(__package__) / "thresholds.yaml").read_text("utf-8"))
+    return content
+
+
+def load_settings(file: Path | None) -> EdivalSettings:
+    """Return the published settings with the values of a YAML file in their place."""
+    if file is None:
+        return published()
+    try:
+        content = yaml.safe_load(file.read_text("utf-8"))
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{file} is not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{file} must map names of settings to values")
+    return published().but(content)

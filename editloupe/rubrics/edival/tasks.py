@@ -1,0 +1,144 @@
+"""What one instruction asks for, as a record: the nine types of EdiVal-Agent and the fields each of them needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal, get_args
+
+import yaml
+from pydantic import model_validator
+
+from editloupe.types import Record
+
+TaskType = Literal[
+    "subject_add",
+    "subject_remove",
+    "subject_replace",
+    "color_alter",
+    "material_alter",
+    "text_change",
+    "position_change",
+    "count_change",
+    "background_change",
+]
+TYPES: tuple[TaskType, ...] = get_args(TaskType)
+"""In the order of Table 2."""
+DETECTOR_TYPES: frozenset[TaskType] = frozenset(
+    ("subject_add", "subject_remove", "subject_replace", "position_change", "count_change")
+)
+"""Checked on boxes alone (T_sym of Section 2.4); the others are asked of an LMM."""
+Position = Literal["left", "right", "above", "below"]
+POSITIONS: tuple[Position, ...] = get_args(Position)
+
+_NEEDED: dict[TaskType, tuple[str, ...]] = {
+    "subject_add": ("new_object",),
+    "subject_remove": ("object",),
+    "subject_replace": ("object", "new_object"),
+    "color_alter": ("object", "color"),
+    "material_alter": ("object", "material"),
+    "text_change": ("text",),
+    "position_change": ("object", "reference", "position"),
+    "count_change": ("object", "count"),
+    "background_change": ("background",),
+}
+_ALLOWED: dict[TaskType, tuple[str, ...]] = {
+    "subject_add": ("reference", "position"),
+    "text_change": ("object", "old_text"),
+    "background_change": ("unchanged",),
+}
+
+
+class Task(Record):
+    """One instruction in parts; only the fields of its type are set."""
+
+    type: TaskType
+    object: str | None = None
+    """The object acted upon, by its name before the edit."""
+    new_object: str | None = None
+    reference: str | None = None
+    """The object a position is told by."""
+    position: Position | None = None
+    color: str | None = None
+    material: str | None = None
+    text: str | None = None
+    old_text: str | None = None
+    count: int | None = None
+    background: str | None = None
+    unchanged: tuple[str, ...] = ()
+    """Foreground objects a change of background must leave alone."""
+
+    @model_validator(mode="after")
+    def _has_its_fields(self) -> Task:
+        needed = _NEEDED[self.type]
+        for name in needed:
+            if getattr(self, name) in (None, ""):
+                raise ValueError(f'{self.type} needs "{name}"')
+        for name in Task.model_fields:
+            known = name in ("type", *needed, *_ALLOWED.get(self.type, ()))
+            if not known and getattr(self, name) not in (None, ()):
+                raise ValueError(f'{self.type} has no "{name}"')
+        if (self.reference is None) != (self.position is None):
+            raise ValueError("a position needs a reference object, and a reference object a position")
+        if self.reference is not None and self.reference == self.object:
+            raise ValueError(f'"{self.object}" cannot be placed by itself')
+        if self.count is not None and self.count < 1:
+            raise ValueError("a count is at least 1")
+        return self
+
+    @property
+    def by_detector(self) -> bool:
+        """True where boxes alone decide."""
+        return self.type in DETECTOR_TYPES
+
+
+@cache
+def texts() -> dict[str, Any]:
+    """Return texts.yaml: the wording of instructions, the connectors, the lists proposals can be drawn from."""
+    content: dict[str, Any] = yaml.safe_load((files(__package__) / "texts.yaml").read_text(encoding="utf-8"))
+    return content
+
+
+def wording(task: Task) -> str:
+    """Return the instruction as an editing program reads it.
+
+    >>> wording(Task(type="count_change", object="paper cup", count=5))
+    'Show exactly 5 of the paper cup, no more and no fewer.'
+    """
+    forms = texts()["instructions"]
+    name: str = task.type
+    if task.type == "subject_add" and task.reference is None:
+        name = "subject_add_anywhere"
+    if task.type == "text_change" and task.object is None:
+        name = "text_add"
+    elif task.type == "text_change" and task.old_text is None:
+        name = "text_on_object"
+    if task.type == "background_change" and task.unchanged:
+        name = "background_change_but"
+    values = task.model_dump(exclude_none=True)
+    values["unchanged"] = listed(task.unchanged)
+    values["new_object"] = with_article(task.new_object) if task.new_object else ""
+    if task.position:
+        values["position"] = texts()["positions"][task.position]
+    sentence: str = forms[name]
+    return sentence.format(**values)
+
+
+def with_article(noun: str) -> str:
+    """Return a noun behind a or an, by its first letter.
+
+    >>> with_article("umbrella"), with_article("wooden fence")
+    ('an umbrella', 'a wooden fence')
+    """
+    return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as a list in a sentence.
+
+    >>> listed(["cup", "book", "lamp"])
+    'the cup, the book and the lamp'
+    """
+    with_the = [f"the {name}" for name in names]
+    return " and ".join(filter(None, (", ".join(with_the[:-1]), with_the[-1]))) if with_the else ""

@@ -1,0 +1,107 @@
+"""Formulas over named values, written as text in a rubric: what is printed is what is computed.
+
+A value may be None, meaning that it does not apply: `mean` leaves it out, every other operation passes it on.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+Value = float | None
+
+OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.Div: lambda a, b: a / b if b else math.nan,
+    ast.Pow: lambda a, b: float(a**b) if a >= 0 and abs(b) <= 10 else math.nan,
+}
+FUNCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "min": min,
+    "max": max,
+    "product": math.prod,
+    "sqrt": lambda values: math.sqrt(values[0]) if values[0] >= 0 else math.nan,
+    "cbrt": lambda values: math.cbrt(values[0]),
+}
+ONE_ARGUMENT = ("sqrt", "cbrt")
+
+
+class FormulaError(ValueError):
+    """A formula that cannot be used, told in one sentence."""
+
+
+def evaluate(formula: str, values: Mapping[str, Value]) -> Value:
+    """Work out a formula; None where something that does not apply decides it.
+
+    >>> evaluate("sqrt(mean(a, b) * c)", {"a": 1.0, "b": 0.0, "c": 0.5})
+    0.5
+    >>> evaluate("mean(a, b)", {"a": 1.0, "b": None})
+    1.0
+    """
+    result = _value(parse(formula, values), values)
+    if result is not None and not math.isfinite(result):
+        raise FormulaError(f'the formula "{formula}" has no finite value for {dict(values)}')
+    return result
+
+
+def parse(formula: str, names: Iterable[str]) -> ast.expr:
+    """Return the checked expression; a mistake in it is told in one sentence."""
+    try:
+        tree = ast.parse(formula.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        raise FormulaError(f'"{formula}" is not a formula; write for instance mean(a, b) * c') from None
+    _check(tree, formula, tuple(names))
+    return tree
+
+
+def names_in(formula: str) -> tuple[str, ...]:
+    """Return the values a formula speaks of, in the order they occur.
+
+    >>> names_in("cbrt(a * b * mean(c, a))")
+    ('a', 'b', 'c')
+    """
+    tree = ast.parse(formula.strip(), mode="eval")
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id not in (*FUNCTIONS, "mean")]
+    return tuple(dict.fromkeys(node.id for node in sorted(found, key=lambda node: node.col_offset)))
+
+
+def _check(node: ast.expr, formula: str, names: Sequence[str]) -> None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
+        return
+    if isinstance(node, ast.Name):
+        if node.id not in names:
+            raise FormulaError(f'the formula "{formula}" speaks of {node.id}, which is none of: {", ".join(names)}')
+        return
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+        _check(node.left, formula, names)
+        _check(node.right, formula, names)
+        return
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords and node.args:
+        name = node.func.id
+        if name != "mean" and name not in FUNCTIONS:
+            raise FormulaError(f'the formula "{formula}" uses {name}; there are mean, {", ".join(FUNCTIONS)}')
+        if name in ONE_ARGUMENT and len(node.args) > 1:
+            raise FormulaError(f'in the formula "{formula}", {name} takes one value')
+        for argument in node.args:
+            _check(argument, formula, names)
+        return
+    raise FormulaError(f'the formula "{formula}" may hold names, numbers, + - * / ** and mean, {", ".join(FUNCTIONS)}')
+
+
+def _value(node: ast.expr, values: Mapping[str, Value]) -> Value:
+    if isinstance(node, ast.Constant):
+        return float(node.value)  # type: ignore[arg-type]
+    if isinstance(node, ast.Name):
+        return values[node.id]
+    if isinstance(node, ast.BinOp):
+        left, right = _value(node.left, values), _value(node.right, values)
+        return None if left is None or right is None else OPERATORS[type(node.op)](left, right)
+    assert isinstance(node, ast.Call)
+    assert isinstance(node.func, ast.Name)
+    given = [_value(argument, values) for argument in node.args]
+    known = [value for value in given if value is not None]
+    if node.func.id == "mean":
+        return sum(known) / len(known) if known else None
+    return FUNCTIONS[node.func.id](known) if len(known) == len(given) else None

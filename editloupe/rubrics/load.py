@@ -1,0 +1,74 @@
+"""Reads rubrics from YAML; every mistake in a file is told in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from editloupe.rubrics.model import ModeText, Rubric
+from editloupe.types import UserError
+
+CLOSER = "You can look closer with tools."
+TOOL_NOTES = (
+    "Think first, and call a tool only where what you have seen leaves the answer open.",
+    "Request all looks of a turn together, such as one area in several pictures, and never guess what they will show.",
+    "Give coordinates in the numbers stated with each picture.",
+)
+"""What tools mode adds to a protocol whose paper has no tools."""
+
+
+def load_rubric(file: Traversable | Path) -> Rubric:
+    """Read a rubric from YAML; every mistake in it is told in one sentence."""
+    try:
+        return Rubric.model_validate(read_yaml(file))
+    except ValidationError as error:
+        raise UserError(f"{file.name}: {mistake(error)}") from None
+
+
+def load_rubrics(folder: Traversable, names: Iterable[str]) -> tuple[Rubric, ...]:
+    """Read a protocol's rubrics in this order; a file may hold several, one document each. Each gets a tools mode."""
+    rubrics: list[Rubric] = []
+    for name in names:
+        file = folder / f"{name}.yaml"
+        for content in yaml.safe_load_all(file.read_text(encoding="utf-8")):
+            rubrics.append(with_tools(Rubric.model_validate(content)))
+    return tuple(rubrics)
+
+
+def with_tools(rubric: Rubric) -> Rubric:
+    """Return the rubric with a tools mode made from its plain one, where it has none of its own."""
+    plain = rubric.modes.get("plain")
+    if plain is None or "tools" in rubric.modes:
+        return rubric
+    closer = ModeText(
+        setting=f"{plain.setting.strip()} {CLOSER}", images=plain.images, tools=True, notes=(*plain.notes, *TOOL_NOTES)
+    )
+    return rubric.model_copy(update={"modes": {**rubric.modes, "tools": closer}})
+
+
+def read_yaml(file: Traversable | Path) -> Any:
+    """Return what a YAML file holds."""
+    try:
+        return yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{file.name} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{file.name} is not UTF-8 text") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{file.name} is not valid YAML: {' '.join(str(error).split())}") from None
+
+
+def mistake(error: ValidationError) -> str:
+    """Return the first mistake of a record in words, its place in front."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "the file"
+    if first["type"] == "missing":
+        return f"{where} is missing"
+    if first["type"] == "extra_forbidden":
+        return f"{where} is not a field"
+    return f"{where}: {first['msg'].removeprefix('Value error, ')}"

@@ -1,0 +1,176 @@
+"""Rubrics of the user's own, one YAML file each, and other words for bundled ones; every mistake is told in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from editloupe.rubrics import roles
+from editloupe.rubrics.load import mistake, read_yaml, with_tools
+from editloupe.rubrics.model import Answer, Example, ModeText, Rubric, Telling
+from editloupe.rubrics.protocol import Protocol
+from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.rewording import Rewording, reworded
+from editloupe.types import Record, UserError
+
+OWN = "own"
+WORD = r"^[a-z][a-z0-9_]*$"
+
+
+class OwnRubric(Record):
+    """What a file with a rubric of one's own may say."""
+
+    name: str = Field(pattern=WORD)
+    """The criterion's name in runs and tables: small letters, digits and underscores."""
+    title: str = ""
+    question: str = Field(min_length=1)
+    pictures: tuple[str, ...] = Field(("source", "edited"), min_length=1)
+    """Roles of the pictures, in the order they are shown."""
+    optional_pictures: tuple[str, ...] = ()
+    """Roles that are shown where an edit has them."""
+    setting: str = ""
+    """What the judge is told about the pictures; else their names are listed."""
+    steps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    tells: tuple[Telling, ...] = ("instruction", "type", "hint")
+    answer: Answer
+    examples: tuple[Example, ...] = ()
+
+    @field_validator("pictures", "optional_pictures")
+    @classmethod
+    def _are_roles(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for role in given:
+            if not role.replace("_", "").isalnum() or role != role.lower():
+                raise ValueError(f'"{role}" is no role; write small letters, digits and underscores, such as reference')
+        return given
+
+    @field_validator("answer", mode="before")
+    @classmethod
+    def _in_short(cls, given: Any) -> Any:
+        return _long_form(given)
+
+    @model_validator(mode="after")
+    def _each_picture_once(self) -> OwnRubric:
+        twice = [role for role in self.pictures if self.pictures.count(role) > 1 or role in self.optional_pictures]
+        if twice:
+            raise ValueError(f'the picture "{twice[0]}" is named twice')
+        return self
+
+    def rubric(self, source: str) -> Rubric:
+        """Return the rubric as the judge is asked it."""
+        names = [roles.name_of(role) for role in self.pictures]
+        maybe = [roles.name_of(role) for role in self.optional_pictures]
+        shown = f"You see {_listed(names)}."
+        if maybe:
+            shown += f" After that comes {_listed(maybe)}, where the edit has it."
+        images = (*names, *(f"{name}{roles.OPTIONAL}" for name in maybe))
+        plain = ModeText(setting=self.setting or shown, images=images)
+        made = Rubric(
+            protocol=OWN,
+            criterion=self.name,
+            title=self.title or self.name.replace("_", " ").capitalize(),
+            source=source,
+            question=self.question,
+            steps=self.steps,
+            notes=self.notes,
+            answer=self.answer,
+            examples=self.examples,
+            modes={"plain": plain},
+            tells=self.tells,
+        )
+        return with_tools(made)
+
+
+def with_files(protocol: str | None, files: Sequence[str | Path]) -> Protocol:
+    """Return a protocol of the user's own rubrics, or a bundled one in the user's words."""
+    read = [(Path(file), _read(Path(file))) for file in files]
+    rewordings = [(file, one) for file, one in read if isinstance(one, Rewording)]
+    own = [(file, one) for file, one in read if isinstance(one, OwnRubric)]
+    if rewordings and own:
+        raise UserError(
+            f"{own[0][0].name} is a rubric of its own and {rewordings[0][0].name} rewords a bundled one; judge them in two runs"
+        )
+    return _reworded(protocol, rewordings) if rewordings else _own(protocol, own)
+
+
+def _own(protocol: str | None, read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
+    if protocol not in (None, OWN):
+        raise UserError(f"--rubric with a rubric of its own is judged without --protocol {protocol}")
+    names = [one.name for _, one in read]
+    if len(set(names)) < len(names):
+        raise UserError(f'two rubric files have the name "{next(n for n in names if names.count(n) > 1)}"')
+    return Protocol(
+        name=OWN,
+        title="Your rubric" if len(read) == 1 else "Your rubrics",
+        source=", ".join(file.name for file, _ in read),
+        rubrics=tuple(one.rubric(file.name) for file, one in read),
+        default_mode="plain",
+        make_cases=roles.make_cases,
+    )
+
+
+def _reworded(protocol: str | None, read: Sequence[tuple[Path, Rewording]]) -> Protocol:
+    names = {one.protocol for _, one in read} | ({protocol} if protocol else set())
+    if len(names) > 1:
+        raise UserError(f"the rubric files reword {' and '.join(sorted(names))}; one run is judged by one protocol")
+    found = find_protocol(names.pop())
+    rubrics = list(found.rubrics)
+    for file, one in read:
+        place = one.place(rubrics, file.name)
+        try:
+            rubrics[place] = reworded(rubrics[place], one)
+        except ValueError as error:
+            raise UserError(f"{file.name}: {error}") from None
+    return replace(found, rubrics=tuple(rubrics))
+
+
+def _read(file: Path) -> OwnRubric | Rewording:
+    content = read_yaml(file)
+    if not isinstance(content, dict):
+        raise UserError(f"{file.name} must hold fields with values, such as question: …")
+    kind: type[OwnRubric | Rewording] = Rewording if "extends" in content else OwnRubric
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise UserError(f"{file.name}: {mistake(error)}") from None
+
+
+def _long_form(given: Any) -> Any:
+    """Return an answer in full, where bands, labels or checks were given as a mapping from name to text."""
+    if not isinstance(given, Mapping):
+        return given
+    full = dict(given)
+    if isinstance(bands := full.get("bands"), Mapping):
+        full["bands"] = [_band(str(numbers), str(text)) for numbers, text in bands.items()]
+    if isinstance(labels := full.get("labels"), Mapping):
+        full["labels"] = [
+            {"name": str(name), "score": number, "meaning": str(text)}
+            for number, (name, text) in enumerate(labels.items(), start=1)
+        ]
+    if isinstance(checks := full.get("checks"), Mapping):
+        full["checks"] = [{"key": str(key), "question": str(text)} for key, text in checks.items()]
+    return full
+
+
+def _band(numbers: str, text: str) -> dict[str, Any]:
+    low, _, high = numbers.replace("–", "-").partition("-")
+    try:
+        ends = int(low), int(high or low)
+    except ValueError:
+        raise ValueError(f'"{numbers}" is no band; write a number or two with a dash, such as 3-4') from None
+    name, colon, meaning = text.partition(":")
+    short = colon and len(name) <= 40
+    return {
+        "low": ends[0],
+        "high": ends[1],
+        "name": name.strip() if short else text.strip(),
+        "meaning": meaning.strip() if short else "",
+    }
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', then '.join(names[:-1])}, then {names[-1]}"

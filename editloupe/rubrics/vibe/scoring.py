@@ -1,0 +1,101 @@
+"""VIBE's rules: which metrics a task has, and how they make up a sample's score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from editloupe.rubrics import formula
+from editloupe.rubrics.model import Rubric
+from editloupe.rubrics.protocol import MissingInput
+from editloupe.types import Edit
+
+NAMES: Mapping[str, str] = {
+    "AD": "Addition",
+    "RM": "Removal",
+    "RP": "Replacement",
+    "TR": "Translation",
+    "PC": "Pose Control",
+    "RO": "Reorientation",
+    "DI": "Draft Instantiation",
+    "LC": "Light Control",
+    "FS": "Flow Simulation",
+    "BI": "Billiards",
+}
+LEVELS: Mapping[str, tuple[str, ...]] = {
+    "Deictic": ("AD", "RM", "RP", "TR"),
+    "Morphological": ("PC", "RO", "DI"),
+    "Causal": ("LC", "FS", "BI"),
+}
+MARKED = "cbrt(instruction_adherence * contextual_preservation * visual_coherence)"
+FORMULAS: Mapping[str, str] = {
+    "AD": MARKED,
+    "RM": MARKED,
+    "RP": MARKED,
+    "TR": MARKED,
+    "PC": "sqrt(pose_consistency * body_identity_context)",
+    "RO": "sqrt(orientation_alignment * reorientation_preservation)",
+    "DI": MARKED,
+    "LC": "sqrt(lighting_direction * contextual_preservation)",
+    "FS": "sqrt(wind_direction * wind_preservation)",
+    "BI": "billiards",
+}
+"""Equations 2 to 7; each name stands for a metric between 0 and 1. Billiards is one question, its formula is the rubric's."""
+WORDINGS: Mapping[str, Mapping[str, str]] = {"LC": {"contextual_preservation": "light"}}
+"""Where a task has its own wording of a metric; else it is the one for marks."""
+
+
+def task_of(edit: Edit) -> str:
+    """Return a sample's task by its two letters, or several joined by + for multi-task edits (Section 4.2).
+
+    >>> from pathlib import Path
+    >>> task_of(Edit(source=Path("a"), edited=Path("b"), instruction="x", instruction_type="Removal + Addition"))
+    'AD+RM'
+    """
+    said = str(edit.instruction_type or edit.extra.get("task") or "")
+    by_name = {_letters(name): code for code, name in NAMES.items()} | {code.lower(): code for code in NAMES}
+    codes = [by_name.get(_letters(part)) for part in said.split("+")]
+    known = sorted({code for code in codes if code}, key=list(NAMES).index)
+    if not known or None in codes:
+        raise MissingInput(
+            f"edit {edit.id} does not say which task of VIBE it is; its instruction type must be one of: "
+            f"{', '.join(NAMES)}, or two or three of {', '.join(LEVELS['Deictic'])} joined by +"
+        )
+    if len(known) > 1 and not set(known) <= set(LEVELS["Deictic"]):
+        raise MissingInput(f"edit {edit.id}: only {', '.join(LEVELS['Deictic'])} can be joined in one edit")
+    return "+".join(known)
+
+
+def _letters(text: str) -> str:
+    return "".join(c for c in text.lower() if c.isalpha())
+
+
+def formula_of(task: str) -> str:
+    """Return the formula of a task; multi-task edits are scored like their parts."""
+    return FORMULAS[task.split("+")[0]]
+
+
+def choose(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
+    """Pick the wording of a metric for the edit's task, if the task has it."""
+    task, criterion = task_of(edit), variants[0].criterion
+    if criterion not in formula.names_in(formula_of(task)):
+        return None
+    wanted = WORDINGS.get(task, {}).get(criterion, "marks")
+    return next(rubric for rubric in variants if rubric.variant in (wanted, ""))
+
+
+def gated(scores: Mapping[str, float]) -> dict[str, float]:
+    """Return the metrics with Visual Coherence at 0 where Instruction Adherence is 0 (Section 2.3)."""
+    if scores.get("instruction_adherence") == 0 and "visual_coherence" in scores:
+        return {**scores, "visual_coherence": 0.0}
+    return dict(scores)
+
+
+def sample_score(edit: Edit, scores: Mapping[str, float]) -> float | None:
+    """Return a sample's score by its task's formula, 0 to 100; None where a metric is missing."""
+    wanted = formula_of(task_of(edit))
+    names = formula.names_in(wanted)
+    if not all(name in scores for name in names):
+        return None
+    shares = gated(scores)
+    value = formula.evaluate(wanted, {name: shares[name] / 100 for name in names})
+    return None if value is None else 100 * value

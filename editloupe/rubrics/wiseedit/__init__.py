@@ -1,0 +1,46 @@
+"""WiseEdit: edits that take knowledge or imagination, five metrics from 1 to 10."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from editloupe.rubrics.load import load_rubrics
+from editloupe.rubrics.protocol import Protocol
+from editloupe.rubrics.roles import make_cases
+from editloupe.rubrics.wiseedit.scoring import (
+    ABBREVIATIONS,
+    AWARENESS,
+    CF,
+    COMPLEX,
+    DP,
+    IF,
+    IMAGINATION,
+    INTERPRETATION,
+    KF,
+    METRICS,
+    VQ,
+    average,
+    choose,
+    settle,
+)
+
+WISEEDIT = Protocol(
+    name="wiseedit",
+    title="WiseEdit",
+    source="Pan et al., WiseEdit: Benchmarking Cognition- and Creativity-Informed Image Editing",
+    rubrics=load_rubrics(files(__package__), (IF, DP, VQ, KF, CF)),
+    default_mode="plain",
+    make_cases=make_cases,
+    types=tuple(METRICS),
+    choose=choose,
+    settle=settle,
+    edit_score=average,
+    levels=((AWARENESS,), (INTERPRETATION,), (IMAGINATION,)),
+    arithmetic=(
+        "A number s (1 to 10) counts (s − 1) / 9 × 100; a case's AVG is the mean of its task's metrics; a case without an "
+        "output counts 0 on every metric; the overall score is the mean of the Awareness, Interpretation and Imagination "
+        "averages, and WiseEdit-Complex is reported apart."
+    ),
+    formulas={task: f"mean({', '.join(ABBREVIATIONS[name] for name in names)})" for task, names in METRICS.items()}
+    | {"overall": f"mean({AWARENESS}, {INTERPRETATION}, {IMAGINATION}); {COMPLEX} apart"},
+)

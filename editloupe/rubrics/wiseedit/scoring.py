@@ -1,0 +1,70 @@
+"""WiseEdit's rules: which metrics a task has, which wording an edit gets, what a missing output counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from editloupe.rubrics.model import Rubric
+from editloupe.rubrics.protocol import MissingInput
+from editloupe.types import Edit, Verdict
+
+AWARENESS, INTERPRETATION, IMAGINATION, COMPLEX = "Awareness", "Interpretation", "Imagination", "WiseEdit-Complex"
+IF, DP, VQ = "instruction_following", "detail_preserving", "visual_quality"
+KF, CF = "knowledge_fidelity", "creative_fusion"
+METRICS: Mapping[str, tuple[str, ...]] = {
+    AWARENESS: (IF, DP, VQ, KF),
+    INTERPRETATION: (IF, DP, VQ, KF),
+    IMAGINATION: (IF, DP, VQ, CF),
+    COMPLEX: (IF, DP, VQ, KF, CF),
+}
+"""Supplement C, Evaluation Metrics."""
+ABBREVIATIONS = {IF: "IF", DP: "DP", VQ: "VQ", KF: "KF", CF: "CF"}
+MISSING = "missing output"
+"""The label of a case whose picture the editing model did not produce."""
+OUTPUT = "output"
+"""The field of an edit in which a reader says `missing`."""
+
+
+def task_of(edit: Edit) -> str:
+    """Return an edit's task; the task decides which metrics it is asked."""
+    said = str(edit.instruction_type or edit.extra.get("task") or "").strip().replace("_", "-").lower()
+    if said == "complex":
+        return COMPLEX
+    for task in METRICS:
+        if said == task.lower():
+            return task
+    raise MissingInput(
+        f"edit {edit.id} does not say which task of WiseEdit it is; its instruction type must be one of: {', '.join(METRICS)}"
+    )
+
+
+def inputs_of(edit: Edit) -> int:
+    """Return how many input pictures an edit has."""
+    return 1 + len([path for path in edit.more_images.get("inputs", ()) if path != edit.source])
+
+
+def choose(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
+    """Pick the wording for one or several input pictures, if the edit's task has this metric."""
+    if variants[0].criterion not in METRICS[task_of(edit)]:
+        return None
+    wanted = "multi" if inputs_of(edit) > 1 else "single"
+    return next((rubric for rubric in variants if rubric.variant in (wanted, "")), None)
+
+
+def settle(edit: Edit, rubric: Rubric) -> Verdict | None:
+    """Give a case without an output 0 on every metric (Supplement C), shown as missing; nobody is asked."""
+    if edit.extra.get(OUTPUT) != "missing":
+        return None
+    return Verdict(
+        criterion=rubric.criterion,
+        label=MISSING,
+        score=0.0,
+        score_100=0.0,
+        rationale="The editing model produced no picture for this case; by WiseEdit's rule it counts 0 on every metric.",
+    )
+
+
+def average(edit: Edit, scores: Mapping[str, float]) -> float | None:
+    """Return a case's AVG: the mean of its task's metrics, 0 to 100; None where one is missing."""
+    wanted = METRICS[task_of(edit)]
+    return sum(scores[name] for name in wanted) / len(wanted) if all(name in scores for name in wanted) else None

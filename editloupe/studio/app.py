@@ -1,0 +1,77 @@
+"""The studio as an ASGI application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from editloupe.studio.guard import Guard
+from editloupe.studio.render import HERE
+from editloupe.studio.routes import annotate, judge, pictures, runs, trace
+from editloupe.studio.settings import StudioSettings
+from editloupe.studio.studio import Studio, studio_of
+from editloupe.types import UserError
+
+
+def create_app(settings: StudioSettings) -> FastAPI:
+    """Return the studio for these settings; runs that cannot be opened raise UserError at once."""
+    studio = Studio.open(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await studio.desk.close()
+        studio.library.close()
+
+    app = FastAPI(
+        title="EditLoupe studio",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=lifespan,
+        middleware=[Middleware(Guard, settings=settings)],
+    )
+    app.state.studio = studio
+    for part in (judge, runs, trace, annotate, pictures):
+        app.include_router(part.router)
+    app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
+    app.add_api_route("/", home, methods=["GET"])
+    app.add_exception_handler(UserError, _mistake)
+    app.add_exception_handler(RequestValidationError, _not_understood)
+    app.add_exception_handler(HTTPException, _http_error)
+    return app
+
+
+def home(request: Request) -> Response:
+    """Go to the run that was named, or to the Judge page."""
+    runs_here = studio_of(request).library.runs()
+    return RedirectResponse("/judge" if not runs_here else f"/runs/{runs_here[0].key}" if len(runs_here) == 1 else "/runs")
+
+
+def _mistake(request: Request, error: Exception) -> Response:
+    return _told(request, 400, str(error))
+
+
+def _not_understood(request: Request, error: Exception) -> Response:
+    return _told(request, 404, "There is nothing at this address.")
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    known = {404: "There is nothing at this address.", 405: "This address is not used that way."}
+    detail = str(error.detail) if isinstance(error, HTTPException) else ""
+    return _told(request, status, known.get(status, detail) if detail in ("Not Found", "Method Not Allowed") else detail)
+
+
+def _told(request: Request, status: int, sentence: str) -> Response:
+    """Say a sentence: as a page to a person, as JSON to the page's own scripts."""
+    if "text/html" in request.headers.get("accept", ""):
+        return studio_of(request).pages.page("error.html", status, sentence=sentence)
+    return JSONResponse({"sentence": sentence}, status)

@@ -1,0 +1,172 @@
+"""Labels and boxes people give in the studio: a JSONL file that only grows, in the form `editloupe agree` reads.
+
+Every row says who labelled what: `{"edit_id", "criterion", "label", "annotator"}`. A later row of the same annotator
+replaces the earlier one and an empty label takes it back, so that undoing is one more row and nothing is ever lost.
+Rows with `target_boxes` in place of a criterion hold corrected boxes; `agree` passes over them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from editloupe.evals.readers import read_jsonl
+from editloupe.evals.records import timestamp
+from editloupe.types import Box, UserError
+
+FILE = "labels.jsonl"
+BOXES = "target_boxes"
+Value = str | None | tuple[Box, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a row is about: a criterion of an edit, or the boxes of an edit."""
+
+    edit_id: str
+    criterion: str | None
+
+    def value(self, row: Mapping[str, Any]) -> Value:
+        """Return what a row says about this place."""
+        if self.criterion is not None:
+            text = row.get("label")
+            return (str(text).strip() or None) if text is not None else None
+        return None if row.get(BOXES) is None else tuple(Box.model_validate(box) for box in row[BOXES])
+
+
+class LabelBook:
+    """The label file of one run, whole in memory; every change is on disk before it counts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        self._size = -1
+        self._given: dict[str, dict[Place, Value]] = {}
+        self._undo: dict[str, list[tuple[Place, Value]]] = {}
+        self.version = 0
+        """Changes with every row, so that a table knows when to look again."""
+
+    def annotators(self) -> list[str]:
+        """Return the names of all who labelled something, in the order in which they began."""
+        with self._lock:
+            self._read()
+            return list(self._given)
+
+    def labels(self) -> dict[tuple[str, str], dict[str, str]]:
+        """Return labels by (edit, criterion) and annotator."""
+        found: dict[tuple[str, str], dict[str, str]] = {}
+        with self._lock:
+            self._read()
+            for name, given in self._given.items():
+                for place, value in given.items():
+                    if place.criterion is not None and isinstance(value, str):
+                        found.setdefault((place.edit_id, place.criterion), {})[name] = value
+        return found
+
+    def of(self, annotator: str, edit_id: str) -> dict[str, str]:
+        """Return what one annotator said about one edit, by criterion."""
+        with self._lock:
+            self._read()
+            given = self._given.get(annotator, {})
+            return {
+                place.criterion: value
+                for place, value in given.items()
+                if place.edit_id == edit_id and place.criterion is not None and isinstance(value, str)
+            }
+
+    def boxes(self, annotator: str, edit_id: str) -> tuple[Box, ...] | None:
+        """Return the boxes one annotator drew for an edit, None where the annotator left them alone."""
+        with self._lock:
+            self._read()
+            value = self._given.get(annotator, {}).get(Place(edit_id, None))
+            return value if isinstance(value, tuple) else None
+
+    def give(self, annotator: str, edit_id: str, criterion: str, label: str | None, **more: Any) -> None:
+        """Write a label; `more` holds what else should be known about it. The same label again changes nothing."""
+        if self.of(annotator, edit_id).get(criterion) != label:
+            self._write(annotator, Place(edit_id, criterion), label, more)
+
+    def draw(self, annotator: str, edit_id: str, boxes: tuple[Box, ...]) -> None:
+        """Write an annotator's boxes of an edit; the same boxes again change nothing."""
+        if self.boxes(annotator, edit_id) != boxes:
+            self._write(annotator, Place(edit_id, None), boxes, {})
+
+    def undo(self, annotator: str) -> Place | None:
+        """Take back an annotator's last change and say where it was; None where there is nothing left to take back."""
+        with self._lock:
+            self._read()
+            stack = self._undo.get(annotator)
+            if not stack:
+                return None
+            place, before = stack[-1]
+            self._write(annotator, place, before, {"undo": True})
+            return place
+
+    def _write(self, annotator: str, place: Place, value: Value, more: Mapping[str, Any]) -> None:
+        boxes = [list(box) for box in value] if isinstance(value, tuple) else None
+        said = {BOXES: boxes} if place.criterion is None else {"criterion": place.criterion, "label": value}
+        row = {"edit_id": place.edit_id, **said, "annotator": annotator, "at": timestamp(), **more}
+        line = json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        with self._lock:
+            self._read()
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with self.path.open("ab") as file:
+                    file.write(line)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError as error:
+                raise UserError(
+                    f"{self.path} cannot be written ({error.strerror or error}); name another file with --labels"
+                ) from None
+            self._take(row)
+            self._size += len(line)
+
+    def _read(self) -> None:
+        """Read the file anew where somebody else has changed it."""
+        try:
+            size = self.path.stat().st_size
+        except OSError:
+            size = 0
+        if size == self._size:
+            return
+        self._given, self._undo = {}, {}
+        if size:
+            self._end_last_line()
+            for row in read_jsonl(self.path):
+                if row.values.get("annotator") and row.values.get("edit_id") is not None:
+                    try:
+                        self._take(row.values)
+                    except (ValidationError, TypeError):
+                        raise row.error(f"{BOXES} must be a list of boxes [x1, y1, x2, y2]") from None
+            size = self.path.stat().st_size
+        self._size = size
+        self.version += 1
+
+    def _end_last_line(self) -> None:
+        """A file written by hand may lack its last line break; the next row must not continue that line."""
+        with self.path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            ended = file.read(1) == b"\n"
+        if not ended and os.access(self.path, os.W_OK):
+            with self.path.open("ab") as file:
+                file.write(b"\n")
+
+    def _take(self, row: Mapping[str, Any]) -> None:
+        if BOXES not in row and row.get("criterion") is None:
+            return
+        name, place = str(row["annotator"]), Place(str(row["edit_id"]), row.get("criterion"))
+        given, stack = self._given.setdefault(name, {}), self._undo.setdefault(name, [])
+        if row.get("undo") and stack:
+            stack.pop()
+        else:
+            stack.append((place, given.get(place)))
+        given[place] = place.value(row)
+        self.version += 1

@@ -1,0 +1,167 @@
+"""Judging while the page watches: jobs, their events as they happen, and stopping them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from editloupe.evals.pictures import PictureFolder
+from editloupe.images import Album
+from editloupe.judge import Judge
+from editloupe.studio.request import JudgeRequest
+from editloupe.studio.shelf import keep
+from editloupe.studio.story import roles_of
+from editloupe.types import Edit, Judgement, Step, Trace, UserError
+
+MOST_AT_ONCE = 4
+REMEMBERED = 50
+"""Finished jobs whose events can still be read."""
+HEARTBEAT = 15.0
+"""Seconds of silence after which a sign of life is sent, so that no proxy hangs up."""
+
+
+@dataclass
+class Job:
+    """One edit being judged; everything that happened is kept, so that a reload misses nothing."""
+
+    request: JudgeRequest
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
+    events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    finished: bool = False
+    task: asyncio.Task[None] | None = None
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tell(self, kind: str, **data: Any) -> None:
+        """Add an event and wake whoever follows."""
+        self.events.append((kind, data))
+        self._wake()
+
+    def end(self) -> None:
+        """Say that nothing more will come."""
+        self.finished = True
+        self.tell("end")
+
+    async def follow(self, after: int = 0) -> AsyncIterator[str]:
+        """Yield the events from a place on, in the form of server-sent events, as they come."""
+        place = after
+        while True:
+            changed = self._changed
+            for kind, data in self.events[place:]:
+                place += 1
+                yield f"id: {place}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
+            if self.finished and place >= len(self.events):
+                return
+            if place >= len(self.events):
+                try:
+                    await asyncio.wait_for(changed.wait(), HEARTBEAT)
+                except TimeoutError:
+                    yield ": still here\n\n"
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+@dataclass(frozen=True)
+class Renderer:
+    """How steps and verdicts become HTML; the page inserts it as it is."""
+
+    step: Callable[[Trace, Step, dict[str, str]], str]
+    """The names the judge has for the two whole pictures come along, by name."""
+    verdicts: Callable[[Judgement, int], str]
+
+
+class Desk:
+    """All jobs of this program."""
+
+    def __init__(self, render: Renderer, folder: Callable[[], PictureFolder], save: Callable[[Judgement, Album], int]) -> None:
+        self._render = render
+        self._folder = folder
+        self._save = save
+        self._jobs: dict[str, Job] = {}
+
+    def get(self, key: str) -> Job | None:
+        """Return a job by its key."""
+        return self._jobs.get(key)
+
+    def start(self, request: JudgeRequest, judge: Judge, edit: Edit, shas: dict[str, str]) -> Job:
+        """Begin judging; too many at once are refused with a sentence."""
+        running = [job for job in self._jobs.values() if not job.finished]
+        if len(running) >= MOST_AT_ONCE:
+            raise UserError(f"{MOST_AT_ONCE} edits are being judged already; stop one or wait")
+        for old in [key for key, job in self._jobs.items() if job.finished][: -REMEMBERED or None]:
+            del self._jobs[old]
+        job = Job(request)
+        self._jobs[job.id] = job
+        job.task = asyncio.create_task(self._work(job, judge, edit, shas))
+        return job
+
+    def stop(self, job: Job) -> None:
+        """Stop judging; what was seen so far stays on the page."""
+        if job.task and not job.finished:
+            job.task.cancel()
+
+    async def close(self) -> None:
+        """Stop everything."""
+        tasks = [job.task for job in self._jobs.values() if job.task and not job.task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _work(self, job: Job, judge: Judge, edit: Edit, shas: dict[str, str]) -> None:
+        album = Album()
+        steps: asyncio.Queue[tuple[Trace, Step] | None] = asyncio.Queue()
+        showing = asyncio.create_task(self._show(job, steps, album, shas))
+        try:
+            job.tell("begun", judge=judge.spec, mode=judge.mode, notes=list(judge.notes))
+            judgement = await judge.ajudge(edit, watcher=_Queue(steps), album=album)
+            steps.put_nowait(None)
+            await showing
+            repeat = await asyncio.to_thread(self._save, judgement, album)
+            job.tell("verdicts", html=self._render.verdicts(judgement, repeat))
+        except asyncio.CancelledError:
+            job.tell("stopped", sentence="Stopped. What was seen until then stays here; nothing was kept.")
+        except UserError as error:
+            job.tell("failed", sentence=str(error))
+        except Exception as error:  # the page must hear of it, whatever it is
+            job.tell("failed", sentence=f"Something went wrong inside the studio ({type(error).__name__}).")
+            raise
+        finally:
+            showing.cancel()
+            await asyncio.gather(showing, return_exceptions=True)
+            job.end()
+
+    async def _show(
+        self, job: Job, steps: asyncio.Queue[tuple[Trace, Step] | None], album: Album, shas: dict[str, str]
+    ) -> None:
+        """Put steps on the page in their order, after their pictures have been kept where the page finds them."""
+        named: dict[tuple[str, int | None], dict[str, str]] = {}
+        while (entry := await steps.get()) is not None:
+            trace, step = entry
+            track = (trace.criterion, trace.target)
+            if track not in named:
+                named[track] = roles_of(trace.model_copy(update={"steps": (step,)}), shas)
+            wanted = [sha for seen in step.observations for sha in seen.pictures] + [sent.sha for sent in step.sent]
+            await asyncio.to_thread(self._keep, wanted, album)
+            html = self._render.step(trace, step, named[track])
+            job.tell("step", criterion=trace.criterion, target=trace.target, html=html)
+
+    def _keep(self, shas: list[str], album: Album) -> None:
+        folder = self._folder()
+        for sha in shas:
+            keep(folder, album[sha])
+
+
+@dataclass(frozen=True)
+class _Queue:
+    """A watcher that passes steps on."""
+
+    steps: asyncio.Queue[tuple[Trace, Step] | None]
+
+    def step(self, trace: Trace, step: Step) -> None:
+        """Pass a step on."""
+        self.steps.put_nowait((trace, step))

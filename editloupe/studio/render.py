@@ -1,0 +1,86 @@
+"""Templates and the words they use; every text is escaped unless a template made it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import HTMLResponse
+
+from editloupe.rubrics.model import LabelAnswer
+from editloupe.studio.people import rubric_of
+from editloupe.studio.story import KINDS
+
+HERE = Path(__file__).parent
+
+
+def level(place: float | None) -> int:
+    """Return the colour step of a score of 0 to 100: 1 worst, 4 best, 0 where there is none.
+
+    >>> [level(place) for place in (None, 0, 33.3, 66.7, 100)]
+    [0, 1, 2, 3, 4]
+    """
+    return 0 if place is None else 1 + round(max(0.0, min(100.0, place)) / 100 * 3)
+
+
+def title_of(criterion: str, protocol: str = "") -> str:
+    """Return a criterion's title.
+
+    >>> title_of("visual_consistency", "dlebench"), title_of("colour_fit")
+    ('Visual Consistency', 'Colour fit')
+    """
+    rubric = rubric_of(protocol, criterion)
+    return rubric.title if rubric else criterion.replace("_", " ").capitalize()
+
+
+def meaning_of(label: str | None, criterion: str, protocol: str) -> str:
+    """Return what a label means in the rubric's words."""
+    rubric = rubric_of(protocol, criterion)
+    labels = rubric.answer.labels if rubric and isinstance(rubric.answer, LabelAnswer) else ()
+    return next((known.meaning.strip() for known in labels if known.name == label), "")
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words that fit beside a step.
+
+    >>> duration(0.0421), duration(2.5), duration(75), duration(7300)
+    ('42 ms', '2.5 s', '1 min 15 s', '2 h 2 min')
+    """
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def number(value: float) -> str:
+    """Return a count with thin gaps between thousands."""
+    return f"{value:,.0f}".replace(",", "\u202f")
+
+
+class Pages:
+    """Renders pages and parts of pages."""
+
+    def __init__(self, common: Mapping[str, Any]) -> None:
+        self._environment = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters.update(duration=duration, number=number, level=level)
+        self._environment.globals.update(title_of=title_of, meaning_of=meaning_of, KINDS=KINDS, **common)
+        for name in self._environment.list_templates():
+            self._environment.get_template(name)  # compiled before the first page is asked for
+
+    def text(self, template: str, **values: Any) -> str:
+        """Return a template filled in."""
+        return self._environment.get_template(template).render(**values)
+
+    def page(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+        """Return a page; characters that cannot be written are replaced, not fatal."""
+        return HTMLResponse(self.text(template, **values).encode("utf-8", "replace"), status)

@@ -1,0 +1,124 @@
+"""The Runs page: all runs, and the table of one with its filters, order, pages and charts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.studio.charts import TITLES
+from editloupe.studio.library import OpenRun
+from editloupe.studio.people import choices, rubric_of
+from editloupe.studio.queries import APARTS, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, facts_of, page_of
+from editloupe.studio.studio import studio_of
+
+router = APIRouter()
+Text = Annotated[str, Query(max_length=300)]
+
+
+@router.get("/runs")
+def all_runs(request: Request) -> Response:
+    """Return the list of runs."""
+    studio = studio_of(request)
+    found = []
+    for one in studio.library.runs():
+        with one.index.reading() as rows:
+            found.append((one, facts_of(rows), _configurations(one)))
+    return studio.pages.page("runs.html", found=found)
+
+
+@router.get("/runs/{key}")
+def one_run(
+    request: Request,
+    key: str,
+    text: Text = "",
+    type: Text = "",
+    criterion: Text = "",
+    label: Text = "",
+    status: Text = "",
+    apart: Text = "",
+    order: Text = "manifest",
+    page: Annotated[int, Query(ge=1, le=10**9)] = 1,
+) -> Response:
+    """Return the table of a run, or only its rows where the page's script asks for them."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    wanted = Wanted(
+        text=text,
+        type=type,
+        criterion=criterion,
+        label=label,
+        status=status if status in STATUSES else "",
+        apart=apart if apart in APARTS else "",
+        order=order if order in ORDERS else "manifest",
+        page=page,
+    )
+    with one.index.reading() as rows:
+        found, facts = page_of(rows, wanted), facts_of(rows)
+    values = {"one": one, "wanted": wanted, "page": found, "run_facts": facts, "criteria": _criteria(facts)}
+    if request.headers.get("x-part") == "rows":
+        return studio.pages.page("parts/rows.html", **values)
+    return studio.pages.page(
+        "run.html",
+        **values,
+        orders=ORDERS,
+        statuses=STATUSES,
+        aparts=APARTS,
+        bars=_bars(facts),
+        configurations=_configurations(one),
+    )
+
+
+@router.get("/runs/{key}/charts")
+def charts(request: Request, key: str) -> Response:
+    """Return the report's answer and its figures; worked out here, so the page asks for them after it is shown."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    with one.index.reading() as rows:
+        protocols = list(dict.fromkeys(protocol for _, protocol in _criteria(facts_of(rows))))
+    found = [(protocol, studio.charts.charts(one, protocol)) for protocol in protocols]
+    return studio.pages.page("parts/charts.html", one=one, found=found, titles=TITLES)
+
+
+@router.get("/runs/{key}/charts/{protocol}/{name}")
+def chart(request: Request, key: str, protocol: str, name: str) -> Response:
+    """Return one figure as SVG."""
+    studio = studio_of(request)
+    found = None
+    if protocol in [known.name for known in PROTOCOLS]:
+        found = studio.charts.charts(studio.run(key), protocol).figures.get(name)
+    if found is None:
+        raise HTTPException(404, "There is no such figure.")
+    return Response(found, media_type="image/svg+xml")
+
+
+def _criteria(facts: Facts) -> list[tuple[str, str]]:
+    """Return criteria with their protocols, in the protocols' order."""
+    order = [rubric.criterion for known in PROTOCOLS for rubric in known.rubrics]
+    return sorted(facts.criteria, key=lambda one: order.index(one[0]) if one[0] in order else len(order))
+
+
+def _bars(facts: Facts) -> list[dict[str, Any]]:
+    """Return the shares of every criterion's labels, worst first, unjudged last."""
+    bars = []
+    for criterion, protocol in _criteria(facts):
+        counts = dict(facts.counts.get(criterion, {}))
+        rubric = rubric_of(protocol, criterion)
+        known = {choice.value: choice.place for choice in (choices(rubric.answer) if rubric else ())}
+        names = [name for name in (*known, *sorted(set(counts) - set(known) - {UNJUDGED}), UNJUDGED) if counts.get(name)]
+        total, place, parts = sum(counts.values()), 0.0, []
+        for name in names:
+            share = counts[name] / total
+            parts.append({"label": name, "count": counts[name], "share": share, "from": place, "place": known.get(name)})
+            place += share
+        bars.append({"criterion": criterion, "protocol": protocol, "parts": parts, "total": total})
+    return bars
+
+
+def _configurations(one: OpenRun) -> list[dict[str, Any]]:
+    """Return who judged how, as run.json says it."""
+    about = one.run.about().get("configurations", [])
+    return [{name: known.get(name) for name in ("spec", "protocol", "mode", "first_used")} for known in about]

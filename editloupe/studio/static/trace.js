@@ -1,0 +1,31 @@
+import { ask, onKeys, step } from "./common.js";
+import { Viewer, connectSteps } from "./viewer.js";
+
+const root = document.querySelector("[data-viewer]");
+const steps = document.querySelector(".desk-steps");
+if (root) connectSteps(new Viewer(root), steps);
+
+onKeys({ j: () => step(steps.querySelectorAll(".step"), 1), k: () => step(steps.querySelectorAll(".step"), -1) });
+
+for (const raw of document.querySelectorAll("details.raw")) {
+  raw.addEventListener("toggle", async () => {
+    if (!raw.open || raw.dataset.loaded) return;
+    raw.dataset.loaded = "yes";
+    const place = raw.querySelector("p");
+    try {
+      const content = await ask(raw.dataset.raw);
+      const parts = ["request", "reply"].flatMap((name) => {
+        const head = document.createElement("h4");
+        head.textContent = name === "request" ? "Request, pictures by hash" : "Reply";
+        const text = document.createElement("pre");
+        text.className = "model";
+        text.textContent = JSON.stringify(content[name], null, 2);
+        return [head, text];
+      });
+      place.replaceWith(...parts);
+    } catch (error) {
+      place.textContent = error.message;
+      delete raw.dataset.loaded;
+    }
+  });
+}

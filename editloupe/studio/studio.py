@@ -1,0 +1,83 @@
+"""Everything the routes work with, in one place."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any, cast
+
+from fastapi import Request
+from starlette.exceptions import HTTPException
+
+from editloupe.images import Album
+from editloupe.studio.charts import ChartRoom
+from editloupe.studio.library import Library, OpenRun
+from editloupe.studio.live import Desk, Renderer
+from editloupe.studio.render import Pages
+from editloupe.studio.settings import StudioSettings
+from editloupe.studio.shelf import Shelf
+from editloupe.studio.story import step_view
+from editloupe.types import Judgement, Step, Trace
+
+
+@dataclass(frozen=True)
+class Studio:
+    """The studio of one program."""
+
+    settings: StudioSettings
+    library: Library
+    shelf: Shelf
+    pages: Pages
+    desk: Desk
+    charts: ChartRoom
+
+    @classmethod
+    def open(cls, settings: StudioSettings) -> Studio:
+        """Open the runs and make everything ready."""
+        library = Library(settings)
+        pages = Pages({"library": library, "settings": settings})
+        saver = _Saver(library)
+        render = Renderer(
+            step=lambda trace, step, named: _step(pages, trace, step, named),
+            verdicts=lambda judgement, repeat: _verdicts(pages, library, judgement, repeat),
+        )
+        desk = Desk(render, lambda: library.writer().pictures, saver.save)
+        return cls(settings, library, Shelf(library.folders), pages, desk, ChartRoom())
+
+    def run(self, key: str) -> OpenRun:
+        """Return a run by its key; an unknown one is a page that does not exist."""
+        found = self.library.get(key)
+        if found is None:
+            raise HTTPException(404, "There is no such run here.")
+        return found
+
+
+def studio_of(request: Request) -> Studio:
+    """Return the studio a request is for."""
+    return cast(Studio, request.app.state.studio)
+
+
+class _Saver:
+    """Keeps judgements in the run of the Judge page: the same edit judged again is a further repeat."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._lock = threading.Lock()
+
+    def save(self, judgement: Judgement, album: Album) -> int:
+        """Keep a judgement and return the repeat it is kept as."""
+        with self._lock:
+            run = self._library.writer()
+            repeat = max((unit.repeat for unit in run.units(judgement.edit.id)), default=-1) + 1
+            run.save(judgement, repeat, album)
+            return repeat
+
+
+def _step(pages: Pages, trace: Trace, step: Step, named: dict[str, str]) -> str:
+    side = f"{trace.criterion}-{trace.target}"
+    return pages.text("parts/step.html", view=step_view(step, step.index, named, side), raw_link=None, parted=False)
+
+
+def _verdicts(pages: Pages, library: Library, judgement: Judgement, repeat: int) -> str:
+    own: Any = library.judged_here()
+    return pages.text("parts/verdicts.html", judgement=judgement, repeat=repeat, run_key=own.key)

@@ -1,0 +1,178 @@
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from editloupe.agent.rules import RulesChat
+from editloupe.images import Album
+from editloupe.judge import Judge
+from editloupe.rubrics.case import Case
+from editloupe.types import Edit, Mode
+from tests.agent.rules.pictures import BLUE, BOX, GREEN, RED, Pixels, disc, ellipse, ground, make_case, make_edit
+
+CENTRE = (160, 120)
+INSTRUCTION = "Change the color of the red disc to blue."
+FOLLOWING, CONSISTENCY = "instruction_following", "visual_consistency"
+
+
+def colour_edit(folder: Path, edited: Pixels, instruction: str = INSTRUCTION, **more: object) -> Edit:
+    return make_edit(folder, disc(ground(), CENTRE, RED), edited, disc(ground(), CENTRE, BLUE), instruction, **more)
+
+
+def ask(case: Case, album: Album, messages: Sequence[BaseMessage] = (), tools: Sequence[str] = ()) -> AIMessage:
+    reply = RulesChat().invoke(list(messages), case=case, album=album, tools=list(tools), may_call=bool(tools))
+    assert isinstance(reply, AIMessage)
+    return reply
+
+
+def label(message: AIMessage) -> str:
+    return str(message.content).split("<Start Final Answer>")[1].split("</Start Final Answer>")[0]
+
+
+@pytest.mark.parametrize(
+    ("edited", "expected"),
+    [
+        (disc(ground(), CENTRE, RED), "Localization Failure"),
+        (disc(ground(), CENTRE, GREEN), "Wrong Action"),
+        (ellipse(ground(), CENTRE, BLUE), "Over Modification"),
+        (disc(ground(), CENTRE, BLUE), "Flawless Execution"),
+    ],
+)
+def test_in_oracle_mode_the_four_labels_of_following_come_from_the_crops(
+    tmp_path: Path, edited: Pixels, expected: str
+) -> None:
+    case, album = make_case(colour_edit(tmp_path, edited), FOLLOWING, "oracle")
+    assert label(ask(case, album)) == expected
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([], "Perfect Consistency"),
+        ([(330, 230)], "Single Anomaly"),
+        ([(330, 230), (60, 240)], "Multiple Anomalies"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["oracle", "tools", "plain"])
+def test_things_that_appeared_elsewhere_are_counted(
+    tmp_path: Path, mode: Mode, others: list[tuple[int, int]], expected: str
+) -> None:
+    edited = disc(ground(), CENTRE, BLUE)
+    for place in others:
+        edited = disc(edited, place, GREEN, 22)
+    verdict = Judge("rules", mode=mode, criteria=[CONSISTENCY]).judge(colour_edit(tmp_path, edited)).verdicts[0]
+    assert verdict.status == "judged"
+    assert verdict.label == expected
+
+
+def test_another_scene_behind_the_target_is_a_collapse(tmp_path: Path) -> None:
+    other = 255 - ground(7)[:, ::-1] // 2
+    case, album = make_case(colour_edit(tmp_path, disc(other, CENTRE, BLUE)), CONSISTENCY, "oracle")
+    assert label(ask(case, album)) == "Scene Collapse"
+
+
+@pytest.mark.parametrize("mode", ["tools", "plain"])
+def test_without_any_difference_the_edit_did_not_happen(tmp_path: Path, mode: Mode) -> None:
+    case, album = make_case(colour_edit(tmp_path, disc(ground(), CENTRE, RED)), FOLLOWING, mode)
+    assert label(ask(case, album)) == "Localization Failure"
+
+
+@pytest.mark.parametrize("mode", ["tools", "plain"])
+def test_the_asked_colour_in_the_right_shape_is_flawless_without_knowing_the_target(tmp_path: Path, mode: Mode) -> None:
+    case, album = make_case(colour_edit(tmp_path, disc(ground(), CENTRE, BLUE)), FOLLOWING, mode)
+    assert label(ask(case, album)) == "Flawless Execution"
+
+
+def test_where_tools_are_offered_the_differences_are_asked_for_first(tmp_path: Path) -> None:
+    case, album = make_case(colour_edit(tmp_path, disc(ground(), CENTRE, BLUE)), FOLLOWING, "tools")
+    reply = ask(case, album, tools=["zoom_in_image", "localize_differences"])
+    assert [call["name"] for call in reply.tool_calls] == ["localize_differences"]
+    assert reply.tool_calls[0]["args"] == {"comparison_image_1": "Source Image", "comparison_image_2": "Edited Image"}
+    assert "<Start Final Answer>" not in str(reply.content)
+
+
+def test_the_decisive_region_is_the_one_zoomed_into(tmp_path: Path) -> None:
+    judgement = Judge("rules", mode="tools", criteria=[FOLLOWING]).judge(
+        colour_edit(tmp_path, disc(ground(), CENTRE, BLUE))
+    )
+    calls = [call for step in judgement.traces[0].steps for call in step.calls]
+    assert [call.name for call in calls] == ["localize_differences", "zoom_in_image"]
+    x1, y1, x2, y2 = calls[1].parameters["bbox_2d"]
+    assert x1 <= CENTRE[0] <= x2
+    assert y1 <= CENTRE[1] <= y2
+    assert (x2 - x1) * (y2 - y1) < 4 * (BOX[2] - BOX[0]) * (BOX[3] - BOX[1])
+
+
+def test_the_tools_findings_are_used_as_they_are(tmp_path: Path) -> None:
+    case, album = make_case(colour_edit(tmp_path, disc(ground(), CENTRE, BLUE)), CONSISTENCY, "oracle")
+    call = ask(case, album, tools=["localize_differences"])
+    found: dict[str, Any] = {"size": [400, 300], "changed_share": 0.02, "whole_scene": False}
+    found["regions"] = [
+        {"box": [10, 10, 60, 60], "significance": 0.6},
+        {"box": [300, 200, 360, 260], "significance": 0.6},
+    ]
+    answer = ToolMessage("two places", tool_call_id=call.tool_calls[0]["id"], artifact=found)
+    assert label(ask(case, album, [call, answer], ["localize_differences"])) == "Multiple Anomalies"
+
+
+def test_a_tool_that_failed_is_not_asked_again_and_the_pictures_are_looked_at_instead(tmp_path: Path) -> None:
+    case, album = make_case(colour_edit(tmp_path, disc(ground(), CENTRE, BLUE)), CONSISTENCY, "oracle")
+    call = ask(case, album, tools=["localize_differences"])
+    answer = ToolMessage("it broke", tool_call_id=call.tool_calls[0]["id"], artifact={})
+    assert label(ask(case, album, [call, answer], ["localize_differences"])) == "Perfect Consistency"
+
+
+def test_no_tool_is_called_where_none_may_be(tmp_path: Path) -> None:
+    case, album = make_case(colour_edit(tmp_path, disc(ground(), CENTRE, BLUE)), FOLLOWING, "tools")
+    reply = RulesChat().invoke([], case=case, album=album, tools=["localize_differences"], may_call=False)
+    assert isinstance(reply, AIMessage)
+    assert not reply.tool_calls
+    assert label(reply)
+
+
+def test_an_instruction_it_does_not_understand_ends_unjudged(tmp_path: Path) -> None:
+    edit = colour_edit(tmp_path, disc(ground(), CENTRE, BLUE), "Make it nicer")
+    verdicts = Judge("rules", mode="plain").judge(edit).verdicts
+    assert [verdict.status for verdict in verdicts] == ["unjudged", "unjudged"]
+    assert all(verdict.status == "unjudged" and verdict.reason == "not_understood" for verdict in verdicts)
+
+
+def test_the_thought_states_its_numbers_in_the_rubrics_order(tmp_path: Path) -> None:
+    case, album = make_case(colour_edit(tmp_path, disc(ground(), CENTRE, BLUE)), FOLLOWING, "oracle")
+    thought = str(ask(case, album).content)
+    places = [thought.index(question) for question in ("1. Did", "2. Is", "3. Was")]
+    assert places == sorted(places)
+    assert "from reference 0.0" in thought.lower()
+
+
+def test_the_same_input_gives_the_same_verdict_and_costs_no_tokens(tmp_path: Path) -> None:
+    edit = colour_edit(tmp_path, ellipse(ground(), CENTRE, BLUE))
+    first, second = (Judge("rules", mode="tools").judge(edit).verdicts for _ in range(2))
+    assert first == second
+    assert all(verdict.usage.input_tokens == verdict.usage.output_tokens == 0 for verdict in first)
+
+
+def test_every_verdict_says_how_sure_it_is(tmp_path: Path) -> None:
+    for verdict in Judge("rules", mode="oracle").judge(colour_edit(tmp_path, disc(ground(), CENTRE, BLUE))).verdicts:
+        assert verdict.status == "judged"
+        assert verdict.confidence is not None
+        assert 0.25 < verdict.confidence <= 1
+
+
+def test_where_a_detector_is_offered_it_says_which_change_is_the_targets(tmp_path: Path) -> None:
+    source = disc(disc(ground(), CENTRE, RED), (320, 220), RED)
+    edited = disc(disc(ground(), CENTRE, RED), (320, 220), BLUE)
+    edit = make_edit(tmp_path, source, edited, edited, "Change the color of the disc to blue.")
+    case, album = make_case(edit, FOLLOWING, "tools")
+    offered = ["localize_differences", "detect_object"]
+    localize = ask(case, album, tools=offered)
+    found = {"size": [400, 300], "changed_share": 0.02, "whole_scene": False}
+    differences = ToolMessage("one place", tool_call_id=localize.tool_calls[0]["id"])
+    differences.artifact = {**found, "regions": [{"box": [290, 190, 350, 250], "significance": 0.7}]}
+    detect = ask(case, album, [localize, differences], offered)
+    assert detect.tool_calls[0]["args"] == {"target_image": "Source Image", "detect_object_name": "disc"}
+    for box, expected in (([292, 192, 348, 248], "Flawless Execution"), ([130, 90, 190, 150], "Localization Failure")):
+        seen = ToolMessage("a disc", tool_call_id=detect.tool_calls[0]["id"], artifact={"objects": [{"box": box}]})
+        assert label(ask(case, album, [localize, differences, detect, seen], offered)) == expected

@@ -1,0 +1,89 @@
+from typing import Any
+
+import pytest
+
+from editloupe.agent.rules import decide_vc
+from editloupe.agent.rules.decision import in_order
+from editloupe.agent.rules.request import Kind
+from editloupe.agent.rules.table import Consistency, Step, Steps, Term, table
+
+LIMITS = Consistency(significance=0.1, join=0.01, attach=0.2)
+
+
+def found(*regions: tuple[list[int], float], whole: bool = False) -> dict[str, Any]:
+    places = [{"box": box, "significance": weight} for box, weight in regions]
+    return {"size": [1000, 1000], "regions": places, "changed_share": 0.8 if whole else 0.01, "whole_scene": whole}
+
+
+def step(name: str) -> Step:
+    return Step(bias=-5, terms={name: Term(low=0, high=1, weight=10)})
+
+
+STEPS = Steps(hit=step("a"), right=step("b"), kept=step("c"))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "label"),
+    [
+        ({"a": 0, "b": 1, "c": 1}, "Localization Failure"),
+        ({"a": 1, "b": 0, "c": 0}, "Wrong Action"),
+        ({"a": 1, "b": 1, "c": 0}, "Over Modification"),
+        ({"a": 1, "b": 1, "c": 1}, "Flawless Execution"),
+    ],
+)
+def test_the_first_check_that_fails_gives_the_label(numbers: dict[str, float], label: str) -> None:
+    decision = in_order(STEPS, numbers)
+    assert decision.label == label
+    assert decision.confidence > 0.9
+
+
+def test_a_number_at_the_threshold_is_decided_with_low_confidence() -> None:
+    assert in_order(STEPS, {"a": 0.5, "b": 0.5, "c": 0.5}).confidence == 0.125
+
+
+@pytest.mark.parametrize(
+    ("regions", "label"),
+    [
+        ([], "Perfect Consistency"),
+        ([([100, 100, 150, 150], 0.05)], "Perfect Consistency"),
+        ([([100, 100, 150, 150], 0.5)], "Single Anomaly"),
+        ([([100, 100, 150, 150], 0.5), ([155, 100, 200, 150], 0.5)], "Single Anomaly"),
+        ([([100, 100, 150, 150], 0.5), ([700, 100, 750, 150], 0.5)], "Multiple Anomalies"),
+    ],
+)
+def test_distinct_regions_outside_the_target_are_counted(regions: list[tuple[list[int], float]], label: str) -> None:
+    differences = found(*regions)
+    places = decide_vc.outside(differences, [(400, 400, 500, 500)], [], LIMITS, instances=False)
+    assert decide_vc.decide(differences, places, LIMITS, "").label == label
+
+
+def test_what_touches_the_target_is_not_an_anomaly() -> None:
+    differences = found(([505, 400, 540, 500], 0.9))
+    assert decide_vc.outside(differences, [(400, 400, 500, 500)], [], LIMITS, instances=False) == []
+
+
+def test_another_instance_of_a_counted_target_is_not_an_anomaly() -> None:
+    differences = found(([100, 100, 200, 200], 0.9), ([600, 100, 640, 130], 0.9))
+    places = decide_vc.outside(differences, [(400, 400, 500, 500)], [], LIMITS, instances=True)
+    assert [box for box, _ in places] == [(600, 100, 640, 130)]
+
+
+def test_a_scene_that_differs_everywhere_has_collapsed_whatever_the_regions_say() -> None:
+    differences = found(([0, 0, 1000, 1000], 1.0), whole=True)
+    assert decide_vc.decide(differences, [], LIMITS, "").label == "Scene Collapse"
+
+
+def test_a_region_near_the_threshold_lowers_the_confidence() -> None:
+    differences = found()
+    sure = decide_vc.decide(differences, [((0, 0, 9, 9), 0.6)], LIMITS, "")
+    unsure = decide_vc.decide(differences, [((0, 0, 9, 9), 0.12)], LIMITS, "")
+    assert sure.label == unsure.label == "Single Anomaly"
+    assert sure.confidence > 0.95 > unsure.confidence
+
+
+@pytest.mark.parametrize(
+    "kind", ["color", "material", "text", "text_unread", "shape", "removal", "replacement", "count"]
+)
+def test_the_shipped_table_has_steps_for_every_kind(kind: Kind) -> None:
+    assert table().oracle[kind].hit.terms
+    assert table().whole[kind].kept.terms

@@ -1,0 +1,235 @@
+"""The detector's rules, each worked through by hand on a few boxes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from editloupe.rubrics.edival import rules
+from editloupe.rubrics.edival.rules import Hit, Look, decide, grounded, iou, looks, related, usable
+from editloupe.rubrics.edival.settings import EdivalSettings, published
+from editloupe.rubrics.edival.tasks import TYPES, Position, Task
+
+
+def box(x1: float, y1: float, x2: float, y2: float, score: float = 0.9) -> Hit:
+    return Hit(x1=x1, y1=y1, x2=x2, y2=y2, score=score)
+
+
+LEFT, MIDDLE, RIGHT = box(0.0, 0.4, 0.2, 0.6), box(0.4, 0.4, 0.6, 0.6), box(0.8, 0.4, 1.0, 0.6)
+TOP, BOTTOM = box(0.4, 0.0, 0.6, 0.2), box(0.4, 0.8, 0.6, 1.0)
+
+
+def test_iou_is_shared_over_joint_area() -> None:
+    assert iou(LEFT, RIGHT) == 0
+    assert iou(MIDDLE, MIDDLE) == pytest.approx(1)
+    assert iou(box(0, 0, 0.4, 0.4), box(0.2, 0.2, 0.6, 0.6)) == pytest.approx(0.04 / 0.28)
+    assert iou(box(0, 0, 0.5, 1), box(0.5, 0, 1, 1)) == 0, "boxes that touch share nothing"
+
+
+def test_boxes_below_the_threshold_and_boxes_that_fill_the_picture_are_not_used() -> None:
+    filling, wide = box(0, 0, 1, 0.99, 0.95), box(0, 0, 1, 0.5, 0.7)
+    at, below = box(0.1, 0.1, 0.2, 0.2, 0.35), box(0.1, 0.1, 0.2, 0.2, 0.349)
+    assert usable([at, filling, below, wide], 0.35, 0.98) == [wide, at]
+    assert usable([filling], 0.35, 1.0) == [filling], "without the filter every box stays"
+
+
+@pytest.mark.parametrize(
+    ("hits", "kept"),
+    [
+        ([], False),
+        ([box(0.1, 0.1, 0.5, 0.5)], True),
+        ([box(0, 0.1, 0.9, 0.2)], False),
+        ([box(0, 0.1, 0.89, 0.2)], True),
+        ([box(0, 0, 0.8, 0.5)], True),
+        ([box(0, 0, 0.8, 0.51)], False),
+        ([box(0.1, 0.1, 0.5, 0.5), box(0, 0, 0.95, 0.1)], False),
+    ],
+    ids=["none", "fine", "as wide as 0.9", "just narrower", "area 0.4", "area above 0.4", "one of two too wide"],
+)
+def test_an_object_is_grounded_if_it_is_found_and_no_box_is_too_large(hits: list[Hit], kept: bool) -> None:
+    settings = published()
+    assert grounded(hits, settings.decompose_max_side, settings.decompose_max_area) is kept
+
+
+@pytest.mark.parametrize(
+    ("position", "hit"), [("left", LEFT), ("right", RIGHT), ("above", TOP), ("below", BOTTOM)]
+)
+def test_a_relation_holds_for_its_own_side_and_for_no_other(position: Position, hit: Hit) -> None:
+    for other in ("left", "right", "above", "below"):
+        assert related(hit, MIDDLE, other, 0.02, 0.02) is (other == position)
+
+
+def test_a_relation_needs_more_than_the_margin() -> None:
+    one, other = box(0.25, 0.25, 0.5, 0.5), box(0.5, 0.5, 0.75, 0.75)
+    assert related(one, other, "left", 0.24, 0) and related(one, other, "above", 0, 0.24)
+    assert not related(one, other, "left", 0.25, 0), "exactly the margin is not enough"
+    assert not related(one, other, "above", 0, 0.25)
+
+
+class TestReplace:
+    def test_succeeds_where_the_new_object_overlaps_the_old_ones_place(self) -> None:
+        assert rules.subject_replace([MIDDLE], [box(0.59, 0.59, 0.9, 0.9)]).success
+
+    def test_fails_where_the_old_object_was_never_found(self) -> None:
+        assert not rules.subject_replace([], [MIDDLE]).success
+
+    def test_fails_where_the_new_object_is_not_found(self) -> None:
+        assert not rules.subject_replace([MIDDLE], []).success
+
+    def test_fails_where_the_new_object_stands_elsewhere(self) -> None:
+        assert not rules.subject_replace([LEFT], [RIGHT]).success
+
+    def test_one_overlapping_pair_among_many_is_enough(self) -> None:
+        assert rules.subject_replace([LEFT, TOP], [RIGHT, TOP]).success
+
+    def test_the_published_failure_source_and_target_both_detected(self) -> None:
+        """Appendix K: railing and fence are both reported where the fence stands; the edit is right."""
+        railing_before, railing_after = box(0.05, 0.5, 0.95, 0.8, 0.6), box(0.06, 0.5, 0.94, 0.8, 0.5)
+        fence_after = box(0.05, 0.5, 0.95, 0.82, 0.7)
+        task = Task(type="subject_replace", object="stone gray railing", new_object="wooden fence")
+        seen = {
+            Look("before", "stone gray railing"): [railing_before],
+            Look("after", "wooden fence"): [fence_after],
+            Look("after", "stone gray railing"): [railing_after],
+        }
+        assert decide(task, seen, published()).success, "Algorithm 3 does not look for the old object afterwards"
+        strict = published().but({"replace_rule": "absent"})
+        finding = decide(task, seen, strict)
+        assert not finding.success, "the rule as worded in Appendix K rejects the correct edit"
+        assert "still found" in finding.why
+        gone = {**seen, Look("after", "stone gray railing"): []}
+        assert decide(task, gone, strict).success
+
+    def test_the_worded_rule_also_needs_the_old_one_before_and_the_new_one_after(self) -> None:
+        assert not rules.subject_replace_absent([], [MIDDLE], []).success
+        assert not rules.subject_replace_absent([MIDDLE], [], []).success
+
+
+class TestRemove:
+    @pytest.mark.parametrize(
+        ("before", "after", "success"),
+        [([MIDDLE], [], True), ([MIDDLE], [MIDDLE], False), ([], [], False), ([LEFT, RIGHT], [LEFT], False)],
+        ids=["gone", "still there", "never there", "one of two gone"],
+    )
+    def test_found_before_and_not_after(self, before: list[Hit], after: list[Hit], success: bool) -> None:
+        assert rules.subject_remove(before, after).success is success
+
+
+class TestAdd:
+    @pytest.mark.parametrize(
+        ("before", "after", "success"),
+        [([], [MIDDLE], True), ([], [], False), ([MIDDLE], [MIDDLE], False), ([MIDDLE], [], False)],
+    )
+    def test_not_found_before_and_found_after(self, before: list[Hit], after: list[Hit], success: bool) -> None:
+        assert rules.subject_add(before, after).success is success
+
+    @pytest.mark.parametrize(("position", "success"), [("left", True), ("right", False), ("above", False), ("below", False)])
+    def test_a_position_is_checked_against_the_reference_after_the_edit(self, position: Position, success: bool) -> None:
+        assert rules.subject_add([], [LEFT], [MIDDLE], position, (0.02, 0.02)).success is success
+
+    def test_a_reference_that_is_gone_fails(self) -> None:
+        assert not rules.subject_add([], [LEFT], [], "left").success
+
+    def test_the_best_boxes_decide_not_the_first(self) -> None:
+        weak_left, strong_right = box(0.0, 0.4, 0.2, 0.6, 0.4), box(0.8, 0.4, 1.0, 0.6, 0.8)
+        assert rules.subject_add([], [weak_left, strong_right], [MIDDLE], "right").success
+        assert not rules.subject_add([], [weak_left, strong_right], [MIDDLE], "left").success
+
+
+class TestPosition:
+    def test_both_found_and_in_the_asked_relation(self) -> None:
+        assert rules.position_change([RIGHT], [LEFT], [MIDDLE], "left").success
+        assert not rules.position_change([RIGHT], [RIGHT], [MIDDLE], "left").success
+
+    def test_an_object_or_reference_that_is_gone_fails(self) -> None:
+        assert not rules.position_change([RIGHT], [], [MIDDLE], "left").success
+        assert not rules.position_change([RIGHT], [LEFT], [], "left").success
+
+    def test_a_copy_in_the_asked_place_fails(self) -> None:
+        finding = rules.position_change([RIGHT], [LEFT, RIGHT], [MIDDLE], "left")
+        assert not finding.success
+        assert "more instances" in finding.why
+
+    def test_fewer_instances_than_before_are_allowed(self) -> None:
+        assert rules.position_change([RIGHT, TOP], [LEFT], [MIDDLE], "left").success
+
+
+class TestCount:
+    @pytest.mark.parametrize(("number", "success"), [(1, False), (2, True), (3, False)])
+    def test_exactly_as_many_as_asked(self, number: int, success: bool) -> None:
+        assert rules.count_change([LEFT, RIGHT], number).success is success
+
+    def test_none_found_is_no_count(self) -> None:
+        assert not rules.count_change([], 1).success
+
+
+TASKS: dict[str, dict[str, Any]] = {
+    "subject_add": {"new_object": "n", "reference": "r", "position": "left"},
+    "subject_remove": {"object": "a"},
+    "subject_replace": {"object": "a", "new_object": "n"},
+    "position_change": {"object": "a", "reference": "r", "position": "left"},
+    "count_change": {"object": "a", "count": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"),
+    [
+        ("subject_add", [("before", "n"), ("after", "n"), ("after", "r")]),
+        ("subject_remove", [("before", "a"), ("after", "a")]),
+        ("subject_replace", [("before", "a"), ("after", "n")]),
+        ("position_change", [("before", "a"), ("after", "a"), ("after", "r")]),
+        ("count_change", [("after", "a")]),
+    ],
+)
+def test_a_rule_asks_the_detector_for_exactly_what_it_needs(kind: str, asked: list[tuple[str, str]]) -> None:
+    assert list(looks(Task(type=kind, **TASKS[kind]), published())) == asked  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("kind", "threshold"), [(kind, {"subject_remove": 0.30, "position_change": 0.40}.get(kind, 0.35)) for kind in TYPES]
+)
+def test_thresholds_by_type_are_the_published_ones(kind: Any, threshold: float) -> None:
+    assert published().threshold_of(kind) == threshold
+
+
+@pytest.mark.parametrize("kind", sorted(TASKS))
+def test_the_threshold_of_the_type_decides_which_boxes_count(kind: Any) -> None:
+    """The same weak box of the decisive object counts at the threshold and does not count just below it."""
+    settings = published()
+    task = Task(type=kind, **TASKS[kind])
+    limit = settings.threshold_of(kind)
+    name, when = ("n", "after") if kind in ("subject_add", "subject_replace") else ("a", "after")
+    fine = {"a": MIDDLE, "n": MIDDLE, "r": RIGHT}
+
+    def outcome(score: float) -> bool:
+        seen = {look: [fine[look.phrase]] for look in looks(task, settings)}
+        if kind == "subject_add":
+            seen[Look("before", "n")] = []
+        weak = fine[name].model_copy(update={"score": score})
+        seen[Look(when, name)] = [weak]  # type: ignore[arg-type]
+        return decide(task, seen, settings).success
+
+    assert outcome(limit) != outcome(limit - 0.001)
+
+
+def test_a_box_over_the_whole_picture_is_no_object() -> None:
+    seen = {Look("before", "a"): [MIDDLE], Look("after", "a"): [box(0, 0, 1, 1)]}
+    task = Task(type="subject_remove", object="a")
+    assert decide(task, seen, published()).success
+    assert not decide(task, seen, published().but({"large_box": 1.0})).success
+
+
+def test_types_an_lmm_answers_have_no_rule() -> None:
+    task = Task(type="color_alter", object="a", color="red")
+    assert looks(task, published()) == ()
+    with pytest.raises(ValueError, match="not decided by boxes"):
+        decide(task, {}, published())
+
+
+def test_every_setting_has_a_value_and_a_source() -> None:
+    from editloupe.rubrics.edival.settings import sources
+
+    assert set(sources()) == set(EdivalSettings.model_fields)
+    assert all(entry["source"] for entry in sources().values())

@@ -1,0 +1,157 @@
+"""Similarity by features and by pixels: the real loading code with tiny weights, and arithmetic by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from editloupe.images import Pixels
+from editloupe.tools.contract import ToolError
+from editloupe.tools.features import (
+    DinoFeatures,
+    FeatureSettings,
+    Vectors,
+    backgrounds_alike,
+    cosine,
+    l1_similarity,
+    prepared,
+    regions_alike,
+    without,
+)
+from editloupe.types import Box
+from tests.pictures import textured
+
+
+class MeanColor:
+    """Features that can be worked out in the head."""
+
+    fingerprint = "mean color"
+
+    def unavailable(self) -> str | None:
+        return None
+
+    def embed(self, pictures: Sequence[Pixels]) -> Vectors:
+        return np.stack([picture.reshape(-1, 3).mean(0) for picture in pictures]).astype(np.float64)
+
+
+def flat(color: tuple[int, int, int], size: tuple[int, int] = (20, 10)) -> Pixels:
+    pixels = np.empty((size[1], size[0], 3), np.uint8)
+    pixels[:] = color
+    return pixels
+
+
+def box(*numbers: int) -> Box:
+    return Box.model_validate(list(numbers))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    pytest.importorskip("torch")
+    from tests.tools.tiny_models import save_tiny_dino
+
+    root = tmp_path_factory.mktemp("dino")
+    return {version: save_tiny_dino(root / f"v{version}", version) for version in (2, 3)}
+
+
+class TestWithWeights:
+    @pytest.mark.parametrize("version", [2, 3])
+    def test_a_model_loads_from_its_folder_once_and_gives_one_vector_a_picture(
+        self, folders: dict[int, Path], version: int
+    ) -> None:
+        features = DinoFeatures(FeatureSettings(str(folders[version]), device="cpu", batch_size=2))
+        assert features.unavailable() is None
+        assert features.loads == 0, "nothing is read before the first picture"
+        pictures = [textured(40, 30, seed) for seed in range(3)]
+        first = features.embed(pictures)
+        assert first.shape == (3, 32)
+        assert np.allclose(features.embed(pictures), first)
+        assert features.loads == 1
+        assert cosine(first[0], first[0]) == pytest.approx(1)
+        assert cosine(first[0], first[1]) < 1
+
+    def test_batches_do_not_change_the_vectors(self, folders: dict[int, Path]) -> None:
+        pictures = [textured(40, 30, seed) for seed in range(5)]
+        by_two, by_five = (
+            DinoFeatures(FeatureSettings(str(folders[3]), device="cpu", batch_size=n)).embed(pictures) for n in (2, 5)
+        )
+        assert np.allclose(by_two, by_five, atol=1e-5)
+
+    def test_the_same_picture_is_alike_and_another_less(self, folders: dict[int, Path]) -> None:
+        features = DinoFeatures(FeatureSettings(str(folders[3]), device="cpu"))
+        base = textured(80, 60, 0)
+        same, other = (regions_alike(base, p, [box(0, 0, 80, 60)], features)[0] for p in (base, textured(80, 60, 5)))
+        assert same.features == pytest.approx(1)
+        assert other.features is not None
+        assert other.features < 1
+        assert same.l1 == 1 > other.l1
+
+    def test_settings_are_told_apart(self) -> None:
+        assert DinoFeatures(FeatureSettings("a")).fingerprint != DinoFeatures(FeatureSettings("b")).fingerprint
+
+
+def test_weights_that_are_not_there_are_told_before_anything_is_loaded(tmp_path: Path) -> None:
+    away = DinoFeatures(FeatureSettings("nobody/no-such-model"))
+    assert "hf download" in str(away.unavailable())
+    with pytest.raises(ToolError):
+        away.embed([flat((0, 0, 0))])
+    assert "lacks config.json, preprocessor_config.json" in str(DinoFeatures(FeatureSettings(str(tmp_path))).unavailable())
+
+
+def test_a_picture_is_prepared_by_the_models_own_numbers() -> None:
+    ready = prepared(flat((255, 0, 51)), (4, 4), np.array([0.5, 0.5, 0.5]), np.array([0.5, 0.25, 0.1]))
+    assert ready.shape == (3, 4, 4)
+    assert ready[:, 0, 0] == pytest.approx([1.0, -2.0, -3.0])
+
+
+def test_opposite_and_empty_vectors_are_not_alike() -> None:
+    assert cosine(np.array([1.0, 0.0]), np.array([-1.0, 0.0])) == 0
+    assert cosine(np.zeros(2), np.ones(2)) == 0
+
+
+def test_l1_is_the_mean_difference_over_what_the_mask_leaves() -> None:
+    a, b = flat((0, 0, 0)), flat((0, 0, 0))
+    b[:, :10] = 255
+    assert l1_similarity(a, b) == pytest.approx(0.5)
+    mask = np.zeros((10, 20), np.bool_)
+    mask[:, 10:] = True
+    assert l1_similarity(a, b, mask) == 1
+
+
+def test_regions_are_compared_where_they_were_whatever_the_other_pictures_size() -> None:
+    base = flat((100, 100, 100), (20, 10))
+    other = flat((100, 100, 100), (40, 20))
+    other[:, 20:] = (200, 200, 200)
+    left, right = regions_alike(base, other, [box(0, 0, 10, 10), box(10, 0, 20, 10)], MeanColor())
+    assert (left.l1, left.features) == (1, pytest.approx(1))
+    assert right.l1 == pytest.approx(1 - 100 / 255)
+    assert right.features == pytest.approx(1), "mean color of the same hue: the cosine does not see brightness"
+
+
+def test_no_box_gives_nothing_and_no_model_gives_pixels_only() -> None:
+    assert regions_alike(flat((1, 1, 1)), flat((1, 1, 1)), [], MeanColor()) == []
+    (only,) = regions_alike(flat((0, 0, 0)), flat((51, 51, 51)), [box(0, 0, 5, 5)], None)
+    assert only.features is None
+    assert only.l1 == pytest.approx(0.8)
+
+
+def test_the_background_is_what_no_box_covers() -> None:
+    base, other = flat((100, 0, 0)), flat((100, 0, 0))
+    other[:, :10] = (0, 255, 0)
+    outside = backgrounds_alike(base, other, [box(0, 0, 10, 10)], MeanColor())
+    assert outside is not None
+    assert (outside.l1, outside.features) == (1, pytest.approx(1))
+    inside = backgrounds_alike(base, other, [box(10, 0, 20, 10)], MeanColor())
+    assert inside is not None
+    assert inside.features == pytest.approx(0)
+    assert backgrounds_alike(base, other, [box(0, 0, 20, 10)], MeanColor()) is None
+
+
+def test_painting_out_leaves_the_original_alone() -> None:
+    base = flat((9, 9, 9))
+    painted, left = without(base, [box(0, 0, 5, 10), box(15, 0, 20, 10)])
+    assert (base == 9).all()
+    assert painted[0, 0].tolist() == [0, 0, 0]
+    assert left.sum() == 100
