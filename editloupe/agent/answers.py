@@ -6,6 +6,7 @@ A problem is a sentence the model is told, so that it can say the same thing aga
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ from editloupe.rubrics.model import (
 from editloupe.types import ToolCall
 
 _CURLY = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'"})
+_BEGINS_AN_OBJECT = re.compile(r"\{\s*[\"“{]")
 _MARKS = " \t\r\n*_`#>\"'“”‘’"
 
 
@@ -245,7 +247,11 @@ def _string(item: Mapping[str, Any], key: str) -> str:
 
 
 def _last_object(text: str) -> dict[str, Any]:
-    """Return the last JSON object of a text; prose and code fences around it are allowed, a broken last one is not."""
+    """Return the last JSON object of a text; prose and code fences around it are allowed, a broken object is not.
+
+    A brace in prose before the object does no harm; one that begins an object which is then not finished does, for what
+    stands inside a broken object is not the model's answer.
+    """
     decoder = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
     last: dict[str, Any] | None = None
     broken = ""
@@ -256,6 +262,8 @@ def _last_object(text: str) -> dict[str, Any]:
             last, broken = value, ""
         except (ValueError, RecursionError) as error:
             broken = str(error)
+            if _BEGINS_AN_OBJECT.match(text, position):
+                break
             position += 1
         position = text.find("{", position)
     if last is None or broken:

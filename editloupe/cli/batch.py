@@ -28,6 +28,8 @@ from editloupe.evals.traffic import Limits
 from editloupe.rubrics.registry import usual_repeats
 from editloupe.types import Edit, UserError
 
+TOOL_MEMORY = 128 * 2**20
+"""Bytes: the looks of the edits under way; what an edit's criteria share is asked for close together."""
 WHAT, HOW_FAST = "What is judged again", "Limits"
 
 
@@ -128,6 +130,7 @@ def batch(
         detector_download=detector_download,
         device=device,
         read_text=read_text,
+        memory_bytes=TOOL_MEMORY,
     )
     if layout not in (known := ("editloupe", "dlebench", *layouts())):
         raise UserError(f'--layout is one of {", ".join(known)}, not "{layout}"')

@@ -36,7 +36,7 @@ FeatureModel = Annotated[
     str | None,
     typer.Option(
         "--features",
-        help="Folder or hub id of a DINO model, or `none`; else DINOv3 ViT-B/16.",
+        help="Folder or hub id of a DINO model, or none; else DINOv3 ViT-B/16.",
         rich_help_panel=o.LOOKING,
     ),
 ]
@@ -165,6 +165,9 @@ def evaluate(
     from editloupe.rubrics.edival.settings import load_settings
     from editloupe.tools.features import DINO_V3, FeatureSettings
 
+    spec = judge_spec or os.environ.get("EDITLOUPE_JUDGE") or "rules"
+    if spec == "rules":
+        o.tell("no LMM given with --judge: color, material, text and background changes will be left unjudged")
     rules = load_settings(settings)
     tools = _tools(detector, detector_download, device)
     wanted_features = None
@@ -175,7 +178,7 @@ def evaluate(
             chains=chains,
             results=results,
             out=out,
-            judge=judge_spec or os.environ.get("EDITLOUPE_JUDGE") or "rules",
+            judge=spec,
             base_url=base_url,
             instruments=open_instruments(rules, tools, wanted_features, quality),
             rules=rules,

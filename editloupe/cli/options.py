@@ -122,6 +122,8 @@ class JudgeOptions:
     detector_download: bool = False
     device: str | None = None
     read_text: str | None = None
+    memory_bytes: int | None = None
+    """The bound of what tools remember in memory."""
 
     def open(self, **hooks: Any) -> Judge:
         """Return the judge these options describe."""
@@ -163,6 +165,7 @@ class JudgeOptions:
             "detector": self.detector,
             "device": self.device,
             "read_text": self.read_text,
+            "memory_bytes": self.memory_bytes,
             "detector_download": self.detector_download or None,
         }
         named: dict[str, Any] = {name: value for name, value in given.items() if value is not None}

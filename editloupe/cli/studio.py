@@ -16,7 +16,9 @@ def studio(
         list[Path] | None, typer.Argument(metavar="[RUN]...", help="Run folders, or a folder that holds runs.")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8642,
-    host: Annotated[str, typer.Option(help="The address to listen on; any but this machine needs --token.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; any but this machine needs --token.")
+    ] = "127.0.0.1",
     token: Annotated[
         str | None,
         typer.Option(envvar="EDITLOUPE_STUDIO_TOKEN", help="What a browser must show to get in.", show_envvar=True),

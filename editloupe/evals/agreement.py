@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from pydantic import Field
 
 from editloupe.evals import statistics as st
 from editloupe.evals.arithmetic import arithmetic_of
-from editloupe.evals.bootstrap import Bools, Clusters, Floats, Resampling, bootstrap, clusterings, estimate
+from editloupe.evals.bootstrap import Bools, Floats, Resampling, bootstrap, clusterings, estimate, kinds_of
 from editloupe.evals.estimate import Estimate, frame, missing
 from editloupe.evals.human import Human, human_labels
 from editloupe.evals.pairing import MEASURES, Pairing, alpha_estimate, used
@@ -232,22 +233,34 @@ def ceiling_of(ratings: Floats, sources: list[str], how: Resampling) -> Ceiling 
         return None
     given = used(ratings[shared])
     ways = clusterings([source for source, here in zip(sources, shared, strict=True) if here])
-    turns = [(np.isfinite(given[:, one]), given[:, one], np.delete(given, one, 1)) for one in range(given.shape[1])]
-    pairs = [(own & np.isfinite(rest).any(1), pairing(score[:, None], rest, ())[0]) for own, score, rest in turns]
-    found = {measure: _mean_over(measure, pairs, ways, how) for measure in ("spearman", "pearson", "mae", "accuracy")}
+    kinds = kinds_of(given)
+    whole, few = _turns(given), _turns(given[kinds.first])
+    n = int(np.any([items for items, _ in whole], axis=0).sum())
+    values = {measure: [pair.value(measure) for _, pair in whole] for measure in _CEILING}
+    defined = {measure: [v is not None for v, _ in found] for measure, found in values.items()}
+
+    def mean_of(measure: str, counts: Floats) -> Floats:
+        turns = [turn for turn, known in zip(few, defined[measure], strict=True) if known]
+        return np.asarray(np.mean([pair.samples(measure, counts[:, items]) for items, pair in turns], axis=0))
+
+    statistics = {measure: partial(mean_of, measure) for measure in _CEILING if any(defined[measure])}
+    samples = bootstrap(ways, how, statistics, kinds)
+    found: dict[str, Estimate] = {}
+    for measure, results in values.items():
+        known = [value for value, _ in results if value is not None]
+        why = None if known else next((why for _, why in results if why), st.NOTHING)
+        found[measure] = estimate(float(np.mean(known)) if known else None, n, samples.get(measure, {}), how.level, why)
     return Ceiling(annotators=given.shape[1], **found)
 
 
-def _mean_over(
-    measure: str, pairs: list[tuple[Bools, Pairing]], ways: tuple[Clusters, ...], how: Resampling
-) -> Estimate:
-    usable = [(items, pair) for items, pair in pairs if pair.value(measure)[0] is not None]
-    n = int(np.any([items for items, _ in pairs], axis=0).sum())
-    if not usable:
-        return missing(next((why for _, pair in pairs if (why := pair.value(measure)[1])), st.NOTHING), n)
-    value = float(np.mean([pair.value(measure)[0] for _, pair in usable]))
+_CEILING = ("spearman", "pearson", "mae", "accuracy")
 
-    def statistic(counts: Floats) -> Floats:
-        return np.asarray(np.mean([pair.samples(measure, counts[:, items]) for items, pair in usable], axis=0))
 
-    return estimate(value, n, bootstrap(ways, how, statistic), how.level)
+def _turns(given: Floats) -> list[tuple[Bools, Pairing]]:
+    """Return for each annotator the items shared with others, and the own scores against those of the others."""
+    found = []
+    for one in range(given.shape[1]):
+        rest = np.delete(given, one, 1)
+        items = np.isfinite(given[:, one]) & np.isfinite(rest).any(1)
+        found.append((items, pairing(given[:, one : one + 1], rest, ())[0]))
+    return found

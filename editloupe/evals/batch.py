@@ -86,8 +86,6 @@ def judge_batch(batch: Batch, *, quiet: bool = False, signals: bool = False) -> 
 
     The manifest is read once before anything is asked, so that a mistake in its last line costs nothing.
     """
-    for _ in batch.edits():
-        pass
     with Run.write(batch.out) as run:
         return asyncio.run(_session(batch, run, quiet, signals))
 

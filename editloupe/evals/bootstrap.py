@@ -21,6 +21,8 @@ Bools = NDArray[np.bool_]
 
 _CELLS = 4_000_000
 """Counts held at a time, so that memory does not grow with resamples times edits."""
+_MOST_KINDS = 1000
+"""Kinds of items up to which a cluster's content is laid out as a table of kinds."""
 _USABLE = 0.5
 """Share of the resamples in which a statistic must be defined for its interval to be given."""
 
@@ -84,10 +86,48 @@ class Clusters:
             yield counts
             left -= size
 
-    def item_draws(self, how: Resampling) -> Iterator[Floats]:
-        """Yield batches of resamples as counts of items."""
+    def item_draws(self, how: Resampling, kinds: Kinds | None = None) -> Iterator[Floats]:
+        """Yield batches of resamples as counts of items, or of kinds of items where these are told apart."""
+        if kinds is None or kinds.count > _MOST_KINDS:
+            for counts in self.draws(how):
+                items = counts[:, self.of_item]
+                yield items if kinds is None else kinds.gathered(items)
+            return
+        held = np.zeros((self.count, kinds.count))
+        np.add.at(held, (self.of_item, kinds.of_item), 1)
         for counts in self.draws(how):
-            yield counts[:, self.of_item]
+            yield counts @ held
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Items that are the same in every number that counts, taken together: ten thousand labelled edits are some dozens."""
+
+    first: Ints
+    """The first item of each kind."""
+    of_item: Ints
+
+    @property
+    def count(self) -> int:
+        """How many kinds there are."""
+        return len(self.first)
+
+    def gathered(self, items: Floats) -> Floats:
+        """Return counts of kinds from counts of items (resamples × items)."""
+        order = np.argsort(self.of_item, kind="stable")
+        starts = np.searchsorted(self.of_item[order], np.arange(self.count))
+        return np.asarray(np.add.reduceat(items[:, order], starts, axis=1))
+
+
+def kinds_of(numbers: Floats) -> Kinds:
+    """Tell rows apart by their numbers; nan equals nan.
+
+    >>> kinds_of(np.array([[1.0, np.nan], [2.0, 3.0], [1.0, np.nan]])).of_item.tolist()
+    [0, 1, 0]
+    """
+    rows = np.where(np.isnan(numbers), -np.inf, numbers)
+    _, first, of_item = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return Kinds(first, of_item.ravel())
 
 
 def clusterings(sources: Sequence[Hashable], groups: Sequence[Hashable] | None = None) -> tuple[Clusters, ...]:
@@ -156,9 +196,21 @@ _WORDS = {"edit": "edit", "source": "source image"}
 
 
 def bootstrap(
-    ways: Sequence[Clusters], how: Resampling, statistic: Callable[[Floats], Floats]
-) -> dict[str, tuple[int, Floats]]:
-    """Return samples of a statistic of item counts (resamples × items → resamples), for every way to resample."""
-    return {
-        way.name: (way.count, np.concatenate([statistic(counts) for counts in way.item_draws(how)])) for way in ways
-    }
+    ways: Sequence[Clusters],
+    how: Resampling,
+    statistics: Mapping[str, Callable[[Floats], Floats]],
+    kinds: Kinds | None = None,
+) -> dict[str, dict[str, tuple[int, Floats]]]:
+    """Return samples of statistics of counts (resamples × items, or × kinds of items), by name and way to resample.
+
+    All statistics are taken from the same draws, so that their differences are paired.
+    """
+    found: dict[str, dict[str, tuple[int, Floats]]] = {name: {} for name in statistics}
+    for way in ways if statistics else ():
+        drawn: dict[str, list[Floats]] = {name: [] for name in statistics}
+        for counts in way.item_draws(how, kinds):
+            for name, statistic in statistics.items():
+                drawn[name].append(statistic(counts))
+        for name, batches in drawn.items():
+            found[name][way.name] = (way.count, np.concatenate(batches))
+    return found

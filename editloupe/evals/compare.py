@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from editloupe.evals.agreement import Ceiling, Confusion, ceiling_of, pairing, scale_of
-from editloupe.evals.bootstrap import Clusters, Floats, Resampling, bootstrap, clusterings, estimate
+from editloupe.evals.bootstrap import Clusters, Floats, Resampling, bootstrap, clusterings, estimate, kinds_of
 from editloupe.evals.estimate import Estimate, Number, frame, missing
 from editloupe.evals.human import Human, human_labels
 from editloupe.evals.pairing import HIGHER_IS_BETTER, MEASURES, Pairing
@@ -219,7 +220,7 @@ def _criterion(a: Table, b: Table, criterion: str, sources: list[str], how: Resa
     return CriterionDifference(
         a=float(x[both].mean()),
         b=float(y[both].mean()),
-        difference=estimate(float(change.mean()), len(change), bootstrap(ways, how, mean), how.level),
+        difference=estimate(float(change.mean()), len(change), bootstrap(ways, how, {"mean": mean})["mean"], how.level),
         p=_p(change, ways, how),
         same_label=pairs.estimates(ways, how)["accuracy"],
         labels=Confusion(labels=names, counts=tuple(map(tuple, counts))) if counted else None,
@@ -237,30 +238,39 @@ def _with_people(
         if both.any():
             one, two = (pairing(judge[both], ratings[both], scale)[0] for judge in judges)
             here = [source for source, inside in zip(sources, both, strict=True) if inside]
-            found[criterion] = {m: _human_difference(m, one, two, here, how) for m in MEASURES}
+            found[criterion] = _human_differences(one, two, here, how)
     return found
 
 
-def _human_difference(measure: str, a: Pairing, b: Pairing, sources: list[str], how: Resampling) -> HumanDifference:
-    ways = clusterings(sources)
-    values = [pair.value(measure) for pair in (a, b)]
-    samples = [
-        bootstrap(ways, how, lambda counts, p=pair: p.samples(measure, counts)) if value[0] is not None else {}  # type: ignore[misc]
-        for pair, value in zip((a, b), values, strict=True)
-    ]
-    estimates = [
-        estimate(value, len(a), drawn, how.level, why) for (value, why), drawn in zip(values, samples, strict=True)
-    ]
-    first, second = values[0][0], values[1][0]
+def _human_differences(a: Pairing, b: Pairing, sources: list[str], how: Resampling) -> dict[str, HumanDifference]:
+    """Every measure of both runs, from the same draws, so that the differences are paired."""
+    kinds = kinds_of(np.column_stack([a.numbers, b.numbers]))
+    statistics = {}
+    for side, pair in (("a", a), ("b", b)):
+        few = pair.at(kinds.first)
+        for measure in MEASURES:
+            if pair.value(measure)[0] is not None:
+                statistics[f"{side}:{measure}"] = partial(few.samples, measure)
+    samples = bootstrap(clusterings(sources), how, statistics, kinds)
+    return {measure: _human_difference(measure, a, b, samples, how) for measure in MEASURES}
+
+
+def _human_difference(
+    measure: str, a: Pairing, b: Pairing, samples: Mapping[str, Mapping[str, tuple[int, Floats]]], how: Resampling
+) -> HumanDifference:
+    (first, why), (second, other_why) = a.value(measure), b.value(measure)
+    drawn = [samples.get(f"{side}:{measure}", {}) for side in ("a", "b")]
+    one = estimate(first, len(a), drawn[0], how.level, why)
+    two = estimate(second, len(b), drawn[1], how.level, other_why)
     if first is None or second is None:
-        why = values[0][1] or values[1][1] or "one of the two has no value"
-        return HumanDifference(a=estimates[0], b=estimates[1], difference=missing(why, len(a)), closer=None)
-    drawn = {way: (count, one - samples[1][way][1]) for way, (count, one) in samples[0].items()}
-    difference = estimate(first - second, len(a), drawn, how.level)
+        absent = missing(why or other_why or "one of the two has no value", len(a))
+        return HumanDifference(a=one, b=two, difference=absent, closer=None)
+    change = {way: (count, found - drawn[1][way][1]) for way, (count, found) in drawn[0].items()}
+    difference = estimate(first - second, len(a), change, how.level)
     closer: Side | None = None
     if difference.low is not None and difference.high is not None and not difference.low <= 0 <= difference.high:
         closer = "a" if (difference.low > 0) == HIGHER_IS_BETTER[measure] else "b"
-    return HumanDifference(a=estimates[0], b=estimates[1], difference=difference, closer=closer)
+    return HumanDifference(a=one, b=two, difference=difference, closer=closer)
 
 
 def _disagreements(a: Table, b: Table, people: Human) -> tuple[Disagreement, ...]:

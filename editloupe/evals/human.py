@@ -15,6 +15,8 @@ from editloupe.evals.table import Table
 from editloupe.rubrics.model import Answer, LabelAnswer, NumberAnswer, YesNoAnswer
 from editloupe.types import UserError
 
+LABELS = "labels.jsonl"
+"""Where the studio keeps what people label, in the run's folder."""
 _YES_NO = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
@@ -43,11 +45,22 @@ class Human:
 
 
 def human_labels(table: Table, file: str | Path | None = None) -> Human:
-    """Return the labels of a file, or without one those of the manifest; labels of a file replace the manifest's."""
-    human = _from_file(table, Path(file)) if file is not None else _from_manifest(table)
-    if not human.given and file is not None:
-        raise UserError(f"{Path(file).name} has no label for an edit and criterion of the run {table.name}")
-    return human
+    """Return the labels of a file; without one, those of the manifest and those given in the studio, beside the run."""
+    if file is not None:
+        human = _from_file(table, Path(file))
+        if not human.given:
+            raise UserError(f"{Path(file).name} has no label for an edit and criterion of the run {table.name}")
+        return human
+    human, beside = _from_manifest(table), table.folder / LABELS
+    if not beside.is_file():
+        return human
+    studio = _from_file(table, beside)
+    if not human.given:
+        return studio
+    if not studio.given:
+        return human
+    both = {key: {**human.given.get(key, {}), **studio.given.get(key, {})} for key in {**human.given, **studio.given}}
+    return Human(f"{human.origin} and {studio.origin}", both, studio.notes)
 
 
 def _from_manifest(table: Table) -> Human:

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from editloupe.evals import statistics as st
-from editloupe.evals.bootstrap import Bools, Clusters, Floats, Resampling, bootstrap, clusterings, estimate
+from editloupe.evals.bootstrap import (
+    Bools,
+    Clusters,
+    Floats,
+    Ints,
+    Resampling,
+    bootstrap,
+    clusterings,
+    estimate,
+    kinds_of,
+)
 from editloupe.evals.estimate import Estimate
 
 MEASURES = ("spearman", "pearson", "mae", "accuracy", "kappa", "kappa_quadratic")
@@ -40,8 +51,8 @@ class Pairing:
     def __len__(self) -> int:
         return len(self.x)
 
-    def at(self, items: Bools) -> Pairing:
-        """Return the pairing of some items, by mask."""
+    def at(self, items: Bools | Ints) -> Pairing:
+        """Return the pairing of some items, by mask or by place."""
         return Pairing(self.x[items], self.y[items], self.x_label[items], self.y_label[items], self.values)
 
     def value(self, measure: str) -> st.Result:
@@ -62,7 +73,7 @@ class Pairing:
         raise ValueError(f"no measure {measure}")
 
     def samples(self, measure: str, counts: Floats) -> Floats:
-        """Return a measure in every resample."""
+        """Return a measure in every resample, given how often each item was drawn."""
         match measure:
             case "spearman":
                 return st.spearman_samples(counts, self.x, self.y)
@@ -78,26 +89,34 @@ class Pairing:
                 return st.kappa_samples(counts, self.x_label, self.y_label, self.values, "quadratic")
         raise ValueError(f"no measure {measure}")
 
+    @property
+    def numbers(self) -> Floats:
+        """Everything a measure depends on, one row an item."""
+        return np.column_stack([self.x, self.y, self.x_label, self.y_label])
+
     def estimates(self, ways: tuple[Clusters, ...], how: Resampling) -> dict[str, Estimate]:
         """Return every measure with its interval."""
-        found = {}
-        for measure in MEASURES:
-            value, why = self.value(measure)
-            drawn = {}
-            if value is not None:
-                drawn = bootstrap(ways, how, lambda counts, m=measure: self.samples(m, counts))  # type: ignore[misc]
-            found[measure] = estimate(value, len(self), drawn, how.level, why)
-        return found
+        values = {measure: self.value(measure) for measure in MEASURES}
+        defined = [measure for measure, (value, _) in values.items() if value is not None]
+        kinds = kinds_of(self.numbers)
+        few = self.at(kinds.first)
+        samples = bootstrap(ways, how, {measure: partial(few.samples, measure) for measure in defined}, kinds)
+        return {
+            measure: estimate(value, len(self), samples.get(measure, {}), how.level, why)
+            for measure, (value, why) in values.items()
+        }
 
 
 def alpha_estimate(ratings: Floats, sources: Sequence[str], how: Resampling) -> Estimate:
     """Return Krippendorff's ordinal α of items × raters with its interval; n counts items with two ratings or more."""
     paired = np.isfinite(ratings).sum(1) >= 2
     value, why = st.alpha(used(ratings))
-    drawn = {}
+    drawn: dict[str, tuple[int, Floats]] = {}
     if value is not None:
         ways = clusterings([source for source, here in zip(sources, paired, strict=True) if here])
-        drawn = bootstrap(ways, how, lambda counts: st.alpha_samples(counts, ratings[paired]))
+        kinds = kinds_of(ratings[paired])
+        few = ratings[paired][kinds.first]
+        drawn = bootstrap(ways, how, {"alpha": lambda counts: st.alpha_samples(counts, few)}, kinds)["alpha"]
     return estimate(value, int(paired.sum()), drawn, how.level, why)
 
 

@@ -170,8 +170,7 @@ def _are(count: int) -> str:
 def _ranks(counts: Floats, x: Floats) -> Floats:
     """Return resamples × items of mid-ranks within each resample."""
     values, place = np.unique(x, return_inverse=True)
-    held = np.zeros((len(counts), len(values)))
-    np.add.at(held.T, place, counts.T)
+    held = counts @ np.eye(len(values))[place]
     ranks = np.cumsum(held, 1) - held + (held + 1) / 2
     return np.asarray(ranks[:, place])
 

@@ -31,6 +31,15 @@ def counted(labels: Sequence[str]) -> str:
     return ", ".join(name if count == 1 else f"{count}× {name}" for name, count in found)
 
 
+def shortened(text: str, most: int = 400) -> str:
+    """Return the beginning of a long text, cut between words.
+
+    >>> shortened("one two three", 9)
+    'one two …'
+    """
+    return text if len(text) <= most else f"{text[:most].rsplit(maxsplit=1)[0]} …"
+
+
 def for_html(text: str) -> str:
     """Return text as it may stand in a page, inside or outside an attribute.
 

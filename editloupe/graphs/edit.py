@@ -17,10 +17,12 @@ from langgraph.types import Send
 from editloupe.agent.answers import Given
 from editloupe.agent.chat import Chat, RetryBudget
 from editloupe.agent.hooks import Watcher
+from editloupe.graphs.edival_single import by_objects
 from editloupe.graphs.loop import LOOP, Failure, LoopLimits, LoopState, Session, opening, usage_of_steps
 from editloupe.graphs.stage import Differences, Staged, first_stage, texts_of
 from editloupe.images import Album, ImageError, WireLimits
 from editloupe.rubrics.case import Case
+from editloupe.rubrics.edival.turn import KEY
 from editloupe.rubrics.model import LabelAnswer
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
 from editloupe.tools.contract import Memory, NoMemory
@@ -109,7 +111,7 @@ def fan_out(state: EditState) -> list[Send]:
 
 
 async def judge_case(state: EditState, runtime: Runtime[Desk]) -> EditState:
-    """Judge one case by the loop."""
+    """Judge one case by the loop; one that names objects to check, by the graph of EdiVal-Agent."""
     desk, case = runtime.context, state["case"]
     heading = Trace(
         edit_id=case.edit.id,
@@ -132,6 +134,9 @@ async def judge_case(state: EditState, runtime: Runtime[Desk]) -> EditState:
         repeat=desk.repeat,
         budget=desk.budget,
     )
+    if KEY in case.facts:
+        trace, given, failure = await by_objects(session, heading)
+        return EditState(judged=[Judged(case, trace, given, failure, None)])
     started = time.perf_counter()
     staged = await first_stage(session, desk.differences)
     if staged.failure:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from editloupe.rubrics.dlebench import DLEBENCH
 from editloupe.rubrics.editcompass import EDIT_COMPASS
 from editloupe.rubrics.editreward import EDITREWARD_COMPASS
+from editloupe.rubrics.edival import EDIVAL
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.vibe import VIBE
 from editloupe.rubrics.wiseedit import WISEEDIT
 from editloupe.types import UserError
 
-PROTOCOLS: tuple[Protocol, ...] = (DLEBENCH, WISEEDIT, VIBE, EDIT_COMPASS, EDITREWARD_COMPASS)
+PROTOCOLS: tuple[Protocol, ...] = (DLEBENCH, WISEEDIT, VIBE, EDIT_COMPASS, EDITREWARD_COMPASS, EDIVAL)
 
 
 def protocol(name: str) -> Protocol:

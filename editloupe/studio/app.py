@@ -52,7 +52,9 @@ def create_app(settings: StudioSettings) -> FastAPI:
 def home(request: Request) -> Response:
     """Go to the run that was named, or to the Judge page."""
     runs_here = studio_of(request).library.runs()
-    return RedirectResponse("/judge" if not runs_here else f"/runs/{runs_here[0].key}" if len(runs_here) == 1 else "/runs")
+    return RedirectResponse(
+        "/judge" if not runs_here else f"/runs/{runs_here[0].key}" if len(runs_here) == 1 else "/runs"
+    )
 
 
 def _mistake(request: Request, error: Exception) -> Response:
@@ -67,7 +69,9 @@ def _http_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     known = {404: "There is nothing at this address.", 405: "This address is not used that way."}
     detail = str(error.detail) if isinstance(error, HTTPException) else ""
-    return _told(request, status, known.get(status, detail) if detail in ("Not Found", "Method Not Allowed") else detail)
+    return _told(
+        request, status, known.get(status, detail) if detail in ("Not Found", "Method Not Allowed") else detail
+    )
 
 
 def _told(request: Request, status: int, sentence: str) -> Response:

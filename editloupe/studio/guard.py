@@ -41,6 +41,7 @@ class Guard:
         self._cookie = f"editloupe-{settings.port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request, then pass it on or answer it here."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return

@@ -122,7 +122,9 @@ class RunIndex:
         for (edit_id, criterion), labels in self._labels.labels().items():
             given.setdefault(edit_id, {})[criterion] = labels.values()
         wanted: list[str] = (
-            [row["edit_id"] for row in self._own.execute("SELECT edit_id FROM edits")] if changed is None else [*changed]
+            [row["edit_id"] for row in self._own.execute("SELECT edit_id FROM edits")]
+            if changed is None
+            else [*changed]
         )
         for some in _chunks(wanted):
             marks = ", ".join("?" * len(some))
@@ -153,7 +155,7 @@ def _people(row: sqlite3.Row, given: Mapping[str, Iterable[str]]) -> tuple[Any, 
     labels = given.get(row["criterion"]) or json.loads(row["human"]).get(row["criterion"], ())
     rubric = rubric_of(row["protocol"], row["criterion"])
     said = consensus(rubric.answer if rubric else None, labels)
-    return said and (row["edit_id"], row["criterion"], said.label, said.score, said.place, said.count)
+    return (row["edit_id"], row["criterion"], said.label, said.score, said.place, said.count) if said else None
 
 
 def _cell(units: list[sqlite3.Row]) -> tuple[Any, ...]:
@@ -183,4 +185,3 @@ def _cell(units: list[sqlite3.Row]) -> tuple[Any, ...]:
 def _chunks(values: list[str]) -> Iterator[list[str]]:
     for start in range(0, len(values), _CHUNK):
         yield values[start : start + _CHUNK]
-

@@ -139,16 +139,22 @@ class LabelBook:
             return
         self._given, self._undo = {}, {}
         if size:
-            self._end_last_line()
-            for row in read_jsonl(self.path):
-                if row.values.get("annotator") and row.values.get("edit_id") is not None:
-                    try:
-                        self._take(row.values)
-                    except (ValidationError, TypeError):
-                        raise row.error(f"{BOXES} must be a list of boxes [x1, y1, x2, y2]") from None
-            size = self.path.stat().st_size
+            try:
+                self._take_all()
+                size = self.path.stat().st_size
+            except OSError as error:
+                raise UserError(f"{self.path} cannot be read ({error.strerror or error})") from None
         self._size = size
         self.version += 1
+
+    def _take_all(self) -> None:
+        self._end_last_line()
+        for row in read_jsonl(self.path):
+            if row.values.get("annotator") and row.values.get("edit_id") is not None:
+                try:
+                    self._take(row.values)
+                except (ValidationError, TypeError):
+                    raise row.error(f"{BOXES} must be a list of boxes [x1, y1, x2, y2]") from None
 
     def _end_last_line(self) -> None:
         """A file written by hand may lack its last line break; the next row must not continue that line."""

@@ -32,6 +32,7 @@ class OpenRun:
     labels: LabelBook
     index: RunIndex
 
+
 class Library:
     """All runs: those named at the start, those in the folders named at the start, and the one judged here."""
 

@@ -78,7 +78,9 @@ class Renderer:
 class Desk:
     """All jobs of this program."""
 
-    def __init__(self, render: Renderer, folder: Callable[[], PictureFolder], save: Callable[[Judgement, Album], int]) -> None:
+    def __init__(
+        self, render: Renderer, folder: Callable[[], PictureFolder], save: Callable[[Judgement, Album], int]
+    ) -> None:
         self._render = render
         self._folder = folder
         self._save = save

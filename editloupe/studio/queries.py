@@ -103,7 +103,9 @@ def page_of(connection: sqlite3.Connection, wanted: Wanted) -> Page:
     for table, by_edit in found.items():
         for row in connection.execute(f"SELECT * FROM {table} WHERE edit_id IN ({marks})", ids):
             by_edit.setdefault(row["edit_id"], {})[row["criterion"]] = dict(row)
-    rows = tuple(Row(dict(e), found["cells"].get(i, {}), found["people"].get(i, {})) for i, e in zip(ids, edits, strict=True))
+    rows = tuple(
+        Row(dict(e), found["cells"].get(i, {}), found["people"].get(i, {})) for i, e in zip(ids, edits, strict=True)
+    )
     return Page(rows, total, number)
 
 
@@ -178,7 +180,9 @@ def facts_of(connection: sqlite3.Connection) -> Facts:
     ):
         counts.setdefault(row["criterion"], {})[_counted_as(row)] = row["n"]
     types = connection.execute("SELECT DISTINCT type FROM edits WHERE type IS NOT NULL ORDER BY type")
-    criteria = connection.execute("SELECT criterion, min(protocol) AS p FROM cells GROUP BY criterion ORDER BY criterion")
+    criteria = connection.execute(
+        "SELECT criterion, min(protocol) AS p FROM cells GROUP BY criterion ORDER BY criterion"
+    )
     whole = connection.execute("SELECT coalesce(sum(seconds), 0), coalesce(sum(steps), 0) FROM cells").fetchone()
     return Facts(
         edits=connection.execute("SELECT count(*) FROM edits").fetchone()[0],
@@ -194,4 +198,6 @@ def facts_of(connection: sqlite3.Connection) -> Facts:
 def _counted_as(row: sqlite3.Row) -> str:
     if row["status"] == UNJUDGED:
         return UNJUDGED
-    return str(row["label"]) if row["label"] is not None else "no number" if row["score"] is None else f"{row['score']:g}"
+    return (
+        str(row["label"]) if row["label"] is not None else "no number" if row["score"] is None else f"{row['score']:g}"
+    )

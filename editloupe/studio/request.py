@@ -9,10 +9,11 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError, field_validator
 
-from editloupe.images import open_picture
+from editloupe.images import decode, open_picture
 from editloupe.judge import Judge
 from editloupe.studio.library import Library
 from editloupe.studio.settings import StudioSettings
+from editloupe.studio.shelf import keep
 from editloupe.types import Box, Edit, Mode, Record, UserError
 
 SHA = r"^[0-9a-f]{32}$"
@@ -23,17 +24,17 @@ LONGEST = 4000
 class JudgeRequest(Record):
     """One press of the button."""
 
-    source: str = Field("", pattern=r"^([0-9a-f]{32})?$")
-    edited: str = Field("", pattern=r"^([0-9a-f]{32})?$")
-    reference: str = Field("", pattern=r"^([0-9a-f]{32})?$")
-    instruction: str = Field("", max_length=LONGEST)
-    instruction_type: str = Field("", max_length=80)
-    boxes: tuple[Box, ...] = Field((), max_length=50)
-    judge: str = Field("", max_length=200)
-    base_url: str = Field("", max_length=400)
-    protocol: str = Field("dlebench", max_length=40)
+    source: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
+    edited: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
+    reference: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
+    instruction: str = Field(default="", max_length=LONGEST)
+    instruction_type: str = Field(default="", max_length=80)
+    boxes: tuple[Box, ...] = Field(default=(), max_length=50)
+    judge: str = Field(default="", max_length=200)
+    base_url: str = Field(default="", max_length=400)
+    protocol: str = Field(default="dlebench", max_length=40)
     mode: Mode | None = None
-    name: str = Field("", max_length=80)
+    name: str = Field(default="", max_length=80)
     """What the edit is called; the name of an example or of a file."""
 
     @field_validator("mode", mode="before")
@@ -44,7 +45,14 @@ class JudgeRequest(Record):
     @property
     def edit_id(self) -> str:
         """The same edit has the same name each time it is judged, whoever judges it."""
-        facts = [self.source, self.edited, self.reference, self.instruction, self.instruction_type, [*map(list, self.boxes)]]
+        facts = [
+            self.source,
+            self.edited,
+            self.reference,
+            self.instruction,
+            self.instruction_type,
+            [*map(list, self.boxes)],
+        ]
         digest = hashlib.sha256(json.dumps(facts).encode("utf-8", "replace")).hexdigest()[:6]
         plain = re.sub(r"[^\w-]+", "-", Path(self.name).stem).strip("-")[:40] or "edit"
         return f"{plain}-{digest}"
@@ -83,7 +91,9 @@ def judge_of(request: JudgeRequest, settings: StudioSettings) -> Judge:
     base_url = request.base_url.strip() or None
     if base_url and base_url != settings.base_url and not settings.local:
         # A key would follow the address: whoever holds the token could have it sent to a server of their own.
-        raise UserError("the server's address can only be given on the command line while other machines can reach this")
+        raise UserError(
+            "the server's address can only be given on the command line while other machines can reach this"
+        )
     spec = request.judge.strip() or settings.judge
     if not base_url and spec == settings.judge:
         base_url = settings.base_url
@@ -92,9 +102,6 @@ def judge_of(request: JudgeRequest, settings: StudioSettings) -> Judge:
 
 def keep_upload(data: bytes, library: Library) -> dict[str, object]:
     """Open an uploaded picture safely, keep it under its hash, and say what it is."""
-    from editloupe.images import decode
-    from editloupe.studio.shelf import keep
-
     picture = decode(data, "this file")
     folder = library.writer().folder
     file = library.uploads / picture.sha

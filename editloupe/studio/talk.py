@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from editloupe.evals.store import Run
@@ -16,11 +17,11 @@ def request_of(trace: Trace, position: int) -> list[Block]:
 
     The run keeps the texts as they were sent and the pictures by hash; a picture's bytes are not repeated here.
     """
-    shown = list(trace.steps[:position + 1])
+    shown = list(trace.steps[: position + 1])
     pictures = [_picture(sent.name, sent.sha, sent.size, sent.format) for step in shown[:1] for sent in step.sent]
     system, task = (*trace.prompt, "", "")[:2]
     messages: list[Block] = [{"role": "system", "content": system}, {"role": "user", "content": [task, *pictures]}]
-    for step, following in zip(shown, shown[1:], strict=False):
+    for step, following in pairwise(shown):
         messages += _exchange(step, following)
     return messages
 

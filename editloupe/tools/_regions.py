@@ -15,7 +15,7 @@ Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 # Hysteresis in units of the pair's noise: a region holds MIN_SEEDS pixels above SEED and spreads over all above GROW.
-# Both lie on a wide plateau: on edits with known boxes, SEED from 5 to 8 and GROW from 2 to 3 change next to nothing.
+# On edits with known boxes, SEED from 5.5 to 8 and GROW from 2.2 to 3 change next to nothing; below, alarms begin.
 SEED = 5.5
 MIN_SEEDS = 3
 GROW = 2.5

@@ -12,9 +12,10 @@ from editloupe.images import Pixels
 
 Floats = npt.NDArray[np.float32]
 
-LARGE_ENOUGH = 768
-"""The longer side that the fast enhancer enlarges to: all of a crop's detail, and two tiles of most models' vision."""
-MOST_ENLARGED = 8.0
+LARGE_ENOUGH = 512
+"""The longer side that the fast enhancer enlarges to: one tile of most models' vision; a larger crop costs tokens, not blur."""
+MOST_ENLARGED = 4.0
+"""As far as Real-ESRGAN goes (x4plus)."""
 
 
 class Upscaler(Protocol):

@@ -60,7 +60,7 @@ def test_a_cap_is_3_and_says_that_a_higher_one_continues(
     ("more", "sentence"),
     [
         (["--executor", "moon"], "--executor is local or ray"),
-        (["--layout", "moon"], "--layout is editloupe or dlebench"),
+        (["--layout", "moon"], "--layout is one of editloupe, dlebench"),
         (["--price", "cheap"], "a price is INPUT,OUTPUT"),
         (["--mode", "moon"], "mode"),
         (["--limit", "0"], "limit"),

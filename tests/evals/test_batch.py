@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import sqlite3
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,7 @@ from editloupe.evals.prices import Price
 from editloupe.evals.store import Run
 from editloupe.evals.summary import scores
 from editloupe.evals.traffic import Limits
+from editloupe.images import Album
 from editloupe.judge import Judge, JudgeSettings
 from editloupe.types import Unjudged, UserError
 from tests.conftest import StartServer
@@ -222,14 +225,14 @@ def test_a_token_cap_needs_no_price_and_a_cost_cap_does(scripted: StartServer, t
 
 def test_an_edit_past_its_deadline_is_left_and_the_others_are_judged(scripted: StartServer, tmp_path: Path) -> None:
     def slow(request: Request) -> Answer:
-        return answers(request).after(5.0 if "Do 1" in request.text else 0.0)
+        return answers(request).after(30.0 if "Do 1" in request.text else 0.0)
 
     server = scripted(slow)
-    ending = run(batch(server, write_manifest(tmp_path, 3), tmp_path / "run", deadline=0.8))
+    ending = run(batch(server, write_manifest(tmp_path, 3), tmp_path / "run", deadline=3.0))
     assert (ending.tally.judged, ending.tally.unjudged) == (4, {"timeout": 2})
     with Run.open(tmp_path / "run") as opened:
         left = [u.outcome for u in opened.units("e1")]
-    assert all(isinstance(o, Unjudged) and "deadline of 0.8 s" in o.detail for o in left)
+    assert all(isinstance(o, Unjudged) and "deadline of 3 s" in o.detail for o in left)
 
 
 def test_a_missing_picture_leaves_its_edit_unjudged_and_is_tried_again_when_it_is_there(
@@ -316,3 +319,41 @@ def test_a_full_disk_ends_the_run_with_an_error_and_not_in_silence(
     monkeypatch.setattr(Run, "save_all", full)
     with pytest.raises(sqlite3.OperationalError, match="full"):
         run(batch(server, write_manifest(tmp_path, 3), tmp_path / "run"))
+
+
+def test_pictures_of_finished_edits_are_let_go(
+    scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive: weakref.WeakSet[Album] = weakref.WeakSet()
+    most = 0
+    begin = Album.__init__
+
+    def watched(self: Album) -> None:
+        nonlocal most
+        begin(self)
+        alive.add(self)
+        most = max(most, len(alive))
+
+    monkeypatch.setattr(Album, "__init__", watched)
+    gc.disable()
+    try:
+        run(batch(scripted(answers), write_manifest(tmp_path, 60), tmp_path / "run", limits=Limits(concurrency=4)))
+    finally:
+        gc.enable()
+    assert 3 <= most <= 3 + 6, "an edit's pictures are held after it is written"
+
+
+def test_the_manifest_is_read_as_places_become_free(scripted: StartServer, tmp_path: Path) -> None:
+    server = scripted(answers)
+    manifest = write_manifest(tmp_path, 100)
+    taken: list[tuple[int, int]] = []
+
+    def edits() -> Any:
+        for number, edit in enumerate(load_manifest(manifest)):
+            taken.append((number, server.served))
+            yield edit
+
+    wanted = batch(server, manifest, tmp_path / "run", limits=Limits(concurrency=4))
+    run(Batch(edits, wanted.out, wanted.open_judge, limits=wanted.limits))
+    ahead = [number - served // 2 for number, served in taken[100:]]
+    assert max(ahead) <= 16 + 3 + 3

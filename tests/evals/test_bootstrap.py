@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from editloupe.evals.bootstrap import Resampling, bootstrap, clusterings, estimate, interval
+from editloupe.evals.bootstrap import Resampling, bootstrap, clusterings, estimate, interval, kinds_of
 from editloupe.types import UserError
 
 HOW = Resampling(resamples=500, seed=7)
@@ -46,7 +46,7 @@ def test_samples_of_a_mean_are_the_means_of_the_drawn_values() -> None:
     values = np.array([1.0, 4.0, 4.0, 2.0])
     (way,) = clusterings(list(range(4)))
     counts = np.concatenate(list(way.item_draws(HOW))).astype(int)
-    samples = bootstrap((way,), HOW, lambda c: c @ values / c.sum(1))["edit"][1]
+    samples = bootstrap((way,), HOW, {"mean": lambda c: c @ values / c.sum(1)})["mean"]["edit"][1]
     by_hand = [np.repeat(values, row).mean() for row in counts]
     assert samples == pytest.approx(by_hand, abs=1e-12)
 
@@ -55,7 +55,8 @@ def test_the_interval_of_a_mean_is_close_to_the_textbook_one() -> None:
     values = np.random.default_rng(0).normal(50, 10, 400)
     ways = clusterings(list(range(400)))
     how = Resampling(2000)
-    one = estimate(float(values.mean()), 400, bootstrap(ways, how, lambda c: c @ values / c.sum(1)), how.level)
+    drawn = bootstrap(ways, how, {"mean": lambda c: c @ values / c.sum(1)})["mean"]
+    one = estimate(float(values.mean()), 400, drawn, how.level)
     half = 1.96 * values.std(ddof=1) / 20
     assert one.low == pytest.approx(values.mean() - half, abs=0.15)
     assert one.high == pytest.approx(values.mean() + half, abs=0.15)
@@ -70,6 +71,19 @@ def test_batches_of_resamples_do_not_change_what_an_interval_is(monkeypatch: pyt
     assert sum(sizes) == 500
     samples = np.concatenate([counts @ values / 50 for counts in way.item_draws(HOW)])
     assert samples.std() == pytest.approx(values.std() / np.sqrt(50), rel=0.15)
+
+
+@pytest.mark.parametrize("most", [1000, 1])
+def test_like_items_may_be_counted_together(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr("editloupe.evals.bootstrap._MOST_KINDS", most)
+    values = np.array([[4.0], [1.0], [4.0], [np.nan], [1.0], [np.nan], [4.0]])
+    kinds = kinds_of(values)
+    assert kinds.count == 3
+    for way in clusterings(["x", "x", "y", "y", "z", "w", "w"]):
+        items = np.concatenate(list(way.item_draws(HOW)))
+        gathered = np.concatenate(list(way.item_draws(HOW, kinds)))
+        for kind in range(3):
+            assert np.array_equal(gathered[:, kind], items[:, kinds.of_item == kind].sum(1))
 
 
 def test_an_interval_that_is_mostly_undefined_is_not_given() -> None:

@@ -76,6 +76,21 @@ def test_rows_like_those_of_a_manifest_are_read_with_a_skipped_label_as_null(tab
     assert human_labels(table, file).given == {("a", IF): {"annotator 2": 2.0}}
 
 
+def test_labels_given_in_the_studio_stand_beside_those_of_the_manifest(table: Table) -> None:
+    rows = [
+        {"edit_id": "a", "criterion": IF, "label": "Wrong Action", "annotator": "Ada", "at": "2026-01-01T00:00:00Z"},
+        {"edit_id": "c", "criterion": IF, "label": "4", "annotator": "Ada"},
+        {"edit_id": "c", "criterion": IF, "label": None, "annotator": "Ada", "undo": True},
+        {"edit_id": "c", "target_boxes": [[1, 2, 3, 4]], "annotator": "Ada"},
+    ]
+    (table.folder / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", "utf-8")
+    human = human_labels(table)
+    assert human.origin == "the manifest and labels.jsonl"
+    assert human.given["a", IF] == {"annotator 1": 4.0, "Ada": 2.0}
+    assert human.given["b", IF] == {"annotator 1": 2.0}
+    assert ("c", IF) not in human.given
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [

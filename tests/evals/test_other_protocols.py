@@ -111,6 +111,8 @@ def test_the_report_of_numbers_is_whole(wise: Path) -> None:
     text = as_text(sequence(report))
     assert "WiseEdit (" in report.methods
     assert "not asked" in text
+    assert "overall of the three tasks" in text
+    assert report.tables[0].rows[0][:2] == ("Awareness", pytest.approx(50))
     assert "nan" not in text.lower().replace("dominan", "")
     assert as_html(sequence(report), drawings(report), "t", "m").count("data:image/svg+xml") == len(drawings(report))
 

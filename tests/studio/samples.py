@@ -48,10 +48,12 @@ def pictures(folder: Path, pairs: int = PAIRS) -> list[tuple[Path, Path]]:
     return found
 
 
-def outcome(criterion: str, number: int, usage: Usage = Usage()) -> Verdict | Unjudged:
+def outcome(criterion: str, number: int, usage: Usage | None = None) -> Verdict | Unjudged:
     """A verdict that depends on the number only; every twentieth is unjudged."""
     if number % 20 == 19:
-        return Unjudged(criterion=criterion, reason=Reason.UNREADABLE, detail="There was no label in the reply.", raw="hm")
+        return Unjudged(
+            criterion=criterion, reason=Reason.UNREADABLE, detail="There was no label in the reply.", raw="hm"
+        )
     score = 1 + (number * 7 + len(criterion)) % 4
     return Verdict(
         criterion=criterion,
@@ -60,7 +62,7 @@ def outcome(criterion: str, number: int, usage: Usage = Usage()) -> Verdict | Un
         score_100=(score - 1) / 3 * 100,
         confidence=round(0.5 + (number % 50) / 100, 2),
         rationale="The patch is what was asked for.",
-        usage=usage,
+        usage=usage or Usage(),
         steps=2,
     )
 
@@ -110,7 +112,11 @@ def long_trace(folder: Path, steps: int = 12, mode: Mode = "tools", repeats: int
     with Run.write(folder / "run") as run:
         for repeat in range(repeats):
             trace = _trace(edit, album, steps - 2 * repeat, repeat, mode, thought)
-            verdicts = (outcome("instruction_following", 3 + repeat, Usage(requests=steps, input_tokens=9000, output_tokens=700)),)
+            verdicts = (
+                outcome(
+                    "instruction_following", 3 + repeat, Usage(requests=steps, input_tokens=9000, output_tokens=700)
+                ),
+            )
             whole = Judgement(
                 edit=edit, protocol="dlebench", mode=mode, judge="openai:gpt-5.1", verdicts=verdicts, traces=(trace,)
             )
@@ -154,7 +160,9 @@ def _trace(edit: Edit, album: Album, count: int, repeat: int, mode: Mode, though
                 seconds=1.25,
             )
         )
-    steps.append(Step(index=count - 1, thought="That settles it.", answer="Over Modification", usage=usage, seconds=0.8))
+    steps.append(
+        Step(index=count - 1, thought="That settles it.", answer="Over Modification", usage=usage, seconds=0.8)
+    )
     return Trace(
         edit_id=edit.id,
         criterion="instruction_following",

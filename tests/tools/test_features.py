@@ -97,7 +97,9 @@ def test_weights_that_are_not_there_are_told_before_anything_is_loaded(tmp_path:
     assert "hf download" in str(away.unavailable())
     with pytest.raises(ToolError):
         away.embed([flat((0, 0, 0))])
-    assert "lacks config.json, preprocessor_config.json" in str(DinoFeatures(FeatureSettings(str(tmp_path))).unavailable())
+    assert "lacks config.json, preprocessor_config.json" in str(
+        DinoFeatures(FeatureSettings(str(tmp_path))).unavailable()
+    )
 
 
 def test_a_picture_is_prepared_by_the_models_own_numbers() -> None:

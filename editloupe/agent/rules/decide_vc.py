@@ -51,11 +51,13 @@ def decide(
     doubts = [1 / (1 + math.exp(-(weight - limits.significance) / SOFTNESS)) for _, weight in places]
     counted = [place for place, doubt in zip(places, doubts, strict=True) if doubt >= 0.5]
     reasons = [f"1. Did the scene itself change? Only {100 * share:.1f} % of the area differs: it did not."]
-    listed = "; ".join(f"{list(box)} (significance {weight:.2f})" for box, weight in counted[:6]) or "none"
+    listed = "; ".join(f"{list(box)} (significance {weight:.2f})" for box, weight in counted[:6])
     ignored = (
         f", {len(places) - len(counted)} below {limits.significance:.2f} left out" if len(places) > len(counted) else ""
     )
-    reasons.append(f"2. Distinct changed regions {setting}: {len(counted)}{ignored}. {listed}.")
+    reasons.append(
+        f"2. Distinct changed regions {setting}: {len(counted) or 'none'}{ignored}{': ' if listed else ''}{listed}."
+    )
     none, one = _chances(doubts)
     if not counted:
         return Decision(PERFECT, round(none, 4), tuple(reasons))

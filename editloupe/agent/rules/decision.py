@@ -44,7 +44,7 @@ def in_order(steps: Steps, numbers: Mapping[str, float]) -> Decision:
     for number, (step, label, question, yes, no) in enumerate(checks, 1):
         passed = step.probability(numbers)
         outcome = yes if passed >= 0.5 else no
-        reasons.append(f"{number}. {question} {step.say(numbers).capitalize()}: {outcome} (probability {passed:.2f}).")
+        reasons.append(f"{number}. {question} Measured {step.say(numbers)} → {outcome} (probability {passed:.2f}).")
         if passed < 0.5:
             return Decision(label, round(chance * (1 - passed), 4), tuple(reasons))
         chance *= passed

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from importlib.resources import files
-
-import yaml
 
 from editloupe.agent.rules.colours import colour_of
 from editloupe.agent.rules.request import Kind, Request
+from editloupe.agent.rules.table import vocabulary
 
-_WORDS = yaml.safe_load(files("editloupe.agent.rules").joinpath("vocabulary.yaml").read_text("utf-8"))
+_WORDS = vocabulary()
 MATERIALS, SHAPES = frozenset(_WORDS["materials"]), frozenset(_WORDS["shapes"])
 NUMBERS = {word: value for value, word in enumerate(_WORDS["numbers"])}
 _NUMBER = rf"(\d+|{'|'.join(NUMBERS)})"

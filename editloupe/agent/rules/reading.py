@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cache
 from typing import Any
 
 from editloupe.agent.rules.request import Request
@@ -16,7 +17,11 @@ from editloupe.tools.read_text import ReadText
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box
 
-_READER: list[ReadText] = []
+
+@cache
+def _reader() -> ReadText:
+    """Return the one reader of this process; its models load when it first reads."""
+    return ReadText(ToolSettings.from_environment())
 
 
 @dataclass(frozen=True)
@@ -75,9 +80,7 @@ def _on(line: Sequence[float], target: Box) -> bool:
 
 def look(case: Case, album: Album, request: Request) -> Reading:
     """Read the edited picture without a tool call, as a model that sees the picture would; not done where there is no reader."""
-    if not _READER:
-        _READER.append(ReadText(ToolSettings()))
-    reader = _READER[0]
+    reader = _reader()
     if reader.unavailable():
         return Reading()
     try:

@@ -43,7 +43,7 @@ class Step(Record):
     def say(self, numbers: Mapping[str, float]) -> str:
         """List the numbers the step rests on, the weightiest first."""
         heavy = sorted(self.terms, key=lambda name: -abs(self.terms[name].weight))
-        return ", ".join(f"{name.replace('_', ' ')} {numbers[name]:.2f}" for name in heavy)
+        return "; ".join(f"{vocabulary()['meanings'][name]}: {numbers[name]:.2f}" for name in heavy)
 
 
 class Steps(Record):
@@ -81,6 +81,14 @@ class Table(Record):
     """How much a changed region looks like the asked change, in tools and plain mode."""
     consistency: Mapping[str, Consistency]
     """For `oracle` and for `whole` pictures."""
+
+
+@cache
+def vocabulary() -> dict[str, Any]:
+    """Return the words that come with the package: those of instructions, and those for measured numbers."""
+    text = files("editloupe.agent.rules").joinpath("vocabulary.yaml").read_text("utf-8")
+    data: dict[str, Any] = yaml.safe_load(text)
+    return data
 
 
 @cache

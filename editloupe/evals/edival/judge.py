@@ -160,6 +160,10 @@ class EdivalJudge:
             notes=self.instruments.notes(),
         )
 
+    def criteria_for(self, edit: Edit) -> tuple[str, ...]:
+        """Return the criteria this picture is asked: all of them."""
+        return self.criteria
+
     def unit_key(self, edit: Edit, criterion: str, repeat: int = 0) -> str:
         """Return the content key of one unit: pictures, what is asked, by whom, with which settings."""
         paths = {"source": edit.source, "edited": edit.edited}

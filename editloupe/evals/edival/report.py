@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from editloupe.evals.edival.results import MULTI
 from editloupe.evals.edival.tables import EdivalFigures, ModelFigures, TurnFigures
@@ -13,6 +14,17 @@ from editloupe.rubrics.edival.tasks import TYPES
 
 NONE = "–"
 Pick = Callable[[TurnFigures], float | Rate | None]
+SHORT = {
+    "subject_add": "add",
+    "subject_remove": "remove",
+    "subject_replace": "replace",
+    "color_alter": "color",
+    "material_alter": "material",
+    "text_change": "text",
+    "position_change": "position",
+    "count_change": "count",
+    "background_change": "background",
+}
 PAIRS = (("EdiVal-IF", "EdiVal-CC"), ("EdiVal-IF", "EdiVal-VQ"), ("EdiVal-CC", "EdiVal-VQ"))
 _AXES: Mapping[str, Pick] = {
     "EdiVal-IF": lambda t: t.chain,
@@ -60,17 +72,17 @@ def _mode_blocks(figures: EdivalFigures, mode: str) -> Iterator[Block]:
     )
     yield Drawing(f"marginal-{mode}", f"Marginal success over turns, {mode}")
     yield Heading(f"By instruction type (Tables {'17 and 18' if mode == MULTI else '20 and 21'})", 3)
-    for part in (TYPES[:5], TYPES[5:]):
-        yield _by_turn(models, {kind: _of_type(kind) for kind in part})
+    for number in range(figures.turns):
+        yield _types(models, number)
     yield Heading(f"Consistency (Table {'22' if mode == MULTI else '25'})", 3)
-    yield _consistency(models)
+    yield from _consistency(models)
     if mode == MULTI and figures.square:
         for title, own in (
             ("Square pictures (Table 23)", figures.square),
             ("Other pictures (Table 24)", figures.oblong),
         ):
             yield Heading(title, 3)
-            yield _consistency([one for one in own if one.mode == mode])
+            yield from _consistency([one for one in own if one.mode == mode])
     yield Heading(f"Visual quality (Tables 4 and {'26' if mode == MULTI else '27'})", 3)
     yield _by_turn(models, {"VQ": lambda t: t.quality, "|Δ|": lambda t: t.quality_change}, scale=1.0)
     yield _by_turn(models, {"p99": lambda t: t.p99, "p999": lambda t: t.p999})
@@ -79,10 +91,6 @@ def _mode_blocks(figures: EdivalFigures, mode: str) -> Iterator[Block]:
         yield _fronts(models, figures.turns)
         for turn in range(1, figures.turns + 1):
             yield Drawing(f"pareto-{mode}-{turn}", f"Pareto fronts at turn {turn}, {mode}")
-
-
-def _of_type(kind: str) -> Pick:
-    return lambda t: t.types[kind]
 
 
 def _overall(models: Sequence[ModelFigures]) -> Grid:
@@ -97,16 +105,16 @@ def _overall(models: Sequence[ModelFigures]) -> Grid:
     return Grid(("model", *names, "O", "rank"), tuple(rows), note)
 
 
-def _consistency(models: Sequence[ModelFigures]) -> Grid:
-    return _by_turn(
-        models,
-        {
-            "object": lambda t: t.object_similarity,
-            "background": lambda t: t.background_similarity,
-            "object 1−L1": lambda t: t.object_l1,
-            "background 1−L1": lambda t: t.background_l1,
-        },
-    )
+def _types(models: Sequence[ModelFigures], number: int) -> Grid:
+    """Return one turn by type; the long names of types are said in a word each."""
+    rows = tuple((one.model, *(cell(one.turns[number].types[kind]) for kind in TYPES)) for one in models)
+    return Grid((f"T{number + 1}", *(SHORT[kind] for kind in TYPES)), rows)
+
+
+def _consistency(models: Sequence[ModelFigures]) -> Iterator[Grid]:
+    yield _by_turn(models, {"objects": lambda t: t.object_similarity, "background": lambda t: t.background_similarity})
+    pixels: Mapping[str, Pick] = {"objects": lambda t: t.object_l1, "background": lambda t: t.background_l1}
+    yield replace(_by_turn(models, pixels), note="Above by features, here by pixels: 1 − L1.")
 
 
 def _by_turn(models: Sequence[ModelFigures], picks: Mapping[str, Pick], scale: float = 100.0) -> Grid:

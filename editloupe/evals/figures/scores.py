@@ -26,6 +26,11 @@ from editloupe.evals.figures.style import (
 )
 from editloupe.evals.scores import Scores
 
+WHOLE = "score"
+"""The series of types' scores beside those of the criteria."""
+MOST_LINES = 16
+"""Types up to which the criteria are drawn beside the scores."""
+
 
 def score_per_type(runs: Mapping[str, Scores], titles: Mapping[str, str] | None = None) -> Figure:
     """Draw scores per type with intervals: of one run its criteria and the type's score, of several the types' scores."""
@@ -38,7 +43,8 @@ def score_per_type(runs: Mapping[str, Scores], titles: Mapping[str, str] | None 
         criteria = list(scores.by_criterion)
         series = {titles.get(name, name): [found[line].criteria.get(name) for line in lines] for name in criteria}
         if len(criteria) > 1:
-            series["score"] = [found[line] for line in lines]
+            series = series if len(lines) <= MOST_LINES else {}
+            series[WHOLE] = [found[line] for line in lines]
     else:
         tables = {name: {**scores.by_type, "overall": scores.overall} for name, scores in runs.items()}
         series = {name: [table.get(line) for line in lines] for name, table in tables.items()}
@@ -54,15 +60,16 @@ def score_per_type(runs: Mapping[str, Scores], titles: Mapping[str, str] | None 
 def _dots(axes: Axes, lines: Sequence[str], series: Mapping[str, Sequence[Estimate | None]]) -> None:
     """Draw one row a line, one mark a series, whiskers for the intervals."""
     places = np.arange(len(lines))[::-1].astype(float)
-    offsets = np.linspace(0.24, -0.24, len(series)) if len(series) > 1 else np.zeros(1)
+    reach_out = 0.24 if len(series) < 4 else 0.36
+    offsets = np.linspace(reach_out, -reach_out, len(series)) if len(series) > 1 else np.zeros(1)
     names = shortened(list(series))
-    for number, values in enumerate(series.values()):
+    for number, (name, values) in enumerate(series.items()):
         known = [(place, *_ends(value)) for place, value in zip(places, values, strict=True) if _has_value(value)]
         x = np.array([middle for _, _, middle, _ in known])
         reach = np.array(
             [[middle - low for _, low, middle, _ in known], [high - middle for _, _, middle, high in known]]
         )
-        colour = INK if len(series) == 3 and number == 2 else SERIES[number % len(SERIES)]
+        colour = INK if name == WHOLE else SERIES[number % len(SERIES)]
         axes.errorbar(
             x,
             [place + offsets[number] for place, *_ in known],

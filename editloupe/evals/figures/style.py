@@ -19,8 +19,8 @@ WIDTH = 7.0
 BLUE, ORANGE, GREEN, PINK, SKY, RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
 SERIES = (BLUE, ORANGE, GREEN, PINK, SKY, RED)
 """The palette of Okabe and Ito, which people without full colour vision can tell apart."""
-MARKERS = ("o", "s", "^", "D", "v", "P")
-"""Every series also has its own mark, so that a grey print can be read."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+"""Every series also has its own mark, so that a grey print can be read; seven to six colours, so that pairs stay unlike."""
 INK, MUTED, GRID = "#1b1f24", "#5b6470", "#d5dae0"
 _SETTINGS: Any = {
     "font.family": "sans-serif",

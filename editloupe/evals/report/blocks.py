@@ -95,6 +95,9 @@ def _scores(report: Report, level: int) -> Iterator[Block]:
         yield Grid(("level", "score", "edits"), levels)
     if report.by_type:
         yield Drawing("score_per_type", "Scores by instruction type with intervals.")
+    for printed in report.tables:
+        yield Heading(printed.title, level + 1)
+        yield Grid(printed.columns, tuple(tuple(map(_cell, row)) for row in printed.rows), " ".join(printed.notes))
     for field, values in report.by.items():
         yield Heading(f"By {field.replace('_', ' ')}", level + 1)
         ranked = sorted(values.items(), key=lambda item: -(item[1].value if item[1].value is not None else -1))
@@ -110,6 +113,12 @@ def _scores(report: Report, level: int) -> Iterator[Block]:
         yield Heading("Size of the target", level + 1)
         yield Points(tuple(_area(report, criterion) for criterion in report.areas))
         yield Drawing("score_by_area", "Score against the area of the target; points are spread a little for the eye.")
+
+
+def _cell(value: str | float | None) -> str:
+    if value is None:
+        return "–"
+    return value if isinstance(value, str) else f"{value:.0f}" if value == int(value) else f"{value:.2f}"
 
 
 def _area(report: Report, criterion: str) -> str:
@@ -177,7 +186,10 @@ def measures_grid(title: str, lines: Mapping[str, Measures]) -> Grid:
     """Show the main measures of several groups, one row a group."""
     shown = ("spearman", "mae", "accuracy", "krippendorff_alpha")
     rows = [(name, *(getattr(one, m).told() for m in shown), str(one.n)) for name, one in lines.items()]
-    return Grid((title, *(TITLES[m] for m in shown), "edits"), tuple(rows))
+    raters = "annotators" if any(one.raters == "annotators" for one in lines.values()) else "annotator and judge"
+    heads = [f"Krippendorff α, {raters}" if m == "krippendorff_alpha" else TITLES[m] for m in shown]
+    absent = [f"{name}: {one.spearman.why}." for name, one in lines.items() if one.spearman.value is None]
+    return Grid((title, *heads, "edits"), tuple(rows), f"No ρ – {' '.join(absent)}" if absent else "")
 
 
 def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:

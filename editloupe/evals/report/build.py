@@ -12,11 +12,12 @@ from editloupe.evals.distribution import area_trend, distribution
 from editloupe.evals.human import human_labels
 from editloupe.evals.instructive import instructive
 from editloupe.evals.methods import methods
-from editloupe.evals.report.model import Entry, Leaderboard, Report, Spent
+from editloupe.evals.papers import paper_tables
+from editloupe.evals.report.model import Entry, Leaderboard, PaperTable, Report, Spent
 from editloupe.evals.scores import Score, Scores, UnjudgedRule, scores
 from editloupe.evals.store import Run
 from editloupe.evals.table import BASELINE, Table, table_of
-from editloupe.types import Usage
+from editloupe.types import Usage, UserError
 
 
 def build_report(
@@ -35,6 +36,11 @@ def build_report(
     agreed = agreement(table, people, how) if people.given else None
     absent = [field for field in by if field not in found.by]
     notes = [f'No edit has a field "{field}".' for field in absent]
+    try:
+        tables = tuple(PaperTable(**vars(section)) for section in paper_tables(table))
+    except UserError as error:
+        tables = ()
+        notes.append(f"The paper's own tables are left out: {error}.")
     areas = {name: trend for name in table.criteria if (trend := area_trend(table, name)) is not None}
     return Report(
         **{**dict(found), "notes": (*found.notes, *_mixed(table), *notes, *people.notes)},
@@ -47,6 +53,7 @@ def build_report(
         baseline=BASELINE if table.by_rules else None,
         titles={name: table.title_of(name) for name in table.criteria},
         agreement=agreed,
+        tables=tables,
         distributions={name: distribution(table, name) for name in table.criteria},
         areas=areas,
         instructive=instructive(table, people),

@@ -43,8 +43,9 @@ def _of_report(report: Report) -> dict[str, Draw]:
         matrices = {titles[name]: one.confusion for name, one in agreed.items() if one.confusion}
         if matrices:
             found["confusion"] = lambda: figures.confusion_matrix(matrices)
-        if any(one.by_type for one in agreed.values()):
-            found["agreement_by_type"] = lambda: _by_type(agreed, titles)
+        labelled = {name: one for name, one in agreed.items() if one.by_type and one.n}
+        if labelled:
+            found["agreement_by_type"] = lambda: _by_type(labelled, titles)
     return found
 
 
@@ -68,7 +69,7 @@ def _of_leaderboard(board: Leaderboard) -> dict[str, Draw]:
     }
     if any(report.by_type for report in board.reports):
         found["types_by_run"] = lambda: figures.score_per_type({report.run: report for report in board.reports})
-    known = dict.fromkeys(name for entry in board.leaderboard for name in entry.agreement)
+    known = dict.fromkeys(name for entry in board.leaderboard for name, rho in entry.agreement.items() if rho.n)
     if known:
         groups = {
             titles[name]: [(e.run, e.agreement[name]) for e in board.leaderboard if name in e.agreement]

@@ -15,7 +15,7 @@ from editloupe.evals.report.drawn import Draw
 from editloupe.evals.report.text import trace_command
 from editloupe.evals.report.thumbnails import Thumbnail, thumbnails, tool_picture
 from editloupe.evals.store import Run
-from editloupe.evals.words import counted, for_html
+from editloupe.evals.words import counted, for_html, shortened
 from editloupe.types import Observation, Step, Trace
 
 _INTERVAL = re.compile(r"^(\S+) (\[[^\]]*\])$")
@@ -88,7 +88,7 @@ class _Page:
             title: item.label,
             "People": counted(item.human),
             "Because": item.because,
-            "Judge's reason": item.rationale if item.rationale != item.because else "",
+            "Judge's reason": shortened(item.rationale) if item.rationale != item.because else "",
             "Type": item.instruction_type or "",
             "Editing model": item.model or "",
         }

@@ -26,6 +26,15 @@ class Spent(Record):
     """Waiting time of all units together."""
 
 
+class PaperTable(Record):
+    """A table as the protocol's paper prints it."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | Number | None, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
 class Report(Scores):
     """One run, told from the answer to the details; its JSON form has the scores at the top."""
 
@@ -43,6 +52,8 @@ class Report(Scores):
     """Criteria to their titles."""
     agreement: Agreement | None
     """None where people labelled nothing."""
+    tables: tuple[PaperTable, ...]
+    """What the protocol's paper prints, where that is more than the scores by type."""
     distributions: Mapping[str, Distribution]
     areas: Mapping[str, AreaTrend]
     instructive: tuple[Instructive, ...]

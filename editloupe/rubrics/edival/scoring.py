@@ -99,7 +99,8 @@ def counted(scores: Iterable[TurnScore], turns: int, missing: Missing = "complet
 def chain_success(scores: Iterable[TurnScore], turn: int) -> Rate:
     """Return the share of pictures for which every edit up to this turn succeeded (EdiVal-IF of Table 3).
 
-    In complex mode one picture carries all instructions, so its own outcomes are joined.
+    A picture that has not got as far as this turn is left out. In complex mode one picture carries all instructions, so its
+    own outcomes are joined.
     """
     chains: dict[str, list[bool | None]] = {}
     for score in scores:
@@ -107,7 +108,7 @@ def chain_success(scores: Iterable[TurnScore], turn: int) -> Rate:
             chains.setdefault(score.image, []).append(score.last)
         elif score.mode != "multi" and score.turn == turn:
             chains.setdefault(score.image, []).extend(score.follows)
-    return rate(all_of(outcomes) for outcomes in chains.values())
+    return rate(all_of(outcomes) for outcomes in chains.values() if len(outcomes) == turn)
 
 
 def marginal_success(scores: Iterable[TurnScore], turn: int) -> Rate:

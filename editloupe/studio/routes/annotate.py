@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from editloupe.evals.human import score_of
 from editloupe.evals.records import Unit
+from editloupe.rubrics.registry import PROTOCOLS
 from editloupe.studio.library import OpenRun
 from editloupe.studio.people import alpha, choices, rubric_of
 from editloupe.studio.queries import facts_of
@@ -26,10 +27,10 @@ class Given(Record):
     """One keystroke: a label, boxes, or an undo."""
 
     annotator: str = Field(min_length=1, max_length=80)
-    edit: str = Field("", max_length=1000)
-    criterion: str = Field("", max_length=200)
-    label: str | None = Field(None, max_length=200)
-    boxes: tuple[Box, ...] | None = Field(None, max_length=50)
+    edit: str = Field(default="", max_length=1000)
+    criterion: str = Field(default="", max_length=200)
+    label: str | None = Field(default=None, max_length=200)
+    boxes: tuple[Box, ...] | None = Field(default=None, max_length=50)
     undo: bool = False
 
 
@@ -181,15 +182,8 @@ def _rubrics(one: OpenRun, edit_id: str) -> list[dict[str, Any]]:
         rubric = rubric_of(unit.protocol, unit.criterion)
         if rubric is not None and unit.criterion not in found:
             found[unit.criterion] = {"rubric": rubric, "choices": choices(rubric.answer)}
-    order = [rubric.criterion for rubric in _protocol_rubrics(one, edit_id)]
+    order = [rubric.criterion for known in PROTOCOLS for rubric in known.rubrics]
     return sorted(found.values(), key=lambda entry: order.index(entry["rubric"].criterion))
-
-
-def _protocol_rubrics(one: OpenRun, edit_id: str) -> list[Any]:
-    from editloupe.rubrics.registry import PROTOCOLS
-
-    protocols = {unit.protocol for unit in one.run.units(edit_id)}
-    return [rubric for known in PROTOCOLS if known.name in protocols for rubric in known.rubrics]
 
 
 def _order(one: OpenRun) -> list[str]:
@@ -210,4 +204,3 @@ def _first_open(one: OpenRun, name: str, order: list[str]) -> str | None:
         if name in by:
             given.setdefault(edit_id, set()).add(criterion)
     return next((edit for edit in order if wanted.get(edit, set()) - given.get(edit, set())), None)
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -11,6 +12,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from editloupe.demo import demo_manifest
 from editloupe.evals.datasets import load_manifest
+from editloupe.judge import DEFAULT_JUDGE, JUDGE_VARIABLE
 from editloupe.rubrics.registry import PROTOCOLS
 from editloupe.studio.live import Job
 from editloupe.studio.request import JudgeRequest, edit_of, judge_of, keep_upload, read_request
@@ -122,10 +124,6 @@ def _json_only(request: Request) -> None:
 
 
 def _default_judge(studio: Studio) -> str:
-    import os
-
-    from editloupe.judge import DEFAULT_JUDGE, JUDGE_VARIABLE
-
     return studio.settings.judge or os.environ.get(JUDGE_VARIABLE) or DEFAULT_JUDGE
 
 

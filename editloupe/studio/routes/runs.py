@@ -58,7 +58,13 @@ def one_run(
     )
     with one.index.reading() as rows:
         found, facts = page_of(rows, wanted), facts_of(rows)
-    values = {"one": one, "wanted": wanted, "page": found, "run_facts": facts, "criteria": _criteria(facts)}
+    values: dict[str, Any] = {
+        "one": one,
+        "wanted": wanted,
+        "page": found,
+        "run_facts": facts,
+        "criteria": _criteria(facts),
+    }
     if request.headers.get("x-part") == "rows":
         return studio.pages.page("parts/rows.html", **values)
     return studio.pages.page(
@@ -108,11 +114,15 @@ def _bars(facts: Facts) -> list[dict[str, Any]]:
         counts = dict(facts.counts.get(criterion, {}))
         rubric = rubric_of(protocol, criterion)
         known = {choice.value: choice.place for choice in (choices(rubric.answer) if rubric else ())}
-        names = [name for name in (*known, *sorted(set(counts) - set(known) - {UNJUDGED}), UNJUDGED) if counts.get(name)]
+        names = [
+            name for name in (*known, *sorted(set(counts) - set(known) - {UNJUDGED}), UNJUDGED) if counts.get(name)
+        ]
         total, place, parts = sum(counts.values()), 0.0, []
         for name in names:
             share = counts[name] / total
-            parts.append({"label": name, "count": counts[name], "share": share, "from": place, "place": known.get(name)})
+            parts.append(
+                {"label": name, "count": counts[name], "share": share, "from": place, "place": known.get(name)}
+            )
             place += share
         bars.append({"criterion": criterion, "protocol": protocol, "parts": parts, "total": total})
     return bars

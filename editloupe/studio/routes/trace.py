@@ -148,7 +148,9 @@ def _human(one: OpenRun, edit: Edit) -> dict[str, dict[str, str]]:
     said: dict[str, dict[str, str]] = {}
     for criterion, given in edit.human.items():
         labels = (given,) if isinstance(given, str) else tuple(given)
-        said[criterion] = {"manifest" if len(labels) == 1 else f"annotator {n}": label for n, label in enumerate(labels, 1)}
+        said[criterion] = {
+            "manifest" if len(labels) == 1 else f"annotator {n}": label for n, label in enumerate(labels, 1)
+        }
     for (edit_id, criterion), by_name in one.labels.labels().items():
         if edit_id == edit.id:
             said[criterion] = dict(by_name)

@@ -2,111 +2,165 @@ import { ask, onKeys, say } from "./common.js";
 import { connectBoxList } from "./boxes.js";
 import { Viewer } from "./viewer.js";
 
-async function loadAnnotators() {
-  for (const place of document.querySelectorAll("[data-annotators]")) {
-    if (place.closest("details") && !place.closest("details").open) continue;
-    try { place.innerHTML = await ask(place.dataset.annotators, { headers: { accept: "text/html" } }); } catch (error) { place.textContent = error.message; }
+const HIDDEN = "The judge’s verdict appears here once you have given all your labels.";
+
+// Saving goes one after the other, so that the file holds the keystrokes in their order.
+let queue = Promise.resolve();
+let waiting = 0;
+// Keys pressed while the next edit is on its way are not lost: they wait for it.
+let moving = false;
+const pressed = [];
+let desk = null;
+
+class Desk {
+  constructor(root) {
+    this.root = root;
+    this.leaving = new AbortController();
+    this.questions = [...root.querySelectorAll(".question")].filter((one) => one.querySelector(".option"));
+    const pictures = root.querySelector("[data-viewer]");
+    this.viewer = pictures ? new Viewer(pictures, this.leaving.signal) : null;
+    this.refreshBoxes = this.viewer
+      ? connectBoxList(this.viewer, this.find("box-list"), this.find("box-add"), (boxes) => this.save({ boxes }))
+      : () => {};
+    root.addEventListener("click", (event) => { const option = event.target.closest(".option"); if (option) this.choose(option); });
+    this.find("undo").addEventListener("click", () => this.undo());
+    for (const link of document.querySelectorAll("[data-next], [data-previous], [data-following]")) {
+      link.addEventListener("click", (event) => { if (!event.ctrlKey && !event.metaKey) { event.preventDefault(); go(link.href); } });
+    }
+    document.querySelector("details.people")?.addEventListener("toggle", loadAnnotators);
+    this.show({ ...JSON.parse(root.dataset.state), boxes: null });
+    this.focusOpen();
   }
-}
-document.querySelector("details.people")?.addEventListener("toggle", loadAnnotators);
-loadAnnotators();
 
-const desk = document.querySelector("[data-annotate]");
-if (desk) {
-  const { run, edit, annotator } = desk.dataset;
-  const find = (name) => desk.querySelector(`[data-${name}]`);
-  const questions = [...desk.querySelectorAll(".question")].filter((one) => one.querySelector(".option"));
-  const root = desk.querySelector("[data-viewer]");
-  const viewer = root ? new Viewer(root) : null;
-  let current = 0;
-  let refreshBoxes = () => {};
-  // Saving goes one after the other, so that the file holds the keystrokes in their order.
-  let queue = Promise.resolve();
-  let waiting = 0;
+  find(name) { return this.root.querySelector(`[data-${name}]`); }
 
-  const show = (state) => {
-    for (const question of questions) {
+  show(state) {
+    for (const question of this.questions) {
       const label = state.labels[question.dataset.criterion];
       question.classList.toggle("done", label !== undefined);
       for (const option of question.querySelectorAll(".option")) option.setAttribute("aria-checked", String(option.dataset.label === label));
     }
-    find("reveal").classList.toggle("shown", state.complete);
-    if (state.complete) find("reveal").innerHTML = state.verdicts;
-    else find("reveal").innerHTML = "<p class=\"small\">The judge’s verdict appears here once you have given all your labels.</p>";
-    if (state.boxes && viewer) { viewer.setTargets(state.boxes); refreshBoxes(); }
-  };
+    const reveal = this.find("reveal");
+    reveal.classList.toggle("shown", state.complete);
+    if (state.complete) reveal.innerHTML = state.verdicts;
+    else reveal.replaceChildren(line(HIDDEN));
+    if (state.boxes && this.viewer) { this.viewer.setTargets(state.boxes); this.refreshBoxes(); }
+  }
 
-  const focusQuestion = (number) => {
-    current = Math.max(0, Math.min(questions.length - 1, number));
-    questions.forEach((one, at) => { one.classList.toggle("current", at === current); one.toggleAttribute("aria-current", at === current); });
-    questions[current]?.scrollIntoView({ block: "nearest" });
-  };
+  focusOpen() {
+    const open = this.questions.findIndex((one) => !one.classList.contains("done"));
+    this.focus(open === -1 ? 0 : open);
+  }
 
-  const save = (body, after = () => {}) => {
+  focus(number) {
+    this.current = number;
+    this.questions.forEach((one, at) => { one.classList.toggle("current", at === number); one.toggleAttribute("aria-current", at === number); });
+    this.questions[number]?.scrollIntoView({ block: "nearest" });
+  }
+
+  save(body, after = () => {}) {
+    const { run, edit, annotator } = this.root.dataset;
     waiting += 1;
-    find("saved").textContent = "Saving…";
+    this.find("saved").textContent = "Saving…";
     queue = queue.then(async () => {
       try {
         const state = await ask(`/runs/${run}/labels`, { body: { annotator, edit, ...body } });
         waiting -= 1;
-        if (!waiting) find("saved").textContent = "Saved";
+        if (!waiting) this.find("saved").textContent = "Saved";
         after(state);
       } catch (error) {
         waiting -= 1;
-        find("saved").textContent = `Not saved: ${error.message}`;
+        this.find("saved").textContent = `Not saved: ${error.message}`;
         say(`Not saved: ${error.message}`);
       }
     });
-  };
+  }
 
-  const choose = (option) => {
+  choose(option) {
     const question = option.closest(".question");
     for (const one of question.querySelectorAll(".option")) one.setAttribute("aria-checked", String(one === option));
     question.classList.add("done");
-    const next = questions.findIndex((one) => !one.classList.contains("done"));
-    focusQuestion(next === -1 ? questions.indexOf(question) : next);
-    save({ criterion: question.dataset.criterion, label: option.dataset.label }, show);
-  };
-
-  const press = (key) => {
-    const option = questions[current]?.querySelector(`.option[data-key="${key}"]`);
-    if (!option) return false;
-    choose(option);
-    return true;
-  };
-
-  const undo = () => save({ undo: true }, (state) => {
-    if (state.moved_to === null) { say("There is nothing left to undo."); return; }
-    if (state.moved_to !== edit) { location.assign(`/runs/${run}/annotate?${new URLSearchParams({ annotator, edit: state.moved_to })}`); return; }
-    if (state.boxes === null) location.reload();
-    show(state);
-    focusQuestion(questions.findIndex((one) => !one.classList.contains("done")));
-  });
-
-  // The next page opens only after everything is on disk.
-  const go = (link) => { if (!link) return false; queue.then(() => location.assign(link.href)); return true; };
-
-  desk.addEventListener("click", (event) => { const option = event.target.closest(".option"); if (option) choose(option); });
-  find("undo").addEventListener("click", undo);
-  for (const link of document.querySelectorAll("[data-next], [data-previous], [data-following]")) {
-    link.addEventListener("click", (event) => { if (event.ctrlKey || event.metaKey) return; event.preventDefault(); go(link); });
+    const next = this.questions.findIndex((one) => !one.classList.contains("done"));
+    this.focus(next === -1 ? this.questions.indexOf(question) : next);
+    this.save({ criterion: question.dataset.criterion, label: option.dataset.label }, (state) => this.show(state));
   }
-  const forward = () => go(document.querySelector("[data-next], [data-following]")) || (say("This is the last edit."), true);
-  onKeys({
-    ...Object.fromEntries([..."123456789"].map((key) => [key, () => press(key)])),
-    n: forward,
-    Enter: (event) => (event.target.closest("a, button, summary") ? false : forward()),
-    p: () => go(document.querySelector("[data-previous]")),
-    u: undo,
-    q: () => focusQuestion((current + 1) % questions.length),
-  });
-  document.addEventListener("keydown", (event) => {
-    if ((event.ctrlKey || event.metaKey) && event.key === "z" && !/^(INPUT|TEXTAREA)$/.test(event.target.tagName)) { event.preventDefault(); undo(); }
-  });
 
-  if (viewer) refreshBoxes = connectBoxList(viewer, find("box-list"), find("box-add"), (boxes) => save({ boxes }));
-  const state = JSON.parse(desk.dataset.state);
-  show({ ...state, boxes: null });
-  const open = questions.findIndex((one) => !one.classList.contains("done"));
-  focusQuestion(open === -1 ? 0 : open);
+  press(key) {
+    const option = this.questions[this.current]?.querySelector(`.option[data-key="${key}"]`);
+    if (option) this.choose(option);
+    return Boolean(option);
+  }
+
+  undo() {
+    const { run, edit, annotator } = this.root.dataset;
+    this.save({ undo: true }, (state) => {
+      const place = `/runs/${run}/annotate?${new URLSearchParams({ annotator, edit: state.moved_to })}`;
+      if (state.moved_to === null) say("There is nothing left to undo.");
+      else if (state.moved_to !== edit || state.boxes === null) go(place);
+      else { this.show(state); this.focusOpen(); }
+    });
+  }
 }
+
+function line(text) {
+  const made = document.createElement("p");
+  made.className = "small";
+  made.textContent = text;
+  return made;
+}
+
+async function loadAnnotators() {
+  for (const place of document.querySelectorAll("[data-annotators]")) {
+    if (place.closest("details") && !place.closest("details").open) continue;
+    try { place.innerHTML = await ask(place.dataset.annotators, { headers: { accept: "application/json" } }); } catch (error) { place.textContent = error.message; }
+  }
+}
+
+function mount() {
+  const root = document.querySelector("[data-annotate]");
+  desk = root ? new Desk(root) : null;
+  loadAnnotators();
+}
+
+// Opens another edit in this page, after everything is on disk; the address follows.
+function go(address, keep = true) {
+  if (!address) return false;
+  moving = true;
+  queue = queue.then(async () => {
+    try {
+      const answer = await fetch(address, { headers: { accept: "text/html" } });
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+      desk?.leaving.abort();
+      document.title = fresh.title;
+      document.querySelector("main").replaceChildren(...fresh.querySelector("main").childNodes);
+      if (keep) history.pushState(null, "", address);
+      scrollTo(0, 0);
+      mount();
+    } catch { location.assign(address); }
+    moving = false;
+    while (pressed.length && !moving) pressed.shift()();
+  });
+  return true;
+}
+
+const href = (selector) => document.querySelector(selector)?.href;
+const forward = () => go(href("[data-next], [data-following]")) || say("This is the last edit.");
+const soon = (action) => (event) => {
+  if (!moving) return desk ? action(event) : false;
+  pressed.push(() => action(event));
+  return true;
+};
+onKeys({
+  ...Object.fromEntries([..."1234567890"].map((key) => [key, soon(() => desk.press(key))])),
+  n: soon(() => { forward(); }),
+  Enter: soon((event) => { if (event.target.closest?.("a, button, summary")) return false; forward(); return true; }),
+  p: soon(() => go(href("[data-previous]"))),
+  u: soon(() => { desk.undo(); }),
+  q: soon(() => { desk.focus((desk.current + 1) % desk.questions.length); }),
+});
+document.addEventListener("keydown", (event) => {
+  const typing = /^(INPUT|TEXTAREA)$/.test(event.target.tagName);
+  if ((event.ctrlKey || event.metaKey) && event.key === "z" && !typing && desk) { event.preventDefault(); desk.undo(); }
+});
+addEventListener("popstate", () => { if (!location.hash) go(location.href, false); });
+mount();

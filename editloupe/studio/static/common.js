@@ -31,13 +31,13 @@ export function typing(event) {
 }
 
 // Calls the action of a key unless somebody is typing or a dialog is open.
-export function onKeys(actions) {
+export function onKeys(actions, signal) {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || typing(event)) return;
     if (document.querySelector("dialog[open]") || event.defaultPrevented) return;
     const action = actions[event.key];
     if (action && action(event) !== false) event.preventDefault();
-  });
+  }, { signal });
 }
 
 // Moves the focus to the next or previous of some elements.

@@ -31,13 +31,27 @@ form.addEventListener("input", (event) => {
   waiting = setTimeout(() => show(chosen()), event.target.type === "search" ? 200 : 0);
 });
 form.addEventListener("submit", (event) => { event.preventDefault(); show(chosen()); });
-addEventListener("popstate", () => location.reload());
+addEventListener("popstate", () => { if (!location.hash) { fill(location.search); show(location.pathname + location.search, false); } });
+
+// Sets the fields to what an address asks for, and marks the chart's part that is chosen.
+function fill(search) {
+  const values = new URLSearchParams(search);
+  for (const field of form.elements) if (field.name) field.value = values.get(field.name) ?? (field.name === "order" ? "manifest" : "");
+  for (const link of document.querySelectorAll("[data-filter]")) {
+    const own = new URL(link.href).searchParams;
+    const same = own.get("label") === values.get("label") && own.get("criterion") === values.get("criterion");
+    link.toggleAttribute("aria-current", same);
+  }
+}
 
 document.addEventListener("click", (event) => {
-  const link = event.target.closest(".pages a");
+  const link = event.target.closest(".pages a, [data-filter], [data-clear], .count a");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  show(link.getAttribute("href")).then(() => document.querySelector(".count").scrollIntoView({ block: "start" }));
+  const address = new URL(link.href);
+  fill(address.search);
+  const turned = link.closest(".pages") !== null;
+  show(address.pathname + address.search).then(() => { if (turned) document.querySelector(".count").scrollIntoView({ block: "start" }); });
 });
 
 // The report's charts take a while: they come after the page.

@@ -8,8 +8,10 @@ const LARGEST = 40;
 const BLINK = 650;
 
 export class Viewer {
-  constructor(root) {
+  // The signal ends it: a page that shows another edit takes a new viewer.
+  constructor(root, signal) {
     this.root = root;
+    this.signal = signal;
     this.stage = root.querySelector(".stage");
     this.panes = {};
     for (const pane of root.querySelectorAll("[data-pane]")) {
@@ -150,7 +152,7 @@ export class Viewer {
     const across = this.mode === "side" && !stacked ? this.stage.clientWidth / 2 : this.stage.clientWidth;
     const most = innerHeight * Number(this.root.dataset.room || 0.66) * (stacked ? 1.1 : 1);
     const wanted = ((across * height) / width) * (stacked ? 2 : 1);
-    this.stage.style.height = `${Math.round(Math.max(180, Math.min(most, wanted)))}px`;
+    this.stage.style.height = `${Math.round(Math.max(120, Math.min(most, wanted)))}px`;
   }
 
   draw() {
@@ -253,8 +255,10 @@ export class Viewer {
       s: () => this.setMode("side"), l: () => this.setMode("slider"), b: () => this.setMode("blink"), d: () => this.setMode("difference"),
       "+": () => this.zoomBy(1.6), "=": () => this.zoomBy(1.6), "-": () => this.zoomBy(1 / 1.6), 0: () => this.fit(),
       x: () => this.toggleBoxes(), t: () => (this.drawing ? this.drawing.toggle() : false),
-    });
-    new ResizeObserver(() => this.draw()).observe(this.stage);
+    }, this.signal);
+    const watching = new ResizeObserver(() => this.draw());
+    watching.observe(this.stage);
+    this.signal?.addEventListener("abort", () => { watching.disconnect(); clearInterval(this.blinking); });
   }
 
   toggleBoxes() {

@@ -144,7 +144,7 @@ def test_the_thought_states_its_numbers_in_the_rubrics_order(tmp_path: Path) -> 
     thought = str(ask(case, album).content)
     places = [thought.index(question) for question in ("1. Did", "2. Is", "3. Was")]
     assert places == sorted(places)
-    assert "from reference 0.0" in thought.lower()
+    assert "difference to the reference over the asked change (0 the same, 1 as far as the source): 0.0" in thought
 
 
 def test_the_same_input_gives_the_same_verdict_and_costs_no_tokens(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from editloupe.agent.rules import decide_vc
 from editloupe.agent.rules.decision import in_order
 from editloupe.agent.rules.request import Kind
-from editloupe.agent.rules.table import Consistency, Step, Steps, Term, table
+from editloupe.agent.rules.table import Consistency, Step, Steps, Term, table, vocabulary
 
 LIMITS = Consistency(significance=0.1, join=0.01, attach=0.2)
 
@@ -15,30 +15,40 @@ def found(*regions: tuple[list[int], float], whole: bool = False) -> dict[str, A
     return {"size": [1000, 1000], "regions": places, "changed_share": 0.8 if whole else 0.01, "whole_scene": whole}
 
 
+def test_every_number_of_the_table_has_a_name_for_the_thought() -> None:
+    steps = [
+        getattr(s, c)
+        for part in (table().oracle, table().whole)
+        for s in part.values()
+        for c in ("hit", "right", "kept")
+    ]
+    assert {name for step in steps for name in step.terms} <= set(vocabulary()["meanings"])
+
+
 def step(name: str) -> Step:
     return Step(bias=-5, terms={name: Term(low=0, high=1, weight=10)})
 
 
-STEPS = Steps(hit=step("a"), right=step("b"), kept=step("c"))
+STEPS = Steps(hit=step("from_source"), right=step("new_colours"), kept=step("structure"))
 
 
 @pytest.mark.parametrize(
     ("numbers", "label"),
     [
-        ({"a": 0, "b": 1, "c": 1}, "Localization Failure"),
-        ({"a": 1, "b": 0, "c": 0}, "Wrong Action"),
-        ({"a": 1, "b": 1, "c": 0}, "Over Modification"),
-        ({"a": 1, "b": 1, "c": 1}, "Flawless Execution"),
+        ((0, 1, 1), "Localization Failure"),
+        ((1, 0, 0), "Wrong Action"),
+        ((1, 1, 0), "Over Modification"),
+        ((1, 1, 1), "Flawless Execution"),
     ],
 )
-def test_the_first_check_that_fails_gives_the_label(numbers: dict[str, float], label: str) -> None:
-    decision = in_order(STEPS, numbers)
+def test_the_first_check_that_fails_gives_the_label(numbers: tuple[float, ...], label: str) -> None:
+    decision = in_order(STEPS, dict(zip(("from_source", "new_colours", "structure"), numbers, strict=True)))
     assert decision.label == label
     assert decision.confidence > 0.9
 
 
 def test_a_number_at_the_threshold_is_decided_with_low_confidence() -> None:
-    assert in_order(STEPS, {"a": 0.5, "b": 0.5, "c": 0.5}).confidence == 0.125
+    assert in_order(STEPS, {"from_source": 0.5, "new_colours": 0.5, "structure": 0.5}).confidence == 0.125
 
 
 @pytest.mark.parametrize(

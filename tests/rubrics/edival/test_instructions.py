@@ -75,7 +75,9 @@ def test_a_text_is_changed_where_there_is_one_and_added_where_there_is_none() ->
 
 
 def test_a_change_of_background_keeps_the_foreground_objects() -> None:
-    task = complete(plan("background_change", POOLS, published(), random.Random(0)), {"background": "Forest"}, POOLS, {})
+    task = complete(
+        plan("background_change", POOLS, published(), random.Random(0)), {"background": "Forest"}, POOLS, {}
+    )
     assert task == Task(type="background_change", background="forest", unchanged=("ceramic white cup", "wooden box"))
 
 
@@ -125,7 +127,9 @@ def test_a_recolored_object_must_not_take_the_name_of_another() -> None:
 
 
 def test_a_place_is_only_known_of_objects_nobody_moved() -> None:
-    moved = update(POOLS, Task(type="position_change", object="ceramic white cup", reference="wooden box", position="right"))
+    moved = update(
+        POOLS, Task(type="position_change", object="ceramic white cup", reference="wooden box", position="right")
+    )
     wish = Plan("position_change", keys=("object", "reference", "position"))
     proposal = {"object": "ceramic white cup", "reference": "wooden box", "position": "left"}
     assert complete(wish, proposal, moved, BOXES).position == "left"

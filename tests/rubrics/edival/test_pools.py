@@ -123,7 +123,14 @@ class Replay:
     def things(self) -> list[dict[str, object]]:
         """All things that ever were, with the turn they came, went or were touched, and their names over time."""
         found: list[dict[str, object]] = [
-            {"first": o.name, "names": [o.name], "there": True, "touched": False, "front": o.foreground, "o": o.model_dump()}
+            {
+                "first": o.name,
+                "names": [o.name],
+                "there": True,
+                "touched": False,
+                "front": o.foreground,
+                "o": o.model_dump(),
+            }
             for o in self.objects
         ]
 
@@ -143,7 +150,9 @@ class Replay:
                 thing["there"] = False
             if task.type in ("subject_add", "subject_replace"):
                 front = thing["front"] if thing else True
-                found.append({"first": None, "names": [task.new_object], "there": True, "touched": True, "front": front})
+                found.append(
+                    {"first": None, "names": [task.new_object], "there": True, "touched": True, "front": front}
+                )
             if task.type in ("color_alter", "material_alter") and thing:
                 own: dict[str, object] = thing["o"]  # type: ignore[assignment]
                 own["color"] = task.color or own["color"]

@@ -52,9 +52,7 @@ def test_an_object_is_grounded_if_it_is_found_and_no_box_is_too_large(hits: list
     assert grounded(hits, settings.decompose_max_side, settings.decompose_max_area) is kept
 
 
-@pytest.mark.parametrize(
-    ("position", "hit"), [("left", LEFT), ("right", RIGHT), ("above", TOP), ("below", BOTTOM)]
-)
+@pytest.mark.parametrize(("position", "hit"), [("left", LEFT), ("right", RIGHT), ("above", TOP), ("below", BOTTOM)])
 def test_a_relation_holds_for_its_own_side_and_for_no_other(position: Position, hit: Hit) -> None:
     for other in ("left", "right", "above", "below"):
         assert related(hit, MIDDLE, other, 0.02, 0.02) is (other == position)
@@ -124,8 +122,12 @@ class TestAdd:
     def test_not_found_before_and_found_after(self, before: list[Hit], after: list[Hit], success: bool) -> None:
         assert rules.subject_add(before, after).success is success
 
-    @pytest.mark.parametrize(("position", "success"), [("left", True), ("right", False), ("above", False), ("below", False)])
-    def test_a_position_is_checked_against_the_reference_after_the_edit(self, position: Position, success: bool) -> None:
+    @pytest.mark.parametrize(
+        ("position", "success"), [("left", True), ("right", False), ("above", False), ("below", False)]
+    )
+    def test_a_position_is_checked_against_the_reference_after_the_edit(
+        self, position: Position, success: bool
+    ) -> None:
         assert rules.subject_add([], [LEFT], [MIDDLE], position, (0.02, 0.02)).success is success
 
     def test_a_reference_that_is_gone_fails(self) -> None:

@@ -36,7 +36,9 @@ UltraEdit|51.37 17.70 6.36|86.80 84.50 82.40|66.78 38.67 22.89
 MagicBrush|42.31 15.73 4.90|86.96 81.26 76.86|60.66 35.75 19.41
 IP2P|37.41 10.66 2.80|76.85 68.36 60.30|53.62 26.99 12.99
 """
-ROWS = [[part.split() if n else part for n, part in enumerate(line.split("|"))] for line in TABLE_3.strip().splitlines()]
+ROWS = [
+    [part.split() if n else part for n, part in enumerate(line.split("|"))] for line in TABLE_3.strip().splitlines()
+]
 
 
 def turn(image: str, number: int, *follows: bool | None, mode: str = "multi", **more: Any) -> TurnScore:
@@ -90,6 +92,13 @@ def test_a_chain_succeeds_while_every_turn_so_far_did() -> None:
     scores += [turn("c", 1, True), turn("c", 2, True), turn("c", 3, True)]
     assert [chain_success(scores, t).value for t in (1, 2, 3)] == pytest.approx([2 / 3, 2 / 3, 1 / 3])
     assert [marginal_success(scores, t).value for t in (1, 2, 3)] == pytest.approx([2 / 3, 1, 2 / 3])
+
+
+def test_a_chain_that_broke_off_is_no_success_at_later_turns() -> None:
+    scores = [turn("a", 1, True), turn("b", 1, True), turn("b", 2, False)]
+    assert chain_success(scores, 1).value == 1
+    assert (chain_success(scores, 2).successes, chain_success(scores, 2).judged) == (0, 1)
+    assert chain_success(scores, 3).value is None
 
 
 def test_an_unjudged_turn_leaves_its_chain_unknown_and_counts_neither_way() -> None:

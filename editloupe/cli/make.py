@@ -1,0 +1,80 @@
+"""`editloupe make`: test scenes with known answers, and the check of answers to them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from editloupe.cli.options import tell
+from editloupe.generators import billiards
+from editloupe.generators.registry import TASKS
+from editloupe.generators.registry import task as find_task
+from editloupe.generators.writing import MANIFEST, check_answers, write_billiards, write_puzzles
+from editloupe.types import UserError
+
+
+def make(
+    what: Annotated[str, typer.Argument(help="billiards, a puzzle's name, list, or check.")],
+    out: Annotated[Path | None, typer.Argument(help="The folder to write, or with check the one that was written.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="How many scenes.")] = 10,
+    seed: Annotated[int, typer.Option(help="Same seed, same scenes.")] = 0,
+    bounces: Annotated[str, typer.Option(help="Billiards: fewest and most cushions, such as 2-7.")] = "2-7",
+    language: Annotated[str, typer.Option(help="Puzzles: en or cn.")] = "en",
+    answers: Annotated[Path | None, typer.Option(help="With check: the folder of answer pictures.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With check: one line of JSON an answer.")] = False,
+) -> int:
+    """Draw billiards scenes or puzzles whose answers are known, ready to be judged; or check answer pictures exactly.
+
+    Example: editloupe make billiards scenes --count 20 && editloupe batch scenes/manifest.jsonl --protocol vibe --out runs/bi
+    """
+    if what == "list":
+        print("billiards: the path of a ball and the ball it strikes (VIBE)")
+        for known in TASKS:
+            print(f"{known.name}: {known.about} (Edit-Compass)")
+        return 0
+    if out is None:
+        raise UserError(f"name the folder: editloupe make {what} FOLDER")
+    if what == "check":
+        return _check(out, answers or out / "answers", as_json)
+    if (out / MANIFEST).exists():
+        raise UserError(f"{out} holds scenes already; name another folder")
+    if what.lower() == "billiards":
+        lines, protocol = write_billiards(out, count, seed, _range(bounces)), "vibe"
+    else:
+        if language not in ("en", "cn"):
+            raise UserError(f'--language is en or cn, not "{language}"')
+        lines, protocol = write_puzzles(out, find_task(what), count, seed, language), "edit-compass"
+    print(f"{lines} edits in {out / MANIFEST}")
+    tell(f"next: editloupe batch {out / MANIFEST} --protocol {protocol} --judge … --out RUN")
+    return 0
+
+
+def _check(folder: Path, answers: Path, as_json: bool) -> int:
+    """Return 0 where every answer could be decided, right or wrong, 3 where one could not."""
+    undecided = right = total = 0
+    for name, found in check_answers(folder, answers):
+        total += 1
+        undecided += found.correct is None
+        right += found.correct is True
+        word = {True: "right", False: "wrong", None: "undecided"}[found.correct]
+        if as_json:
+            print(json.dumps({"id": name, "correct": found.correct, "why": found.why}, ensure_ascii=False))
+        else:
+            print(f"{name}: {word}, {found.why}")
+    if not as_json:
+        print(f"{right} of {total} right, {undecided} undecided")
+    return 3 if undecided else 0
+
+
+def _range(text: str) -> tuple[int, int]:
+    low, _, high = text.partition("-")
+    try:
+        ends = int(low), int(high or low)
+    except ValueError:
+        raise UserError(f'--bounces is a number or two with a dash, such as 2-7, not "{text}"') from None
+    if not 0 <= ends[0] <= ends[1] <= billiards.BOUNCES[1]:
+        raise UserError(f"--bounces lies between 0 and {billiards.BOUNCES[1]}, the fewer first, not {text}")
+    return ends

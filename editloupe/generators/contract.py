@@ -1,0 +1,67 @@
+"""What a generated task is: a picture with a problem, a picture with its answer, and a check that reads an answer picture."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from editloupe.images import Pixels
+
+SAME_SHAPE = 0.02
+"""Two pictures whose sides are in proportions that differ by less show the same layout."""
+
+
+@dataclass(frozen=True)
+class Puzzle:
+    """One problem with its exact answer."""
+
+    task: str
+    instruction_en: str
+    instruction_cn: str
+    picture: Pixels
+    answer: Pixels
+    """The same picture with the answer drawn in."""
+    facts: Mapping[str, Any]
+    """The problem and its answer as JSON, all that a check needs."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What an answer picture says."""
+
+    correct: bool | None
+    """None where the picture cannot be read exactly; the sentence says why."""
+    why: str
+    read: Any = None
+    """The answer as it was read off the picture."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One kind of puzzle."""
+
+    name: str
+    about: str
+    make: Callable[[random.Random], Puzzle]
+    check: Callable[[Mapping[str, Any], Pixels, Pixels], Checked]
+    """From the facts, the problem's picture and an answer picture of the same size."""
+
+    def decide(self, facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
+        """Check an answer picture of any size; one of other proportions is left undecided."""
+        height, width = picture.shape[:2]
+        ratio = (answer.shape[1] / answer.shape[0]) / (width / height)
+        if abs(ratio - 1) > SAME_SHAPE:
+            return Checked(None, f"the answer is {answer.shape[1]} × {answer.shape[0]} pixels, not in the problem's proportions")
+        if answer.shape != picture.shape:
+            resized = Image.fromarray(answer).resize((width, height), Image.Resampling.BILINEAR)
+            answer = np.asarray(resized, dtype=np.uint8)
+        return self.check(facts, picture, answer)
+
+
+class Undecided(Exception):
+    """A place in an answer picture that can be read either way; the sentence names it."""

@@ -1,0 +1,147 @@
+"""Letter grids: the longest word, from a given cell or from anywhere, and a given word, with or without its first cell."""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from editloupe.generators.contract import Checked, Puzzle, Task, Undecided
+from editloupe.generators.drawing import YELLOW, Cell, Grid, pixels_of, tinted_cells
+from editloupe.generators.lexicon import Lexicon, Node, lexicon
+from editloupe.images import Pixels
+
+RARE = "XZQJ"
+"""Letters put behind a word's end, so that it does not run on by chance (Edit-Compass, A.3.1)."""
+Letters = Sequence[Sequence[str]]
+
+
+def longest_words(grid: Letters, words: Lexicon, starts: Sequence[Cell]) -> list[str]:
+    """Return the longest words that can be read from these cells going down or right, all of them where several are."""
+    best: list[str] = []
+
+    def walk(row: int, column: int, node: Node, word: str) -> None:
+        if node.is_word and (not best or len(word) >= len(best[0])):
+            if best and len(word) > len(best[0]):
+                best.clear()
+            if word not in best:
+                best.append(word)
+        for r, c in ((row + 1, column), (row, column + 1)):
+            if r < len(grid) and c < len(grid[0]) and (after := node.children.get(grid[r][c])):
+                walk(r, c, after, word + grid[r][c])
+
+    for row, column in starts:
+        if first := words.root.children.get(grid[row][column]):
+            walk(row, column, first, grid[row][column])
+    return best
+
+
+def spelt(grid: Letters, cells: set[Cell]) -> str | None:
+    """Return the word a set of cells spells if they form one path down and right, else None."""
+    path = sorted(cells)
+    for (r1, c1), (r2, c2) in zip(path, path[1:], strict=False):
+        if (r2 - r1, c2 - c1) not in ((1, 0), (0, 1)):
+            return None
+    return "".join(grid[row][column] for row, column in path) if path else None
+
+
+def _grid_with(word: str, size: int, rng: random.Random) -> tuple[list[list[str]], list[Cell]]:
+    """Return a grid of random letters with the word on a random path down and right, and that path."""
+    turns = len(word) - 1
+    down = rng.randint(max(0, turns - (size - 1)), min(size - 1, turns))
+    moves = [(1, 0)] * down + [(0, 1)] * (turns - down)
+    rng.shuffle(moves)
+    path = [(rng.randint(0, size - 1 - down), rng.randint(0, size - 1 - (turns - down)))]
+    for dr, dc in moves:
+        path.append((path[-1][0] + dr, path[-1][1] + dc))
+    grid = [[rng.choice(string.ascii_uppercase) for _ in range(size)] for _ in range(size)]
+    for letter, (row, column) in zip(word, path, strict=True):
+        grid[row][column] = letter
+    for row, column in ((path[-1][0] + 1, path[-1][1]), (path[-1][0], path[-1][1] + 1)):
+        if row < size and column < size and (row, column) not in path:
+            grid[row][column] = rng.choice(RARE)
+    return grid, path
+
+
+def make(rng: random.Random, *, name: str, everywhere: bool, given: bool, words: Lexicon | None = None) -> Puzzle:
+    """Make one puzzle; it is kept only if the answer is the only longest word, or the word can be read but once."""
+    known = words or lexicon()
+    while True:
+        word = rng.choice(known.of_length(5, 10) if given else known.of_length(6, 12))
+        size = rng.randint(max(6, len(word) // 2 + 2), max(8, len(word) // 2 + 3))
+        grid, path = _grid_with(word, size, rng)
+        cells = [(row, column) for row in range(size) for column in range(size)]
+        starts = cells if everywhere else [path[0]]
+        if given and len(paths_of(grid, word)) == 1:
+            break
+        if not given and longest_words(grid, known, starts) == [word]:
+            break
+    return _drawn(name, grid, path, word, marked=not everywhere, given=given)
+
+
+def paths_of(grid: Letters, word: str) -> list[list[Cell]]:
+    """Return all paths down and right on which a word can be read."""
+    paths = [[(r, c)] for r in range(len(grid)) for c in range(len(grid[0])) if grid[r][c] == word[0]]
+    for letter in word[1:]:
+        paths = [
+            [*path, (r, c)]
+            for path in paths
+            for r, c in ((path[-1][0] + 1, path[-1][1]), (path[-1][0], path[-1][1] + 1))
+            if r < len(grid) and c < len(grid[0]) and grid[r][c] == letter
+        ]
+    return paths
+
+
+def _drawn(name: str, grid: Letters, path: list[Cell], word: str, marked: bool, given: bool) -> Puzzle:
+    layout = Grid(len(grid), len(grid[0]))
+    fills = {path[0]: YELLOW} if marked else {}
+    where_en = " It begins in the yellow cell." if marked else ""
+    where_cn = "起点是黄色格子。" if marked else ""
+    if given:
+        english = f"Find the word {word} in the grid, reading only down or right, and colour its cells yellow.{where_en}"
+        chinese = f"在网格中找到单词 {word}，每一步只能向下或向右，并把它经过的格子涂成黄色。{where_cn}"
+    else:
+        english = f"Find the longest English word that can be read going only down or right, and colour its cells yellow.{where_en}"
+        chinese = f"找出只能向下或向右读出的最长英文单词，并把它经过的格子涂成黄色。{where_cn}"
+    return Puzzle(
+        task=name,
+        instruction_en=english,
+        instruction_cn=chinese,
+        picture=pixels_of(layout.drawn(grid, fills)),
+        answer=pixels_of(layout.drawn(grid, dict.fromkeys(path, YELLOW))),
+        facts={
+            "grid": ["".join(row) for row in grid],
+            "word": word,
+            "path": [list(cell) for cell in path],
+            "start": list(path[0]) if marked else None,
+        },
+    )
+
+
+def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
+    """Read the coloured cells: they must spell the word on a path down and right, from the marked cell if there is one."""
+    grid = facts["grid"]
+    try:
+        cells = tinted_cells(Grid(len(grid), len(grid[0])), answer, YELLOW)
+    except Undecided as why:
+        return Checked(None, str(why))
+    word = spelt(grid, cells)
+    if word is None:
+        return Checked(False, f"the {len(cells)} coloured cells are not one path down and right", None)
+    start = facts.get("start")
+    right = word == facts["word"] and (start is None or min(cells) == tuple(start))
+    return Checked(right, f"the coloured cells spell {word}, asked is {facts['word']}", word)
+
+
+def _task(name: str, about: str, everywhere: bool, given: bool) -> Task:
+    return Task(name, about, partial(make, name=name, everywhere=everywhere, given=given), check)
+
+
+TASKS = (
+    _task("Longest_Word", "the longest word from a marked cell", everywhere=False, given=False),
+    _task("Global_Longest_Word", "the longest word from anywhere", everywhere=True, given=False),
+    _task("Word", "a given word from a marked cell", everywhere=False, given=True),
+    _task("Global_Word", "a given word from anywhere", everywhere=True, given=True),
+)

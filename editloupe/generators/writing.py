@@ -1,0 +1,106 @@
+"""Writes generated scenes to disk: pictures, a manifest that can be judged, and the facts a check needs."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from editloupe.generators import billiards, table
+from editloupe.generators.contract import Checked, Task
+from editloupe.generators.registry import task as find_task
+from editloupe.images import Pixels, open_picture
+from editloupe.types import UserError
+
+MANIFEST, FACTS = "manifest.jsonl", "facts.jsonl"
+
+
+def write_billiards(folder: Path, count: int, seed: int = 0, bounces: tuple[int, int] = billiards.BOUNCES) -> int:
+    """Write scenes with a perfect and five spoiled outputs each; return how many lines the manifest has."""
+    lines, facts = [], []
+    for number in range(count):
+        rng = random.Random(f"billiards {seed} {number}")
+        scene = billiards.make_scene(rng, *bounces)
+        name = f"billiards_{number:04d}"
+        save(folder / "scenes" / f"{name}.png", table.draw_input(scene))
+        save(folder / "labels" / f"{name}.png", table.draw_label(scene))
+        facts.append({"id": name, "task": "billiards", **asdict(scene)})
+        for output in table.outputs(scene, rng):
+            edited = f"outputs/{name}_{output.kind}.png"
+            save(folder / edited, output.picture)
+            lines.append(
+                {
+                    "id": f"{name}_{output.kind}",
+                    "source": f"scenes/{name}.png",
+                    "edited": edited,
+                    "instruction": table.INSTRUCTION,
+                    "instruction_type": "BI",
+                    "more_images": {"golden": f"labels/{name}.png"},
+                    "human": {"billiards": f"{output.score:.4f}"},
+                    "truth": dict(output.truth),
+                    "bounces": len(scene.cushions),
+                }
+            )
+    _write(folder, lines, facts)
+    return len(lines)
+
+
+def write_puzzles(folder: Path, task: Task, count: int, seed: int = 0, language: str = "en") -> int:
+    """Write puzzles with their exact answers; the manifest has the answer as the edited picture."""
+    lines, facts = [], []
+    for number in range(count):
+        puzzle = task.make(random.Random(f"{task.name} {seed} {number}"))
+        name = f"{task.name}_{number:04d}"
+        save(folder / "puzzles" / f"{name}.png", puzzle.picture)
+        save(folder / "answers" / f"{name}.png", puzzle.answer)
+        facts.append({"id": name, "task": task.name, **puzzle.facts})
+        lines.append(
+            {
+                "id": name,
+                "source": f"puzzles/{name}.png",
+                "edited": f"answers/{name}.png",
+                "instruction": puzzle.instruction_en if language == "en" else puzzle.instruction_cn,
+                "instruction_type": task.name,
+                "language": language,
+            }
+        )
+    _write(folder, lines, facts)
+    return len(lines)
+
+
+def check_answers(folder: Path, answers: Path) -> Iterator[tuple[str, Checked]]:
+    """Decide every puzzle of a folder from the answer picture of the same name in another folder."""
+    for facts in _facts(folder):
+        name = str(facts["id"])
+        path = next((p for s in (".png", ".jpg", ".jpeg", ".webp") if (p := answers / f"{name}{s}").is_file()), None)
+        if path is None:
+            yield name, Checked(None, "there is no answer picture")
+            continue
+        problem = open_picture(folder / "puzzles" / f"{name}.png").pixels
+        yield name, find_task(str(facts["task"])).decide(facts, problem, open_picture(path).pixels)
+
+
+def _facts(folder: Path) -> list[Mapping[str, Any]]:
+    try:
+        lines = (folder / FACTS).read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines if line.strip()]
+    except (OSError, ValueError):
+        raise UserError(f"{folder} was not made by `editloupe make`: it has no readable {FACTS}") from None
+
+
+def save(file: Path, pixels: Pixels) -> None:
+    """Write a picture, making its folder."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(file)
+
+
+def _write(folder: Path, lines: list[dict[str, Any]], facts: list[dict[str, Any]]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, records in ((MANIFEST, lines), (FACTS, facts)):
+        text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        (folder / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,17 @@
+"""How a single edit becomes a case: by objects in `tools` mode, by one question about both pictures in `plain` mode."""
+
+from __future__ import annotations
+
+from editloupe.images import Album
+from editloupe.rubrics.case import EDITED, SOURCE, Case
+from editloupe.rubrics.edival.reading import turn_for
+from editloupe.rubrics.edival.turn import KEY
+from editloupe.rubrics.model import Rubric
+from editloupe.types import Edit, Mode
+
+
+def make_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
+    """Return the one case of an edit; in tools mode its facts say what a detector and crops are to check."""
+    source, edited = album.open(edit.source), album.open(edit.edited)
+    facts = {KEY: turn_for(edit).model_dump(mode="json")} if mode == "tools" else {}
+    return [Case(edit=edit, rubric=rubric, mode=mode, pictures={SOURCE: source.sha, EDITED: edited.sha}, facts=facts)]

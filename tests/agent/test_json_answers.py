@@ -1,0 +1,216 @@
+"""Answers in JSON are read strictly: ten thousand broken ones, and none becomes a score."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from editloupe.agent.answers import read
+from editloupe.agent.schemas import answer_schema
+from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
+from editloupe.rubrics.registry import PROTOCOLS
+from tests.rubrics.samples import good_reply
+
+ANSWERS: list[Answer] = [
+    *{
+        rubric.name + known.name: rubric.answer
+        for known in PROTOCOLS
+        for rubric in known.rubrics
+        if not isinstance(rubric.answer, LabelAnswer)
+    }.values(),
+    YesNoAnswer(),
+]
+NUMBERS = [answer for answer in ANSWERS if isinstance(answer, NumberAnswer)]
+CHECKS = [answer for answer in ANSWERS if isinstance(answer, ChecksAnswer)]
+
+
+def keys(answer: Answer) -> list[str]:
+    schema = answer_schema(answer)
+    assert schema is not None
+    return [name for name in schema["required"] if name != "reason"]
+
+
+def wrong_value(answer: Answer, key: str, rng: random.Random) -> Any:
+    """Return something that is no answer under this key."""
+    anything: list[Any] = [None, True, False, [], {}, [1], {"score": 1}, "", "maybe", "NaN", "1 or 0", -1, 11, 99, 1e999]
+    anything += [5.5, 0.25, "five", "10/10", float("nan"), 10**400]
+    if isinstance(answer, NumberAnswer):
+        anything += [str(answer.high), f"{answer.high} ", answer.high + 1, answer.low - 1, [answer.high]]
+    value = rng.choice(anything)
+    while _is_allowed(answer, key, value):
+        value = rng.choice(anything)
+    return value
+
+
+def _is_allowed(answer: Answer, key: str, value: Any) -> bool:
+    if isinstance(answer, ChecksAnswer):
+        check = next(c for c in answer.checks if c.key == key)
+        said = f"{value:g}" if isinstance(value, (int, float)) and abs(value) < 1e300 else value
+        return not isinstance(value, bool) and isinstance(said, str) and said.casefold() in map(str.casefold, check.values)
+    if isinstance(answer, NumberAnswer):
+        return type(value) in (int, float) and answer.low <= value <= answer.high and value == int(value)
+    return False
+
+
+def without_a_key(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    del good[rng.choice(keys(answer))]
+    return json.dumps(good)
+
+
+def with_a_misspelt_key(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    key = rng.choice(keys(answer))
+    good[rng.choice([key.upper(), key + "s", f" {key}", key[:-1]])] = good.pop(key)
+    return json.dumps(good)
+
+
+def with_a_wrong_value(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    key = rng.choice(keys(answer))
+    good[key] = wrong_value(answer, key, rng)
+    return json.dumps(good)
+
+
+def cut_off(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    text = json.dumps(good)
+    return text[: rng.randrange(1, len(text))]
+
+
+def with_a_key_twice(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    key = rng.choice(keys(answer))
+    return json.dumps(good)[:-1] + f", {json.dumps(key)}: {json.dumps(good[key])}}}"
+
+
+def in_other_quotes(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    return json.dumps(good).replace('"', rng.choice(["'", "“", "”", "`"]))
+
+
+def with_something_broken_behind(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    return json.dumps(good) + rng.choice(["\nOr rather {", '\n{"score": ', "\n{score: 3}", "\n```json\n{"])
+
+
+def wrapped(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    return json.dumps({rng.choice(["result", "answer_", "json"]): good})
+
+
+def nested(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    return "{" * rng.randrange(50, 3000) + json.dumps(good) + rng.choice(["", "}"])
+
+
+def deep(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    return '{"reason": ' + "[" * 100_000
+
+
+def in_prose(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    key = rng.choice(keys(answer))
+    return f"I would say {key} is {good[key]}. Score: {rng.randrange(1, 11)}/10, {key}: {good[key]}"
+
+
+def in_a_thought(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    return f"<Start Thinking>{json.dumps(good)}</Start Thinking>" + rng.choice(["", "Done.", "{}"])
+
+
+def with_trailing_comma(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    return json.dumps(good)[:-1] + ",}"
+
+
+def with_a_comment(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    return json.dumps(good)[:-1] + " // sure\n}"
+
+
+def changed_of_mind(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    return json.dumps(good) + "\nNo, wait: " + json.dumps({"reason": "second thoughts"})
+
+
+def noise(good: dict[str, Any], answer: Answer, rng: random.Random) -> str:
+    """Return a good reply with one of its structural characters knocked out."""
+    text = json.dumps(good)
+    places = [i for i, c in enumerate(text) if c in '{}":,']
+    place = rng.choice(places)
+    return text[:place] + rng.choice("~\x00 ;") + text[place + 1 :]
+
+
+BREAKERS: list[Callable[[dict[str, Any], Answer, random.Random], str]] = [
+    without_a_key,
+    with_a_misspelt_key,
+    with_a_wrong_value,
+    with_a_wrong_value,
+    with_a_wrong_value,
+    cut_off,
+    cut_off,
+    with_a_key_twice,
+    in_other_quotes,
+    with_something_broken_behind,
+    wrapped,
+    in_prose,
+    in_a_thought,
+    with_trailing_comma,
+    with_a_comment,
+    changed_of_mind,
+    noise,
+]
+
+
+def test_ten_thousand_broken_replies_and_none_becomes_a_score() -> None:
+    rng = random.Random(7)
+    for number in range(10_000):
+        answer = rng.choice(ANSWERS)
+        breaker = rng.choice(BREAKERS) if number % 500 else rng.choice([nested, deep])
+        text = breaker(json.loads(good_reply(answer)), answer, rng)
+        if rng.random() < 0.3:
+            text = rng.choice(["Let me see.\n", "```json\n", "{ } "]) + text + rng.choice(["\n```", "", " "])
+        reading = read(text, answer)
+        assert reading.answer is None, (breaker.__name__, text, reading.answer)
+        assert reading.problem, (breaker.__name__, text)
+        assert reading.problem[0].isupper() or reading.problem.startswith('"')
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda a: a.kind)
+def test_a_good_reply_is_read_fenced_or_not_and_behind_prose(answer: Answer) -> None:
+    good = good_reply(answer)
+    for text in (
+        good,
+        f"```json\n{good}\n```",
+        f"The hat is on.\n\n{good}",
+        f"<Start Thinking>Let me see {{}}.</Start Thinking>\n{good}",
+        f'First I thought {{"score": 2}} but then {good}',
+        json.dumps(json.loads(good), indent=2),
+    ):
+        reading = read(text, answer)
+        assert reading.problem is None, text
+        assert reading.answer is not None
+        assert reading.answer.score_100 == 100
+
+
+def test_the_last_object_wins() -> None:
+    answer = NumberAnswer(low=1, high=5)
+    reading = read('{"reason": "a", "score": 2}\n{"reason": "b", "score": 4}', answer)
+    assert reading.answer is not None
+    assert reading.answer.score == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"reason": "x"}', 'no "score"'),
+        ('{"reason": "x", "score": "4"}', "whole number from 1 to 5"),
+        ('{"reason": "x", "score": 6}', "not 6"),
+        ('{"reason": "x", "score": 3.5}', "not 3.5"),
+        ('{"reason": 3, "score": 3}', '"reason" must be a string'),
+        ("no object", "does not end in a valid JSON object"),
+    ],
+)
+def test_the_model_is_told_exactly_what_is_wrong(text: str, words: str) -> None:
+    assert words in str(read(text, NumberAnswer(low=1, high=5)).problem)
+
+
+def test_a_schema_allows_what_the_reader_reads_and_nothing_else() -> None:
+    for answer in [*ANSWERS, TextAnswer(key="differences")]:
+        schema = answer_schema(answer)
+        assert schema is not None
+        good = json.loads(good_reply(answer))
+        assert set(good) == set(schema["required"]) == set(schema["properties"])
+        assert schema["additionalProperties"] is False
+    assert all(answer_schema(r.answer) is None for r in PROTOCOLS[0].rubrics)

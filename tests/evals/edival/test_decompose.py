@@ -1,0 +1,152 @@
+"""Decompose: listed by a scripted LMM, grounded by a scripted detector, one file a picture, never half done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe.agent.chat import RetryPolicy
+from editloupe.agent.models import ModelSettings, open_chat
+from editloupe.evals.edival.asking import Asker
+from editloupe.evals.edival.decompose import Decomposer
+from editloupe.evals.edival.files import SceneFile, pictures_in, read_json
+from editloupe.evals.edival.many import Tally
+from editloupe.images import open_picture
+from editloupe.rubrics.edival.settings import EdivalSettings, published
+from editloupe.types import UserError
+from tests.conftest import StartServer
+from tests.evals.edival import stand_ins as s
+from tests.pictures import save
+from tests.scripted import Request, Script, fault, say
+
+
+def entry(object: str, color: str | None = None, material: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"object": object, "color": color, "material": material, "text": None, "count": 1, "foreground": True} | more
+
+
+LISTING = {
+    "ceramic white cup": entry("cup", "white", "ceramic"),
+    "wooden box": entry("box", None, "wooden"),
+    "paper red sign": entry("sign", "red", "paper", text="STOP", foreground=False),
+    "spoon": entry("spoon"),
+    "All Objects": "ceramic white cup. wooden box. paper red sign. spoon.",
+}
+FINE = say("Looking around. " + json.dumps(LISTING))
+
+
+class Desk:
+    """One folder, one scripted model."""
+
+    def __init__(self, root: Path, scripted: StartServer) -> None:
+        self.base, self.out, self._scripted = s.save_base(root / "photos"), root / "objects", scripted
+
+    def run(
+        self, *script: Script, rules: EdivalSettings | None = None, pictures: dict[str, Path] | None = None
+    ) -> Tally:
+        self.server = self._scripted(*script)
+        quick = ModelSettings(retry=RetryPolicy(first_wait=0.01, longest_wait=0.02, max_attempts=2))
+        chat = open_chat("openai:gpt-4.1", self.server.openai_url, quick)
+        finder = s.ColorFinder()
+        worker = Decomposer(Asker(chat), "openai:gpt-4.1", finder, "patches", rules or published(), self.out)
+        return asyncio.run(worker.all(pictures or {"kitchen": self.base}, 2))
+
+    @property
+    def scene(self) -> SceneFile:
+        return read_json(self.out / "kitchen.json", SceneFile)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, scripted: StartServer) -> Desk:
+    return Desk(tmp_path, scripted)
+
+
+def test_what_is_listed_and_found_is_kept_with_its_boxes(desk: Desk) -> None:
+    assert desk.run(FINE).made == ["kitchen"]
+    scene = desk.scene
+    assert [item.name for item in scene.listed] == list(LISTING)[:-1]
+    assert [item.name for item in scene.objects] == ["ceramic white cup", "wooden box", "paper red sign"]
+    assert scene.filtered_all_objects == "ceramic white cup. wooden box. paper red sign."
+    (cup,) = scene.objects[0].hits
+    assert (cup.x1, cup.y1, cup.x2, cup.y2) == pytest.approx((0.10, 0.40, 0.25, 0.80), abs=0.01)
+    assert scene.objects[2].text == "STOP"
+    assert not scene.objects[2].foreground
+    assert scene.usage.requests == 1
+    assert (desk.out / scene.image).resolve() == desk.base
+
+
+def test_the_boxes_are_drawn_for_the_eye(desk: Desk) -> None:
+    desk.run(FINE)
+    drawn = open_picture(desk.out / "kitchen.boxes.jpg")
+    assert drawn.size == (200, 100)
+    assert (abs(drawn.pixels.astype(int) - s.BASE.astype(int)).max(2) > 60).any()
+
+
+def test_the_detector_looks_at_the_published_size(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    found = s.ColorFinder.find
+    monkeypatch.setattr(
+        s.ColorFinder, "find", lambda self, pixels, phrase: sizes.append(pixels.shape) or found(self, pixels, phrase)
+    )
+    desk.run(FINE)
+    assert set(sizes) == {(512, 512, 3)}
+
+
+def test_an_object_with_a_box_too_large_is_dropped(desk: Desk) -> None:
+    save(s.scene(("ceramic white cup", (0, 0, 190, 50)), ("wooden box", s.BOX)), desk.base)
+    desk.run(FINE)
+    assert [item.name for item in desk.scene.objects] == ["wooden box"], "the cup is wider than 0.9"
+
+
+def test_a_listing_that_cannot_be_read_is_sent_back_with_the_reason(desk: Desk) -> None:
+    wrong = {**LISTING, "All Objects": "some things"}
+    tally = desk.run(say("No objects here, sorry."), say(json.dumps(wrong)), FINE)
+    assert tally.made == ["kitchen"]
+    told = [request.messages[-1].text for request in desk.server.requests[1:]]
+    assert "valid JSON object" in told[0]
+    assert "must be exactly" in told[1]
+    assert desk.scene.usage.requests == 3
+
+
+def test_a_model_that_never_answers_properly_fails_its_picture_and_leaves_no_file(desk: Desk) -> None:
+    tally = desk.run(lambda _: say("A lovely kitchen."))
+    assert "no usable answer after 3 replies" in tally.failed["kitchen"]
+    assert not list(desk.out.glob("*.json"))
+
+
+def test_one_picture_that_fails_does_not_stop_the_others(desk: Desk) -> None:
+    broken = desk.base.with_name("broken.png")
+    broken.write_bytes(b"no picture")
+    tally = desk.run(lambda _: FINE, pictures={"kitchen": desk.base, "broken": broken})
+    assert tally.made == ["kitchen"]
+    assert "broken" in tally.failed
+
+
+def test_a_server_that_is_down_fails_the_picture_and_the_next_run_makes_it(desk: Desk) -> None:
+    assert "kitchen" in desk.run(lambda _: fault(500)).failed
+    assert desk.run(FINE).made == ["kitchen"]
+
+
+def test_what_is_there_is_not_asked_again_unless_something_it_depends_on_changed(desk: Desk) -> None:
+    desk.run(FINE)
+
+    def never(request: Request) -> Any:
+        raise AssertionError("asked again")
+
+    assert desk.run(never).held == ["kitchen"]
+    assert desk.run(FINE, rules=published().but({"decompose_max_area": 0.07})).made == ["kitchen"]
+    assert [item.name for item in desk.scene.objects] == ["ceramic white cup"], "box and sign cover 0.08 each"
+    save(s.scene(("wooden box", s.BOX)), desk.base)
+    assert desk.run(FINE).made == ["kitchen"], "another picture under the same name"
+
+
+def test_pictures_of_one_name_are_the_users_mistake(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        s.save_base(tmp_path / name)
+    with pytest.raises(UserError, match="would both be called kitchen"):
+        pictures_in([tmp_path / "a", tmp_path / "b"])
+    with pytest.raises(UserError, match="nothing at"):
+        pictures_in([tmp_path / "c"])

@@ -1,0 +1,296 @@
+"""Chains judged from end to end with a scripted LMM and a scripted detector, every figure worked out by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from editloupe.cli.main import run as command
+from editloupe.evals.edival.judge import Instruments
+from editloupe.evals.edival.tables import figures_of
+from editloupe.evals.store import Run
+from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
+from editloupe.rubrics.edival.settings import published
+from editloupe.tools.contract import ToolError
+from editloupe.types import Reason, Unjudged, UserError, Verdict
+from tests.conftest import StartServer
+from tests.evals.edival import stand_ins as s
+from tests.evals.edival.evaluate_once import run as evaluate
+from tests.pictures import save
+from tests.scripted import Answer, Request, say
+
+
+class Place:
+    """Folders of one test."""
+
+    def __init__(self, root: Path) -> None:
+        self.chains, self.results, self.out = root / "chains", root / "results", root / "run"
+        self.base = s.save_base(root / "photos")
+        self.chain = s.kitchen_chain(self.chains, self.base)
+
+    def outcome(self, edit_id: str, criterion: str, out: Path | None = None) -> Any:
+        with Run.open(out or self.out) as run:
+            return next(unit.outcome for unit in run.units(edit_id) if unit.criterion == criterion)
+
+    def label(self, edit_id: str) -> str | None:
+        found = self.outcome(edit_id, FOLLOWING)
+        assert isinstance(found, Verdict), found
+        return found.label
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def turns(*pictures: Any) -> dict[int, Any]:
+    return dict(enumerate(pictures, 1))
+
+
+def test_a_chain_of_three_turns_is_judged_by_detector_and_lmm(place: Place, scripted: StartServer) -> None:
+    s.put(place.results, "good", "multi", turns(*s.GOOD))
+    server = scripted(s.seeing)
+    done = evaluate(place.chains, place.results, place.out, server.openai_url)
+    assert done.ending.complete
+    assert [place.label(f"good/multi/kitchen/{n}") for n in (1, 2, 3)] == ["yes", "yes", "yes"]
+    assert server.served == 1, "only the color is asked of the LMM"
+    for n in (1, 2, 3):
+        alike = place.outcome(f"good/multi/kitchen/{n}", CONSISTENCY)
+        assert alike.score == pytest.approx(1)
+        assert alike.values["object_l1"] == alike.values["background_l1"] == 1
+    assert set(place.outcome("good/multi/kitchen/1", CONSISTENCY).values["objects"]) == {"wooden box", "paper red sign"}
+    assert set(place.outcome("good/multi/kitchen/3", CONSISTENCY).values["objects"]) == {"paper red sign"}
+
+
+def test_a_model_that_does_nothing_fails_every_turn_and_keeps_everything(place: Place, scripted: StartServer) -> None:
+    s.put(place.results, "lazy", "multi", turns(s.BASE, s.BASE, s.BASE))
+    evaluate(place.chains, place.results, place.out, scripted(s.seeing).openai_url)
+    assert [place.label(f"lazy/multi/kitchen/{n}") for n in (1, 2, 3)] == ["no", "no", "no"]
+    figures = figures_of(place.out).of("multi")[0]
+    assert [t.chain.value for t in figures.turns] == [0, 0, 0]
+    assert [t.consistency for t in figures.turns] == pytest.approx([1, 1, 1])
+    assert figures.last.overall == 0
+
+
+def test_what_drifts_is_measured_against_the_base_picture(place: Place, scripted: StartServer) -> None:
+    """The ground turns bluish at turn 2: features of the painted-out pictures differ by a known cosine."""
+    drifted = s.scene(
+        ("ceramic blue cup", s.CUP),
+        ("wooden box", s.BOX),
+        ("paper red sign", s.SIGN),
+        ("lamp", s.LAMP),
+        ground=s.DRIFTED,
+    )
+    s.put(place.results, "drifting", "multi", {1: s.GOOD[0], 2: drifted})
+    evaluate(place.chains, place.results, place.out, scripted(s.seeing).openai_url)
+    values = place.outcome("drifting/multi/kitchen/2", CONSISTENCY).values
+    cosine = (90 * 90 + 90 * 90 + 90 * 150) / (90 * math.sqrt(3) * math.sqrt(90**2 + 90**2 + 150**2))
+    assert values["background"] == pytest.approx(cosine)
+    assert values["background_l1"] == pytest.approx(1 - 60 / 255 / 3)
+    assert values["object"] == pytest.approx(1)
+    assert place.outcome("drifting/multi/kitchen/2", CONSISTENCY).score == pytest.approx((1 + cosine) / 2)
+    assert place.label("drifting/multi/kitchen/2") == "yes"
+
+
+def test_quality_is_reported_with_its_base_and_luminance(place: Place, scripted: StartServer) -> None:
+    s.put(place.results, "good", "multi", turns(*s.GOOD))
+    evaluate(place.chains, place.results, place.out, scripted(s.seeing).openai_url)
+    values = place.outcome("good/multi/kitchen/3", QUALITY).values
+    own, base = s.GOOD[2].mean() / 25.5, s.BASE.mean() / 25.5
+    assert values["hps"] == pytest.approx(own)
+    assert values["hps_change"] == pytest.approx(abs(own - base))
+    lamp = (0.2126 * 250 + 0.7152 * 220 + 0.0722 * 40) / 255
+    assert values["p99"] == pytest.approx(lamp, abs=1e-6), "the lamp covers more than a hundredth of the picture"
+
+
+def test_without_instruments_the_figures_are_left_out_and_said_so(place: Place, scripted: StartServer) -> None:
+    s.put(place.results, "good", "multi", turns(*s.GOOD))
+    bare = Instruments(s.ColorFinder(), None, None)
+    evaluate(place.chains, place.results, place.out, scripted(s.seeing).openai_url, bare)
+    alike = place.outcome("good/multi/kitchen/1", CONSISTENCY)
+    assert alike.score is None
+    assert alike.values["background_l1"] == 1
+    assert place.outcome("good/multi/kitchen/1", QUALITY).score is None
+    figures = figures_of(place.out)
+    assert figures.models[0].last.consistency is None
+    assert figures.models[0].last.consistency_l1 == 1
+    assert len(figures.notes) == 2
+
+
+def test_a_turn_after_a_missing_one_is_not_judged_and_the_picture_does_not_count(
+    place: Place, scripted: StartServer
+) -> None:
+    s.put(place.results, "good", "multi", turns(*s.GOOD))
+    s.put(place.results, "gaps", "multi", {1: s.GOOD[0], 3: s.GOOD[2]})
+    evaluate(place.chains, place.results, place.out, scripted(s.seeing).openai_url)
+    with Run.open(place.out) as run:
+        assert {edit.id for edit, _ in run.edits()} == {
+            "gaps/multi/kitchen/1",
+            *(f"good/multi/kitchen/{n}" for n in (1, 2, 3)),
+        }
+    by_model = {one.model: one for one in figures_of(place.out).models}
+    assert (by_model["gaps"].pictures, by_model["gaps"].counted) == (1, 0)
+    assert by_model["gaps"].turns[0].chain.value is None
+    as_far = {one.model: one for one in figures_of(place.out, "per_turn").models}
+    assert [t.chain.value for t in as_far["gaps"].turns] == [1, None, None]
+
+
+def test_complex_pictures_are_judged_for_all_their_instructions_against_the_base(
+    place: Place, scripted: StartServer
+) -> None:
+    half = s.scene(("ceramic blue cup", s.CUP), ("wooden box", s.BOX), ("paper red sign", s.SIGN), ("lamp", s.LAMP))
+    s.put(place.results, "good", "complex", {1: s.GOOD[0], 2: s.GOOD[1], 3: half})
+    evaluate(place.chains, place.results, place.out, scripted(s.seeing).openai_url)
+    last = place.outcome("good/complex/kitchen/3", FOLLOWING)
+    assert last.label == "no"
+    assert last.values["follows"] == [True, True, False], "the box is still there"
+    assert last.values["by"] == ["lmm", "detector", "detector"]
+    figures = figures_of(place.out).of("complex")[0]
+    assert [t.chain.value for t in figures.turns] == [1, 1, 0]
+    assert figures.last.tasks.value == pytest.approx(2 / 3)
+    with Run.open(place.out) as run:
+        edit, _ = run.edit("good/complex/kitchen/3")
+    assert edit.source == place.base
+    assert edit.instruction == place.chain.complex["plain"][2]
+
+
+def test_the_lmm_sees_the_enlarged_crop_and_one_question(place: Place, scripted: StartServer) -> None:
+    s.put(place.results, "good", "multi", {1: s.GOOD[0]})
+    server = scripted(s.seeing)
+    evaluate(place.chains, place.results, place.out, server.openai_url)
+    request = server.requests[0]
+    (shown,) = request.messages[-1].images
+    assert shown.pixels == (192, 256), "the cup's 30 × 40 pixels, scaled up to a longer side of 256"
+    assert "whether the ceramic white cup is blue" in request.system
+
+
+def test_a_trace_tells_the_looks_of_detector_and_lmm(place: Place, scripted: StartServer, capsys: Any) -> None:
+    s.put(place.results, "good", "multi", turns(*s.GOOD))
+    evaluate(place.chains, place.results, place.out, scripted(s.seeing).openai_url)
+    with Run.open(place.out) as run:
+        (colored,) = run.load_trace("good/multi/kitchen/1", FOLLOWING)
+        (added,) = run.load_trace("good/multi/kitchen/2", FOLLOWING)
+        (alike,) = run.load_trace("good/multi/kitchen/1", CONSISTENCY)
+        assert all(
+            run.pictures.find(sha) for step in added.steps for seen in step.observations for sha in seen.pictures
+        )
+    looked = [call.parameters["detect_object_name"] for call in colored.steps[0].calls]
+    assert looked == ["ceramic white cup", "ceramic blue cup"], "not found by its old name, found by the other"
+    assert colored.steps[1].answer is not None
+    assert [step.index for step in colored.steps] == [0, 1]
+    assert colored.prompt
+    assert [seen.tool for seen in added.steps[0].observations] == ["detect_object"] * 3
+    assert added.steps[-1].answer == "yes"
+    assert alike.steps[-1].observations[0].tool == "compare_regions"
+    assert command(["trace", str(place.out), "good/multi/kitchen/2"]) == 0
+    told = capsys.readouterr().out
+    assert 'No "lamp" was found in Source Image' in " ".join(told.split())
+
+
+def test_an_unreadable_lmm_leaves_its_turn_unjudged_and_the_others_judged(place: Place, scripted: StartServer) -> None:
+    s.put(place.results, "good", "multi", turns(*s.GOOD))
+    evaluate(place.chains, place.results, place.out, scripted(lambda _: say("Looks blue to me!")).openai_url)
+    first = place.outcome("good/multi/kitchen/1", FOLLOWING)
+    assert isinstance(first, Unjudged)
+    assert first.reason is Reason.UNREADABLE
+    assert place.label("good/multi/kitchen/2") == "yes"
+    figures = figures_of(place.out).models[0]
+    assert [t.marginal.value for t in figures.turns] == [None, 1, 1]
+    assert [t.chain.unjudged for t in figures.turns] == [1, 1, 1]
+    assert figures.last.chain.value is None
+    assert figures.last.overall is None
+
+
+class Broken(s.ColorFinder):
+    """A detector that fails on one phrase."""
+
+    def find(self, pixels: Any, phrase: str) -> Any:
+        if phrase == "lamp":
+            raise ToolError("out of memory.")
+        return super().find(pixels, phrase)
+
+
+def test_a_detector_that_fails_leaves_unjudged_what_needed_it_and_is_tried_again(
+    place: Place, scripted: StartServer
+) -> None:
+    s.put(place.results, "good", "multi", turns(*s.GOOD))
+    url = scripted(s.seeing).openai_url
+    evaluate(place.chains, place.results, place.out, url, Instruments(Broken(), s.MeanColor(), None))
+    failed = place.outcome("good/multi/kitchen/2", FOLLOWING)
+    assert isinstance(failed, Unjudged)
+    assert "out of memory" in failed.detail
+    assert place.label("good/multi/kitchen/1") == "yes"
+    again = evaluate(place.chains, place.results, place.out, url, Instruments(s.ColorFinder(), s.MeanColor(), None))
+    assert place.label("good/multi/kitchen/2") == "yes"
+    assert again.ending.tally.held == 6, "turns 1 and 3 keep what they have but consistency, which needs the lamp"
+
+
+def test_a_broken_picture_is_unjudged_and_says_why(place: Place, scripted: StartServer) -> None:
+    s.put(place.results, "good", "multi", turns(*s.GOOD))
+    (place.results / "good/multi/kitchen/3.png").write_bytes(b"not a picture")
+    evaluate(place.chains, place.results, place.out, scripted(s.seeing).openai_url)
+    for criterion in (FOLLOWING, CONSISTENCY, QUALITY):
+        found = place.outcome("good/multi/kitchen/3", criterion)
+        assert found.reason is Reason.BAD_IMAGE
+
+
+def test_the_same_call_again_asks_nothing_and_other_settings_ask_anew(place: Place, scripted: StartServer) -> None:
+    s.put(place.results, "good", "multi", turns(*s.GOOD))
+    server = scripted(s.seeing)
+    evaluate(place.chains, place.results, place.out, server.openai_url)
+    again = evaluate(place.chains, place.results, place.out, server.openai_url)
+    assert (again.ending.tally.held, again.ending.tally.judged, server.served) == (9, 0, 1)
+    other = published().but({"threshold": 0.95})
+    changed = evaluate(place.chains, place.results, place.out, server.openai_url, rules=other)
+    assert changed.ending.tally.judged > 0
+    assert place.label("good/multi/kitchen/2") == "no", "boxes of confidence 0.9 are below the threshold by then"
+
+
+def test_a_killed_evaluation_goes_on_where_it_was(place: Place, scripted: StartServer) -> None:
+    """SIGKILL while the LMM is silent on one model's turn; what was judged before is not asked again."""
+    for model in ("a", "b"):
+        s.put(place.results, model, "multi", turns(*s.GOOD))
+    # A picture of its own for model b, so that its question is another request than model a's.
+    odd = s.GOOD[0].copy()
+    odd[s.CUP[1], s.CUP[0]] = (21, 41, 221)
+    save(odd, place.results / "b/multi/kitchen/1.png")
+
+    def silent_on_b(request: Request) -> Answer:
+        shown = s.decode(request.messages[-1].images[0].data, "crop").pixels
+        flat = bool((shown == np.array(s.PAINT["ceramic blue cup"], np.uint8)).all())
+        return s.seeing(request) if flat else s.seeing(request).after(60)
+
+    server = scripted(silent_on_b)
+    arguments = [str(place.chains), str(place.results), str(place.out), server.openai_url]
+    process = subprocess.Popen([sys.executable, "-m", "tests.evals.edival.evaluate_once", *arguments])
+    try:
+        deadline = time.monotonic() + 60
+        while _held(place.out) < 15 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:
+        process.kill()
+        process.wait()
+    before, asked = _held(place.out), server.served
+    assert before == 15, "all three figures of all pictures but the one the LMM is silent on"
+    server.play(s.seeing)
+    done = evaluate(place.chains, place.results, place.out, server.openai_url)
+    assert done.ending.complete
+    assert (done.ending.tally.held, done.ending.tally.judged) == (15, 3)
+    assert server.served - asked == 1, "nothing that was answered is asked again"
+    assert [place.label(f"b/multi/kitchen/{n}") for n in (1, 2, 3)] == ["yes", "yes", "yes"]
+
+
+def _held(out: Path) -> int:
+    try:
+        with Run.open(out) as run:
+            return sum(1 for _ in run.units())
+    except UserError:
+        return 0

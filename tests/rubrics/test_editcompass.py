@@ -1,0 +1,130 @@
+"""Edit-Compass: which metrics apply, which wording, the minimum rule, weights by category."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from editloupe.rubrics.editcompass import EDIT_COMPASS
+from editloupe.rubrics.editcompass.scoring import dimension, item_score, on_five, on_hundred, overall
+from editloupe.rubrics.editcompass.tasks import IC, IF, PARTS, TASKS, URC, VQ, WA, family_of, part_of, task_of
+from editloupe.types import Edit
+
+FIVE = st.floats(1, 5)
+
+
+def edit(kind: str | None, **extra: object) -> Edit:
+    return Edit(source=Path("s.png"), edited=Path("e.png"), instruction="x", instruction_type=kind, extra=extra)
+
+
+def asked(item: Edit) -> list[str]:
+    return [rubric.criterion for rubric in EDIT_COMPASS.rubrics_for(item)]
+
+
+def test_there_are_36_tasks_in_six_parts() -> None:
+    assert len(TASKS) == len(set(TASKS)) == 36
+    assert [len(tasks) for tasks in PARTS.values()] == [10, 5, 5, 10, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "metrics"),
+    [
+        ("ADD", [IF, URC, VQ]),
+        ("Style_Transfer", [IF, VQ]),
+        ("Move", [IF, URC, IC, VQ]),
+        ("Chemical", [IF, WA, URC, VQ]),
+        ("Knapsack", [IF, WA, URC, VQ]),
+        (None, [IF, URC, VQ]),
+    ],
+)
+def test_without_booleans_the_task_decides_what_is_asked(kind: str | None, metrics: list[str]) -> None:
+    assert asked(edit(kind)) == metrics
+
+
+def test_an_items_own_booleans_decide_what_is_asked() -> None:
+    flags = {"IF": True, "WA": False, "URC": False, "IC": True, "VQ": True}
+    assert asked(edit("Chemical", **flags)) == [IF, IC, VQ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "extra", "wordings"),
+    [
+        ("Remove", {}, {IF: "other", URC: "other", VQ: ""}),
+        ("Complex_Instruction", {}, {IF: "complex_instruction", URC: "other", VQ: ""}),
+        ("Complex_Paint_cn", {}, {IF: "complex_paint", URC: "complex_paint", VQ: ""}),
+        ("Complex_Instruction", {"edit_type": "Complex_paint"}, {IF: "complex_paint", URC: "complex_paint", VQ: ""}),
+        ("Virtual_Try_On", {"IC": True}, {IF: "multi_image", URC: "other", IC: "multi_image", VQ: ""}),
+        ("Swap", {}, {IF: "other", URC: "other", IC: "other", VQ: ""}),
+    ],
+)
+def test_the_wording_follows_the_family(kind: str, extra: dict[str, object], wordings: dict[str, str]) -> None:
+    assert {r.criterion: r.variant for r in EDIT_COMPASS.rubrics_for(edit(kind, **extra))} == wordings
+    assert family_of(edit("Remove")) == "other"
+
+
+def test_unedited_regions_are_asked_in_two_stages_and_nothing_else_is() -> None:
+    staged = {rubric.name for rubric in EDIT_COMPASS.rubrics if rubric.stage}
+    assert staged == {"unedited_region_consistency/other", "unedited_region_consistency/complex_paint"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "metrics", "by_hand"),
+    [
+        ("ADD", {IF: 4, URC: 5, VQ: 3}, 4.128918),  # 4^.4 · 5^.4 · 3^.2
+        ("Move", {IF: 5, URC: 3, IC: 4, VQ: 4}, 4.145980),  # 5^.4 · 3.5^.4 · 4^.2
+        ("Chemical", {IF: 5, WA: 2, URC: 4, VQ: 4}, 3.741657),  # 3.5^.5 · 4^.3 · 4^.2
+        ("Knapsack", {IF: 2, WA: 3, URC: 5, VQ: 4}, 3.154786),  # 2.5^.6 · 5^.2 · 4^.2
+        ("Style_Transfer", {IF: 5, VQ: 3}, 4.289586),  # 5^.7 · 3^.3
+        ("Virtual_Try_On", {IF: 1, URC: 5, VQ: 5}, 1.0),
+        ("Chemical", {IF: 1, WA: 1, URC: 5, VQ: 5}, 1.0),
+        ("Chemical", {IF: 1, WA: 2, URC: 5, VQ: 5}, 2.738613),  # IA = 1.5 is above 1, so the weights apply
+        ("ADD", {IF: 5, URC: 5, VQ: 5}, 5.0),
+    ],
+)
+def test_an_items_overall_score_by_hand(kind: str, metrics: dict[str, float], by_hand: float) -> None:
+    assert overall(metrics, kind) == pytest.approx(by_hand, abs=1e-5)
+    scores = {name: on_hundred(value) for name, value in metrics.items()}
+    flags = {flag: name in metrics for flag, name in (("IF", IF), ("WA", WA), ("URC", URC), ("IC", IC), ("VQ", VQ))}
+    found = item_score(edit(kind, **flags), scores)
+    assert found is not None
+    assert on_five(found) == pytest.approx(by_hand, abs=1e-5)
+
+
+def test_unedited_regions_belong_to_visual_consistency() -> None:
+    """The public summary script drops them by mistake; the paper's formula has them."""
+    assert dimension("VC", {URC: 2, IC: 4}) == 3
+    assert dimension("VC", {URC: 2}) == 2
+    assert overall({IF: 5, URC: 1, IC: 5, VQ: 5}, "Move") == pytest.approx(5**0.4 * 3**0.4 * 5**0.2)
+    assert overall({IF: 5, URC: 1, VQ: 5}, "ADD") == 1
+
+
+def test_a_missing_metric_leaves_the_item_without_a_score() -> None:
+    assert item_score(edit("ADD"), {IF: 100.0, VQ: 100.0}) is None
+    assert overall({IF: 5, VQ: 5}, "ADD") is None
+
+
+@given(st.sampled_from(TASKS), FIVE, FIVE, FIVE, FIVE)
+def test_the_overall_score_is_bounded_and_grows(kind: str, a: float, b: float, c: float, more: float) -> None:
+    metrics = {IF: a, URC: b, VQ: c}
+    found = overall(metrics, kind)
+    assert found is not None
+    assert 1 - 1e-9 <= found <= 5 + 1e-9
+    raised = overall({**metrics, IF: max(a, more)}, kind)
+    assert raised is not None
+    assert raised >= found - 1e-9
+
+
+@given(FIVE)
+def test_a_metric_at_its_worst_makes_the_item_worst(other: float) -> None:
+    for name in (IF, URC, VQ):
+        assert overall({IF: other, URC: other, VQ: other, name: 1.0}, "ADD") == 1.0
+
+
+def test_tasks_are_known_however_they_are_spelt() -> None:
+    assert task_of(edit("global longest word")) == "Global_Longest_Word"
+    assert part_of("Casual") == "Part3"
+    with pytest.raises(Exception, match="no task"):
+        task_of(edit("Knitting"))

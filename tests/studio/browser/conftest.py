@@ -1,0 +1,65 @@
+"""A real Chromium, one for all tests of the pages; every page fails its test on a script error."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+
+playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+from playwright.sync_api import Browser, Page, sync_playwright  # noqa: E402
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+NewPage = Callable[..., Page]
+
+
+@pytest.fixture(scope="package")
+def chromium() -> Iterator[Browser]:
+    """Start Chromium; without one the tests are skipped, but never where CI runs."""
+    found = os.environ.get("EDITLOUPE_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        if os.environ.get("CI"):
+            pytest.fail("CI must drive the pages: install Debian's package chromium")
+        pytest.skip("no Chromium on this machine: apt-get install chromium, or set EDITLOUPE_CHROMIUM")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=found, args=list(FLAGS))
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def new_page(chromium: Browser) -> Iterator[NewPage]:
+    """Open pages: `new_page(address, width=400, dark=True)`."""
+    contexts = []
+    wrong: list[str] = []
+
+    def start(address: str, width: int = 1280, height: int = 860, dark: bool = False) -> Page:
+        context = chromium.new_context(
+            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", base_url=address
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on(
+            "console",
+            lambda line: wrong.append(line.text) if line.type == "error" and "status of 4" not in line.text else None,
+        )
+        page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+        return page
+
+    yield start
+    for context in contexts:
+        context.close()
+    assert wrong == []

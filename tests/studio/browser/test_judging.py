@@ -1,0 +1,167 @@
+"""The Judge page in a real browser."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from tests.conftest import StartServer
+from tests.pictures import edit_pair
+from tests.scripted import Request, call, final, say
+from tests.studio.browser.conftest import NewPage
+from tests.studio.conftest import Listen
+from tests.studio.samples import HOSTILE
+
+INSTRUCTION = "Change the color of the patch to red"
+
+
+def choose_pair(page: Page, folder: Path) -> None:
+    for role, path in zip(("source", "edited"), edit_pair(folder), strict=True):
+        page.set_input_files(f"[data-slot={role}] input", path)
+        expect(page.locator(f"[data-slot={role}].filled")).to_be_visible()
+    page.fill("[name=instruction]", INSTRUCTION)
+
+
+def test_an_example_is_judged_with_the_embedded_judge_and_its_trace_opened(listen: Listen, new_page: NewPage) -> None:
+    page = new_page(listen())
+    page.goto("/judge")
+    page.click("[data-example=name-tag]")
+    expect(page.locator("[name=instruction]")).to_have_value(
+        "Change the color of the name tag with the wings from dark blue to green."
+    )
+    expect(page.locator("[data-box-list] input")).to_have_value("277, 337, 331, 380")
+    page.click("[data-start]")
+    expect(page.locator(".verdict")).to_have_count(2)
+    expect(page.locator(".timeline h2")).to_have_text(["Instruction Following", "Visual Consistency"])
+    assert page.locator(".step").count() >= 3
+    expect(page.locator(".verdict .meaning").first).not_to_be_empty()
+    expect(page.locator("[data-stop]")).to_be_hidden()
+    page.reload()
+    expect(page.locator(".verdict")).to_have_count(2)
+    page.click(".verdict a >> nth=0")
+    expect(page).to_have_title("name-tag-" + page.url.split("name-tag-")[1][:6] + " · EditLoupe")
+    expect(page.locator(".step").first).to_be_visible()
+
+
+def test_the_steps_of_a_model_appear_as_they_happen(
+    listen: Listen, new_page: NewPage, scripted: StartServer, tmp_path: Path
+) -> None:
+    go_on = threading.Event()
+
+    def answer(request: Request) -> Any:
+        if not any(message.role == "assistant" for message in request.messages):
+            look = call("zoom_in_image", bbox_2d=[50, 30, 110, 80], target_image="Edited Image")
+            return look.but(text=f"I look at the patch. {HOSTILE}")
+        assert go_on.wait(30)
+        return final("Perfect Consistency" if "Perfect Consistency" in request.system else "Over Modification")
+
+    server = scripted(answer)
+    page = new_page(listen())
+    page.goto("/judge")
+    choose_pair(page, tmp_path)
+    page.fill("[name=judge]", "openai:gpt-4.1")
+    page.fill("[name=base_url]", server.openai_url)
+    page.press("[name=instruction]", "Control+Enter")
+    expect(page.locator(".step")).to_have_count(2)
+    expect(page.locator(".verdict")).to_have_count(0)
+    expect(page.locator("[data-working]")).to_be_visible()
+    expect(page.locator(".step .thought").first).to_contain_text("<script>document.title='owned'</script>")
+    expect(page.locator(".step .shot img").first).to_have_js_property("complete", True)
+    go_on.set()
+    expect(page.locator(".verdict")).to_have_count(2)
+    expect(page.locator(".step")).to_have_count(4)
+    expect(page.locator(".verdict").first).to_contain_text("Over Modification")
+    expect(page.locator("[data-working]")).to_be_hidden()
+    assert page.title() == "Judge an edit · EditLoupe"
+
+
+def test_stop_stops(listen: Listen, new_page: NewPage, scripted: StartServer, tmp_path: Path) -> None:
+    release = threading.Event()
+
+    def never(request: Request) -> Any:
+        release.wait(30)
+        return say("late")
+
+    server = scripted(never)
+    page = new_page(listen())
+    page.goto("/judge")
+    choose_pair(page, tmp_path)
+    page.fill("[name=judge]", "openai:gpt-4.1")
+    page.fill("[name=base_url]", server.openai_url)
+    page.click("[data-start]")
+    page.click("[data-stop]")
+    expect(page.locator(".toast")).to_contain_text("Stopped")
+    expect(page.locator("[data-start]")).to_be_enabled()
+    expect(page.locator(".verdict")).to_have_count(0)
+    release.set()
+
+
+def test_a_missing_key_is_a_sentence(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    page = new_page(listen())
+    page.goto("/judge")
+    choose_pair(page, tmp_path)
+    page.fill("[name=judge]", "openai:gpt-5.1")
+    page.click("[data-start]")
+    expect(page.locator("[data-failure]")).to_contain_text("openai:gpt-5.1 needs a key: set OPENAI_API_KEY")
+    expect(page.locator("[data-start]")).to_be_enabled()
+
+
+def test_a_file_that_is_no_picture_is_a_sentence(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    (tmp_path / "notes.png").write_text("not a picture")
+    page = new_page(listen())
+    page.goto("/judge")
+    page.set_input_files("[data-slot=source] input", tmp_path / "notes.png")
+    expect(page.locator("[data-failure]")).to_contain_text("notes.png: this file is not a picture")
+
+
+def test_a_target_box_is_drawn_corrected_and_judged(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    page = new_page(listen())
+    page.goto("/judge")
+    choose_pair(page, tmp_path)
+    page.locator("[name=instruction]").blur()
+    page.keyboard.press("t")
+    pane = page.locator("[data-pane=source]")
+    pane.scroll_into_view_if_needed()
+    around = pane.bounding_box()
+    assert around is not None
+    frame = page.locator("[data-pane=source] img").evaluate(
+        "(one) => { const r = one.getBoundingClientRect(); return [r.x, r.y, r.width, r.height] }"
+    )
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        return frame[0] + frame[2] * x / 160, frame[1] + frame[3] * y / 120
+
+    def drag(start: tuple[float, float], end: tuple[float, float]) -> None:
+        page.mouse.move(*start)
+        page.mouse.down()
+        page.mouse.move(*end, steps=4)
+        page.mouse.up()
+
+    drag(at(60, 40), at(100, 70))
+    field = page.locator("[data-box-list] input")
+    expect(field).to_have_value("60, 40, 100, 70")
+    drag(at(100, 70), at(110, 80))
+    expect(field).to_have_value("60, 40, 110, 80")
+    drag(at(80, 60), at(70, 55))
+    expect(field).to_have_value("50, 35, 100, 75")
+    field.fill("60 40 100 70")
+    field.press("Tab")
+    with page.expect_request(lambda request: request.url.endswith("/judge") and request.method == "POST") as sent:
+        page.click("[data-start]")
+    assert sent.value.post_data_json["boxes"] == [[60, 40, 100, 70]]
+    expect(page.locator(".verdict")).to_have_count(2)
+
+
+def test_the_mode_and_the_types_follow_the_protocol(listen: Listen, new_page: NewPage) -> None:
+    page = new_page(listen())
+    page.goto("/judge")
+    expect(page.locator("[name=mode]")).to_have_value("tools")
+    assert page.locator("[name=instruction_type] option").count() == 8
+    page.click("[data-example=cat-eye]")
+    expect(page.locator("[name=instruction_type]")).to_have_value("Change Color")
+    page.select_option("[name=mode]", "oracle")
+    page.click("[data-start]")
+    expect(page.locator(".verdict")).to_have_count(2)

@@ -1,0 +1,135 @@
+"""The Annotate page in a real browser: ten edits by keyboard, found again by `editloupe agree`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from editloupe.cli.main import run as editloupe
+from tests.studio.browser.conftest import NewPage
+from tests.studio.conftest import Listen
+from tests.studio.samples import LABELS, long_trace, many_edits
+
+FOLLOWING, CONSISTENCY = LABELS
+
+
+def begin(page: Page, name: str) -> None:
+    page.goto("/annotate")
+    page.fill("[name=annotator]", name)
+    page.keyboard.press("Enter")
+    expect(page.locator(".question.current")).to_be_visible()
+
+
+def rows(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_ten_edits_are_labelled_by_keyboard_and_agree_finds_them(
+    listen: Listen, new_page: NewPage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = many_edits(tmp_path, 11)
+    page = new_page(listen(runs=(folder,)))
+    begin(page, "Ana")
+    for number in range(10):
+        expect(page).to_have_title(f"Label {number + 1} of 11 · EditLoupe")
+        page.keyboard.press(str(1 + number % 4))
+        page.keyboard.press(str(4 - number % 4))
+        page.keyboard.press("n")
+    expect(page).to_have_title("Label 11 of 11 · EditLoupe")
+    labels = folder / "labels.jsonl"
+    found = [(row["edit_id"], row["criterion"], row["label"], row["annotator"]) for row in rows(labels)]
+    assert found == [
+        (f"edit-{n:05}", criterion, LABELS[criterion][key], "Ana")
+        for n in range(10)
+        for criterion, key in ((FOLLOWING, n % 4), (CONSISTENCY, 3 - n % 4))
+    ]
+    page.goto("/runs/run/annotate")
+    expect(page.locator("[data-annotators]")).to_contain_text("10 of 11")
+    assert editloupe(["agree", str(folder), "--human", str(labels), "--format", "json", "--resamples", "100"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["annotators"] == {"Ana": 20}
+    assert told[FOLLOWING]["n"] + told[FOLLOWING]["left_out"] == 10
+
+
+def test_the_verdict_appears_only_after_ones_own_and_a_reload_loses_nothing(
+    listen: Listen, new_page: NewPage, tmp_path: Path
+) -> None:
+    page = new_page(listen(runs=(many_edits(tmp_path, 2),)))
+    begin(page, "Ana")
+    reveal = page.locator("[data-reveal]")
+    checked = page.locator(".option[aria-checked=true]")
+    page.keyboard.press("2")
+    expect(page.locator(f"[data-criterion={CONSISTENCY}]")).to_have_class("question current")
+    expect(checked).to_have_count(1)
+    expect(page.locator("[data-saved]")).to_have_text("Saved")
+    expect(reveal).to_contain_text("once you have given all your labels")
+    page.reload()
+    expect(checked).to_have_attribute("data-label", LABELS[FOLLOWING][1])
+    expect(page.locator(f"[data-criterion={CONSISTENCY}].current")).to_be_visible()
+    page.keyboard.press("4")
+    expect(reveal).to_contain_text("The judge said")
+    page.keyboard.press("u")
+    expect(reveal).not_to_contain_text("The judge said")
+    expect(checked).to_have_count(1)
+    page.keyboard.press("Control+z")
+    expect(checked).to_have_count(0)
+    page.reload()
+    expect(checked).to_have_count(0)
+
+
+def test_undo_on_the_next_edit_goes_back_to_where_the_change_was(
+    listen: Listen, new_page: NewPage, tmp_path: Path
+) -> None:
+    page = new_page(listen(runs=(many_edits(tmp_path, 2),)))
+    begin(page, "Ana")
+    for key in ("1", "1", "n"):
+        page.keyboard.press(key)
+    expect(page).to_have_title("Label 2 of 2 · EditLoupe")
+    page.keyboard.press("u")
+    expect(page).to_have_title("Label 1 of 2 · EditLoupe")
+    expect(page.locator(".option[aria-checked=true]")).to_have_count(1)
+
+
+def test_two_annotators_see_their_progress_and_their_alpha(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    address = listen(runs=(many_edits(tmp_path, 3),))
+    for name, keys in (("Ana", "123"), ("Ben", "124")):
+        page = new_page(address)
+        begin(page, name)
+        for number, key in enumerate(keys):
+            expect(page).to_have_title(f"Label {number + 1} of 3 · EditLoupe")
+            page.keyboard.press(key)
+            page.keyboard.press(key)
+            page.keyboard.press("Enter")
+    page.click("details.people summary")
+    people = page.locator("details.people")
+    expect(people).to_contain_text("Ana")
+    expect(people).to_contain_text("3 of 3")
+    expect(people).to_contain_text("on 3 edits")
+
+
+def test_target_boxes_are_corrected_and_kept(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    folder = long_trace(tmp_path, steps=2)
+    page = new_page(listen(runs=(folder,)))
+    begin(page, "Ana")
+    field = page.locator("[data-box-list] input")
+    expect(field).to_have_value("70, 50, 130, 90")
+    field.fill("72, 52, 128, 88")
+    field.press("Tab")
+    expect(page.locator("[data-saved]")).to_have_text("Saved")
+    assert rows(folder / "labels.jsonl")[0]["target_boxes"] == [[72, 52, 128, 88]]
+    page.reload()
+    expect(field).to_have_value("72, 52, 128, 88")
+    page.click("[data-undo]")
+    expect(field).to_have_value("70, 50, 130, 90")
+
+
+def test_a_label_that_cannot_be_saved_says_so(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    folder = many_edits(tmp_path, 1)
+    page = new_page(listen(runs=(folder,)))
+    begin(page, "Ana")
+    (folder / "labels.jsonl").mkdir()
+    page.keyboard.press("1")
+    expect(page.locator("[data-saved]")).to_contain_text("Not saved")

@@ -1,0 +1,226 @@
+"""Who gets in, what is refused, and that nothing hostile comes through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from editloupe.studio.guard import POLICY
+from editloupe.studio.settings import UPLOAD_BYTES, StudioSettings
+from editloupe.types import UserError
+from tests.pictures import save, textured
+from tests.studio.conftest import OpenStudio
+from tests.studio.samples import HOSTILE, long_trace, many_edits
+from tests.test_images import huge_png
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "169.254.169.254", "[::2]:8642"])
+def test_a_request_by_another_host_name_is_refused(studio: OpenStudio, host: str) -> None:
+    assert studio().get("/judge", headers={"host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8642", "localhost:9999", "[::1]:8642", "LOCALHOST"])
+def test_this_machine_may_be_called_by_its_own_names(studio: OpenStudio, host: str) -> None:
+    assert studio().get("/judge", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://127.0.0.1:9999"},
+        {"origin": "http://127.0.0.1:8642.evil.example"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ],
+)
+def test_a_post_from_another_page_changes_nothing(studio: OpenStudio, tmp_path: Path, foreign: dict[str, str]) -> None:
+    run = many_edits(tmp_path, 2)
+    client = studio(runs=(run,))
+    body = {"annotator": "eve", "edit": "edit-00000", "criterion": "instruction_following", "label": "Wrong Action"}
+    assert client.post("/runs/run/labels", json=body, headers=foreign).status_code == 403
+    assert client.post("/uploads", content=b"x", headers=foreign).status_code == 403
+    assert not (run / "labels.jsonl").exists()
+    assert client.post("/runs/run/labels", json=body, headers={"origin": "http://127.0.0.1:8642"}).status_code == 200
+
+
+def test_a_form_of_another_site_cannot_stand_in_for_json(studio: OpenStudio, tmp_path: Path) -> None:
+    client = studio(runs=(many_edits(tmp_path, 1),))
+    for address in ("/judge", "/runs/run/labels"):
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+            assert client.post(address, content=b"{}", headers={"content-type": kind}).status_code == 415
+
+
+def test_every_answer_carries_the_policy(studio: OpenStudio) -> None:
+    client = studio()
+    answers = [
+        client.get(path) for path in ("/judge", "/runs", "/nowhere", "/static/base.css", "/examples/cat-eye/small")
+    ]
+    answers += [client.get("/", headers={"host": "evil.example"}), client.post("/uploads", content=b"no picture")]
+    for answer in answers:
+        assert answer.headers["content-security-policy"] == POLICY
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+    assert "unsafe" not in POLICY
+    assert "http" not in POLICY
+
+
+def test_another_address_than_this_machine_needs_a_token() -> None:
+    with pytest.raises(UserError, match="--token"):
+        StudioSettings(host="0.0.0.0")
+    assert StudioSettings(host="0.0.0.0", token="secret").token == "secret"
+    assert StudioSettings().host == "127.0.0.1"
+
+
+def test_with_a_token_nothing_is_shown_without_it(studio: OpenStudio, tmp_path: Path) -> None:
+    client = studio(runs=(many_edits(tmp_path, 1),), host="0.0.0.0", token="open sesame")
+    for path in ("/", "/judge", "/runs/run", "/static/base.css", "/judge?token=wrong", "/judge?token="):
+        refused = client.get(path)
+        assert refused.status_code == 401
+        assert "patch" not in refused.text
+    assert client.post("/runs/run/labels", json={}).status_code == 401
+    assert client.post("/runs/run/labels?token=open+sesame", json={}).status_code == 401
+    assert client.get("/runs/run", headers={"authorization": "Bearer open sesame"}).status_code == 200
+
+
+def test_the_token_leaves_the_address_and_stays_in_a_strict_cookie(studio: OpenStudio) -> None:
+    client = studio(host="0.0.0.0", token="open sesame")
+    first = client.get("/judge?a=1&token=open+sesame")
+    assert (first.status_code, first.headers["location"]) == (303, "/judge?a=1")
+    cookie = first.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "sesame" not in cookie
+    assert client.get("/judge").status_code == 200
+    there = client.get("//evil.example/?token=open+sesame", headers={"cookie": ""})
+    assert not there.headers.get("location", "/").startswith("//")
+
+
+def test_no_path_of_a_request_reaches_the_file_system(studio: OpenStudio, tmp_path: Path) -> None:
+    client = studio(runs=(many_edits(tmp_path, 1),))
+    secret = (tmp_path / "secret.png").resolve()
+    save(textured(), secret)
+    up = "../" * 12
+    for inner in (
+        f"{up}etc/passwd",
+        str(secret),
+        "..%2f..%2fsecret.png",
+        f"{up}{secret}",
+        "run.sqlite",
+        "%00",
+        "a" * 5000,
+    ):
+        for start in ("/pictures/", "/static/", "/examples/", "/runs/", "/runs/run/charts/dlebench/", "/jobs/"):
+            for path in (start + inner, f"{start}{inner}/small", f"{start}{inner.replace('.', '%2e')}"):
+                answer = client.get(path)
+                assert answer.status_code in (400, 404, 405), path
+                assert not answer.content.startswith(b"\x89PNG")
+                assert b"root:" not in answer.content
+    for name in ("edit", "criterion", "beside"):
+        answer = client.get("/runs/run/trace", params={"edit": "edit-00000", name: f"{up}etc/passwd"})
+        assert answer.status_code == 404
+        assert b"root:" not in answer.content
+
+
+def test_pictures_are_served_by_hash_only(studio: OpenStudio, tmp_path: Path) -> None:
+    client = studio(runs=(many_edits(tmp_path, 1),))
+    page = client.get("/runs/run").text
+    sha = page.split('src="/pictures/')[1].split("/")[0]
+    whole = client.get(f"/pictures/{sha}")
+    assert (whole.status_code, whole.headers["content-type"]) == (200, "image/png")
+    assert client.get(f"/pictures/{sha}/small").headers["content-type"] == "image/jpeg"
+    for wrong in (sha[:-1], sha.upper(), sha + "0", "0" * 32, f"{sha}.png"):
+        assert client.get(f"/pictures/{wrong}").status_code == 404
+
+
+def test_texts_of_models_files_and_manifests_are_shown_as_text(studio: OpenStudio, tmp_path: Path) -> None:
+    run = long_trace(tmp_path, steps=3, thought=HOSTILE)
+    (run / "labels.jsonl").write_text(
+        '{"edit_id": "the-edit/../x", "criterion": "instruction_following", "label": "Wrong Action", '
+        '"annotator": "<script>1</script>"}\n'
+    )
+    client = studio(runs=(run,))
+    html = {"accept": "text/html"}
+    pages = [
+        client.get("/runs/run/trace", params={"edit": "the-edit/../x"}).text,
+        client.get("/runs/run/annotate").text,
+        client.get("/runs/run/annotate", params={"annotator": HOSTILE}).text,
+        client.get("/runs/run/annotators").text,
+        client.get("/runs/run", params={"text": HOSTILE, "type": HOSTILE, "order": HOSTILE}).text,
+        client.get("/runs/run/trace", params={"edit": HOSTILE}, headers=html).text,
+        client.get("/judge", params={"job": HOSTILE}).text,
+    ]
+    assert "&lt;script&gt;document.title" in pages[0]
+    for page in pages:
+        assert "<script>" not in page
+        assert "<img src=x" not in page
+
+
+def test_an_upload_is_limited_and_opened_safely(studio: OpenStudio, tmp_path: Path) -> None:
+    client = studio()
+    assert client.post("/uploads", content=b"x", headers={"content-length": str(UPLOAD_BYTES + 1)}).status_code == 413
+    assert client.post("/uploads", content=iter([b"x"])).status_code == 411
+    for content in (b"", b"<svg onload=alert(1)>", b"GIF89a" + b"0" * 50, huge_png(60_000, 60_000)):
+        refused = client.post("/uploads", content=content)
+        assert refused.status_code == 400
+        assert "/" not in refused.json()["sentence"]
+    taken = client.post("/uploads", content=save(textured(), tmp_path / "p.png").read_bytes()).json()
+    assert (taken["width"], taken["height"]) == (160, 120)
+    assert client.get(f"/pictures/{taken['sha']}").content.startswith(b"\x89PNG")
+
+
+def test_a_server_can_be_named_on_the_page_only_where_nobody_else_can_reach_it(
+    studio: OpenStudio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-verysecretvalue123")
+    client = studio(host="0.0.0.0", token="t")
+    client.headers["authorization"] = "Bearer t"
+    sha = client.post("/uploads", content=save(textured(), tmp_path / "p.png").read_bytes()).json()["sha"]
+    asked = {
+        "source": sha,
+        "edited": sha,
+        "instruction": "x",
+        "judge": "openai:m",
+        "base_url": "http://evil.example/v1",
+    }
+    refused = client.post("/judge", json=asked)
+    assert refused.status_code == 400
+    assert "command line" in refused.json()["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"judge": "openai:gpt-5.1"}, "OPENAI_API_KEY"),
+        ({"judge": "nobody"}, "nobody"),
+        ({"instruction": " "}, "type the instruction"),
+        ({"source": ""}, "choose the source picture"),
+        ({"source": "0" * 32}, "choose it again"),
+        ({"source": "../../etc/passwd"}, "source"),
+        ({"boxes": [[5, 5, 1, 1]]}, "no area"),
+        ({"protocol": "nope"}, "nope"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    studio: OpenStudio, tmp_path: Path, changes: dict[str, object], sentence: str
+) -> None:
+    client = studio()
+    sha = client.post("/uploads", content=save(textured(), tmp_path / "p.png").read_bytes()).json()["sha"]
+    refused = client.post(
+        "/judge", json={"source": sha, "edited": sha, "instruction": "x", "judge": "rules", **changes}
+    )
+    assert refused.status_code == 400
+    assert sentence in refused.json()["sentence"]
+    assert "Traceback" not in refused.text
+
+
+def test_what_is_judged_here_is_gone_with_the_program(studio: OpenStudio, tmp_path: Path) -> None:
+    client = studio()
+    client.post("/uploads", content=save(textured(), tmp_path / "p.png").read_bytes())
+    folder = client.app.state.studio.library.uploads.parent  # type: ignore[attr-defined]
+    assert folder.exists()
+    client.__exit__(None, None, None)
+    assert not folder.parent.exists()
+    client.__enter__()

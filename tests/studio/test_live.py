@@ -1,0 +1,173 @@
+"""Judging on the page: events as they happen, stopping, what is kept afterwards."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from editloupe.evals.store import Run
+from tests.conftest import StartServer
+from tests.pictures import edit_pair
+from tests.scripted import Request, call, final, say
+from tests.studio.conftest import Listen
+from tests.studio.samples import HOSTILE
+
+Event = tuple[str, dict[str, Any]]
+INSTRUCTION = "Change the color of the patch to red"
+
+
+def client_of(address: str) -> httpx.Client:
+    return httpx.Client(base_url=address, timeout=60, trust_env=False)
+
+
+def asked(client: httpx.Client, folder: Path, **changes: object) -> dict[str, Any]:
+    shas = [client.post("/uploads", content=path.read_bytes()).json()["sha"] for path in edit_pair(folder)]
+    return {
+        "source": shas[0],
+        "edited": shas[1],
+        "instruction": INSTRUCTION,
+        "judge": "rules",
+        "name": "cup.png",
+        **changes,
+    }
+
+
+def events(client: httpx.Client, job: str, after: int = 0) -> Iterator[Event]:
+    with client.stream("GET", f"/jobs/{job}/events", headers={"last-event-id": str(after)}) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        kind = ""
+        for line in answer.iter_lines():
+            if line.startswith("event: "):
+                kind = line.removeprefix("event: ")
+            elif line.startswith("data: "):
+                yield kind, json.loads(line.removeprefix("data: "))
+
+
+def look_then_answer(request: Request) -> Any:
+    if not any(message.role == "assistant" for message in request.messages):
+        return call("zoom_in_image", bbox_2d=[50, 30, 110, 80], target_image="Edited Image").but(
+            text=f"I look. {HOSTILE}"
+        )
+    return final("Perfect Consistency" if "Perfect Consistency" in request.system else "Flawless Execution")
+
+
+def test_the_embedded_judge_is_watched_step_by_step_and_kept(listen: Listen, tmp_path: Path) -> None:
+    with client_of(listen(out=tmp_path / "kept")) as client:
+        job = client.post("/judge", json=asked(client, tmp_path)).json()["job"]
+        told = list(events(client, job))
+        kinds = [kind for kind, _ in told]
+        assert (kinds[0], kinds[-2], kinds[-1]) == ("begun", "verdicts", "end")
+        assert {data["criterion"] for kind, data in told if kind == "step"} == {
+            "instruction_following",
+            "visual_consistency",
+        }
+        assert "/trace?edit=cup-" in told[-2][1]["html"]
+        for sha in {
+            part.split("/")[0] for _, data in told for part in data.get("html", "").split('src="/pictures/')[1:]
+        }:
+            assert client.get(f"/pictures/{sha}").status_code == 200
+        again = list(events(client, job, after=2))
+        assert again == told[2:]
+    with Run.open(tmp_path / "kept") as run:
+        assert {unit.criterion for unit in run.units()} == {"instruction_following", "visual_consistency"}
+
+
+def test_a_models_steps_arrive_one_by_one_and_its_words_are_escaped(
+    listen: Listen, scripted: StartServer, tmp_path: Path
+) -> None:
+    go_on = threading.Event()
+
+    def wait_before_the_answer(request: Request) -> Any:
+        if any(message.role == "assistant" for message in request.messages):
+            assert go_on.wait(30)
+        return look_then_answer(request)
+
+    server = scripted(wait_before_the_answer)
+    with client_of(listen()) as client:
+        body = asked(client, tmp_path, judge="openai:gpt-4.1", base_url=server.openai_url)
+        following = events(client, client.post("/judge", json=body).json()["job"])
+        first = [next(following), next(following), next(following)]
+        assert [kind for kind, _ in first] == ["begun", "step", "step"]
+        assert not go_on.is_set()
+        go_on.set()
+        rest = list(following)
+    assert [kind for kind, _ in rest] == ["step", "step", "verdicts", "end"]
+    html = first[1][1]["html"]
+    assert "&lt;script&gt;" in html
+    assert "<script>" not in html
+    assert "zoom_in_image" in html
+
+
+def test_stop_ends_the_judging_and_keeps_nothing(listen: Listen, scripted: StartServer, tmp_path: Path) -> None:
+    release = threading.Event()
+
+    def never(request: Request) -> Any:
+        release.wait(30)
+        return say("late")
+
+    server = scripted(never)
+    with client_of(listen()) as client:
+        body = asked(client, tmp_path, judge="openai:gpt-4.1", base_url=server.openai_url)
+        job = client.post("/judge", json=body).json()["job"]
+        following = events(client, job)
+        assert next(following)[0] == "begun"
+        assert client.post(f"/jobs/{job}/stop", json={}).status_code == 200
+        assert [kind for kind, _ in following] == ["stopped", "end"]
+        release.set()
+        assert "Open the trace" not in client.get("/runs").text
+
+
+def test_a_wrong_key_ends_in_one_sentence_without_the_key(
+    listen: Listen, scripted: StartServer, tmp_path: Path, monkeypatch: Any
+) -> None:
+    from tests.scripted import wrong_key
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-verysecretvalue123")
+    server = scripted(lambda request: wrong_key())
+    with client_of(listen()) as client:
+        body = asked(client, tmp_path, judge="openai:gpt-4.1", base_url=server.openai_url)
+        told = list(events(client, client.post("/judge", json=body).json()["job"]))
+    assert [kind for kind, _ in told] == ["begun", "failed", "end"]
+    assert "key" in told[1][1]["sentence"]
+    assert "verysecret" not in json.dumps(told)
+
+
+def test_the_same_edit_judged_twice_can_be_compared(listen: Listen, scripted: StartServer, tmp_path: Path) -> None:
+    server = scripted(look_then_answer)
+    with client_of(listen()) as client:
+        body = asked(client, tmp_path)
+        list(events(client, client.post("/judge", json=body).json()["job"]))
+        model = {**body, "judge": "openai:gpt-4.1", "base_url": server.openai_url}
+        told = list(events(client, client.post("/judge", json=model).json()["job"]))
+        link = told[-2][1]["html"].split('href="')[1].split('"')[0].replace("&amp;", "&")
+        page = client.get(f"{link}&beside=here~0").text
+    assert "repeat=1" in link
+    assert "They part at step 1" in page
+
+
+def test_only_so_many_edits_are_judged_at_once(listen: Listen, scripted: StartServer, tmp_path: Path) -> None:
+    release = threading.Event()
+
+    def never(request: Request) -> Any:
+        release.wait(30)
+        return say("late")
+
+    server = scripted(never)
+    with client_of(listen()) as client:
+        body = asked(client, tmp_path, judge="openai:gpt-4.1", base_url=server.openai_url)
+        jobs = [client.post("/judge", json=body) for _ in range(5)]
+        assert [job.status_code for job in jobs] == [200, 200, 200, 200, 400]
+        for job in jobs[:4]:
+            client.post(f"/jobs/{job.json()['job']}/stop", json={})
+        release.set()
+
+
+def test_an_unknown_job_is_not_there(listen: Listen) -> None:
+    with client_of(listen()) as client:
+        assert client.get("/jobs/nothing/events").status_code == 404
+        assert client.post("/jobs/nothing/stop", json={}).status_code == 404
