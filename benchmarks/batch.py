@@ -162,13 +162,28 @@ def timed(command: list[str]) -> tuple[float, float, float, str]:
     started = time.perf_counter()
     with tempfile.TemporaryFile("w+") as out:
         process = subprocess.Popen(command, cwd=ROOT, stdout=out, env={**os.environ, "OPENAI_API_KEY": "benchmark-key"})
-        _, status, usage = os.wait4(process.pid, 0)
+        memory = 0.0
+        while True:
+            memory = max(memory, peak_megabytes(process.pid))
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                break
+            time.sleep(0.05)
         wall = time.perf_counter() - started
         out.seek(0)
         output = out.read()
     if os.waitstatus_to_exitcode(status):
         raise SystemExit(f"{' '.join(command)} failed:\n{output}")
-    return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, output
+    return wall, usage.ru_utime + usage.ru_stime, memory, output
+
+
+def peak_megabytes(pid: int) -> float:
+    """Return a process's own peak; the figure of `wait4` would count this program's memory before the exec."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
 
 
 def show(name: str, facts: dict[str, float], ideal: float, replies: int) -> None:

@@ -120,6 +120,12 @@ class Album:
     def __getitem__(self, sha: Sha) -> Picture:
         return self._pictures[sha]
 
+    def clear(self) -> None:
+        """Let go of all pictures at once; whoever still holds the album keeps no pixels alive."""
+        with self._lock:
+            self._pictures.clear()
+            self._by_path.clear()
+
 
 def hash_bytes(data: bytes) -> Sha:
     """Return the name under which these bytes are kept."""

@@ -232,6 +232,11 @@ class Judge:
         except MissingInput:
             return self.criteria
 
+    @property
+    def scores_edits(self) -> bool:
+        """True where the protocol has a formula that makes one score of an edit's criteria."""
+        return self._protocol.edit_score is not None
+
     def score(self, edit: Edit, verdicts: Sequence[Outcome]) -> float | None:
         """Return the edit's own score by the protocol's formula, 0 to 100; None where a criterion lacks a number."""
         known = {v.criterion: v.score_100 for v in verdicts if isinstance(v, Verdict) and v.score_100 is not None}

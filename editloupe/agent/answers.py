@@ -224,7 +224,8 @@ def _checks(item: Mapping[str, Any], answer: ChecksAnswer) -> dict[str, str]:
     answers = {}
     for check in answer.checks:
         value = _need(item, check.key)
-        word = f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e6
+        word = (str(int(value)) if value == int(value) else repr(value)) if number else value
         by_key = {allowed.casefold(): allowed for allowed in check.values}
         known = by_key.get(word.strip().casefold()) if isinstance(word, str) else None
         if known is None:

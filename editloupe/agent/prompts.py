@@ -155,7 +155,9 @@ def _examples(rubric: Rubric, mode: Mode, tools: bool, native: bool, structured:
     shown = [e for e in rubric.examples if mode in e.modes and (tools or not e.calls)]
     if not shown:
         return ""
-    return "# Examples\n" + "\n\n".join(f"## Example {i}\n{_example(e, native, structured)}" for i, e in enumerate(shown, 1))
+    return "# Examples\n" + "\n\n".join(
+        f"## Example {i}\n{_example(e, native, structured)}" for i, e in enumerate(shown, 1)
+    )
 
 
 def _example(example: Example, native: bool, structured: bool) -> str:

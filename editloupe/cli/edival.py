@@ -16,6 +16,7 @@ from editloupe.types import Record, UserError
 
 if TYPE_CHECKING:
     from editloupe.evals.edival.asking import Asker
+    from editloupe.evals.edival.kept import KeptWhileUnderWay
     from editloupe.evals.edival.many import Tally
     from editloupe.evals.edival.tables import EdivalFigures
     from editloupe.evals.report.blocks import Block
@@ -67,6 +68,7 @@ def decompose(
     """
     from editloupe.evals.edival.decompose import Decomposer
     from editloupe.evals.edival.files import pictures_in
+    from editloupe.evals.edival.kept import KeptWhileUnderWay
     from editloupe.rubrics.edival.settings import load_settings
     from editloupe.tools.finders import WholePictureFinder
 
@@ -75,8 +77,9 @@ def decompose(
     finder = WholePictureFinder(tools, rules.lowest_threshold)
     if problem := finder.unavailable():
         raise UserError(f"the detector cannot be used: {problem}")
-    spec, asker = _asker(judge_spec, base_url, timeout)
-    worker = Decomposer(asker, spec, finder, tools.detector, rules, out)
+    kept = KeptWhileUnderWay(out)
+    spec, asker = _asker(judge_spec, base_url, timeout, kept)
+    worker = Decomposer(asker, spec, finder, tools.detector, rules, out, kept)
     pictures = pictures_in(images)
     return _ended(asyncio.run(worker.all(pictures, concurrency, _tick(len(pictures), quiet))), out)
 
@@ -105,6 +108,7 @@ def instruct(
     """
     from editloupe.evals.edival.files import SceneFile, read_folder
     from editloupe.evals.edival.instruct import LISTS, Instructor
+    from editloupe.evals.edival.kept import KeptWhileUnderWay
     from editloupe.rubrics.edival.settings import load_settings
     from editloupe.rubrics.edival.tasks import TYPES
 
@@ -115,8 +119,9 @@ def instruct(
         if name not in TYPES:
             raise UserError(f'"{name}" is no instruction type; there are: {", ".join(TYPES)}')
     rules = load_settings(settings).but({"max_turns": turns} if turns else {})
-    spec, asker = (LISTS, None) if proposals == LISTS else _asker(judge_spec, base_url, timeout)
-    worker = Instructor(rules, objects, out, seed, asker, spec, cast(Any, wanted))
+    kept = KeptWhileUnderWay(out)
+    spec, asker = (LISTS, None) if proposals == LISTS else _asker(judge_spec, base_url, timeout, kept)
+    worker = Instructor(rules, objects, out, seed, asker, spec, cast(Any, wanted), kept)
     scenes = read_folder(objects, SceneFile)
     return _ended(asyncio.run(worker.all(scenes, concurrency, _tick(len(scenes), quiet))), out)
 
@@ -296,7 +301,7 @@ def _write(found: Record, blocks: list[Block], format: str | None, out: Path | N
     o.tell(f"written to {out}")
 
 
-def _asker(judge_spec: str | None, base_url: str | None, timeout: float) -> tuple[str, Asker]:
+def _asker(judge_spec: str | None, base_url: str | None, timeout: float, kept: KeptWhileUnderWay) -> tuple[str, Asker]:
     from editloupe.agent.models import ModelSettings, open_chat
     from editloupe.evals.edival.asking import Asker
     from editloupe.images import WireLimits
@@ -304,7 +309,7 @@ def _asker(judge_spec: str | None, base_url: str | None, timeout: float) -> tupl
     spec = judge_spec or os.environ.get("EDITLOUPE_JUDGE") or ""
     if spec in ("", "rules"):
         raise UserError("this needs a model that sees pictures: name one with --judge openai:NAME or google_genai:NAME")
-    chat = open_chat(spec, base_url, ModelSettings(timeout=timeout))
+    chat = open_chat(spec, base_url, ModelSettings(timeout=timeout), kept)
     return spec, Asker(chat, WireLimits(max_bytes=chat.profile.max_image_bytes))
 
 

@@ -112,7 +112,7 @@ def judge(
     judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else Steps())
     given.announce()
     if as_json:
-        print(json.dumps(as_record(judgement), indent=2, ensure_ascii=False))
+        print(json.dumps(as_record(judgement, opened), indent=2, ensure_ascii=False))
     else:
         show(judgement, Console(highlight=False), opened)
         if out:
@@ -159,9 +159,11 @@ class Steps:
             )
 
 
-def as_record(judgement: Judgement) -> dict[str, Any]:
-    """Return the public JSON of one judgement."""
+def as_record(judgement: Judgement, judge: Judge | None = None) -> dict[str, Any]:
+    """Return the public JSON of one judgement; with its judge also the edit's own score, where the protocol has one."""
+    whole = judge.score(judgement.edit, judgement.verdicts) if judge and judge.scores_edits else None
     return {
+        **({"score_100": whole} if judge and judge.scores_edits else {}),
         "edit": judgement.edit.model_dump(mode="json"),
         "protocol": judgement.protocol,
         "mode": judgement.mode,
@@ -203,6 +205,10 @@ def show(judgement: Judgement, console: Console, judge: Judge | None = None) -> 
     rubric_of = judge.rubric if judge else find_protocol(judgement.protocol).rubric
     for outcome in judgement.verdicts:
         _show_outcome(outcome, rubric_of(outcome.criterion), console)
+    if judge and judge.scores_edits:
+        whole = judge.score(judgement.edit, judgement.verdicts)
+        said = "none, a criterion has no number" if whole is None else f"{whole:.1f} of 100"
+        console.print(Text(f"\nScore of the edit by the protocol's formula: {said}", style="bold"))
 
 
 def _show_outcome(outcome: Outcome, rubric: Rubric, console: Console) -> None:
@@ -214,9 +220,7 @@ def _show_outcome(outcome: Outcome, rubric: Rubric, console: Console) -> None:
     score = "" if outcome.score_100 is None else f"  {outcome.score_100:.1f} of 100"
     sure = "" if outcome.confidence is None else f"  confidence {outcome.confidence:.2f}"
     console.print(
-        Text.assemble(
-            (f"{rubric.title}: ", "bold"), (_said(outcome, rubric), "bold green"), (score + sure, "dim")
-        )
+        Text.assemble((f"{rubric.title}: ", "bold"), (_said(outcome, rubric), "bold green"), (score + sure, "dim"))
     )
     if isinstance(rubric.answer, LabelAnswer):
         meaning = next((label.meaning for label in rubric.answer.labels if label.name == outcome.label), "")

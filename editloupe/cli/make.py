@@ -18,7 +18,9 @@ from editloupe.types import UserError
 
 def make(
     what: Annotated[str, typer.Argument(help="billiards, a puzzle's name, list, or check.")],
-    out: Annotated[Path | None, typer.Argument(help="The folder to write, or with check the one that was written.")] = None,
+    out: Annotated[
+        Path | None, typer.Argument(help="The folder to write, or with check the one that was written.")
+    ] = None,
     count: Annotated[int, typer.Option(min=1, help="How many scenes.")] = 10,
     seed: Annotated[int, typer.Option(help="Same seed, same scenes.")] = 0,
     bounces: Annotated[str, typer.Option(help="Billiards: fewest and most cushions, such as 2-7.")] = "2-7",

@@ -96,6 +96,8 @@ def show(report: PairReport, console: Console) -> None:
         table.add_row(name, share, str(found.correct), str(found.judged), str(found.pairs))
     console.print(table)
     if report.way == "pairwise":
-        console.print(f"the two orders contradict each other in {report.overall.inconsistent} pairs, which count as wrong")
+        console.print(
+            f"the two orders contradict each other in {report.overall.inconsistent} pairs, which count as wrong"
+        )
     for why in sorted({result.why for result in report.results if result.why})[:3]:
         o.tell(f"unjudged, for instance: {why}")

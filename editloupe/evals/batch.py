@@ -143,5 +143,3 @@ async def _executor(batch: Batch, run: Run, judge: Judge, traffic: TrafficContro
 
 def _price(batch: Batch, spec: str) -> Price | None:
     return batch.price or price_of(spec, batch.prices)
-
-

@@ -136,7 +136,9 @@ def _vibe(found: Sequence[Scored]) -> Iterable[Section]:
         yield Section("VIBE by style", ("style", *groups), tuple(lines))
     several = {n: [one for one in found if vibe.task_of(one.edit).count("+") == n - 1] for n in (2, 3)}
     if any(several.values()):
-        parts = [(f"{n} tasks at once", mean(o.total for o in own), float(len(own))) for n, own in several.items() if own]
+        parts = [
+            (f"{n} tasks at once", mean(o.total for o in own), float(len(own))) for n, own in several.items() if own
+        ]
         yield Section("VIBE, multi-task edits", ("edits", "mean", "units"), tuple(parts))
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 from editloupe.evals.jobs import Job
@@ -17,8 +18,10 @@ from editloupe.evals.traffic import Limits, TrafficControl
 from editloupe.judge import Judge
 from editloupe.types import UserError
 
-TIMES = 5
-"""How often a job is given to another worker before the run ends."""
+TIMES = 8
+"""How often a job is given to a worker before the run ends; with the waits in between, about a minute."""
+REST = 10.0
+"""Seconds a lost worker gets nothing while others are there: it is being restarted."""
 
 
 def import_ray() -> Any:
@@ -59,6 +62,7 @@ class RayExecutor:
             worker.remote(open_judge, limits, deadline, self._switchboard, self.vision) for _ in range(count)
         ]
         self._load: Counter[int] = Counter(dict.fromkeys(range(count), 0))
+        self._rests_until: dict[int, float] = dict.fromkeys(range(count), 0.0)
         self._news = asyncio.create_task(self._listen())
 
     def _connect(self, address: str | None) -> None:
@@ -78,8 +82,8 @@ class RayExecutor:
 
     async def judge(self, job: Job) -> Done:
         """Give a job to the worker with the least to do; where that one is lost, to another."""
-        for _ in range(TIMES):
-            number = min(self._load, key=lambda n: self._load[n])
+        for attempt in range(TIMES):
+            number = min(self._load, key=lambda n: (monotonic() < self._rests_until[n], self._load[n]))
             self._load[number] += 1
             try:
                 kept = self._run.replies_of(job.edit.id)
@@ -88,7 +92,10 @@ class RayExecutor:
             except self._ray.exceptions.RayTaskError as error:
                 raise error.cause if isinstance(error.cause, Exception) else error from None
             except self._ray.exceptions.RayError:
-                await self._take_news(wait=False)
+                self._rests_until[number] = monotonic() + REST
+                await asyncio.sleep(min(16.0, 0.25 * 2**attempt))
+                with suppress(self._ray.exceptions.RayError):
+                    await self._take_news(wait=False)
             finally:
                 self._load[number] -= 1
         raise UserError(f"edit {job.edit.id} was given to {TIMES} workers and every one was lost; see the cluster's logs")

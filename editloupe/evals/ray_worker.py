@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
+from editloupe.agent.hooks import Ticket
 from editloupe.evals.jobs import Job
 from editloupe.evals.local import judge_job
 from editloupe.evals.pictures import KeptPictures, kept_pictures
@@ -20,9 +22,6 @@ REMEMBERED = 100_000
 """Hashes of pictures a worker remembers to have sent."""
 PATIENCE = 5.0
 """Seconds the driver's question for news stays open."""
-
-Tell = Callable[[tuple[Any, ...]], None]
-"""Sends a message to the driver and does not wait."""
 
 
 class Switchboard:
@@ -49,11 +48,31 @@ class Switchboard:
         return messages
 
 
+class Outbox:
+    """A worker's messages to the driver, and whether they have arrived."""
+
+    def __init__(self, switchboard: Any) -> None:
+        self._switchboard = switchboard
+        self._on_their_way: list[Any] = []
+
+    def tell(self, message: tuple[Any, ...]) -> None:
+        """Send a message and do not wait."""
+        self._on_their_way.append(self._switchboard.tell.remote(message))
+
+    async def delivered(self) -> None:
+        """Wait until everything told so far has arrived."""
+        sent = list(self._on_their_way)
+        for reference in sent:
+            await reference
+        arrived = set(sent)
+        self._on_their_way = [reference for reference in self._on_their_way if reference not in arrived]
+
+
 class SentReplies:
     """Replies on their way to the driver, who alone writes the store; replies kept earlier come along with a job."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
         self._lent: dict[str, Mapping[str, Any]] = {}
 
     def lend(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
@@ -70,22 +89,29 @@ class SentReplies:
         return self._lent.get(reply_key(key))
 
     def put(self, key: str, reply: Mapping[str, Any]) -> None:
-        """Send a reply to the driver; it is on its way when this returns."""
+        """Send a reply to the driver; the traffic control lets no request out before it has arrived."""
         work = current_work()
-        self._tell(("reply", reply_key(key), dict(reply), work.edit_id if work else None))
+        self._outbox.tell(("reply", reply_key(key), dict(reply), work.edit_id if work else None))
 
 
 class WorkerTraffic(TrafficControl):
     """One worker's part of the traffic; the driver is told what it takes."""
 
-    def __init__(self, limits: Limits, tell: Tell) -> None:
-        super().__init__(limits, paid=lambda usage, cost: tell(("paid", usage)))
-        self._tell = tell
+    def __init__(self, limits: Limits, outbox: Outbox) -> None:
+        super().__init__(limits, paid=lambda usage, cost: outbox.tell(("paid", usage)))
+        self._outbox = outbox
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[Ticket]:
+        """Wait for a place once the last replies are with the driver: a worker may be lost at any moment."""
+        await self._outbox.delivered()
+        async with super()._place() as ticket:
+            yield ticket
 
     def refuse(self, retry_after: float | None) -> None:
         """Allow less, and tell the driver."""
         super().refuse(retry_after)
-        self._tell(("refused",))
+        self._outbox.tell(("refused",))
 
 
 class JudgeWorker:
@@ -94,11 +120,9 @@ class JudgeWorker:
     def __init__(
         self, open_judge: Callable[..., Judge], limits: Limits, deadline: float | None, switchboard: Any, vision: Any
     ) -> None:
-        def tell(message: tuple[Any, ...]) -> None:
-            switchboard.tell.remote(message)
-
-        self._replies = SentReplies(tell)
-        self._traffic = WorkerTraffic(limits, tell)
+        self._outbox = Outbox(switchboard)
+        self._replies = SentReplies(self._outbox)
+        self._traffic = WorkerTraffic(limits, self._outbox)
         self._judge = open_judge(replies=self._replies, traffic=self._traffic)
         self._deadline = deadline
         self._sent: set[str] = set()
@@ -114,9 +138,11 @@ class JudgeWorker:
             self._replies.forget(kept)
         assert not isinstance(done.album, KeptPictures)
         pictures = await asyncio.to_thread(kept_pictures, done.judgement, done.album, self._sent)
+        done.album.clear()
         if len(self._sent) > REMEMBERED:
             self._sent.clear()
         self._sent.update(pictures.files)
+        await self._outbox.delivered()
         return done.judgement, pictures
 
     async def stop(self, sentence: str) -> None:

@@ -81,7 +81,7 @@ def reward(
 def rewards(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32) -> list[Reward]:
     """Return the reward of every edit, in their order; works inside and outside a running event loop."""
     numbered = _Numbered(edits)
-    found = {place: one for place, one in (numbered.read(x, judge) for x in judge.batch(numbered, concurrency))}
+    found = dict(numbered.read(x, judge) for x in judge.batch(numbered, concurrency))
     return [found[place] for place in range(len(found))]
 
 

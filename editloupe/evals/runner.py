@@ -15,6 +15,7 @@ from editloupe.evals.progress import Tally
 from editloupe.evals.records import Filing
 from editloupe.evals.store import Run
 from editloupe.evals.writer import Writer
+from editloupe.images import Album
 from editloupe.types import Edit, Judgement, Outcome, Reason, Unjudged
 
 LOOK_AHEAD = 16
@@ -118,6 +119,14 @@ class Runner:
 
     async def _do(self, job: Job) -> None:
         done = await self._executor.judge(job)
+        try:
+            await self._file(done)
+        finally:
+            # A finished graph is full of reference cycles; without this its pixels would wait for the garbage collector.
+            if isinstance(done.album, Album):
+                done.album.clear()
+
+    async def _file(self, done: Done) -> None:
         kept = finished_part(done.judgement)
         if reason := _cap_reached(done):
             self.stop.why = self.stop.why or reason

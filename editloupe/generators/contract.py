@@ -56,7 +56,9 @@ class Task:
         height, width = picture.shape[:2]
         ratio = (answer.shape[1] / answer.shape[0]) / (width / height)
         if abs(ratio - 1) > SAME_SHAPE:
-            return Checked(None, f"the answer is {answer.shape[1]} × {answer.shape[0]} pixels, not in the problem's proportions")
+            return Checked(
+                None, f"the answer is {answer.shape[1]} × {answer.shape[0]} pixels, not in the problem's proportions"
+            )
         if answer.shape != picture.shape:
             resized = Image.fromarray(answer).resize((width, height), Image.Resampling.BILINEAR)
             answer = np.asarray(resized, dtype=np.uint8)

@@ -68,7 +68,9 @@ def make(rng: random.Random) -> Puzzle:
 def _clear(points: Sequence[Point]) -> bool:
     if any(np.hypot(a[0] - b[0], a[1] - b[1]) < APART for a, b in itertools.combinations(points, 2)):
         return False
-    return all(_off(a, b, c) >= OFF_LINE for a, b in itertools.combinations(points, 2) for c in points if c not in (a, b))
+    return all(
+        _off(a, b, c) >= OFF_LINE for a, b in itertools.combinations(points, 2) for c in points if c not in (a, b)
+    )
 
 
 def _off(a: Point, b: Point, c: Point) -> float:

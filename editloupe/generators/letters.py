@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import string
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,7 @@ def longest_words(grid: Letters, words: Lexicon, starts: Sequence[Cell]) -> list
 def spelt(grid: Letters, cells: set[Cell]) -> str | None:
     """Return the word a set of cells spells if they form one path down and right, else None."""
     path = sorted(cells)
-    for (r1, c1), (r2, c2) in zip(path, path[1:], strict=False):
+    for (r1, c1), (r2, c2) in itertools.pairwise(path):
         if (r2 - r1, c2 - c1) not in ((1, 0), (0, 1)):
             return None
     return "".join(grid[row][column] for row, column in path) if path else None
@@ -100,10 +101,15 @@ def _drawn(name: str, grid: Letters, path: list[Cell], word: str, marked: bool, 
     where_en = " It begins in the yellow cell." if marked else ""
     where_cn = "起点是黄色格子。" if marked else ""
     if given:
-        english = f"Find the word {word} in the grid, reading only down or right, and colour its cells yellow.{where_en}"
+        english = (
+            f"Find the word {word} in the grid, reading only down or right, and colour its cells yellow.{where_en}"
+        )
         chinese = f"在网格中找到单词 {word}，每一步只能向下或向右，并把它经过的格子涂成黄色。{where_cn}"
     else:
-        english = f"Find the longest English word that can be read going only down or right, and colour its cells yellow.{where_en}"
+        english = (
+            "Find the longest English word that can be read going only down or right, and colour its cells yellow."
+            f"{where_en}"
+        )
         chinese = f"找出只能向下或向右读出的最长英文单词，并把它经过的格子涂成黄色。{where_cn}"
     return Puzzle(
         task=name,

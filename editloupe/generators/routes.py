@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,12 @@ from editloupe.images import Pixels
 ROAD, GRASS, WATER, WALL = "road", "grass", "water", "wall"
 COSTS: Mapping[str, int | None] = {ROAD: 1, GRASS: 3, WATER: 8, WALL: None}
 """What entering a cell costs; walls cannot be entered (Edit-Compass, A.3.4)."""
-GROUNDS: Mapping[str, Colour] = {ROAD: (200, 200, 200), GRASS: (150, 215, 140), WATER: (130, 180, 250), WALL: (50, 50, 50)}
+GROUNDS: Mapping[str, Colour] = {
+    ROAD: (200, 200, 200),
+    GRASS: (150, 215, 140),
+    WATER: (130, 180, 250),
+    WALL: (50, 50, 50),
+}
 SHARES = (0.45, 0.25, 0.15, 0.15)
 FARTHEST_START = 4
 """The least distance of the two ends, in steps."""
@@ -76,7 +82,10 @@ def make_optimal(rng: random.Random) -> Puzzle:
             "Draw the cheapest path from S to E with red arrows from cell to cell, moving only across or up and down. Entering a "
             "grey cell costs 1, a green one 3, a blue one 8; black cells cannot be entered."
         ),
-        instruction_cn="用红色箭头逐格画出从 S 到 E 的花费最小的路径，只能横向或纵向移动。进入灰色格子花费 1，绿色格子花费 3，蓝色格子花费 8，黑色格子不能进入。",
+        instruction_cn=(
+            "用红色箭头逐格画出从 S 到 E 的花费最小的路径，只能横向或纵向移动。"
+            "进入灰色格子花费 1，绿色格子花费 3，蓝色格子花费 8，黑色格子不能进入。"
+        ),
         picture=_terrain(terrain, start, end, []),
         answer=_terrain(terrain, start, end, path),
         facts={
@@ -106,7 +115,7 @@ def _terrain(terrain: Terrain, start: Cell, end: Cell, path: list[Cell]) -> Pixe
     layout = Grid(len(terrain), len(terrain[0]))
     image = layout.drawn(None, {cell: GROUNDS[terrain[cell[0]][cell[1]]] for cell in layout.cells()})
     draw = ImageDraw.Draw(image)
-    for here, there in zip(path, path[1:], strict=False):
+    for here, there in itertools.pairwise(path):
         (x1, y1), (x2, y2) = layout.centre(here), layout.centre(there)
         draw.line((x1, y1, x2, y2), fill=RED, width=6)
         dx, dy = (x2 > x1) - (x2 < x1), (y2 > y1) - (y2 < y1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,7 +35,9 @@ def best_path(grid: Numbers, start: Cell, end: Cell) -> tuple[int, list[Cell]]:
     path = [end]
     while path[-1] != start:
         row, column = path[-1]
-        path.append(max((cell for cell in ((row - 1, column), (row, column - 1)) if cell in best), key=best.__getitem__))
+        path.append(
+            max((cell for cell in ((row - 1, column), (row, column - 1)) if cell in best), key=best.__getitem__)
+        )
     return best[end], path[::-1]
 
 
@@ -105,7 +108,7 @@ def check_bonus(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Ch
     except Undecided as why:
         return Checked(None, str(why))
     path = sorted({*cells, start, end})
-    steps = {(r2 - r1, c2 - c1) for (r1, c1), (r2, c2) in zip(path, path[1:], strict=False)}
+    steps = {(r2 - r1, c2 - c1) for (r1, c1), (r2, c2) in itertools.pairwise(path)}
     if path[0] != start or path[-1] != end or not steps <= {(1, 0), (0, 1)}:
         return Checked(False, "the coloured cells are not one path down and right between the two ends", path)
     total = sum(grid[row][column] for row, column in path)

@@ -5,6 +5,7 @@ Spoiled labels are wrong in a known way, so that a judge can be tested against t
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Mapping, Sequence
@@ -22,8 +23,8 @@ PATH, MARK = (20, 165, 60), (220, 25, 25)
 DASH, SPACE, LINE = 16, 11, 4
 ARROW = 80
 INSTRUCTION = (
-    "The white ball is struck in the direction of the black arrow and rolls without slowing down. Draw its whole path as a dashed "
-    "green line up to the first grey ball it touches, and put a red box round that ball. Change nothing else."
+    "The white ball is struck in the direction of the black arrow and rolls without slowing down. Draw its whole path as a "
+    "dashed green line up to the first grey ball it touches, and put a red box round that ball. Change nothing else."
 )
 CHECKS = ("path", "collision", "context")
 
@@ -124,7 +125,7 @@ def _arrow(draw: ImageDraw.ImageDraw, start: Point, angle: float) -> None:
 def _dashes(draw: ImageDraw.ImageDraw, path: Sequence[Point]) -> None:
     """Draw the path dashed; the dashes run on round the corners."""
     travelled = 0.0
-    for a, b in zip(path, path[1:], strict=False):
+    for a, b in itertools.pairwise(path):
         length = math.dist(a, b)
         dx, dy = (b[0] - a[0]) / length, (b[1] - a[1]) / length
         at = 0.0

@@ -18,7 +18,7 @@ from editloupe.agent.answers import Given
 from editloupe.agent.chat import Chat, RetryBudget
 from editloupe.agent.hooks import Watcher
 from editloupe.graphs.edival_single import by_objects
-from editloupe.graphs.loop import LOOP, Failure, LoopLimits, LoopState, Session, opening, usage_of_steps
+from editloupe.graphs.loop import LOOP, Failure, LoopLimits, Session, opening, usage_of_steps
 from editloupe.graphs.stage import Differences, Staged, first_stage, texts_of
 from editloupe.images import Album, ImageError, WireLimits
 from editloupe.rubrics.case import Case

@@ -32,12 +32,9 @@ def load_rubric(file: Traversable | Path) -> Rubric:
 
 def load_rubrics(folder: Traversable, names: Iterable[str]) -> tuple[Rubric, ...]:
     """Read a protocol's rubrics in this order; a file may hold several, one document each. Each gets a tools mode."""
-    rubrics: list[Rubric] = []
-    for name in names:
-        file = folder / f"{name}.yaml"
-        for content in yaml.safe_load_all(file.read_text(encoding="utf-8")):
-            rubrics.append(with_tools(Rubric.model_validate(content)))
-    return tuple(rubrics)
+    texts = ((folder / f"{name}.yaml").read_text(encoding="utf-8") for name in names)
+    contents = (content for text in texts for content in yaml.safe_load_all(text))
+    return tuple(with_tools(Rubric.model_validate(content)) for content in contents)
 
 
 def with_tools(rubric: Rubric) -> Rubric:

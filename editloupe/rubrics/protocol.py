@@ -109,4 +109,13 @@ def worst_label(rubric: Rubric, labels: Sequence[str]) -> str:
     return rubric.answer.worst(list(labels))
 
 
-__all__ = ["Choice", "EditScore", "MissingInput", "Protocol", "first_variant", "load_rubric", "undecided", "worst_label"]
+__all__ = [
+    "Choice",
+    "EditScore",
+    "MissingInput",
+    "Protocol",
+    "first_variant",
+    "load_rubric",
+    "undecided",
+    "worst_label",
+]

@@ -45,9 +45,7 @@ class Rewording(Record):
 
 def reworded(rubric: Rubric, words: Rewording) -> Rubric:
     """Return the rubric in other words; raises ValueError where they do not fit it."""
-    plain: dict[str, Any] = words.model_dump(
-        exclude={"extends", "settings", "meanings", "examples"}, exclude_none=True
-    )
+    plain: dict[str, Any] = words.model_dump(exclude={"extends", "settings", "meanings", "examples"}, exclude_none=True)
     if words.examples is not None:
         plain["examples"] = words.examples
     for mode in words.settings:

@@ -75,13 +75,17 @@ class Guard:
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()):
             return PlainTextResponse("The length of the request cannot be read.", 400)
+        site = headers.get("sec-fetch-site", "same-origin")
+        foreign = site not in ("same-origin", "none")
         if scope["method"] in READING:
-            return None
+            # Another page may link here; it may not have anything loaded or worked out.
+            linked = headers.get("sec-fetch-mode") == "navigate"
+            return _foreign() if foreign and not linked else None
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
-            return PlainTextResponse("Requests from other pages are not taken.", 403)
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            return PlainTextResponse("Requests from other pages are not taken.", 403)
+            return _foreign()
+        if foreign:
+            return _foreign()
         if "content-length" not in headers:
             return PlainTextResponse("The length of the request must be stated.", 411)
         return None
@@ -108,6 +112,10 @@ class Guard:
     def _kept(self) -> str:
         """Return what the cookie holds: enough to recognise the token, not the token."""
         return hmac.new((self._token or "").encode(), b"editloupe studio", hashlib.sha256).hexdigest()
+
+
+def _foreign() -> Response:
+    return PlainTextResponse("Requests from other pages are not taken.", 403)
 
 
 def _too_large(limit: int) -> Response:

@@ -10,7 +10,9 @@ import numpy as np
 from editloupe.evals import statistics
 from editloupe.evals.human import score_of
 from editloupe.rubrics.model import Answer, LabelAnswer, NumberAnswer, Rubric, YesNoAnswer
+from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.types import Edit
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,20 @@ class Consensus:
 
 
 def rubric_of(protocol: str, criterion: str) -> Rubric | None:
-    """Return a rubric, None where this version does not know it."""
+    """Return a criterion's rubric in its first wording, None where this version does not know it."""
     rubrics = (rubric for known in PROTOCOLS if known.name == protocol for rubric in known.rubrics)
     return next((rubric for rubric in rubrics if rubric.criterion == criterion), None)
+
+
+def rubric_for(protocol: str, criterion: str, edit: Edit) -> Rubric | None:
+    """Return the wording of a criterion that an edit is asked, None where this version does not know the rubric."""
+    known = next((one for one in PROTOCOLS if one.name == protocol and criterion in one.criteria), None)
+    if known is None:
+        return None
+    try:
+        return known.choose(edit, known.variants(criterion)) or known.rubric(criterion)
+    except MissingInput:
+        return known.rubric(criterion)
 
 
 def choices(answer: Answer) -> tuple[Choice, ...]:

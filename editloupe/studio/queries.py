@@ -132,7 +132,7 @@ def conditions(wanted: Wanted) -> tuple[str, dict[str, Any]]:
     elif wanted.status == "judged":
         tests += [f"NOT {unjudged}", _with_cell(f"cells.status = 'judged' {one}")]
     if wanted.label and wanted.label != UNJUDGED:
-        tests.append(_with_cell(f"cells.label = :label {one}"))
+        tests.append(_with_cell(f"coalesce(cells.label, printf('%g', cells.score)) = :label {one}"))
     differ = _with_cell(f"cells.score <> people.score {one}", "JOIN people USING (edit_id, criterion)")
     shared = _with_cell(f"cells.score IS NOT NULL {one}", "JOIN people USING (edit_id, criterion)")
     if wanted.apart == "people":

@@ -74,8 +74,11 @@ class Pages:
         )
         self._environment.filters.update(duration=duration, number=number, level=level)
         self._environment.globals.update(title_of=title_of, meaning_of=meaning_of, KINDS=KINDS, **common)
+
+    def warm(self) -> None:
+        """Compile all templates, so that the first page is as quick as the next."""
         for name in self._environment.list_templates():
-            self._environment.get_template(name)  # compiled before the first page is asked for
+            self._environment.get_template(name)
 
     def text(self, template: str, **values: Any) -> str:
         """Return a template filled in."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import webbrowser
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ def serve(settings: StudioSettings, open_browser: bool = False) -> None:
     with listening(settings) as listener:
         settings = replace(settings, port=listener.getsockname()[1])
         app = create_app(settings)
+        app.state.studio.pages.warm()
         where = address(settings)
         print(f"EditLoupe studio: {where}\nPress Ctrl+C to stop.", file=sys.stderr, flush=True)
         if open_browser:
@@ -28,7 +30,9 @@ def serve(settings: StudioSettings, open_browser: bool = False) -> None:
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=2, ws="none"
         )
-        uvicorn.Server(config).run(sockets=[listener])
+        # Ctrl+C is how a server ends; uvicorn hands it on after it has closed everything.
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listener])
 
 
 def listening(settings: StudioSettings) -> socket.socket:

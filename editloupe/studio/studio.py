@@ -35,7 +35,7 @@ class Studio:
     def open(cls, settings: StudioSettings) -> Studio:
         """Open the runs and make everything ready."""
         library = Library(settings)
-        pages = Pages({"library": library, "settings": settings})
+        pages = Pages({"settings": settings})
         saver = _Saver(library)
         render = Renderer(
             step=lambda trace, step, named: _step(pages, trace, step, named),

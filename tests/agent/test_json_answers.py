@@ -36,7 +36,23 @@ def keys(answer: Answer) -> list[str]:
 
 def wrong_value(answer: Answer, key: str, rng: random.Random) -> Any:
     """Return something that is no answer under this key."""
-    anything: list[Any] = [None, True, False, [], {}, [1], {"score": 1}, "", "maybe", "NaN", "1 or 0", -1, 11, 99, 1e999]
+    anything: list[Any] = [
+        None,
+        True,
+        False,
+        [],
+        {},
+        [1],
+        {"score": 1},
+        "",
+        "maybe",
+        "NaN",
+        "1 or 0",
+        -1,
+        11,
+        99,
+        1e999,
+    ]
     anything += [5.5, 0.25, "five", "10/10", float("nan"), 10**400]
     if isinstance(answer, NumberAnswer):
         anything += [str(answer.high), f"{answer.high} ", answer.high + 1, answer.low - 1, [answer.high]]
@@ -50,7 +66,9 @@ def _is_allowed(answer: Answer, key: str, value: Any) -> bool:
     if isinstance(answer, ChecksAnswer):
         check = next(c for c in answer.checks if c.key == key)
         said = f"{value:g}" if isinstance(value, (int, float)) and abs(value) < 1e300 else value
-        return not isinstance(value, bool) and isinstance(said, str) and said.casefold() in map(str.casefold, check.values)
+        return (
+            not isinstance(value, bool) and isinstance(said, str) and said.casefold() in map(str.casefold, check.values)
+        )
     if isinstance(answer, NumberAnswer):
         return type(value) in (int, float) and answer.low <= value <= answer.high and value == int(value)
     return False
@@ -182,6 +200,14 @@ def test_a_good_reply_is_read_fenced_or_not_and_behind_prose(answer: Answer) -> 
         assert reading.problem is None, text
         assert reading.answer is not None
         assert reading.answer.score_100 == 100
+
+
+def test_a_number_close_to_an_allowed_one_is_not_rounded_to_it() -> None:
+    answer = next(a for a in CHECKS if a.checks[0].key == "direction")
+    good = json.loads(good_reply(answer))
+    for value, known in ((1, True), (1.0, True), (0.5, True), ("0.5", True), (0.9999999, False), (0.49999999, False)):
+        reading = read(json.dumps({**good, "direction": value}), answer)
+        assert (reading.answer is not None) is known, value
 
 
 def test_the_last_object_wins() -> None:

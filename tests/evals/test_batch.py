@@ -22,12 +22,12 @@ from editloupe.evals.prices import Price
 from editloupe.evals.store import Run
 from editloupe.evals.summary import scores
 from editloupe.evals.traffic import Limits
-from editloupe.images import Album
+from editloupe.images import Album, Picture
 from editloupe.judge import Judge, JudgeSettings
 from editloupe.types import Unjudged, UserError
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest
-from tests.scripted import Answer, Reply, Request, ScriptedServer, drop, fault, final, say, wrong_key
+from tests.scripted import Answer, Reply, Request, ScriptedServer, call, drop, fault, final, say, wrong_key
 
 QUICK = RetryPolicy(first_wait=0.01, longest_wait=0.05, max_attempts=12)
 LABELS = {"instruction_following": "Wrong Action", "visual_consistency": "Perfect Consistency"}
@@ -321,26 +321,34 @@ def test_a_full_disk_ends_the_run_with_an_error_and_not_in_silence(
         run(batch(server, write_manifest(tmp_path, 3), tmp_path / "run"))
 
 
-def test_pictures_of_finished_edits_are_let_go(
+def test_pictures_of_finished_edits_are_let_go_without_the_garbage_collector(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alive: weakref.WeakSet[Album] = weakref.WeakSet()
+    alive: weakref.WeakSet[Picture] = weakref.WeakSet()
     most = 0
-    begin = Album.__init__
+    judge_one = Judge.ajudge
 
-    def watched(self: Album) -> None:
+    async def watched(self: Judge, edit: Any, *, album: Album, **options: Any) -> Any:
         nonlocal most
-        begin(self)
-        alive.add(self)
+        judgement = await judge_one(self, edit, album=album, **options)
+        alive.update(album._pictures.values())
         most = max(most, len(alive))
+        return judgement
 
-    monkeypatch.setattr(Album, "__init__", watched)
+    def looks_once(request: Request) -> Answer:
+        looked = any(message.role == "assistant" for message in request.messages)
+        return answers(request) if looked else call("zoom_in_image", bbox_2d=[1, 1, 20, 20], target_image="Edited Image")
+
+    monkeypatch.setattr(Judge, "ajudge", watched)
+    settings = JudgeSettings(tool_calls="native")
+    changes: dict[str, Any] = {"judge": {"mode": "tools", "settings": settings}, "limits": Limits(concurrency=4)}
     gc.disable()
     try:
-        run(batch(scripted(answers), write_manifest(tmp_path, 60), tmp_path / "run", limits=Limits(concurrency=4)))
+        ending = run(batch(scripted(looks_once), write_manifest(tmp_path, 40), tmp_path / "run", **changes))
     finally:
         gc.enable()
-    assert 3 <= most <= 3 + 6, "an edit's pictures are held after it is written"
+    assert ending.tally.judged == 80
+    assert 3 <= most <= 3 * 6, "pictures are held after their edit is written"
 
 
 def test_the_manifest_is_read_as_places_become_free(scripted: StartServer, tmp_path: Path) -> None:

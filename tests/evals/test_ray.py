@@ -89,7 +89,7 @@ def test_a_cluster_gives_the_same_run_as_this_machine_also_when_a_worker_is_kill
     killer.join(5)
     assert killed
     assert (ending.tally.judged, ending.tally.missing) == (20, 0)
-    assert 60 <= server.served <= 60 + 6
+    assert 60 <= server.served <= 60 + 8, "more was asked again than the lost worker's conversations"
     asked = server.served
     judge_batch(batch(server, manifest, tmp_path / "local"), quiet=True)
     assert server.served == asked + 60

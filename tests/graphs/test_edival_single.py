@@ -107,10 +107,8 @@ def test_real_weights_are_loaded_by_the_command(tmp_path: Path, capsys: Any) -> 
 
     weights = save_tiny_grounding_dino(tmp_path / "weights")
     before, after = (str(save(p, tmp_path / n)) for p, n in ((s.BASE, "a.png"), (WITHOUT_BOX, "b.png")))
-    code = command(
-        ["judge", before, after, "Change the count of the red cup to 3", "--protocol", "edival", "--judge", "rules"]
-        + ["--detector", str(weights), "--device", "cpu", "--json"]
-    )
+    asked = ["judge", before, after, "Change the count of the red cup to 3", "--protocol", "edival", "--judge", "rules"]
+    code = command([*asked, "--detector", str(weights), "--device", "cpu", "--json"])
     (verdict,) = json.loads(capsys.readouterr().out)["verdicts"]
     assert code == 0
     assert verdict["label"] == "no", "random weights find no cup surely enough"

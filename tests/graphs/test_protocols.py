@@ -53,36 +53,40 @@ def test_every_criterion_an_edit_is_asked_is_judged(
         assert judgement.mode == mode
 
 
-def all_rubrics() -> list[tuple[str, Rubric]]:
-    return [(known.name, rubric) for known in OURS for rubric in known.rubrics]
-
-
-@pytest.mark.parametrize(("name", "rubric"), all_rubrics(), ids=lambda x: x if isinstance(x, str) else x.name)
-def test_an_unreadable_answer_is_repaired_once_and_then_left_unjudged(
-    name: str, rubric: Rubric, tmp_path: Path, scripted: StartServer
+@pytest.mark.parametrize("known", OURS, ids=lambda p: p.name)
+def test_an_unreadable_answer_to_any_rubric_is_sent_back_with_what_is_wrong_and_then_left_unjudged(
+    known: Any, tmp_path: Path, scripted: StartServer
 ) -> None:
-    """Each rubric on its own, by rewording nothing and choosing the edit that is asked it."""
-    known = find_protocol(name)
-    edit = next(e for e in candidates(tmp_path, name) if rubric in known.rubrics_for(e))
+    server = scripted(lambda request: say("later"))
+    opened = judge(server, known.name)
+    edits = list(candidates(tmp_path, known.name))
+    for rubric in known.rubrics:
+        edit = next(edit for edit in edits if rubric in known.rubrics_for(edit))
+        told = play_one_bad_reply(server, rubric)
+        (verdict,) = opened.judge(edit, criteria=[rubric.criterion]).verdicts
+        assert isinstance(verdict, Verdict), rubric.name
+        assert verdict.score_100 == 100
+        assert 'has no "' in told[0]
+        server.play(lambda request: say(json.dumps({"differences": "none", "reason": "10/10"})))
+        (left,) = opened.judge(edit, criteria=[rubric.criterion]).verdicts
+        assert isinstance(left, Unjudged), rubric.name
+        assert left.reason == Reason.UNREADABLE
+
+
+def play_one_bad_reply(server: Any, rubric: Rubric) -> list[str]:
+    """Let the model answer badly at first; what it is told then is collected."""
     told: list[str] = []
 
     def script(request: Request) -> Any:
         if "List of differences" in request.system:
             return say(json.dumps({"differences": "none"}))
-        if len([m for m in request.messages if m.role == "assistant"]) == 0:
+        if not any(message.role == "assistant" for message in request.messages):
             return say('{"reason": "I would give it a 7 out of 10, or yes, or MATCH"}')
         told.append(request.messages[-1].text)
         return say(good_reply(rubric.answer))
 
-    server = scripted(script)
-    (verdict,) = judge(server, name, criteria=[rubric.criterion]).judge(edit).verdicts
-    assert isinstance(verdict, Verdict)
-    assert verdict.score_100 == 100
-    assert 'has no "' in told[0]
-    server.play(lambda request: say(json.dumps({"differences": "none", "reason": "10/10"})))
-    (left,) = judge(server, name, criteria=[rubric.criterion]).judge(edit).verdicts
-    assert isinstance(left, Unjudged)
-    assert left.reason == Reason.UNREADABLE
+    server.play(script)
+    return told
 
 
 def candidates(folder: Path, name: str) -> Any:
@@ -107,7 +111,7 @@ def test_a_provider_that_can_is_held_to_the_answers_schema(tmp_path: Path, scrip
     form = server.requests[0].body["response_format"]["json_schema"]
     assert form["strict"] is True
     assert form["schema"]["properties"]["direction"] == {"type": "string", "enum": ["0", "0.5", "1"]}
-    assert list(form["schema"]["properties"])[0] == "reason"
+    assert next(iter(form["schema"]["properties"])) == "reason"
     assert "nothing else" in server.requests[0].system
     judge(server, "vibe", "google_genai", criteria=["lighting_direction"]).judge(edit)
     config = server.requests[-1].body["generationConfig"]
@@ -203,7 +207,9 @@ def test_differences_may_come_from_the_tool_whose_crops_are_shown(tmp_path: Path
 def test_an_unreadable_list_of_differences_leaves_the_criterion_unjudged(tmp_path: Path, scripted: StartServer) -> None:
     server = scripted(lambda request: say("It all looks fine."))
     (left,) = (
-        judge(server, "edit-compass", criteria=["unedited_region_consistency"]).judge(edit_for(tmp_path, "ADD")).verdicts
+        judge(server, "edit-compass", criteria=["unedited_region_consistency"])
+        .judge(edit_for(tmp_path, "ADD"))
+        .verdicts
     )
     assert isinstance(left, Unjudged)
     assert left.detail.startswith("List of differences")
@@ -235,8 +241,8 @@ def test_a_missing_picture_or_task_is_told_in_one_sentence(tmp_path: Path, scrip
 
 
 def test_the_embedded_judge_says_that_it_does_not_know_these_rubrics(tmp_path: Path) -> None:
-    (left,) = Judge("rules", protocol="wiseedit", criteria=["visual_quality"]).judge(
-        edit_for(tmp_path, "Awareness")
-    ).verdicts
+    (left,) = (
+        Judge("rules", protocol="wiseedit", criteria=["visual_quality"]).judge(edit_for(tmp_path, "Awareness")).verdicts
+    )
     assert isinstance(left, Unjudged)
     assert left.reason == Reason.NOT_UNDERSTOOD

@@ -35,7 +35,10 @@ def good_reply(answer: Answer, number: int | None = None, check: str | None = No
     if isinstance(answer, NumberAnswer):
         return json.dumps({"reason": "seen", answer.key: answer.high if number is None else number})
     if isinstance(answer, ChecksAnswer):
-        best = {c.key: max((v for v in c.values if c.values[v] is not None), key=lambda v, c=c: c.values[v]) for c in answer.checks}
+        best = {
+            c.key: max((v for v in c.values if c.values[v] is not None), key=lambda v, c=c: c.values[v])
+            for c in answer.checks
+        }
         given = {c.key: check if check in c.values else best[c.key] for c in answer.checks}
         return json.dumps({"reason": "seen", **given})
     if isinstance(answer, TextAnswer):

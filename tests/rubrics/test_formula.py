@@ -33,7 +33,20 @@ def test_formulas_compute_what_they_say(formula: str, values: dict[str, float | 
 
 @pytest.mark.parametrize(
     "formula",
-    ["", "a +", "b", "open('x')", "a.real", "a if a else 1", "[a]", "lambda: a", "a < 1", "sqrt(a, a)", "mean()", "'a'"],
+    [
+        "",
+        "a +",
+        "b",
+        "open('x')",
+        "a.real",
+        "a if a else 1",
+        "[a]",
+        "lambda: a",
+        "a < 1",
+        "sqrt(a, a)",
+        "mean()",
+        "'a'",
+    ],
 )
 def test_anything_but_arithmetic_on_known_names_is_refused(formula: str) -> None:
     with pytest.raises(FormulaError):

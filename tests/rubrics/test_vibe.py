@@ -26,9 +26,21 @@ PUBLISHED = {
         (84.83, 65.46, 45.17),
         65.15,
     ),
-    "Nano Banana": ((81.34, 93.50, 79.05, 46.53, 67.71, 33.45, 85.60, 34.75, 52.64, 1.87), (75.11, 62.25, 29.75), 55.70),
-    "GPT-image-1": ((55.61, 69.00, 62.63, 47.00, 64.39, 11.09, 77.32, 25.18, 39.48, 4.73), (58.56, 50.93, 23.13), 44.21),
-    "Seedream 4.5": ((81.24, 95.82, 81.82, 48.93, 66.79, 20.11, 82.33, 50.50, 45.55, 2.99), (76.95, 56.41, 33.01), 55.46),
+    "Nano Banana": (
+        (81.34, 93.50, 79.05, 46.53, 67.71, 33.45, 85.60, 34.75, 52.64, 1.87),
+        (75.11, 62.25, 29.75),
+        55.70,
+    ),
+    "GPT-image-1": (
+        (55.61, 69.00, 62.63, 47.00, 64.39, 11.09, 77.32, 25.18, 39.48, 4.73),
+        (58.56, 50.93, 23.13),
+        44.21,
+    ),
+    "Seedream 4.5": (
+        (81.24, 95.82, 81.82, 48.93, 66.79, 20.11, 82.33, 50.50, 45.55, 2.99),
+        (76.95, 56.41, 33.01),
+        55.46,
+    ),
     "Wan 2.6": ((66.01, 92.90, 68.15, 40.95, 59.66, 34.89, 80.23, 44.46, 50.79, 9.08), (67.00, 58.26, 34.78), 53.35),
 }
 """Table 1: AD RM RP TR PC RO DI LC FS BI, the three levels, overall."""
@@ -119,7 +131,9 @@ def test_every_answer_to_every_rubric_gives_a_score_between_0_and_1_or_none() ->
 
 
 @given(st.sampled_from(list(FORMULAS)), st.data())
-def test_a_samples_score_is_bounded_grows_with_its_metrics_and_is_zero_where_one_is(kind: str, data: st.DataObject) -> None:
+def test_a_samples_score_is_bounded_grows_with_its_metrics_and_is_zero_where_one_is(
+    kind: str, data: st.DataObject
+) -> None:
     names = [rubric.criterion for rubric in VIBE.rubrics_for(edit(kind))]
     values = {name: data.draw(st.floats(0, 100)) for name in names}
     found = sample_score(edit(kind), values)

@@ -77,7 +77,9 @@ def test_the_bands_are_the_papers() -> None:
 
 def test_a_cases_average_is_the_mean_of_its_tasks_metrics() -> None:
     scores = {"instruction_following": 100.0, "detail_preserving": 50.0, "visual_quality": 75.0}
-    assert average(edit("Awareness"), {**scores, "knowledge_fidelity": 0.0, "creative_fusion": 9.0}) == pytest.approx(56.25)
+    assert average(edit("Awareness"), {**scores, "knowledge_fidelity": 0.0, "creative_fusion": 9.0}) == pytest.approx(
+        56.25
+    )
     assert average(edit("Imagination"), {**scores, "knowledge_fidelity": 0.0}) is None
 
 

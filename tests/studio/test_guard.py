@@ -46,6 +46,13 @@ def test_a_post_from_another_page_changes_nothing(studio: OpenStudio, tmp_path: 
     assert client.post("/runs/run/labels", json=body, headers={"origin": "http://127.0.0.1:8642"}).status_code == 200
 
 
+def test_another_page_may_link_here_but_have_nothing_loaded(studio: OpenStudio) -> None:
+    client, foreign = studio(), {"sec-fetch-site": "cross-site"}
+    assert client.get("/judge", headers={**foreign, "sec-fetch-mode": "navigate"}).status_code == 200
+    for path in ("/judge", "/examples/cat-eye/small", "/static/base.css"):
+        assert client.get(path, headers={**foreign, "sec-fetch-mode": "no-cors"}).status_code == 403
+
+
 def test_a_form_of_another_site_cannot_stand_in_for_json(studio: OpenStudio, tmp_path: Path) -> None:
     client = studio(runs=(many_edits(tmp_path, 1),))
     for address in ("/judge", "/runs/run/labels"):

@@ -148,6 +148,19 @@ def test_the_page_shows_only_its_rows_and_says_how_long_it_took(studio: OpenStud
     assert "No edit fits" in client.get("/runs/run", params={"text": "no such thing"}).text
 
 
+def test_scores_without_a_label_can_be_filtered_like_labels(tmp_path: Path) -> None:
+    folder = many_edits(tmp_path, 2)
+    with Run.write(folder) as run:
+        for number in range(2):
+            edit, _ = run.edit(f"edit-{number:05}")
+            verdict = Verdict(criterion="visual_quality", score=7.0 + number, score_100=70.0)
+            run.save(Judgement(edit=edit, protocol="wiseedit", mode="plain", judge="rules", verdicts=(verdict,)))
+    index = opened(folder)
+    assert ids(index, criterion="visual_quality", label="8") == ["edit-00001"]
+    with index.reading() as rows:
+        assert facts_of(rows).counts["visual_quality"] == {"7": 1, "8": 1}
+
+
 def test_an_edit_without_a_verdict_is_shown_too(tmp_path: Path) -> None:
     folder = many_edits(tmp_path, 1)
     with Run.write(folder) as run:

@@ -13,7 +13,7 @@ from tests.studio.conftest import OpenStudio
 from tests.studio.samples import long_trace
 
 EDIT = {"edit": "the-edit/../x"}
-RAW = {**EDIT, "criterion": "instruction_following", "repeat": 0}
+RAW: dict[str, str | int] = {**EDIT, "criterion": "instruction_following", "repeat": 0}
 
 
 def trace_of(*steps: Step) -> Trace:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from editloupe.evals.edival.asking import Asker, prompts
 from editloupe.evals.edival.files import SceneFile, content_key, held, told_from, write_bytes, write_json
+from editloupe.evals.edival.kept import KeptWhileUnderWay
 from editloupe.evals.edival.many import Tally, work_through
 from editloupe.images import Album, Picture, encode
 from editloupe.rubrics.edival.rules import Hit, grounded, usable
@@ -29,12 +30,14 @@ class Decomposer:
     detector: str
     settings: EdivalSettings
     out: Path
+    kept: KeptWhileUnderWay | None = None
+    """Where the asker's replies are kept."""
 
     async def all(
         self, pictures: dict[str, Path], concurrency: int = 8, tick: Callable[[Tally], None] = lambda tally: None
     ) -> Tally:
         """Decompose all pictures; those whose file is there already and still valid are passed over."""
-        return await work_through(pictures.items(), self.one, concurrency, tick)
+        return await work_through(pictures.items(), self.one, concurrency, tick, self.kept)
 
     async def one(self, name: str, path: Path) -> bool:
         """Decompose one picture; False where that was done before."""

@@ -21,6 +21,7 @@ from editloupe.evals.edival.files import (
     told_from,
     write_json,
 )
+from editloupe.evals.edival.kept import KeptWhileUnderWay
 from editloupe.evals.edival.many import Tally, work_through
 from editloupe.images import Album
 from editloupe.rubrics.edival.instructions import (
@@ -57,12 +58,14 @@ class Instructor:
     judge: str = LISTS
     types: tuple[TaskType, ...] = field(default=())
     """Only these types, in this order, one a turn; without them chance decides."""
+    kept: KeptWhileUnderWay | None = None
+    """Where the asker's replies are kept."""
 
     async def all(
         self, scenes: Sequence[SceneFile], concurrency: int = 8, tick: Callable[[Tally], None] = lambda tally: None
     ) -> Tally:
         """Make the chains of all pictures; those that are there already and still valid are passed over."""
-        return await work_through(((scene.id, scene) for scene in scenes), self.one, concurrency, tick)
+        return await work_through(((scene.id, scene) for scene in scenes), self.one, concurrency, tick, self.kept)
 
     async def one(self, name: str, scene: SceneFile) -> bool:
         """Make one chain; False where that was done before. The same seed makes the same choices, picture by picture."""

@@ -16,9 +16,9 @@ from editloupe.graphs.edival_looks import Eye
 from editloupe.graphs.loop import LoopLimits
 from editloupe.images import Album, ImageError, WireLimits, hash_bytes
 from editloupe.judge import JudgeSettings
+from editloupe.rubrics.edival import ASKED
 from editloupe.rubrics.edival.questions import question
 from editloupe.rubrics.edival.settings import EdivalSettings, published
-from editloupe.rubrics.edival.tasks import Task
 from editloupe.rubrics.edival.turn import read_turn
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.tools.features import DinoFeatures, Features, FeatureSettings
@@ -27,14 +27,6 @@ from editloupe.tools.quality import HpsV3, Quality
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Edit, Judgement, Mode, Reason, Unjudged, UserError
-
-ASKED = (
-    Task(type="color_alter", object="{object}", color="{color}"),
-    Task(type="material_alter", object="{object}", material="{material}"),
-    Task(type="text_change", object="{object}", text="{text}"),
-    Task(type="background_change", background="{background}"),
-)
-"""One of each type that an LMM is asked about: their texts belong to what a verdict depends on."""
 
 
 @dataclass(frozen=True)

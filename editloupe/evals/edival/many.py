@@ -9,6 +9,8 @@ from typing import TypeVar
 
 from editloupe.agent.faults import ModelFailed
 from editloupe.evals.edival.asking import Unanswered
+from editloupe.evals.edival.kept import KeptWhileUnderWay
+from editloupe.evals.replies import Work, working_on
 from editloupe.images import ImageError
 from editloupe.tools.contract import ToolError
 
@@ -29,19 +31,26 @@ async def work_through(
     do: Callable[[str, T], Awaitable[bool]],
     concurrency: int,
     tick: Callable[[Tally], None] = lambda tally: None,
+    kept: KeptWhileUnderWay | None = None,
 ) -> Tally:
     """Do all items; `do` returns False where the result was there already.
 
     A picture that cannot be opened, a model that does not answer, a detector that fails: each costs its own item only.
+    Replies kept for an item go when it is done or its model gave no usable answer; a server that was down leaves them.
     """
     tally, places = Tally(), asyncio.Semaphore(concurrency)
 
     async def one(name: str, item: T) -> None:
         async with places:
+            error: Exception | None = None
             try:
-                (tally.made if await do(name, item) else tally.held).append(name)
-            except (Unanswered, ModelFailed, ImageError, ToolError) as error:
-                tally.failed[name] = " ".join(str(error).split())
+                with working_on(Work(name)):
+                    (tally.made if await do(name, item) else tally.held).append(name)
+            except (Unanswered, ModelFailed, ImageError, ToolError) as raised:
+                error = raised
+                tally.failed[name] = " ".join(str(raised).split())
+            if kept and (error is None or isinstance(error, Unanswered)):
+                kept.drop(name)
             tick(tally)
 
     async with asyncio.TaskGroup() as group:

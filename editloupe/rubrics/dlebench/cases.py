@@ -47,7 +47,10 @@ def crop_box(target: Box, width: int, height: int) -> Box:
 def union(boxes: Sequence[Box]) -> Box:
     """Return the smallest box around several."""
     return Box(
-        x1=min(b.x1 for b in boxes), y1=min(b.y1 for b in boxes), x2=max(b.x2 for b in boxes), y2=max(b.y2 for b in boxes)
+        x1=min(b.x1 for b in boxes),
+        y1=min(b.y1 for b in boxes),
+        x2=max(b.x2 for b in boxes),
+        y2=max(b.y2 for b in boxes),
     )
 
 
@@ -73,7 +76,9 @@ def checked_boxes(edit: Edit, source: Picture) -> tuple[Box, ...]:
         over = max(-box.x1, -box.y1, box.x2 - width, box.y2 - height)
         clamped = box.clamped(width, height)
         if over > BOX_SLACK or clamped is None:
-            raise MissingInput(f"target box {list(box)} lies outside the source picture, which is {width} × {height} pixels")
+            raise MissingInput(
+                f"target box {list(box)} lies outside the source picture, which is {width} × {height} pixels"
+            )
         inside.append(clamped)
     return tuple(inside)
 

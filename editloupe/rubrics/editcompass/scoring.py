@@ -52,7 +52,7 @@ def overall(metrics: Mapping[str, float], task: str | None = None) -> float | No
     total = 1.0
     for part, weight in zip(known, weights, strict=True):
         total *= part**weight
-    return total
+    return min(max(known), max(min(known), total))  # rounding must not carry it past its own parts
 
 
 def on_hundred(value: float) -> float:

@@ -6,10 +6,21 @@ from collections.abc import Mapping
 from importlib.resources import files
 
 from editloupe.rubrics.edival.cases import make_cases
-from editloupe.rubrics.edival.tasks import TYPES
+from editloupe.rubrics.edival.questions import question
+from editloupe.rubrics.edival.settings import sources
+from editloupe.rubrics.edival.tasks import TYPES, Task
 from editloupe.rubrics.load import load_rubric
+from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import Protocol
 from editloupe.types import Edit
+
+ASKED = (
+    Task(type="color_alter", object="OBJECT", color="COLOR"),
+    Task(type="material_alter", object="OBJECT", material="MATERIAL"),
+    Task(type="text_change", object="OBJECT", text="TEXT"),
+    Task(type="background_change", background="BACKGROUND"),
+)
+"""One task of each type that an LMM is asked about."""
 
 
 def following(edit: Edit, scores: Mapping[str, float]) -> float | None:
@@ -17,11 +28,23 @@ def following(edit: Edit, scores: Mapping[str, float]) -> float | None:
     return scores.get("instruction_following")
 
 
+def with_checks(rubric: Rubric) -> Rubric:
+    """Return the rubric with every threshold and every question of its `tools` mode spelled out.
+
+    They are shown by `editloupe protocols show edival`, and a verdict's key depends on them as on any text of a rubric.
+    """
+    mode = rubric.modes["tools"]
+    numbers = [f"{name}: {entry['value']} ({entry['source']})" for name, entry in sources().items()]
+    asked = [" ".join((f"{task.type}:", question(task).question.strip(), *question(task).notes)) for task in ASKED]
+    told = mode.model_copy(update={"notes": (*mode.notes, *numbers, *asked)})
+    return rubric.model_copy(update={"modes": {**rubric.modes, "tools": told}})
+
+
 EDIVAL = Protocol(
     name="edival",
     title="EdiVal-Agent",
     source="EdiVal-Agent: An Object-Centric Framework for Automated, Fine-Grained Evaluation of Multi-Turn Editing",
-    rubrics=(load_rubric(files(__package__) / "instruction_following.yaml"),),
+    rubrics=(with_checks(load_rubric(files(__package__) / "instruction_following.yaml")),),
     default_mode="tools",
     make_cases=make_cases,
     types=TYPES,

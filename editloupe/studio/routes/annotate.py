@@ -13,10 +13,10 @@ from editloupe.evals.human import score_of
 from editloupe.evals.records import Unit
 from editloupe.rubrics.registry import PROTOCOLS
 from editloupe.studio.library import OpenRun
-from editloupe.studio.people import alpha, choices, rubric_of
+from editloupe.studio.people import alpha, choices, rubric_for, rubric_of
 from editloupe.studio.queries import facts_of
 from editloupe.studio.studio import Studio, studio_of
-from editloupe.types import Box, Record, UserError
+from editloupe.types import Box, Edit, Record, UserError
 
 router = APIRouter()
 Name = Annotated[str, Query(max_length=80)]
@@ -60,7 +60,7 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "") -> Res
     known, pictures = one.run.edit(current)
     place = order.index(current)
     boxes = one.labels.boxes(name, current)
-    rubrics = _rubrics(one, current)
+    rubrics = _rubrics(one, known)
     return studio.pages.page(
         "annotate.html",
         one=one,
@@ -176,10 +176,10 @@ def _state(studio: Studio, one: OpenRun, name: str, edit_id: str) -> dict[str, A
     }
 
 
-def _rubrics(one: OpenRun, edit_id: str) -> list[dict[str, Any]]:
+def _rubrics(one: OpenRun, edit: Edit) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    for unit in one.run.units(edit_id):
-        rubric = rubric_of(unit.protocol, unit.criterion)
+    for unit in one.run.units(edit.id):
+        rubric = rubric_for(unit.protocol, unit.criterion, edit)
         if rubric is not None and unit.criterion not in found:
             found[unit.criterion] = {"rubric": rubric, "choices": choices(rubric.answer)}
     order = [rubric.criterion for known in PROTOCOLS for rubric in known.rubrics]

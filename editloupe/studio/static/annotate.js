@@ -42,7 +42,7 @@ class Desk {
     }
     const reveal = this.find("reveal");
     reveal.classList.toggle("shown", state.complete);
-    if (state.complete) reveal.innerHTML = state.verdicts;
+    if (state.complete) { reveal.innerHTML = state.verdicts; reveal.scrollIntoView({ block: "nearest" }); }
     else reveal.replaceChildren(line(HIDDEN));
     if (state.boxes && this.viewer) { this.viewer.setTargets(state.boxes); this.refreshBoxes(); }
   }

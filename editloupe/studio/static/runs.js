@@ -49,6 +49,14 @@ document.addEventListener("click", (event) => {
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   const address = new URL(link.href);
+  if ("filter" in link.dataset) {
+    // What else is chosen stays; a second press takes the choice back.
+    const again = link.hasAttribute("aria-current");
+    const own = address.searchParams;
+    const wanted = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+    for (const name of ["criterion", "label"]) if (again) wanted.delete(name); else wanted.set(name, own.get(name));
+    address.search = wanted;
+  }
   fill(address.search);
   const turned = link.closest(".pages") !== null;
   show(address.pathname + address.search).then(() => { if (turned) document.querySelector(".count").scrollIntoView({ block: "start" }); });

@@ -13,6 +13,7 @@ from editloupe.agent.models import ModelSettings, open_chat
 from editloupe.evals.edival.asking import Asker
 from editloupe.evals.edival.files import ChainFile, SceneFile, read_json
 from editloupe.evals.edival.instruct import Instructor
+from editloupe.evals.edival.kept import KeptWhileUnderWay
 from editloupe.evals.edival.many import Tally
 from editloupe.rubrics.edival.pools import update
 from editloupe.rubrics.edival.rules import Hit
@@ -166,3 +167,49 @@ def test_a_chain_that_is_there_is_kept_and_made_anew_for_another_scene(tmp_path:
     assert make(tmp_path, scene)[0].held == ["kitchen"]
     assert make(tmp_path, scene, seed=5)[0].made == ["kitchen"]
     assert make(tmp_path, scene.model_copy(update={"objects": scene.objects[:1]}), seed=5)[0].made == ["kitchen"]
+
+
+class Killed(BaseException):
+    """The end of the process, at any moment."""
+
+
+def test_a_killed_chain_goes_on_without_asking_again_what_was_answered(
+    tmp_path: Path, scene: SceneFile, scripted: StartServer
+) -> None:
+    server = scripted(proposing)
+    kept = KeptWhileUnderWay(tmp_path / "chains")
+    asker = Asker(open_chat("openai:gpt-4.1", server.openai_url, ModelSettings(), kept))
+    options: dict[str, Any] = {
+        "types": ("subject_add", "text_change", "background_change"),
+        "asker": asker,
+        "judge": "x",
+        "kept": kept,
+    }
+    answered = KeptWhileUnderWay.put
+    with pytest.MonkeyPatch.context() as patch:
+
+        def put_and_die(self: KeptWhileUnderWay, key: str, reply: Any) -> None:
+            answered(self, key, reply)
+            if server.served == 2:
+                raise Killed
+
+        patch.setattr(KeptWhileUnderWay, "put", put_and_die)
+        with pytest.raises(BaseExceptionGroup):
+            make(tmp_path, scene, **options)
+    assert not (tmp_path / "chains/kitchen.json").exists()
+    # A process of its own would have a client of its own; connections do not outlive their event loop.
+    options["asker"] = Asker(open_chat("openai:gpt-4.1", server.openai_url, ModelSettings(), kept))
+    _, chain = make(tmp_path, scene, **options)
+    assert chain is not None
+    assert server.served == 3, "two were answered before, one was left to ask"
+    assert not (tmp_path / "chains/.replies").exists(), "kept only while under way"
+
+
+def test_after_a_useless_answer_the_next_try_asks_anew(tmp_path: Path, scene: SceneFile, scripted: StartServer) -> None:
+    kept = KeptWhileUnderWay(tmp_path / "chains")
+    server = scripted(lambda _: say("I cannot."))
+    asker = Asker(open_chat("openai:gpt-4.1", server.openai_url, ModelSettings(), kept))
+    options = {"types": ("color_alter",), "asker": asker, "judge": "x", "kept": kept}
+    assert "kitchen" in make(tmp_path, scene, **options)[0].failed
+    server.play(proposing)
+    assert make(tmp_path, scene, **options)[0].made == ["kitchen"]

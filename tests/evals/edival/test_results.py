@@ -91,7 +91,7 @@ def test_an_empty_or_missing_folder_is_told(tmp_path: Path, chains: list[ChainFi
     (tmp_path / "results").mkdir()
     with pytest.raises(UserError, match="holds no pictures"):
         find_results(tmp_path / "results", chains)
-    with pytest.raises(UserError, match="holds no .json"):
+    with pytest.raises(UserError, match=r"holds no \.json"):
         read_folder(tmp_path / "results", ChainFile)
 
 

@@ -176,7 +176,7 @@ class Replay:
 @st.composite
 def chains(draw: st.DrawFn) -> tuple[list[SceneObject], list[Task]]:
     """Random objects and a random feasible history of up to seven instructions, types repeated at will."""
-    kinds = draw(st.lists(st.sampled_from("cup box sign hat ball".split()), min_size=0, max_size=4, unique=True))
+    kinds = draw(st.lists(st.sampled_from(["cup", "box", "sign", "hat", "ball"]), min_size=0, max_size=4, unique=True))
     objects = []
     for kind in kinds:
         color = draw(st.sampled_from([None, "red", "blue"]))

@@ -103,3 +103,14 @@ def test_how_texts_are_compared_can_be_set() -> None:
     read = "THE WILD PATH"
     assert compare_text(read, CAP, True, published().but({"text_match": "contains"})).success
     assert not compare_text("we are OPEN", ANYWHERE, False, published().but({"text_match": "equal"})).success
+
+
+def test_the_protocol_shows_every_threshold_and_every_question_it_uses() -> None:
+    from editloupe.rubrics.edival import ASKED, EDIVAL
+
+    told = "\n".join(EDIVAL.rubrics[0].modes["tools"].notes)
+    for name in type(published()).model_fields:
+        assert f"{name}: " in told
+    for task in ASKED:
+        assert question(task).question in told
+    assert {task.type for task in ASKED} == {COLOR.type, MATERIAL.type, PLACE.type, CAP.type}

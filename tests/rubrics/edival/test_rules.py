@@ -60,7 +60,8 @@ def test_a_relation_holds_for_its_own_side_and_for_no_other(position: Position, 
 
 def test_a_relation_needs_more_than_the_margin() -> None:
     one, other = box(0.25, 0.25, 0.5, 0.5), box(0.5, 0.5, 0.75, 0.75)
-    assert related(one, other, "left", 0.24, 0) and related(one, other, "above", 0, 0.24)
+    assert related(one, other, "left", 0.24, 0)
+    assert related(one, other, "above", 0, 0.24)
     assert not related(one, other, "left", 0.25, 0), "exactly the margin is not enough"
     assert not related(one, other, "above", 0, 0.25)
 

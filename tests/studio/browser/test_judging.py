@@ -151,8 +151,23 @@ def test_a_target_box_is_drawn_corrected_and_judged(listen: Listen, new_page: Ne
     field.press("Tab")
     with page.expect_request(lambda request: request.url.endswith("/judge") and request.method == "POST") as sent:
         page.click("[data-start]")
-    assert sent.value.post_data_json["boxes"] == [[60, 40, 100, 70]]
+    assert (sent.value.post_data_json or {})["boxes"] == [[60, 40, 100, 70]]
     expect(page.locator(".verdict")).to_have_count(2)
+
+
+def test_pictures_can_be_dropped_two_at_once(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    page = new_page(listen())
+    page.goto("/judge")
+    expect(page.locator("[name=mode]")).to_have_value("tools")
+    dropped = page.evaluate_handle(
+        "(files) => { const all = new DataTransfer(); "
+        "for (const [name, bytes] of files) all.items.add(new File([new Uint8Array(bytes)], name)); return all }",
+        [[path.name, list(path.read_bytes())] for path in edit_pair(tmp_path)],
+    )
+    page.dispatch_event("[data-slot=source]", "drop", {"dataTransfer": dropped})
+    expect(page.locator("[data-slot=source] small")).to_have_text("before.png, 160 × 120")
+    expect(page.locator("[data-slot=edited] small")).to_have_text("after.png, 160 × 120")
+    expect(page.locator("[data-pane=source] img")).to_have_js_property("naturalWidth", 160)
 
 
 def test_the_mode_and_the_types_follow_the_protocol(listen: Listen, new_page: NewPage) -> None:

@@ -1,0 +1,240 @@
+"""Rewards and preference pairs: pointwise, pairwise in both orders, accuracy, batches."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from editloupe import Judge, UserError
+from editloupe.cli.main import run
+from editloupe.evals.pairs import Pair, load_pairs
+from editloupe.evals.reward import PairResult, accuracy, areward, judge_pairs, reward
+from editloupe.rubrics.editreward.scoring import by_orders, by_scores, is_right
+from tests.conftest import StartServer
+from tests.pictures import save, textured
+from tests.rubrics.samples import edit_for
+from tests.scripted import Request, ScriptedServer, say
+
+GEMMA = {
+    "Gemma 3 12B": ((0.4301, 0.2871, 0.2635), 0.3799),
+    "Gemma 3 27B": ((0.5909, 0.3300, 0.2905), 0.4996),
+    "Gemma 4 26B A4B": ((0.6947, 0.3960, 0.4392), 0.5960),
+    "Gemma 4 31B": ((0.7527, 0.5165, 0.4932), 0.6709),
+}
+"""Table 5: accuracy on IA, VC and VQ, and AVG."""
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """Four pairs; the pictures of winners are bright, of losers dark, so that a scripted judge can tell them apart."""
+    lines = []
+    for number, (dimension, label) in enumerate(
+        [("IA", "preference"), ("VC", "preference"), ("VQ", "preference"), ("IA", "tie")]
+    ):
+        for role, level in (("winner", 220), ("loser", 40 if label == "preference" else 220)):
+            pixels = textured(40, 30, number) // 8 + level
+            save(pixels.clip(0, 255).astype("uint8"), tmp_path / f"{role}{number}.png")
+        save(textured(40, 30, 50), tmp_path / f"source{number}.png")
+        lines.append(
+            {
+                "source_image": f"source{number}.png",
+                "prompt": "Make it brighter",
+                "winner": f"winner{number}.png",
+                "loser": f"loser{number}.png",
+                "dimension": dimension,
+                "label": label,
+            }
+        )
+    path = tmp_path / "pairs.json"
+    path.write_text(json.dumps(lines), "utf-8")
+    return path
+
+
+def brightness(request: Request, name: str) -> float:
+    """Return the mean level of the picture announced under a name."""
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    texts = [t for t in request.messages[-1].text.splitlines() if t.endswith("pixels):")]
+    place = next(i for i, text in enumerate(texts) if text.startswith(name))
+    return float(np.asarray(Image.open(io.BytesIO(request.images[place].data))).mean())
+
+
+def fair(request: Request) -> Any:
+    """Answer by brightness, the same in every order."""
+    if "List of differences" in request.system:
+        return say('{"differences": "it is brighter"}')
+    if "Candidate A" in request.text:
+        a, b = brightness(request, "Candidate A"), brightness(request, "Candidate B")
+        better = "tie" if abs(a - b) < 10 else "A" if a > b else "B"
+        return say(json.dumps({"reason": "brighter", "better": better}))
+    return say(json.dumps({"reason": "level", "score": 5 if brightness(request, "Edited Image") > 120 else 2}))
+
+
+def open_judge(server: ScriptedServer, **options: Any) -> Judge:
+    options = {"protocol": "editreward-compass", **options}
+    return Judge("openai:gpt-4.1", base_url=server.openai_url, **options)
+
+
+def test_pointwise_the_winner_must_score_strictly_higher_and_a_tie_equal(pairs: Path, scripted: StartServer) -> None:
+    report = judge_pairs(load_pairs(pairs), open_judge(scripted(fair)))
+    assert report.overall.share == 1
+    assert {name: (found.correct, found.pairs) for name, found in report.by_dimension.items()} == {
+        "IA": (2, 2),
+        "VC": (1, 1),
+        "VQ": (1, 1),
+    }
+    assert [result.scores for result in report.results] == [(100, 25), (100, 25), (100, 25), (100, 100)]
+    assert [result.decision for result in report.results] == ["winner", "winner", "winner", "tie"]
+
+
+def test_pairwise_both_orders_are_asked_and_a_fair_judge_agrees_with_itself(pairs: Path, scripted: StartServer) -> None:
+    server = scripted(fair)
+    report = judge_pairs(load_pairs(pairs), open_judge(server), "pairwise")
+    assert server.served == 2 * 4
+    assert report.overall.share == 1
+    assert report.overall.inconsistent == 0
+
+
+def test_pairwise_a_judge_that_likes_the_first_picture_is_found_out(pairs: Path, scripted: StartServer) -> None:
+    server = scripted(lambda request: say('{"reason": "the first", "better": "A"}'))
+    report = judge_pairs(load_pairs(pairs), open_judge(server), "pairwise")
+    assert report.overall.inconsistent == 4
+    assert report.overall.correct == 0
+    assert {result.decision for result in report.results} == {"inconsistent"}
+
+
+def test_a_pair_that_cannot_be_judged_is_neither_right_nor_wrong(pairs: Path, scripted: StartServer) -> None:
+    report = judge_pairs(load_pairs(pairs), open_judge(scripted(lambda request: say("Both are nice, 5 of 5."))))
+    assert (report.overall.pairs, report.overall.judged, report.overall.share) == (4, 0, None)
+    assert all(result.why for result in report.results)
+
+
+def test_rewards_keep_the_order_of_the_edits_and_their_number(tmp_path: Path, scripted: StartServer) -> None:
+    def script(request: Request) -> Any:
+        number = int(request.text.split("Do item ")[1].split()[0])
+        return say(json.dumps({"reason": "x", "score": 1 + number % 5})).after(random.Random(number).random() / 50)
+
+    server = scripted(script)
+    edits = [
+        edit_for(tmp_path, "ADD", instruction=f"Do item {n} now", extra={"URC": False, "VQ": False}) for n in range(30)
+    ]
+    judge = open_judge(server, criteria=["instruction_following"])
+    edits = [edit.model_copy(update={"extra": {**edit.extra, "dimension": "IA"}}) for edit in edits]
+    expected = [25.0 * (n % 5) for n in range(30)]
+    assert reward(edits, judge, concurrency=8) == expected
+    assert reward(edits, judge, concurrency=8) == expected
+    assert [one.score for one in asyncio.run(areward(edits, open_judge(server), concurrency=8))] == expected
+    assert server.peak <= 8
+    assert reward([], judge) == []
+
+
+def test_any_protocol_is_a_reward(tmp_path: Path, scripted: StartServer) -> None:
+    server = scripted(lambda request: say('{"reason": "x", "score": 10}'))
+    edits = [edit_for(tmp_path, "Awareness"), edit_for(tmp_path, "Nothing known")]
+    scores = reward(edits, "openai:gpt-4.1", base_url=server.openai_url, protocol="wiseedit")
+    assert scores == [100.0, None]
+
+
+def test_without_a_dimension_the_reward_is_the_overall_score(tmp_path: Path, scripted: StartServer) -> None:
+    server = scripted(
+        lambda request: fair(request) if "List of" in request.system else say('{"reason": "x", "score": 3}')
+    )
+    (score,) = reward([edit_for(tmp_path, "ADD")], open_judge(server))
+    assert score == pytest.approx(50.0)
+
+
+@given(st.floats(0, 100), st.floats(0, 100))
+def test_deciding_by_scores_does_not_depend_on_who_comes_first(a: float, b: float) -> None:
+    mirror = {"winner": "loser", "loser": "winner", "tie": "tie"}
+    assert by_scores(a, b) == mirror[by_scores(b, a)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "decision"),
+    [
+        (1, 1, "winner"),
+        (0, 0, "loser"),
+        (0.5, 0.5, "tie"),
+        (1, 0, "inconsistent"),
+        (0, 1, "inconsistent"),
+        (0.5, 1, "winner"),
+    ],
+)
+def test_both_orders_together(first: float, second: float, decision: str) -> None:
+    assert by_orders(first, second) == decision
+    assert is_right(by_orders(first, second), "preference") is (decision == "winner")
+    assert is_right(by_orders(first, second), "tie") is (decision == "tie")
+
+
+@pytest.mark.parametrize("model", GEMMA)
+def test_the_published_average_is_the_share_of_right_pairs_over_all_dimensions(model: str) -> None:
+    """606 pairs on VC and 148 on VQ are what the published shares are fractions of; with 1 464 on IA all four averages fit."""
+    (ia, vc, vq), published = GEMMA[model]
+    sizes = {"IA": 1464, "VC": 606, "VQ": 148}
+    results = [
+        PairResult(
+            id="x",
+            dimension=name,
+            label="preference",
+            scores=(1, 0),
+            decision="winner",
+            correct=n < round(share * sizes[name]),
+        )
+        for name, share in (("IA", ia), ("VC", vc), ("VQ", vq))
+        for n in range(sizes[name])
+    ]
+    for name, share in (("IA", ia), ("VC", vc), ("VQ", vq)):
+        assert accuracy([r for r in results if r.dimension == name]).share == pytest.approx(share, abs=4e-4)
+    assert accuracy(results).share == pytest.approx(published, abs=3e-4)
+
+
+def test_the_command_prints_accuracies_and_writes_every_pair(
+    pairs: Path, scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = scripted(fair)
+    command = ["reward", str(pairs), "--judge", "openai:gpt-4.1", "--base-url", server.openai_url]
+    assert run([*command, "--pairwise", "--out", str(tmp_path / "out.jsonl")]) == 0
+    said = capsys.readouterr().out
+    assert "overall" in said
+    assert "1.0000" in said
+    assert "contradict each other in 0 pairs" in said
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 4
+    assert run([*command, "--json", "--limit", "1"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["overall"] == {"accuracy": 1.0, "pairs": 1, "judged": 1, "correct": 1, "inconsistent": 0}
+    assert run([*command, "--pairwise", "--protocol", "wiseedit"]) == 2
+    assert "--pairwise goes with" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"dimension": "XY"}, '"dimension" is "XY"'),
+        ({"winner": ""}, '"winner" is missing'),
+        ({"label": "maybe"}, '"label" is "maybe"'),
+    ],
+)
+def test_a_mistake_in_a_file_of_pairs_is_one_sentence(pairs: Path, change: dict[str, str], words: str) -> None:
+    items = json.loads(pairs.read_text("utf-8"))
+    items[1] |= change
+    pairs.write_text(json.dumps(items), "utf-8")
+    with pytest.raises(UserError, match="pair 2") as told:
+        list(load_pairs(pairs))
+    assert words in str(told.value)
+
+
+def test_a_pair_knows_its_edits(pairs: Path) -> None:
+    pair = next(load_pairs(pairs))
+    assert isinstance(pair, Pair)
+    assert pair.candidate("loser").edited == pair.loser
+    assert pair.ordered(False).more_images == {"candidate_a": (pair.loser,), "candidate_b": (pair.winner,)}

@@ -1,0 +1,165 @@
+"""Rubrics of the user's own: the documented examples work as they stand, and every mistake is one sentence."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from editloupe import Judge, UserError, Verdict
+from editloupe.cli.main import run
+from editloupe.rubrics.own import with_files
+from tests.conftest import StartServer
+from tests.pictures import save, textured
+from tests.rubrics.samples import edit_for, good_reply
+from tests.scripted import Request, final, say
+
+GUIDE = Path(__file__).parent.parent.parent / "docs" / "extending.md"
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+
+
+def files(folder: Path, *texts: str) -> list[Path]:
+    written = []
+    for number, text in enumerate(texts):
+        path = folder / f"rubric{number}.yaml"
+        path.write_text(text, "utf-8")
+        written.append(path)
+    return written
+
+
+def test_the_guide_has_three_rubrics_and_one_rewording() -> None:
+    read = [yaml.safe_load(text) for text in EXAMPLES]
+    assert [example.get("name") for example in read] == ["shadow_agreement", "readable_text", "masked_edit", None]
+    assert read[3]["extends"] == "dlebench/visual_consistency"
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize("mode", ["plain", "tools"])
+def test_an_example_of_the_guide_works_as_it_stands(
+    number: int, mode: Any, tmp_path: Path, scripted: StartServer
+) -> None:
+    paths = files(tmp_path, EXAMPLES[number])
+    (rubric,) = with_files(None, paths).rubrics
+    server = scripted(lambda request: say(good_reply(rubric.answer)))
+    judge = Judge("openai:gpt-4.1", base_url=server.openai_url, rubrics=paths, mode=mode)
+    (verdict,) = judge.judge(edit_for(tmp_path, roles=("mask",))).verdicts
+    assert isinstance(verdict, Verdict)
+    assert (verdict.criterion, verdict.score_100) == (rubric.criterion, 100)
+    (request,) = server.requests
+    assert rubric.question.strip() in request.system
+    assert len(request.images) == (3 if number == 2 else 2)
+
+
+def test_bands_labels_and_gates_come_through_in_full(tmp_path: Path) -> None:
+    number, labels, checks = (with_files(None, [f]).rubrics[0].answer for f in files(tmp_path, *EXAMPLES[:3]))
+    assert [(b.low, b.high) for b in number.bands] == [(5, 5), (3, 4), (1, 2)]  # type: ignore[union-attr]
+    assert [(x.name, x.score) for x in labels.labels] == [("Unreadable", 1), ("Misspelt", 2), ("Readable", 3)]  # type: ignore[union-attr]
+    assert labels.score_100("Misspelt") == 50  # type: ignore[union-attr]
+    assert checks.total({"done": "0", "inside": "1", "quality": "1"}) == 0  # type: ignore[union-attr]
+    assert checks.total({"done": "1", "inside": "1", "quality": "0.5"}) == pytest.approx(0.75**0.5)  # type: ignore[union-attr]
+
+
+def test_several_own_rubrics_are_judged_together(tmp_path: Path, scripted: StartServer) -> None:
+    paths = files(tmp_path, *EXAMPLES[:2])
+
+    def script(request: Request) -> Any:
+        return final("Readable") if "lettering" in request.system else say('{"reason": "fits", "score": 3}')
+
+    server = scripted(script)
+    judge = Judge("openai:gpt-4.1", base_url=server.openai_url, rubrics=paths)
+    scores = {v.criterion: v.score_100 for v in judge.judge(edit_for(tmp_path)).verdicts if isinstance(v, Verdict)}
+    assert scores == {"shadow_agreement": 50, "readable_text": 100}
+    assert judge.protocol == "own"
+    assert set(judge.describe()["rubrics"]) == {"shadow_agreement", "readable_text"}
+
+
+def test_a_bundled_rubric_can_be_reworded_and_keeps_its_labels(tmp_path: Path, scripted: StartServer) -> None:
+    paths = files(tmp_path, EXAMPLES[3])
+    server = scripted(lambda request: final("Single Anomaly"))
+    judge = Judge("openai:gpt-4.1", base_url=server.openai_url, rubrics=paths, criteria=["visual_consistency"])
+    (verdict,) = judge.judge(edit_for(tmp_path)).verdicts
+    assert isinstance(verdict, Verdict)
+    assert (judge.protocol, verdict.label, verdict.score) == ("dlebench", "Single Anomaly", 3)
+    system = server.requests[0].system
+    assert "would an archivist file" in system
+    assert "- Single Anomaly: exactly one thing outside the target differs, however small" in system
+    plain = Judge("openai:gpt-4.1", base_url=server.openai_url)
+    edit = edit_for(tmp_path)
+    assert judge.unit_key(edit, "visual_consistency") != plain.unit_key(edit, "visual_consistency")
+
+
+def test_the_command_line_takes_a_rubric_file(
+    tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = scripted(lambda request: say('{"reason": "one is off", "score": 4}'))
+    before, after = (str(save(textured(seed=n), tmp_path / f"{n}.png")) for n in (1, 2))
+    (path,) = files(tmp_path, EXAMPLES[0])
+    command = ["judge", before, after, "Move it", "--rubric", str(path), "--base-url", server.openai_url]
+    assert run([*command, "--judge", "openai:gpt-4.1", "--json"]) == 0
+    (verdict,) = json.loads(capsys.readouterr().out)["verdicts"]
+    assert (verdict["criterion"], verdict["score"], verdict["score_100"]) == ("shadow_agreement", 4, 75)
+    assert run([*command, "--judge", "openai:gpt-4.1"]) == 0
+    assert "Agreement of shadows: 4 on a scale of 1 to 5" in capsys.readouterr().out
+
+
+NUMBER = "name: x\nquestion: y\nanswer: {kind: number, low: 1, high: 5}\n"
+MISTAKES = {
+    "no question": ("name: x\nanswer: {kind: yes_no}\n", "question is missing"),
+    "no answer": ("name: x\nquestion: y\n", "answer is missing"),
+    "empty": ("", "must hold fields"),
+    "a list": ("- a\n", "must hold fields"),
+    "not yaml": ("a: [", "not valid YAML"),
+    "unknown field": (NUMBER + "colour: red\n", "colour is not a field"),
+    "bad name": (NUMBER.replace("name: x", "name: My Rubric"), "name"),
+    "unknown kind": (NUMBER.replace("number", "stars"), "answer"),
+    "no room": (NUMBER.replace("high: 5", "high: 1"), "no room between its ends"),
+    "gap in the bands": (NUMBER.replace("high: 5", "high: 5, bands: {5: a, 1-3: b}"), "must cover every number"),
+    "odd band": (NUMBER.replace("high: 5", "high: 5, bands: {best: a}"), "no band"),
+    "one label": ("name: x\nquestion: y\nanswer: {kind: label, labels: {A: a}}\n", "labels"),
+    "unknown gate": (
+        "name: x\nquestion: y\nanswer: {kind: checks, checks: [{key: a, question: b, only_if: {c: '1'}}]}\n",
+        "depends on c",
+    ),
+    "formula on nothing": (
+        "name: x\nquestion: y\nanswer: {kind: checks, checks: {a: b}, score: a * z}\n",
+        "speaks of z",
+    ),
+    "odd role": (NUMBER + "pictures: [Source Image]\n", "no role"),
+    "picture twice": (NUMBER + "pictures: [edited, edited]\n", "named twice"),
+    "unknown protocol": ("extends: nobench/x\n", "no protocol"),
+    "unknown criterion": ("extends: dlebench/beauty\n", "is not one rubric"),
+    "several wordings": (
+        "extends: wiseedit/creative_fusion\n",
+        "wiseedit/creative_fusion/single, wiseedit/creative_fusion/multi",
+    ),
+    "unknown label": ("extends: dlebench/visual_consistency\nmeanings: {Fine: x}\n", 'no "Fine"'),
+    "unknown mode": ("extends: wiseedit/visual_quality\nsettings: {oracle: x}\n", "no oracle mode"),
+    "other scale": ("extends: dlebench/visual_consistency\nanswer: {kind: yes_no}\n", "answer is not a field"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_every_mistake_in_a_file_is_one_sentence(name: str, tmp_path: Path) -> None:
+    text, words = MISTAKES[name]
+    with pytest.raises(UserError) as told:
+        with_files(None, files(tmp_path, text))
+    assert words in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_files_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
+    own, words, other = files(tmp_path, EXAMPLES[0], EXAMPLES[3], EXAMPLES[0])
+    with pytest.raises(UserError, match="in two runs"):
+        with_files(None, [own, words])
+    with pytest.raises(UserError, match="without --protocol vibe"):
+        with_files("vibe", [own])
+    with pytest.raises(UserError, match="one protocol"):
+        with_files("vibe", [words])
+    with pytest.raises(UserError, match='the name "shadow_agreement"'):
+        with_files(None, [own, other])
+    with pytest.raises(UserError, match="cannot be read"):
+        with_files(None, [tmp_path / "none.yaml"])
