@@ -6,13 +6,18 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint browser clean
 
 demo: $(VENV)/.light
 	$(BIN)/editloupe demo
 
-test: lint
-	$(BIN)/python -m pytest
+test: lint browser
+	$(BIN)/python -m pytest -n auto --dist loadfile
+
+# The studio is tested in a real Chromium. As root on Debian it is installed; elsewhere those tests skip and say so.
+browser:
+	@command -v chromium >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null \
+		|| (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null)
 
 lint: $(VENV)/.full
 	$(BIN)/ruff check .

@@ -42,7 +42,9 @@ def main() -> None:
         manifest = make_edits(Path(folder), options.edits, options.side)
         replies = options.edits * 2 * (len(SCENARIOS[options.scenario]) + 1)
         ideal = replies * options.delay / options.concurrency
-        print(f"{options.edits} edits × 2 criteria, {replies} replies of {options.delay} s, {options.concurrency} at once")
+        print(
+            f"{options.edits} edits × 2 criteria, {replies} replies of {options.delay} s, {options.concurrency} at once"
+        )
         print(f"ideal {ideal:.2f} s ({options.scenario}, {options.side}² JPEG, {os.cpu_count()} cores)")
         for number in range(options.runs):
             with Server(options) as server:

@@ -23,7 +23,10 @@ from inspect_ai.tool import Tool, tool
 from PIL import Image
 
 CRITERIA = {
-    "visual_consistency": ("Scene Collapse, Multiple Anomalies, Single Anomaly or Perfect Consistency", "Single Anomaly"),
+    "visual_consistency": (
+        "Scene Collapse, Multiple Anomalies, Single Anomaly or Perfect Consistency",
+        "Single Anomaly",
+    ),
     "instruction_following": ("Localization Failure … Flawless Execution", "Flawless Execution"),
 }
 FOLDER = Path()

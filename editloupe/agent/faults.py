@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
-
-import httpx
 
 from editloupe.types import Reason, UserError
 
@@ -54,13 +51,21 @@ def classify(error: BaseException, model: str, timeout: float) -> Fault:
     said = _said(chain)
     if status is not None:
         return _by_status(status, said, model, chain)
-    if any(isinstance(e, (TimeoutError, httpx.TimeoutException)) or "Timeout" in type(e).__name__ for e in chain):
+    if any(_named(error, "Timeout") for error in chain):
         return Fault(f"{model} did not answer within {timeout:g} s", Reason.TIMEOUT, again=True)
-    if any(isinstance(e, (OSError, httpx.TransportError)) or "Connection" in type(e).__name__ for e in chain):
+    if any(isinstance(e, OSError) or _named(e, "Transport", "Connection", "Payload") for e in chain):
         return Fault(f"the server of {model} could not be reached or dropped the connection ({said})", again=True)
-    if any(isinstance(e, json.JSONDecodeError) or "ValidationError" in type(e).__name__ for e in chain):
+    if any(_named(error, "JSONDecode", "ValidationError") for error in chain):
         return Fault(f"{model} sent a reply that is not in its provider's format ({said})", again=True)
     return Fault(f"{model} sent a reply the client could not take: {type(error).__name__}: {said}", again=True)
+
+
+def _named(error: BaseException, *words: str) -> bool:
+    """True where a class the error descends from has one of these words in its name.
+
+    The clients sit on several HTTP libraries, each with its own classes for the same thing.
+    """
+    return any(word in kind.__name__ for kind in type(error).__mro__ for word in words)
 
 
 def _by_status(status: int, said: str, model: str, chain: list[BaseException]) -> Fault:

@@ -45,10 +45,17 @@ COMMANDS: tuple[Command, ...] = (
         "Write a run's verdicts as JSONL, CSV, Parquet or a datasets folder.",
     ),
     Command("trace", "editloupe.cli.trace", "trace", "Show what the judge thought, asked for and saw."),
-    Command("report", "editloupe.cli.report", "report", "Scores, tables and figures of one run, or a leaderboard of several."),
+    Command(
+        "report",
+        "editloupe.cli.report",
+        "report",
+        "Scores, tables and figures of one run, or a leaderboard of several.",
+    ),
     Command("agree", "editloupe.cli.agree", "agree", "How well a run agrees with people."),
     Command("compare", "editloupe.cli.compare", "compare", "Two runs on the same edits, side by side."),
-    Command("edival", "editloupe.cli.edival", "app", "Judge chains of edits by objects, as EdiVal-Agent does.", group=True),
+    Command(
+        "edival", "editloupe.cli.edival", "app", "Judge chains of edits by objects, as EdiVal-Agent does.", group=True
+    ),
     Command("reward", "editloupe.cli.reward", "reward", "How often a judge puts the better of two candidates first."),
     Command("make", "editloupe.cli.make", "make", "Draw test scenes with known answers: billiards and ten puzzles."),
     Command("tool", "editloupe.cli.tool", "tool_command", "Run one tool by hand."),

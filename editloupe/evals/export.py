@@ -187,7 +187,7 @@ def _arrow() -> Any:
     try:
         import pyarrow  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
-        raise UserError("Parquet and datasets folders need pyarrow: pip install pyarrow") from None
+        raise UserError("Parquet and datasets folders need pyarrow: pip install 'editloupe[data]'") from None
     return pyarrow
 
 

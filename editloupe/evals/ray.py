@@ -98,7 +98,9 @@ class RayExecutor:
                     await self._take_news(wait=False)
             finally:
                 self._load[number] -= 1
-        raise UserError(f"edit {job.edit.id} was given to {TIMES} workers and every one was lost; see the cluster's logs")
+        raise UserError(
+            f"edit {job.edit.id} was given to {TIMES} workers and every one was lost; see the cluster's logs"
+        )
 
     async def _listen(self) -> None:
         while True:

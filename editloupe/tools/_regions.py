@@ -5,6 +5,7 @@ All numbers are in pixels of the reduced pictures; shares refer to the picture's
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import cv2
@@ -82,7 +83,7 @@ def find_spots(score: Floats, amount: Floats) -> list[Spot]:
 
 def _significance(contrast: float, share: float) -> float:
     """Return a rank in 0..1 that grows with the contrast and, more slowly, with the area."""
-    visible = contrast * share**0.5
+    visible = contrast * math.sqrt(share)
     return visible / (visible + HALF_SIGNIFICANT)
 
 

@@ -86,7 +86,7 @@ def register(first: Gray, second: Gray) -> Registration:
     height, width = first.shape
     if min(height, width) < MIN_SIDE:
         return Registration(IDENTITY)
-    estimator = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
+    estimator = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
     estimator.setFinestScale(FLOW_FINEST_SCALE)
     estimator.setPatchStride(FLOW_PATCH_STRIDE)
     flow = estimator.calc(first, second, None)

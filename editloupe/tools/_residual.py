@@ -57,17 +57,22 @@ class Residual:
 
 def measure(first: Picture, second: Picture, valid: Mask) -> Residual:
     """Compare two registered RGB pictures of like tone; outside ``valid`` nothing counts as different."""
-    a, b = (cv2.GaussianBlur(cv2.cvtColor(p, cv2.COLOR_RGB2YCrCb), (0, 0), SMOOTHING) for p in (first, second))
-    b = cv2.add(b, _drift(a, b, valid), dtype=cv2.CV_8U)
-    amount = _length(cv2.max(_outside(a, b), _outside(b, a)))
+    a, b = _smoothed(first), _smoothed(second)
+    b = np.asarray(cv2.add(b, _drift(a, b, valid), dtype=cv2.CV_8U), np.uint8)
+    amount = _length(np.asarray(cv2.max(_outside(a, b), _outside(b, a)), np.uint8))
     amount[~valid] = 0
     amount = np.asarray(cv2.GaussianBlur(amount, (0, 0), SMOOTHING), np.float32)
-    coarse = _length(cv2.absdiff(block_means(a), block_means(b)))
+    coarse = _length(np.asarray(cv2.absdiff(block_means(a), block_means(b)), np.uint8))
     coarse[block_means(valid.view(np.uint8)) == 0] = 0
-    luma_a, luma_b = cv2.extractChannel(a, 0), cv2.extractChannel(b, 0)
-    activity = cv2.min(_activity(luma_a), _activity(luma_b))
-    noise = _noise(amount, cv2.absdiff(luma_a, luma_b), activity, valid)
+    luma_a, luma_b = np.ascontiguousarray(a[..., 0]), np.ascontiguousarray(b[..., 0])
+    activity = np.asarray(cv2.min(_activity(luma_a), _activity(luma_b)), np.uint8)
+    noise = _noise(amount, np.asarray(cv2.absdiff(luma_a, luma_b), np.uint8), activity, valid)
     return Residual(amount, amount / noise, coarse)
+
+
+def _smoothed(picture: Picture) -> Picture:
+    """Return brightness and colour with codec noise and re-made texture averaged away."""
+    return np.asarray(cv2.GaussianBlur(cv2.cvtColor(picture, cv2.COLOR_RGB2YCrCb), (0, 0), SMOOTHING), np.uint8)
 
 
 def _length(difference: Picture) -> Floats:

@@ -86,7 +86,9 @@ def test_a_dry_run_says_units_tokens_and_cost(
     assert not (tmp_path / "run").exists()
 
 
-def test_the_embedded_judge_needs_no_server_and_costs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_embedded_judge_needs_no_server_and_costs_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     manifest = write_manifest(tmp_path, 2, size=(160, 120))
     code = run(["batch", str(manifest), "--out", str(tmp_path / "run"), "--judge", "rules", "--json"])
     facts = json.loads(capsys.readouterr().out)

@@ -61,7 +61,9 @@ def units(out: Path) -> list[tuple[str, str, int, str]]:
         return [(u.edit_id, u.criterion, u.repeat, u.outcome.status) for u in opened.units()]
 
 
-def test_every_unit_is_judged_once_and_the_same_command_again_asks_nothing(scripted: StartServer, tmp_path: Path) -> None:
+def test_every_unit_is_judged_once_and_the_same_command_again_asks_nothing(
+    scripted: StartServer, tmp_path: Path
+) -> None:
     server = scripted(answers)
     wanted = batch(server, write_manifest(tmp_path, 5), tmp_path / "run")
     first = run(wanted)
@@ -337,7 +339,9 @@ def test_pictures_of_finished_edits_are_let_go_without_the_garbage_collector(
 
     def looks_once(request: Request) -> Answer:
         looked = any(message.role == "assistant" for message in request.messages)
-        return answers(request) if looked else call("zoom_in_image", bbox_2d=[1, 1, 20, 20], target_image="Edited Image")
+        return (
+            answers(request) if looked else call("zoom_in_image", bbox_2d=[1, 1, 20, 20], target_image="Edited Image")
+        )
 
     monkeypatch.setattr(Judge, "ajudge", watched)
     settings = JudgeSettings(tool_calls="native")

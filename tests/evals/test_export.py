@@ -38,7 +38,11 @@ def test_jsonl_has_one_row_a_unit_in_the_order_of_the_manifest(run: Run) -> None
     rows = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [row["edit_id"] for row in rows] == ["b", "b", "a", "a"]
     assert list(rows[0]) == FIELDS
-    assert (rows[0]["label"], rows[0]["score_100"], rows[0]["cost"]) == ("Wrong Action", pytest.approx(33.33, abs=0.01), 0.00022)
+    assert (rows[0]["label"], rows[0]["score_100"], rows[0]["cost"]) == (
+        "Wrong Action",
+        pytest.approx(33.33, abs=0.01),
+        0.00022,
+    )
     assert (rows[1]["status"], rows[1]["reason"], rows[1]["score"]) == ("unjudged", "unreadable_answer", None)
 
 
