@@ -89,7 +89,8 @@ def register(first: Gray, second: Gray) -> Registration:
     estimator = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
     estimator.setFinestScale(FLOW_FINEST_SCALE)
     estimator.setPatchStride(FLOW_PATCH_STRIDE)
-    flow = estimator.calc(first, second, None)
+    # The stubs want an array here, but one of the right size would be taken as a first guess.
+    flow = estimator.calc(first, second, None)  # type: ignore[call-overload]
     contrast = cv2.blur(cv2.min(local_contrast(first), local_contrast(second)), (CELL + 1, CELL + 1))
     cells = (slice(CELL // 2, None, CELL), slice(CELL // 2, None, CELL))
     energy = contrast[cells].astype(np.float32) ** 2
