@@ -180,7 +180,7 @@ def timed(command: list[str]) -> tuple[float, float, float, str]:
 
 
 def peak_megabytes(pid: int) -> float:
-    """Return a process's own peak; the figure of `wait4` would count this program's memory before the exec."""
+    """Return a process's peak so far, as the kernel counts it."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

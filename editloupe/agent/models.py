@@ -24,6 +24,8 @@ class ModelSettings(Record):
     tool_calls: Literal["auto", "native", "text"] = "auto"
     """`auto` follows the model's profile."""
     coordinates: Literal["auto", "pixels", "per_mille"] = "auto"
+    structured: Literal["auto", "on", "off"] = "auto"
+    """Whether the provider is held to the answer's JSON schema; `auto` follows the model's profile."""
     temperature: float | None = None
     """None: 0 where the model accepts it, nothing sent where it does not."""
     max_output_tokens: int | None = None
@@ -94,6 +96,8 @@ def adjusted(profile: Profile, settings: ModelSettings) -> Profile:
         changes["native_tools"] = settings.tool_calls == "native"
     if settings.coordinates != "auto":
         changes["per_mille"] = settings.coordinates == "per_mille"
+    if settings.structured != "auto":
+        changes["structured_output"] = settings.structured == "on"
     return profile.model_copy(update=changes)
 
 

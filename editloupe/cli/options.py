@@ -72,6 +72,12 @@ ToolCalls = Annotated[
 Coordinates = Annotated[
     str, typer.Option(help="auto, pixels or per_mille: how the model counts positions.", rich_help_panel=ASKING)
 ]
+Structured = Annotated[
+    str,
+    typer.Option(
+        "--structured", help="auto, on or off: hold the provider to the answer's JSON schema.", rich_help_panel=ASKING
+    ),
+]
 Temperature = Annotated[
     float | None, typer.Option(min=0, help="Without it 0, where the model accepts it.", rich_help_panel=ASKING)
 ]
@@ -113,6 +119,7 @@ class JudgeOptions:
     max_repairs: int = 2
     tool_calls: str = "auto"
     coordinates: str = "auto"
+    structured: str = "auto"
     temperature: float | None = None
     long_side: int = 2048
     timeout: float = 90.0
@@ -134,6 +141,7 @@ class JudgeOptions:
             max_repairs=self.max_repairs,
             tool_calls=_one_of("--tool-calls", self.tool_calls, ("auto", "native", "text")),
             coordinates=_one_of("--coordinates", self.coordinates, ("auto", "pixels", "per_mille")),
+            structured=_one_of("--structured", self.structured, ("auto", "on", "off")),
             temperature=self.temperature,
             long_side=self.long_side,
             timeout=self.timeout,

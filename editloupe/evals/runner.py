@@ -122,7 +122,7 @@ class Runner:
         try:
             await self._file(done)
         finally:
-            # A finished graph is full of reference cycles; without this its pixels would wait for the garbage collector.
+            # Pixels go when the edit is written, whoever else may still hold the album.
             if isinstance(done.album, Album):
                 done.album.clear()
 

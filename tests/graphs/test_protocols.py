@@ -128,6 +128,15 @@ def test_a_server_that_cannot_and_tools_mode_are_asked_in_words_only(tmp_path: P
     assert all("<Start Thinking>" in request.system for request in server.requests)
 
 
+def test_a_user_can_turn_the_schema_off_and_on(tmp_path: Path, scripted: StartServer) -> None:
+    server = scripted(lambda request: say(reply_for(find_protocol("vibe"), request.system)))
+    edit = edit_for(tmp_path, "BI")
+    judge(server, "vibe", settings=JudgeSettings(structured="off")).judge(edit)
+    own = JudgeSettings(structured="on")
+    Judge("openai:my-own-model", base_url=server.openai_url, protocol="vibe", settings=own).judge(edit)
+    assert ["response_format" in request.body for request in server.requests] == [False, True]
+
+
 def test_visual_quality_sees_the_edited_picture_alone_and_no_instruction(tmp_path: Path, scripted: StartServer) -> None:
     for name in ("wiseedit", "edit-compass"):
         server = scripted(lambda request, name=name: say(reply_for(find_protocol(name), request.system)))
