@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from editloupe.evals.datasets import load_manifest
+    from editloupe.evals.reward import areward, reward
     from editloupe.judge import Judge, JudgeSettings
     from editloupe.types import Box, Edit, Judgement, Reason, Trace, Unjudged, UserError, Verdict
 
@@ -21,10 +22,19 @@ __all__ = [
     "Unjudged",
     "UserError",
     "Verdict",
+    "areward",
     "load_manifest",
+    "reward",
 ]
 
-_HOMES = {"load_manifest": "evals.datasets", "Judge": "judge", "JudgeSettings": "judge"}
+_HOMES = {
+    "Judge": "judge",
+    "JudgeSettings": "judge",
+    "areward": "evals.reward",
+    "load_manifest": "evals.datasets",
+    "reward": "evals.reward",
+}
+"""Where a public name lives; those not listed live in `types`."""
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from editloupe.graphs.edit import EDIT_GRAPH
+from editloupe.graphs.edival import EDIVAL_GRAPH
 from editloupe.graphs.loop import LOOP
 from editloupe.judge import Judge
 from editloupe.types import Edit, Mode
@@ -52,4 +53,4 @@ def build_app() -> CompiledStateGraph[Asked, None, Asked, Asked]:
 
 judge_graph = build_app()
 
-__all__ = ["EDIT_GRAPH", "LOOP", "judge_graph"]
+__all__ = ["EDIT_GRAPH", "EDIVAL_GRAPH", "LOOP", "judge_graph"]

@@ -188,7 +188,7 @@ def plain(text: str) -> str:
 
 
 def _from_json(sections: Sections, answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> Given:
-    item = _last_object("\n".join((sections.outside, *sections.answers)) if sections.answers else sections.outside)
+    item = last_object("\n".join((sections.outside, *sections.answers)) if sections.answers else sections.outside)
     reason_key = None if isinstance(answer, TextAnswer) else answer.reason_key
     reason = item.get(reason_key, "") if reason_key else ""
     if not isinstance(reason, str):
@@ -247,7 +247,7 @@ def _string(item: Mapping[str, Any], key: str) -> str:
     return value.strip()
 
 
-def _last_object(text: str) -> dict[str, Any]:
+def last_object(text: str) -> dict[str, Any]:
     """Return the last JSON object of a text; prose and code fences around it are allowed, a broken object is not.
 
     A brace in prose before the object does no harm; one that begins an object which is then not finished does, for what

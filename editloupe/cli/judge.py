@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from editloupe.cli import options as o
-from editloupe.cli.trace import safe
 from editloupe.evals.store import Run
+from editloupe.evals.words import printable
 from editloupe.images import Album
 from editloupe.judge import Judge
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, Rubric
@@ -200,10 +200,10 @@ def _outcome_record(outcome: Outcome, traces: tuple[Trace, ...]) -> dict[str, An
 def show(judgement: Judgement, console: Console, judge: Judge | None = None) -> None:
     """Print the verdicts of one edit for a person; a judge with rubrics of the user's own knows their titles."""
     head = f"{judgement.edit.id}: {judgement.edit.instruction}"
-    console.print(Text(safe(head), style="bold"))
+    console.print(Text(printable(head), style="bold"))
     console.print(Text(f"{judgement.judge} · {judgement.protocol} · {judgement.mode} mode", style="dim"))
     for note in judgement.notes:
-        console.print(Text(f"note: {safe(note)}", style="dim"))
+        console.print(Text(f"note: {printable(note)}", style="dim"))
     rubric_of = judge.rubric if judge else find_protocol(judgement.protocol).rubric
     for outcome in judgement.verdicts:
         _show_outcome(outcome, rubric_of(outcome.criterion), console)
@@ -217,7 +217,7 @@ def _show_outcome(outcome: Outcome, rubric: Rubric, console: Console) -> None:
     console.print()
     if not isinstance(outcome, Verdict):
         console.print(Text.assemble((f"{rubric.title}: ", "bold"), (f"unjudged ({outcome.reason.value})", "bold red")))
-        console.print(Text(f"  {safe(outcome.detail)}"))
+        console.print(Text(f"  {printable(outcome.detail)}"))
         return
     score = "" if outcome.score_100 is None else f"  {outcome.score_100:.1f} of 100"
     sure = "" if outcome.confidence is None else f"  confidence {outcome.confidence:.2f}"
@@ -228,7 +228,7 @@ def _show_outcome(outcome: Outcome, rubric: Rubric, console: Console) -> None:
         meaning = next((label.meaning for label in rubric.answer.labels if label.name == outcome.label), "")
         console.print(Text(f"  {meaning.strip()}"))
     if outcome.rationale:
-        console.print(Text(f"  because: {safe(outcome.rationale)}", style="italic"))
+        console.print(Text(f"  because: {printable(outcome.rationale)}", style="italic"))
     tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
     asked = f", {outcome.usage.requests} requests, {tokens} tokens" if outcome.usage.requests else ""
     console.print(Text(f"  {outcome.steps} steps{asked}", style="dim"))
@@ -240,11 +240,11 @@ def _said(verdict: Verdict, rubric: Rubric) -> str:
         return verdict.label
     if isinstance(rubric.answer, NumberAnswer) and verdict.score is not None:
         return f"{verdict.score:g} on a scale of {rubric.answer.low} to {rubric.answer.high}"
-    return ", ".join(f"{safe(str(key))} {safe(str(value))}" for key, value in verdict.values.items())
+    return ", ".join(f"{printable(str(key))} {printable(str(value))}" for key, value in verdict.values.items())
 
 
 def _first_line(text: str) -> str:
-    line = safe(" ".join(text.split()))
+    line = printable(" ".join(text.split()))
     return line if len(line) <= 140 else line[:139] + "…"
 
 

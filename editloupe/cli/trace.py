@@ -15,6 +15,7 @@ from rich.text import Text
 
 from editloupe.evals.records import Unit
 from editloupe.evals.store import Run
+from editloupe.evals.words import printable
 from editloupe.rubrics.model import LabelAnswer
 from editloupe.rubrics.registry import PROTOCOLS
 from editloupe.types import Edit, Observation, Sha, Step, Trace, Usage, UserError, Verdict
@@ -66,16 +67,16 @@ def _shown(trace: Trace) -> set[Sha]:
 
 def _story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) -> list[RenderableType]:
     first = stories[0][0]
-    setting = f"{safe(first.judge)} · {first.protocol} · {first.mode} mode"
-    head = Text.assemble((safe(edit.instruction), "bold"), f"\n{setting}")
-    told: list[RenderableType] = [Panel(head, title=Text(f"edit {safe(edit.id)}"), title_align="left")]
+    setting = f"{printable(first.judge)} · {first.protocol} · {first.mode} mode"
+    head = Text.assemble((printable(edit.instruction), "bold"), f"\n{setting}")
+    told: list[RenderableType] = [Panel(head, title=Text(f"edit {printable(edit.id)}"), title_align="left")]
     for unit, traces in stories:
         name = unit.criterion + (f", repeat {unit.repeat}" if unit.repeat else "")
         told.append(Rule(Text(name, style="bold"), align="left"))
         for trace in traces:
             if trace.target is not None:
                 told.append(Text(f"target {trace.target + 1}", style="bold"))
-            told += [Text(f"note: {safe(note)}", style="yellow") for note in trace.notes]
+            told += [Text(f"note: {printable(note)}", style="yellow") for note in trace.notes]
             told += [_step(run, step) for step in trace.steps]
         told.append(_ending(unit))
     return told
@@ -88,33 +89,33 @@ def _step(run: Run, step: Step) -> RenderableType:
     for sent in step.sent:
         size = "×".join(map(str, sent.size))
         shrunk = "" if sent.scale == 1 else f", shrunk from {'×'.join(map(str, sent.original_size))}"
-        line = f"shown: {safe(sent.name)}, {size} {sent.format}{shrunk}, {_where(run, sent.sha)}"
+        line = f"shown: {printable(sent.name)}, {size} {sent.format}{shrunk}, {_where(run, sent.sha)}"
         lines.append(Text(line, style="dim"))
     if step.thought:
-        lines.append(Text(f"thought: {safe(step.thought)}", style="italic"))
+        lines.append(Text(f"thought: {printable(step.thought)}", style="italic"))
     for call in step.calls:
         given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in call.parameters.items())
-        lines.append(Text(f"→ {safe(call.name)}({safe(given)})", style="cyan"))
+        lines.append(Text(f"→ {printable(call.name)}({printable(given)})", style="cyan"))
         lines += [_observation(run, seen) for seen in step.observations if seen.call_id == call.id]
     known = {call.id for call in step.calls}
     lines += [_observation(run, seen) for seen in step.observations if seen.call_id not in known]
     if step.problem:
-        lines.append(Text(f"not usable: {safe(step.problem)}", style="red"))
-        lines.append(Text(f"the reply was: {safe(step.raw)}", style="dim"))
+        lines.append(Text(f"not usable: {printable(step.problem)}", style="red"))
+        lines.append(Text(f"the reply was: {printable(step.raw)}", style="dim"))
     if step.answer is not None:
-        lines.append(Text(f"answer: {safe(step.answer)}", style="green"))
+        lines.append(Text(f"answer: {printable(step.answer)}", style="green"))
     return Group(title, Padding(Group(*lines), (0, 0, 0, 2)))
 
 
 def _observation(run: Run, seen: Observation) -> RenderableType:
     how = "from memory" if seen.cached else _milliseconds(seen.seconds)
-    text = Text.assemble(f"← {safe(seen.text)} ", (f"({safe(seen.tool)}, {how})", "dim"))
+    text = Text.assemble(f"← {printable(seen.text)} ", (f"({printable(seen.tool)}, {how})", "dim"))
     if seen.failed:
         text.stylize("red")
     lines: list[RenderableType] = [text]
     for number, sha in enumerate(seen.pictures):
         caption = seen.captions[number] if number < len(seen.captions) else "picture"
-        lines.append(Text(f"  {safe(caption)}: {_where(run, sha)}", style="dim"))
+        lines.append(Text(f"  {printable(caption)}: {_where(run, sha)}", style="dim"))
     return Padding(Group(*lines), (0, 0, 0, 2))
 
 
@@ -123,16 +124,16 @@ def _ending(unit: Unit) -> RenderableType:
     facts = [_tokens(outcome.usage), _milliseconds(unit.seconds), "" if unit.cost is None else f"${unit.cost:.4f}"]
     tail = Text(f"  {outcome.steps} steps · {' · '.join(filter(None, facts))}", style="dim")
     if not isinstance(outcome, Verdict):
-        return Text.assemble((f"unjudged ({outcome.reason.value}): {safe(outcome.detail)}", "bold red"), tail)
+        return Text.assemble((f"unjudged ({outcome.reason.value}): {printable(outcome.detail)}", "bold red"), tail)
     score = "" if outcome.score is None else f" · score {outcome.score:g}"
     score += "" if outcome.score_100 is None else f" · {outcome.score_100:.1f} of 100"
-    lines = [Text.assemble((f"verdict: {safe(outcome.label or 'see values')}{score}", "bold green"), tail)]
+    lines = [Text.assemble((f"verdict: {printable(outcome.label or 'see values')}{score}", "bold green"), tail)]
     if meaning := _meaning(unit):
-        lines.append(Text(f"  {safe(meaning)}"))
+        lines.append(Text(f"  {printable(meaning)}"))
     if outcome.values:
-        lines.append(Text(f"  values: {safe(json.dumps(dict(outcome.values), ensure_ascii=False))}"))
+        lines.append(Text(f"  values: {printable(json.dumps(dict(outcome.values), ensure_ascii=False))}"))
     if outcome.rationale:
-        lines.append(Text(f"  because: {safe(outcome.rationale)}", style="italic"))
+        lines.append(Text(f"  because: {printable(outcome.rationale)}", style="italic"))
     return Group(*lines)
 
 
@@ -156,16 +157,3 @@ def _milliseconds(seconds: float) -> str:
 
 def _tokens(usage: Usage) -> str:
     return f"{usage.input_tokens} + {usage.output_tokens} tokens" if usage.input_tokens or usage.output_tokens else ""
-
-
-def safe(text: str) -> str:
-    r"""Return text from a model or a file without characters that would steer the terminal.
-
-    >>> safe("red \x1b[31mtext\x07")
-    'red [31mtext'
-    """
-    return "".join(c for c in text if c in "\n\t" or (c.isprintable() and c not in _STEERING))
-
-
-_STEERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u2028\u2029")
-"""Marks that reverse or hide the text around them."""

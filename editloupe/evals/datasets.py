@@ -98,7 +98,8 @@ def _labels(row: Row, value: Any) -> dict[str, str | tuple[str, ...]]:
     labels: dict[str, str | tuple[str, ...]] = {}
     for criterion, given in value.items():
         several = isinstance(given, (list, tuple))
-        items = list(given) if several else [given]
+        # An annotator who skipped the edit is written as null; the place in the list says whose label is missing.
+        items = ["" if item is None else item for item in given] if several else [given]
         if not items or any(isinstance(item, bool) or not isinstance(item, (str, int, float)) for item in items):
             raise row.error(f'"human" has no usable label for {criterion}')
         labels[str(criterion)] = tuple(map(str, items)) if several else str(items[0])

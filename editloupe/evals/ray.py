@@ -54,12 +54,13 @@ class RayExecutor:
             self._connect(address)
         count = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         limits: Limits = traffic.limits.share(count)
+        capped = traffic.limits.max_cost is not None or traffic.limits.max_tokens is not None
         self.places = max(count, places_for(judge, traffic.limits.concurrency))
-        self._switchboard = self._ray.remote(num_cpus=0, max_restarts=-1)(Switchboard).remote()
+        self._switchboard = self._ray.remote(num_cpus=0, max_restarts=-1)(Switchboard).remote(traffic.spending)
         self.vision = self._vision(judge)
         worker = self._ray.remote(num_cpus=1, max_restarts=-1, max_concurrency=max(100, self.places))(JudgeWorker)
         self.workers = [
-            worker.remote(open_judge, limits, deadline, self._switchboard, self.vision) for _ in range(count)
+            worker.remote(open_judge, limits, deadline, self._switchboard, self.vision, capped) for _ in range(count)
         ]
         self._load: Counter[int] = Counter(dict.fromkeys(range(count), 0))
         self._rests_until: dict[int, float] = dict.fromkeys(range(count), 0.0)

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from editloupe.agent.hooks import Ticket
+from editloupe.agent.hooks import OverBudget, Ticket
 from editloupe.evals.jobs import Job
 from editloupe.evals.local import judge_job
 from editloupe.evals.pictures import KeptPictures, kept_pictures
 from editloupe.evals.ray_vision import share_vision
 from editloupe.evals.replies import current_work, reply_key
-from editloupe.evals.traffic import Limits, TrafficControl
+from editloupe.evals.traffic import Limits, Spending, TrafficControl
 from editloupe.judge import Judge
 from editloupe.types import Judgement
 
@@ -22,19 +22,49 @@ REMEMBERED = 100_000
 """Hashes of pictures a worker remembers to have sent."""
 PATIENCE = 5.0
 """Seconds the driver's question for news stays open."""
+LOST_AFTER = 300.0
+"""Seconds after which a request that was let out is taken for lost."""
 
 
 class Switchboard:
-    """Takes the workers' messages until the driver asks for them; an asynchronous actor."""
+    """Takes the workers' messages until the driver asks for them, and keeps the run's purse; an asynchronous actor.
 
-    def __init__(self) -> None:
+    The driver hears of a reply only after a while. So that a cap on cost or tokens is not overrun meanwhile, workers ask here
+    before every request of a capped run.
+    """
+
+    def __init__(self, spending: Spending) -> None:
         self._messages: list[tuple[Any, ...]] = []
         self._news = asyncio.Event()
+        self._spending = spending
+        self._under_way = 0
+        self._change = asyncio.Condition()
 
     async def tell(self, message: tuple[Any, ...]) -> None:
         """Take a message."""
+        if message[0] == "paid":
+            self._spending.add(message[1])
         self._messages.append(message)
         self._news.set()
+
+    async def admit(self) -> str | None:
+        """Let one more request out, now or when replies under way turned out small enough; else say which cap is reached."""
+        async with self._change:
+            while (why := self._spending.why_full(self._under_way + 1)) is not None:
+                if not self._under_way:
+                    return why
+                try:
+                    await asyncio.wait_for(self._change.wait(), LOST_AFTER)
+                except TimeoutError:  # those under way went down with their worker
+                    return why
+            self._under_way += 1
+            return None
+
+    async def release(self) -> None:
+        """A request that was let out has ended."""
+        async with self._change:
+            self._under_way -= 1
+            self._change.notify_all()
 
     async def take(self, wait: bool = True) -> list[tuple[Any, ...]]:
         """Hand over all messages; where there are none, wait a while for the first."""
@@ -97,16 +127,26 @@ class SentReplies:
 class WorkerTraffic(TrafficControl):
     """One worker's part of the traffic; the driver is told what it takes."""
 
-    def __init__(self, limits: Limits, outbox: Outbox) -> None:
+    def __init__(self, limits: Limits, outbox: Outbox, purse: Any = None) -> None:
         super().__init__(limits, paid=lambda usage, cost: outbox.tell(("paid", usage)))
-        self._outbox = outbox
+        self._outbox, self._purse = outbox, purse
 
     @asynccontextmanager
     async def _place(self) -> AsyncIterator[Ticket]:
         """Wait for a place once the last replies are with the driver: a worker may be lost at any moment."""
         await self._outbox.delivered()
         async with super()._place() as ticket:
-            yield ticket
+            if self._purse is None:
+                yield ticket
+                return
+            if why := await self._purse.admit.remote():
+                self.stop(why)
+                raise OverBudget(why)
+            try:
+                yield ticket
+            finally:
+                await self._outbox.delivered()
+                await self._purse.release.remote()
 
     def refuse(self, retry_after: float | None) -> None:
         """Allow less, and tell the driver."""
@@ -118,11 +158,17 @@ class JudgeWorker:
     """Judges jobs side by side in one process; an asynchronous actor."""
 
     def __init__(
-        self, open_judge: Callable[..., Judge], limits: Limits, deadline: float | None, switchboard: Any, vision: Any
+        self,
+        open_judge: Callable[..., Judge],
+        limits: Limits,
+        deadline: float | None,
+        switchboard: Any,
+        vision: Any,
+        capped: bool = False,
     ) -> None:
         self._outbox = Outbox(switchboard)
         self._replies = SentReplies(self._outbox)
-        self._traffic = WorkerTraffic(limits, self._outbox)
+        self._traffic = WorkerTraffic(limits, self._outbox, switchboard if capped else None)
         self._judge = open_judge(replies=self._replies, traffic=self._traffic)
         self._deadline = deadline
         self._sent: set[str] = set()

@@ -21,7 +21,7 @@ from editloupe.images import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.devices import module, pick_device, torch_dtype
 from editloupe.tools.drawing import resized
-from editloupe.tools.grounding import _without_progress_bars
+from editloupe.tools.grounding import without_progress_bars
 from editloupe.tools.memory import key
 from editloupe.types import Box
 
@@ -119,7 +119,7 @@ class DinoFeatures:
             where = str(folder) if folder.is_dir() else self._settings.model
             local = folder.is_dir() or not self._settings.download
             device = pick_device(self._settings.device)
-            with _without_progress_bars(transformers):
+            with without_progress_bars(transformers):
                 model = transformers.AutoModel.from_pretrained(
                     where, local_files_only=local, dtype=torch_dtype(self._settings.precision)
                 )

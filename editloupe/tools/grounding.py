@@ -110,7 +110,7 @@ class GroundingDino:
         device = pick_device(self._settings.device)
         if device == "cpu" and self._settings.threads:
             module("torch").set_num_threads(self._settings.threads)
-        with _without_progress_bars(transformers):
+        with without_progress_bars(transformers):
             processor = transformers.AutoProcessor.from_pretrained(where, local_files_only=local)
             model = transformers.AutoModelForZeroShotObjectDetection.from_pretrained(
                 where, local_files_only=local, dtype=torch_dtype(self._settings.precision)
@@ -128,7 +128,7 @@ def prompt(phrase: str) -> str:
 
 
 @contextmanager
-def _without_progress_bars(transformers: Any) -> Iterator[None]:
+def without_progress_bars(transformers: Any) -> Iterator[None]:
     """Keep the terminal for what the judge has to say; a download still shows its own progress."""
     log = transformers.utils.logging
     shown = log.is_progress_bar_enabled()

@@ -153,4 +153,4 @@ def test_the_sentence_says_region_size_and_enlargement(photo: Pixels, make_view:
         "Source Image, region [100, 100, 228, 228], 128 × 128 pixels of the original's 512 × 512"
     )
     assert "shown at 512 × 512 (enlarged 4 times with Lanczos" in result.text
-    assert result.pictures[0].pixels.shape == (768, 768, 3)
+    assert result.pictures[0].pixels.shape == (512, 512, 3)

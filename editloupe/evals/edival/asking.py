@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import yaml
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
-from editloupe.agent.answers import Malformed, _last_object
+from editloupe.agent.answers import Malformed, last_object
 from editloupe.agent.chat import Chat, Request, RetryBudget
 from editloupe.agent.messages import announced, refusal_of, text_block, text_of, told
 from editloupe.agent.sections import split
@@ -79,7 +79,7 @@ class Asker:
 
 def _object(text: str) -> Mapping[str, Any]:
     sections = split(text)
-    return _last_object("\n".join((sections.outside, *sections.answers)))
+    return last_object("\n".join((sections.outside, *sections.answers)))
 
 
 def _case(edit: Edit, task: str, picture: Picture) -> Case:
