@@ -24,8 +24,8 @@ Pixels = npt.NDArray[np.uint8]
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP")
 MAX_PIXELS = 150_000_000
 """A guard against decompression bombs: a 150-megapixel picture takes 450 MB once decoded."""
-LOSSLESS_PIXELS = 512 * 512
-"""Made pictures up to this size (crops, mostly) go out as PNG: JPEG would smear what the judge zoomed in to see."""
+LOSSLESS_PIXELS = 256 * 256
+"""Made pictures up to this size go out as PNG; larger ones as a JPEG of high quality, which is ten times quicker to make."""
 SENT_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 """Files in these formats go out byte for byte where nothing has to be turned, flattened or shrunk."""
 LONG_SIDE = 2048
@@ -208,7 +208,7 @@ def _to_rgb(image: Image.Image) -> Pixels:
         layer = image.convert("RGBA")
         white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
         image = Image.alpha_composite(white, layer)
-    return np.ascontiguousarray(np.asarray(image.convert("RGB"), dtype=np.uint8))
+    return np.ascontiguousarray(np.asarray(image if image.mode == "RGB" else image.convert("RGB"), dtype=np.uint8))
 
 
 def _encode(picture: Picture, limits: WireLimits) -> Wire:

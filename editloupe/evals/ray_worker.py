@@ -10,7 +10,7 @@ from typing import Any
 
 from editloupe.agent.hooks import OverBudget, Ticket
 from editloupe.evals.jobs import Job
-from editloupe.evals.local import judge_job
+from editloupe.evals.local import judge_job, share_cores
 from editloupe.evals.pictures import KeptPictures, kept_pictures
 from editloupe.evals.ray_vision import share_vision
 from editloupe.evals.replies import current_work, reply_key
@@ -166,6 +166,7 @@ class JudgeWorker:
         vision: Any,
         capped: bool = False,
     ) -> None:
+        share_cores()
         self._outbox = Outbox(switchboard)
         self._replies = SentReplies(self._outbox)
         self._traffic = WorkerTraffic(limits, self._outbox, switchboard if capped else None)

@@ -16,7 +16,7 @@ tone taken out and the rest measured against the noise of this very pair (:mod:`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import cv2
@@ -108,6 +108,31 @@ class GlobalChange:
 
 
 @dataclass(frozen=True)
+class Alignment:
+    """How the second picture lies over the first one, for reading it in the first one's pixel frame."""
+
+    registration: Registration
+    factor: int
+    size: tuple[int, int]
+    """Width and height of the first picture."""
+
+    def crop(self, second: Picture, box: tuple[int, int, int, int]) -> Picture:
+        """Return the part of the second picture that lies over a box of the first one, at full resolution.
+
+        Places outside the second picture repeat its border.
+        """
+        x1, y1, x2, y2 = box
+        stretch = np.array([second.shape[1] / self.size[0], second.shape[0] / self.size[1]], np.float32)
+        read = np.empty((y2 - y1, x2 - x1, 3), np.uint8)
+        for top in range(y1, y2, STRIP_ROWS):
+            rows = min(STRIP_ROWS, y2 - top)
+            places = self.registration.places(self.size, float(self.factor), top, rows)[:, x1:x2]
+            places = (places + np.float32(0.5)) * stretch - np.float32(0.5)
+            read[top - y1 : top - y1 + rows] = _sample(second, places, cv2.INTER_CUBIC)
+        return read
+
+
+@dataclass(frozen=True)
 class Comparison:
     """The full result of comparing two pictures.
 
@@ -119,6 +144,8 @@ class Comparison:
     changed_share: float
     whole_scene: bool
     global_change: GlobalChange
+    alignment: Alignment | None = field(default=None, compare=False, repr=False)
+    """For showing both sides of a region without registering the pictures again."""
 
     def sentence(self, subject: str = "the second image") -> str:
         """Return how much differs and what global change was removed, in words."""
@@ -153,33 +180,24 @@ def compare(first: Picture, second: Picture) -> Comparison:
     toned = apply_tone(a, fit_tone(a, warped, valid))
     residual = measure(toned, warped, valid)
     shift, scale = _geometry(registration, a.shape, factor)
+    lies = Alignment(registration, factor, (width, height))
     sharpness = sharpness_ratio(gray_a, gray_b, residual.score)
     change = GlobalChange(shift, scale, sharpness=sharpness, **tone_change(a, warped, residual.score))
     if is_whole_scene(residual.coarse):
         share = visible_share(residual.coarse)
         scene = Region((0, 0, width, height), 1.0, round(share * width * height), _lab_change(toned, warped, None))
-        return Comparison((scene,), share, True, change)
+        return Comparison((scene,), share, True, change, lies)
     spots = find_spots(residual.score, residual.amount)
     regions = tuple(_region(spot, toned, warped, factor) for spot in spots)
-    return Comparison(regions, sum(spot.area for spot in spots) / residual.amount.size, False, change)
+    return Comparison(regions, sum(spot.area for spot in spots) / residual.amount.size, False, change, lies)
 
 
 def align(first: Picture, second: Picture) -> Picture:
-    """Return the second picture resampled into the first one's pixel frame, at full resolution.
-
-    Places outside the second picture repeat its border.
-    """
+    """Return the second picture resampled into the first one's pixel frame, at full resolution."""
     height, width = first.shape[:2]
     a, b, factor = _reduce(first, second)
-    registration = register(_gray(a), _gray(b))
-    stretch = np.array([second.shape[1] / width, second.shape[0] / height], np.float32)
-    aligned = np.empty((height, width, 3), np.uint8)
-    for top in range(0, height, STRIP_ROWS):
-        rows = min(STRIP_ROWS, height - top)
-        places = registration.places((width, height), float(factor), top, rows)
-        places = (places + np.float32(0.5)) * stretch - np.float32(0.5)
-        aligned[top : top + rows] = _sample(second, places, cv2.INTER_CUBIC)
-    return aligned
+    lies = Alignment(register(_gray(a), _gray(b)), factor, (width, height))
+    return lies.crop(second, (0, 0, width, height))
 
 
 def _gray(picture: Picture) -> Picture:

@@ -9,7 +9,7 @@ from typing import Any
 from editloupe.images import Picture, Pixels
 from editloupe.tools import drawing, geometry
 from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View
-from editloupe.tools.difference import GlobalChange, align, compare
+from editloupe.tools.difference import Comparison, GlobalChange, compare
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.memory import key
 from editloupe.types import Box
@@ -92,8 +92,7 @@ class LocalizeDifferences:
         }
         if found.whole_scene:
             return Kept(data, _whole_pair(first, second))
-        aligned = align(first.pixels, second.pixels) if boxes else second.pixels
-        return Kept(data, tuple(drawing.crop(side, box) for box in boxes for side in (first.pixels, aligned)))
+        return Kept(data, tuple(side for box in boxes for side in _both_sides(first, second, found, box)))
 
     def _told(self, data: Mapping[str, Any], view: View) -> tuple[str, list[str]]:
         """Return the sentence and a caption for every picture, in the model's numbers."""
@@ -131,6 +130,11 @@ class LocalizeDifferences:
         if largest == 1:
             return "The crops are shown pixel by pixel."
         return f"Small crops are enlarged (up to {largest:.3g} times) with {self._enhancer.backend.method}."
+
+
+def _both_sides(first: Picture, second: Picture, found: Comparison, box: Box) -> tuple[Pixels, Pixels]:
+    assert found.alignment is not None  # compare always says how the pictures lie
+    return drawing.crop(first.pixels, box), found.alignment.crop(second.pixels, (box.x1, box.y1, box.x2, box.y2))
 
 
 def _whole_pair(first: Picture, second: Picture) -> tuple[Pixels, Pixels]:

@@ -152,5 +152,5 @@ def test_the_sentence_says_region_size_and_enlargement(photo: Pixels, make_view:
     assert result.text.startswith(
         "Source Image, region [100, 100, 228, 228], 128 × 128 pixels of the original's 512 × 512"
     )
-    assert "shown at 512 × 512 (enlarged 4 times with Lanczos" in result.text
+    assert "shown at 512 × 512 (enlarged 4 times with bicubic" in result.text
     assert result.pictures[0].pixels.shape == (512, 512, 3)
