@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +21,11 @@ from editloupe.evals.runner import Runner, Stop
 from editloupe.evals.store import FILE, Run
 from editloupe.evals.traffic import Limits, Spending, TrafficControl
 from editloupe.judge import Judge
+from editloupe.tools.registry import step_back
 from editloupe.types import Edit
 
+WORKERS = 8
+"""Threads that read, decode and encode pictures beside the event loop."""
 OpenJudge = Callable[..., Judge]
 """Opens the judge of the batch with the hooks `replies` and `traffic`; Ray sends it to its workers."""
 Edits = Callable[[], Iterable[Edit]]
@@ -100,6 +104,7 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 
 async def _session(batch: Batch, run: Run, quiet: bool, signals: bool) -> Ending:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(WORKERS, initializer=step_back))
     traffic = TrafficControl(batch.limits)
     judge = batch.open_judge(replies=KeptReplies(run), traffic=traffic)
     price = _price(batch, judge.spec)

@@ -79,23 +79,18 @@ class VisionModels:
         return {"detect": self._detections.batches, "upscale": self._enlargements.batches}
 
     def _detect_all(self, requests: Sequence[Ask]) -> list[Any]:
-        return each_once(self._detector.detect, requests)
+        return each_once(self._detector.detect_many, requests)
 
     def _upscale_all(self, requests: Sequence[Ask]) -> list[Any]:
-        return each_once(self._upscaler.upscale, requests)
+        # One after another: the enhancer gives all its threads to one picture.
+        return each_once(lambda asked: [self._upscaler.upscale(*request) for request in asked], requests)
 
 
-def each_once(look: Callable[[Pixels, Any], Any], requests: Sequence[Ask]) -> list[Any]:
-    """Answer requests in order; those of several workers for the same look are answered by one.
-
-    Pictures are not stacked with each other: sizes and phrases differ, and the padding that would take changes what the
-    model finds. A picture's own tiles do run as one batch, inside the detector.
-    """
-    answers: dict[tuple[str, Any], Any] = {}
+def each_once(work: Callable[[Sequence[Ask]], list[Any]], requests: Sequence[Ask]) -> list[Any]:
+    """Answer requests in order with one call of `work`; several workers' requests for the same look are one look."""
     keys = [(hash_pixels(pixels), how) for pixels, how in requests]
-    for key, (pixels, how) in zip(keys, requests, strict=True):
-        if key not in answers:
-            answers[key] = look(pixels, how)
+    looks = dict(zip(keys, requests, strict=True))
+    answers = dict(zip(looks, work(list(looks.values())), strict=True))
     return [answers[key] for key in keys]
 
 

@@ -45,13 +45,13 @@ class WholePictureFinder(GroundingDino):
     def find(self, pixels: Pixels, phrase: str) -> list[Found]:
         """Return every box above the floor, best first."""
         with self._lock:
-            return sorted(self._batch([pixels], phrase)[0], key=lambda found: -found.score)
+            return sorted(self._batch([pixels], [phrase])[0], key=lambda found: -found.score)
 
-    def _batch(self, pictures: Sequence[Pixels], phrase: str) -> list[list[Found]]:
+    def _batch(self, pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Found]]:
         model, processor, device = self._load()
         if model.config.model_type not in OWL:
-            return super()._batch(pictures, phrase)
-        asked = [[phrase]] * len(pictures)
+            return super()._batch(pictures, phrases)
+        asked = [[phrase] for phrase in phrases]
         inputs = processor(images=list(pictures), text=asked, return_tensors="pt", padding="max_length").to(device)
         inputs["pixel_values"] = inputs["pixel_values"].to(model.dtype)
         with module("torch").inference_mode():
@@ -61,7 +61,7 @@ class WholePictureFinder(GroundingDino):
             outputs, threshold=self._settings.box_threshold, target_sizes=[p.shape[:2] for p in pictures]
         )
         found: list[list[Found]] = []
-        for picture, result in zip(pictures, results, strict=True):
+        for picture, phrase, result in zip(pictures, phrases, results, strict=True):
             size = (picture.shape[1], picture.shape[0])
             boxes = [
                 (whole_pixels(numbers).clamped(*size), score)

@@ -13,9 +13,9 @@ from typing import Any
 from editloupe.images import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.devices import module, pick_device, torch_dtype
-from editloupe.tools.geometry import whole_pixels
+from editloupe.tools.geometry import Size, whole_pixels
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.tiling import Found, covers, lifted, merge, tiles
+from editloupe.tools.tiling import Found, lifted, merge, tiles
 from editloupe.types import Box
 
 SPECIAL = re.compile(r"\[\w+\]|##")
@@ -52,27 +52,47 @@ class GroundingDino:
 
     def detect(self, pixels: Pixels, phrase: str) -> list[Found]:
         """Return where the phrase's object is, from the whole picture and from tiles of it, best first."""
-        size = (pixels.shape[1], pixels.shape[0])
-        with self._lock:
-            device = self._load()[2]
-            levels = self._settings.tile_levels
-            if levels is None:
-                levels = (2,) if device == "cpu" else (2, 3)
-            parts = tiles(size, levels)
-            whole = self._batch([pixels], phrase)[0]
-            found = [item for item in whole if not covers(item.box, size)]
-            # Tiles of one level differ by a pixel at most, so they are batched in order.
-            for start in range(0, len(parts), self._settings.batch_size):
-                batch = parts[start : start + self._settings.batch_size]
-                results = self._batch([pixels[t.y1 : t.y2, t.x1 : t.x2] for t in batch], phrase)
-                for tile, items in zip(batch, results, strict=True):
-                    found += lifted(items, tile, size)
-        return merge(found)
+        return self.detect_many([(pixels, phrase)])[0]
 
-    def _batch(self, pictures: Sequence[Pixels], phrase: str) -> list[list[Found]]:
+    def detect_many(self, asked: Sequence[tuple[Pixels, str]]) -> list[list[Found]]:
+        """Answer several searches as `detect` answers each, with their pictures and tiles sharing forward passes.
+
+        Only what has the same size shares a pass: padding pixels changes what the model finds. Phrases may differ, for
+        the attention mask hides the padding of the shorter ones.
+        """
+        with self._lock:
+            levels = self._levels()
+            looks: list[tuple[int, Box]] = []
+            for index, (pixels, _) in enumerate(asked):
+                size = _size(pixels)
+                looks += [(index, part) for part in (Box(x1=0, y1=0, x2=size[0], y2=size[1]), *tiles(size, levels))]
+            groups: dict[Size, list[tuple[int, Box]]] = {}
+            for look in looks:
+                groups.setdefault(look[1].size, []).append(look)
+            seen: dict[tuple[int, Box], list[Found]] = {}
+            for group in groups.values():
+                for start in range(0, len(group), self._settings.batch_size):
+                    batch = group[start : start + self._settings.batch_size]
+                    pictures = [asked[index][0][part.y1 : part.y2, part.x1 : part.x2] for index, part in batch]
+                    results = self._batch(pictures, [asked[index][1] for index, _ in batch])
+                    seen.update(zip(batch, results, strict=True))
+        found: list[list[Found]] = [[] for _ in asked]
+        for index, part in looks:
+            found[index] += lifted(seen[index, part], part, _size(asked[index][0]))
+        return [merge(items) for items in found]
+
+    def _levels(self) -> tuple[int, ...]:
+        """Return the levels of tiles; called with the lock held."""
+        device = self._load()[2]
+        if self._settings.tile_levels is not None:
+            return self._settings.tile_levels
+        return (2,) if device == "cpu" else (2, 3)
+
+    def _batch(self, pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Found]]:
+        """Make one forward pass, each picture with its own phrase; called with the lock held."""
         model, processor, device = self._load()
-        text = prompt(phrase)
-        inputs = processor(images=list(pictures), text=[text] * len(pictures), return_tensors="pt", padding=True)
+        texts = [prompt(phrase) for phrase in phrases]
+        inputs = processor(images=list(pictures), text=texts, return_tensors="pt", padding=True)
         inputs = inputs.to(device)
         inputs["pixel_values"] = inputs["pixel_values"].to(model.dtype)
         with module("torch").inference_mode():
@@ -85,7 +105,7 @@ class GroundingDino:
             text_threshold=self._settings.text_threshold,
             target_sizes=[p.shape[:2] for p in pictures],
         )
-        return [_read(result, (p.shape[1], p.shape[0])) for result, p in zip(results, pictures, strict=True)]
+        return [_read(result, _size(p)) for result, p in zip(results, pictures, strict=True)]
 
     def _load(self) -> tuple[Any, Any, str]:
         """Return model, processor and device; called with the lock held."""
@@ -140,7 +160,11 @@ def without_progress_bars(transformers: Any) -> Iterator[None]:
             log.enable_progress_bar()
 
 
-def _read(result: Any, size: tuple[int, int]) -> list[Found]:
+def _size(pixels: Pixels) -> Size:
+    return pixels.shape[1], pixels.shape[0]
+
+
+def _read(result: Any, size: Size) -> list[Found]:
     # Where nothing is found, transformers returns no box but one empty label: the boxes decide how many there are.
     labels = result.get("text_labels") or result["labels"]
     found = []

@@ -7,6 +7,8 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import sys
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -25,6 +27,8 @@ from editloupe.types import UserError
 
 T = TypeVar("T")
 
+NICE = 5
+"""How far worker threads stand back behind the event loop."""
 ENTRY_POINTS = "editloupe.tools"
 """The entry point group in which another package names its tools: a `Tool`, or a class or function that makes one."""
 
@@ -87,7 +91,9 @@ class Toolbox:
         for tool in tools:
             self._admit(tool)
         self._workers = ThreadPoolExecutor(
-            settings.workers or min(8, os.cpu_count() or 1), thread_name_prefix="editloupe-tool"
+            settings.workers or min(8, os.cpu_count() or 1),
+            thread_name_prefix="editloupe-tool",
+            initializer=step_back,
         )
 
     def _admit(self, tool: Tool) -> None:
@@ -185,6 +191,12 @@ class _Watched:
 
         self._asked += 1
         return self._memory.get(key, counted)
+
+
+def step_back() -> None:
+    """Let the event loop go first where cores are scarce: a reply that waits to be read holds up more than a look does."""
+    if sys.platform == "linux":  # the one system on which a thread has a priority of its own
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
 
 def build_toolbox(settings: ToolSettings | None = None) -> Toolbox:

@@ -298,16 +298,16 @@ def test_an_error_inside_one_edit_is_its_outcome_not_the_end_of_the_run(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = scripted(answers)
-    judge_one = Judge.ajudge
+    open_picture = Album.open
 
-    async def breaks(self: Judge, edit: Any, **options: Any) -> Any:
-        if edit.id == "e1":
+    def breaks(self: Album, path: Path) -> Any:
+        if "e1" in path.name:
             raise RuntimeError("a bug")
-        return await judge_one(self, edit, **options)
+        return open_picture(self, path)
 
-    monkeypatch.setattr(Judge, "ajudge", breaks)
+    monkeypatch.setattr(Album, "open", breaks)
     ending = run(batch(server, write_manifest(tmp_path, 3), tmp_path / "run"))
-    assert (ending.tally.judged, ending.tally.unjudged) == (4, {"model_error": 2})
+    assert (ending.tally.judged, ending.tally.unjudged) == (4, {"internal_error": 2})
 
 
 def test_a_full_disk_ends_the_run_with_an_error_and_not_in_silence(

@@ -17,9 +17,10 @@ import pytest
 from editloupe.cli.options import JudgeOptions
 from editloupe.evals.batch import Batch, judge_batch
 from editloupe.evals.datasets import load_manifest
-from editloupe.evals.ray_vision import Batcher, each_once
+from editloupe.evals.ray_vision import Batcher, VisionModels, each_once
 from editloupe.evals.store import Run
 from editloupe.evals.traffic import Limits
+from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest
 from tests.evals.test_interruptions import looks_then_answers
@@ -149,14 +150,44 @@ def test_workers_share_one_detector_and_find_what_this_machine_finds(
 def test_the_same_look_asked_for_by_several_workers_is_taken_once() -> None:
     looks: list[Any] = []
 
-    def look(pixels: Any, how: str) -> str:
-        looks.append(how)
-        return f"{how}!"
+    def look(requests: Any) -> list[str]:
+        looks.append([how for _, how in requests])
+        return [f"{how}!" for _, how in requests]
 
     one, other = np.zeros((2, 2, 3), np.uint8), np.ones((2, 2, 3), np.uint8)
     answers = each_once(look, [(one, "cup"), (other, "cup"), (one, "cup"), (one, "dog")])
     assert answers == ["cup!", "cup!", "cup!", "dog!"]
-    assert looks == ["cup", "cup", "dog"]
+    assert looks == [["cup", "cup", "dog"]]
+
+
+async def test_different_pictures_and_names_that_wait_together_share_a_forward_pass(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    import torch
+
+    from tests.tools.tiny_grounding import save_tiny_grounding_dino
+
+    weights = str(save_tiny_grounding_dino(tmp_path / "weights"))
+    models = VisionModels(ToolSettings(detector=weights, box_threshold=0.0, device="cpu", batch_size=4))
+    noise = np.random.default_rng(0)
+    asked = [
+        (noise.integers(0, 256, (64, 80, 3), dtype=np.uint8), name) for name in ("cup", "the red ball", "dog", "cup")
+    ]
+    passes: list[int] = []
+    alone = []
+    for pixels, name in asked:
+        alone.append(await models.detect(pixels, name))
+    network = models._detector._load()[0]
+    assert isinstance(network, torch.nn.Module)
+    network.register_forward_hook(lambda _, __, outputs: passes.append(len(outputs.logits)))
+    together = await asyncio.gather(*(models.detect(pixels, name) for pixels, name in [*asked, asked[0]]))
+    assert passes == [4], "four different looks are one pass; the fifth is the first again"
+    assert (await models.batches())["detect"] == [1, 1, 1, 1, 5]
+    assert together[4] == together[0]
+    for one, other in zip(alone, together, strict=False):
+        assert one
+        assert [found.label for found in other] == [found.label for found in one]
+        assert [found.score for found in other] == pytest.approx([found.score for found in one], abs=1e-5)
+        assert np.abs(np.array([list(f.box) for f in other]) - [list(f.box) for f in one]).max() <= 1
 
 
 async def test_requests_that_come_together_are_one_batch_and_an_error_reaches_all_of_it() -> None:

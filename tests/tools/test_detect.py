@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,7 +143,7 @@ def test_grounding_dino_loads_from_a_folder_and_searches_whole_and_in_tiles(
     monkeypatch.setattr(
         model,
         "_batch",
-        lambda pictures, phrase: seen.append(tuple(p.shape[0] for p in pictures)) or real(pictures, phrase),
+        lambda pictures, phrases: seen.append(tuple(p.shape[0] for p in pictures)) or real(pictures, phrases),
     )
 
     assert model.unavailable() is None
@@ -154,6 +155,50 @@ def test_grounding_dino_loads_from_a_folder_and_searches_whole_and_in_tiles(
     assert scores == sorted(scores, reverse=True)
     assert all(0 <= f.box.x1 < f.box.x2 <= 512 and 0 <= f.box.y1 < f.box.y2 <= 512 for f in found)
     assert model.detect(photo, "red cup.") == found
+
+
+def test_many_pictures_at_once_are_found_in_as_one_by_one_with_fewer_forward_passes(
+    tiny_detector: Path, photo: Pixels, edited: Pixels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = settings(tiny_detector, box_threshold=0.0, text_threshold=0.0, tile_levels=(2,), batch_size=4)
+    model = GroundingDino(chosen)
+    passes: list[tuple[set[tuple[int, ...]], set[str]]] = []
+    real = model._batch
+
+    def count(pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Found]]:
+        assert len(pictures) <= 4
+        passes.append(({p.shape for p in pictures}, set(phrases)))
+        return real(pictures, phrases)
+
+    monkeypatch.setattr(model, "_batch", count)
+    mirrored = np.ascontiguousarray(photo[:, ::-1])
+    asked = [
+        (photo, "cup"),
+        (edited, "the red cup on the table"),
+        (mirrored, "blue car"),
+        (photo[:300], "dog"),
+        (photo, "the ball"),
+    ]
+
+    alone = [model.detect(*search) for search in asked]
+    one_by_one, passes[:] = len(passes), []
+    together = model.detect_many(asked)
+
+    # Four pictures of 512 with 16 tiles of 293, and one of 300 whose tiles would be too small.
+    assert (one_by_one, len(passes)) == (9, 6)
+    assert all(len(shapes) == 1 for shapes, _ in passes), "pictures of different sizes were padded to one"
+    assert passes[0][1] == {"cup", "the red cup on the table", "blue car", "the ball"}
+    assert all(alone)
+    for one, other in zip(alone, together, strict=True):
+        assert [f.label for f in other] == [f.label for f in one]
+        assert [f.score for f in other] == pytest.approx([f.score for f in one], abs=1e-5)
+        # A box is in whole pixels: rounding can turn the last digit of a float into one.
+        assert np.abs(np.array([list(f.box) for f in other]) - [list(f.box) for f in one]).max() <= 1
+    assert len({tuple(f.box for f in found) for found in together}) == len(asked), "answers got mixed up"
+
+
+def test_no_search_at_all_has_no_answers(tiny_detector: Path) -> None:
+    assert GroundingDino(settings(tiny_detector)).detect_many([]) == []
 
 
 def test_another_model_object_reads_the_same_weights_to_the_same_boxes(tiny_detector: Path, photo: Pixels) -> None:
