@@ -22,6 +22,7 @@ from editloupe.evals.prices import Price
 from editloupe.evals.store import Run
 from editloupe.evals.summary import scores
 from editloupe.evals.traffic import Limits
+from editloupe.graphs.loop import Session, opening
 from editloupe.images import Album, Picture
 from editloupe.judge import Judge, JudgeSettings
 from editloupe.types import Unjudged, UserError
@@ -298,14 +299,13 @@ def test_an_error_inside_one_edit_is_its_outcome_not_the_end_of_the_run(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = scripted(answers)
-    open_picture = Album.open
 
-    def breaks(self: Album, path: Path) -> Any:
-        if "e1" in path.name:
+    def breaks(session: Session) -> Any:
+        if session.case.edit.id == "e1":
             raise RuntimeError("a bug")
-        return open_picture(self, path)
+        return opening(session)
 
-    monkeypatch.setattr(Album, "open", breaks)
+    monkeypatch.setattr("editloupe.graphs.edit.opening", breaks)
     ending = run(batch(server, write_manifest(tmp_path, 3), tmp_path / "run"))
     assert (ending.tally.judged, ending.tally.unjudged) == (4, {"internal_error": 2})
 
