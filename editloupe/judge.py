@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher
 from editloupe.agent.models import ModelSettings, open_chat
-from editloupe.agent.profiles import split_spec
 from editloupe.graphs.edit import EDIT_GRAPH, Desk, tool_notes
 from editloupe.graphs.loop import LoopLimits
 from editloupe.graphs.stage import Differences
@@ -278,11 +277,6 @@ class Judge:
     async def aclose(self) -> None:
         """Let go of the background thread."""
         self._worker.stop()
-
-    @property
-    def provider(self) -> str:
-        """The provider of this judge: openai, google_genai or rules."""
-        return split_spec(self.spec)[0]
 
 
 class _Worker:

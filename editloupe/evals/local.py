@@ -9,12 +9,13 @@ from typing import Protocol
 
 import cv2
 
+from editloupe.agent.faults import clean
 from editloupe.evals.jobs import Job
 from editloupe.evals.pictures import KeptPictures
 from editloupe.evals.replies import Work, working_on
 from editloupe.images import Album
 from editloupe.judge import Judge
-from editloupe.types import Judgement, Reason, Unjudged
+from editloupe.types import Judgement, Reason, Unjudged, UserError
 
 SLACK = 2.0
 """Edits under way for every one whose requests fill the allowed concurrency: some always wait for tools or the disk."""
@@ -91,6 +92,14 @@ async def judge_job(judge: Judge, job: Job, deadline: float | None) -> Done:
         except TimeoutError:
             sentence = f"the edit was not judged within its deadline of {deadline:g} s"
             judgement = _left(judge, job, Reason.TIMEOUT, sentence)
+        except UserError:
+            raise
+        except (
+            Exception
+        ) as error:  # any judge may fail on one edit; a run of thousands goes on and the outcome says why
+            judgement = _left(
+                judge, job, Reason.INTERNAL, f"judging failed: {type(error).__name__}: {clean(str(error))}"
+            )
     return Done(job, judgement, album)
 
 

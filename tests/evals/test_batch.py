@@ -310,6 +310,22 @@ def test_an_error_inside_one_edit_is_its_outcome_not_the_end_of_the_run(
     assert (ending.tally.judged, ending.tally.unjudged) == (4, {"internal_error": 2})
 
 
+def test_a_judge_that_raises_on_one_edit_does_not_end_the_run(
+    scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = scripted(answers)
+    judge_one = Judge.ajudge
+
+    async def breaks(self: Judge, edit: Any, **options: Any) -> Any:
+        if edit.id == "e1":
+            raise RuntimeError("a bug")
+        return await judge_one(self, edit, **options)
+
+    monkeypatch.setattr(Judge, "ajudge", breaks)
+    ending = run(batch(server, write_manifest(tmp_path, 3), tmp_path / "run"))
+    assert (ending.tally.judged, ending.tally.unjudged) == (4, {"internal_error": 2})
+
+
 def test_a_full_disk_ends_the_run_with_an_error_and_not_in_silence(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
