@@ -50,10 +50,14 @@ def read_box(value: Any, name: str, frame: Frame) -> Box:
     x1, y1, x2, y2 = (float(v) for v in value)
     if x2 <= x1 or y2 <= y1:
         raise ToolError(f"The box {_shown(value)} has no area: x2 must be greater than x1 and y2 than y1; {allowed}.")
-    box = whole_pixels(frame.to_original((x1, y1, x2, y2))).clamped(*frame.size)
-    if box is None:
-        raise ToolError(f"The box {_shown(value)} lies outside the picture; {allowed}.")
-    return box
+    # What lies further out than a unit is as good as there: mapping a number near the largest of all would overflow.
+    x1, x2 = (min(max(v, -1.0), right + 1.0) for v in (x1, x2))
+    y1, y2 = (min(max(v, -1.0), bottom + 1.0) for v in (y1, y2))
+    if x2 > x1 and y2 > y1:
+        box = whole_pixels(frame.to_original((x1, y1, x2, y2))).clamped(*frame.size)
+        if box is not None:
+            return box
+    raise ToolError(f"The box {_shown(value)} lies outside the picture; {allowed}.")
 
 
 def _value(tool: str, name: str, value: Any, schema: Mapping[str, Any]) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from editloupe.tools.contract import Frame, ToolError
@@ -35,6 +35,8 @@ def boxes_in_pictures(draw: st.DrawFn) -> tuple[Box, tuple[int, int]]:
 
 
 @given(st.lists(st.floats(), min_size=4, max_size=4) | anything, sides, sides, st.booleans())
+@example([-8.98846567431158e307, 0.0, 0.0, 1.0], 2, 1, False)
+@example([0.0, 0.0, 1.7e308, 1.7e308], 2, 1, False)
 def test_whatever_a_model_sends_is_a_box_inside_the_picture_or_a_sentence(
     value: Any, width: int, height: int, per_mille: bool
 ) -> None:
