@@ -41,7 +41,7 @@ class Wire:
     """A picture encoded for a request."""
 
     media_type: str
-    base64: str
+    base64: bytes
     size: tuple[int, int]
     bytes: int
 
@@ -233,7 +233,7 @@ def shrunk(pixels: Pixels, size: tuple[int, int]) -> Pixels:
 
 
 def _wire(media_type: str, data: bytes, size: tuple[int, int]) -> Wire:
-    return Wire(media_type, base64.b64encode(data).decode("ascii"), size, len(data))
+    return Wire(media_type, base64.b64encode(data), size, len(data))
 
 
 def encode(pixels: Pixels, format: Literal["png", "jpeg"] = "png", quality: int = 95) -> bytes:

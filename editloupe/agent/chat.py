@@ -25,6 +25,7 @@ from langchain_core.messages import (
 )
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from editloupe.agent.attachments import attaching
 from editloupe.agent.faults import Fault, ModelFailed, classify
 from editloupe.agent.hooks import OpenRoad, Replies, Traffic
 from editloupe.agent.messages import PICTURE, on_the_wire
@@ -128,10 +129,9 @@ class ModelChat:
             message = messages_from_dict([dict(kept["message"])])[0]
             if isinstance(message, AIMessage):
                 return Reply(message, Usage.model_validate(kept["usage"]), time.perf_counter() - started, kept=True)
-        wire = await asyncio.to_thread(
-            on_the_wire, request.messages, self.profile.provider, request.album, request.limits
-        )
-        message, attempts = await self._ask(wire, request)
+        wire = on_the_wire(request.messages, self.profile.provider, request.album, request.limits)
+        with attaching(request.album, request.limits):
+            message, attempts = await self._ask(wire, request)
         usage = usage_of(message)
         if self._replies:
             self._replies.put(key, {"message": message_to_dict(message), "usage": usage.model_dump()})
@@ -161,7 +161,8 @@ class ModelChat:
     async def _once(self, client: Any, wire: Sequence[AnyMessage], budget: RetryBudget, attempt: int) -> AIMessage:
         async with self._traffic.request() as ticket:
             try:
-                message = await asyncio.wait_for(client.ainvoke(list(wire)), self._timeout)
+                async with asyncio.timeout(self._timeout):
+                    message = await client.ainvoke(list(wire))
             except Exception as error:
                 fault = classify(error, self._name, self._timeout)
                 if fault.slow_down:

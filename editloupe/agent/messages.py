@@ -11,6 +11,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
+from editloupe.agent.attachments import reference_to
 from editloupe.agent.profiles import Provider
 from editloupe.images import Album, WireLimits
 from editloupe.types import Observation, Reason, Sent, Sha
@@ -118,13 +119,10 @@ def on_the_wire(
 def _filled(block: Block, provider: Provider, album: Album, limits: WireLimits) -> Block:
     if block.get("type") != PICTURE:
         return block
-    wire = album[block["sha"]].wire(limits)
     if provider == "openai":
-        return {
-            "type": "image_url",
-            "image_url": {"url": f"data:{wire.media_type};base64,{wire.base64}", "detail": "high"},
-        }
-    return {"type": "image", "base64": wire.base64, "mime_type": wire.media_type}
+        return {"type": "image_url", "image_url": {"url": reference_to(block["sha"]), "detail": "high"}}
+    wire = album[block["sha"]].wire(limits)
+    return {"type": "image", "base64": wire.base64.decode("ascii"), "mime_type": wire.media_type}
 
 
 def sent_pictures(messages: Iterable[AnyMessage], album: Album, limits: WireLimits) -> tuple[Sent, ...]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 
+from editloupe.agent.attachments import attach
 from editloupe.agent.chat import Chat, ModelChat, Reply, Request, RetryPolicy, usage_of
 from editloupe.agent.hooks import Replies, Traffic
 from editloupe.agent.profiles import Profile, profile_of, split_spec
@@ -133,7 +134,7 @@ def _openai(
 
     return LeanChatOpenAI(
         # A client of its own: the default one is shared by the whole process, with connections of event loops long closed.
-        http_async_client=DefaultAsyncHttpxClient(timeout=settings.timeout),
+        http_async_client=DefaultAsyncHttpxClient(timeout=settings.timeout, event_hooks={"request": [attach]}),
         model=name,
         api_key=key,  # type: ignore[arg-type]
         base_url=base_url,

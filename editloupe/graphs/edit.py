@@ -18,6 +18,7 @@ from editloupe.agent.answers import Given
 from editloupe.agent.chat import Chat, RetryBudget
 from editloupe.agent.hooks import Watcher
 from editloupe.graphs.edival_single import by_objects
+from editloupe.graphs.looks import Looks
 from editloupe.graphs.loop import LOOP, Failure, LoopLimits, Session, opening, usage_of_steps
 from editloupe.graphs.stage import Differences, Staged, first_stage, texts_of
 from editloupe.images import Album, ImageError, WireLimits
@@ -46,6 +47,7 @@ class Desk:
     differences: Differences = "model"
     """Who lists the differences, where a rubric has them listed first."""
     memory: Memory = field(default_factory=NoMemory)
+    looks: Looks = field(default_factory=Looks)
     watcher: Watcher | None = None
     repeat: int = 0
     strict: bool = True
@@ -129,6 +131,7 @@ async def judge_case(state: EditState, runtime: Runtime[Desk]) -> EditState:
         wire=desk.wire,
         limits=desk.limits,
         memory=desk.memory,
+        looks=desk.looks,
         watcher=desk.watcher,
         heading=heading,
         repeat=desk.repeat,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import operator
-import time
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -24,9 +23,10 @@ from editloupe.agent.hooks import OverBudget, Watcher
 from editloupe.agent.messages import announced, observed, refusal_of, sent_pictures, text_block, text_of, told
 from editloupe.agent.prompts import final_form, system_text, task_text
 from editloupe.agent.schemas import answer_schema
+from editloupe.graphs.looks import Looks
 from editloupe.images import Album, WireLimits
 from editloupe.rubrics.case import Case
-from editloupe.tools.contract import Frame, Memory, NoMemory, Tool, ToolError, View
+from editloupe.tools.contract import Frame, Memory, NoMemory, Tool, View
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Observation, Reason, Record, Step, ToolCall, Trace, Usage
 
@@ -57,6 +57,8 @@ class Session:
     wire: WireLimits = WireLimits()
     limits: LoopLimits = LoopLimits()
     memory: Memory = field(default_factory=NoMemory)
+    looks: Looks = field(default_factory=Looks)
+    """Of the edit: its criteria share what the tools show."""
     watcher: Watcher | None = None
     heading: Trace | None = None
     """What a watcher is told the steps belong to."""
@@ -215,7 +217,7 @@ async def observe(state: LoopState, runtime: Runtime[Session]) -> LoopState:
     session, current = runtime.context, state["current"]
     assert current is not None
     reply = _last_reply(state["messages"])
-    messages = await asyncio.to_thread(observed, reply, current.observations, session.album, session.wire)
+    messages = observed(reply, current.observations, session.album, session.wire)
     return _closed(state, session, LoopState(messages=messages))
 
 
@@ -258,27 +260,10 @@ async def conclude(state: LoopState, runtime: Runtime[Session]) -> LoopState:
 
 
 async def _look(session: Session, view: View, call: ToolCall, number: int) -> Observation:
-    """Run one tool; whatever goes wrong becomes a sentence for the model."""
-    started = time.perf_counter()
-    try:
-        if number >= CALLS_A_TURN:
-            raise ToolError(f"Not carried out: at most {CALLS_A_TURN} calls a turn.")
-        result = await session.toolbox.arun(call.name, call.parameters, view)
-    except ToolError as error:
-        seconds = time.perf_counter() - started
-        return Observation(call_id=call.id, tool=call.name, text=str(error), failed=True, seconds=seconds)
-    # Hashing a few megabytes of pixels would hold up every other conversation of this event loop.
-    pictures = await asyncio.to_thread(lambda: [session.album.add(picture.pixels) for picture in result.pictures])
-    return Observation(
-        call_id=call.id,
-        tool=call.name,
-        text=result.text,
-        pictures=tuple(picture.sha for picture in pictures),
-        captions=tuple(picture.caption for picture in result.pictures),
-        data=result.data,
-        seconds=time.perf_counter() - started,
-        cached=result.cached,
-    )
+    if number >= CALLS_A_TURN:
+        text = f"Not carried out: at most {CALLS_A_TURN} calls a turn."
+        return Observation(call_id=call.id, tool=call.name, text=text, failed=True)
+    return await session.looks.take(session.toolbox, call, view, session.wire)
 
 
 def _schemas(session: Session) -> list[dict[str, Any]]:

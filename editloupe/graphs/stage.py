@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -12,8 +11,7 @@ from editloupe.agent.prompts import TOLD
 from editloupe.graphs.loop import LOOP, Failure, LoopState, Session, opening
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import ModeText, Rubric, Stage, TextAnswer
-from editloupe.tools.contract import ToolError
-from editloupe.types import Observation, Reason, Sha, Step, ToolCall
+from editloupe.types import Reason, Sha, Step, ToolCall
 
 Differences = Literal["model", "tool"]
 TOOL = "localize_differences"
@@ -55,26 +53,12 @@ async def _by_tool(session: Session, stage: Stage) -> Staged:
     first, second = stage.images[:2]
     parameters = {"comparison_image_1": first, "comparison_image_2": second}
     call = ToolCall(id="stage_0", name=TOOL, parameters=parameters)
-    started = time.perf_counter()
-    try:
-        result = await session.toolbox.arun(TOOL, parameters, session.view())
-    except ToolError as error:
-        return Staged(session.case, failure=Failure(Reason.MISSING_INPUT, f"{stage.title}: {error}"))
-    pictures = await asyncio.to_thread(lambda: [session.album.add(p.pixels).sha for p in result.pictures])
-    captions = tuple(picture.caption for picture in result.pictures)
-    seen = Observation(
-        call_id=call.id,
-        tool=TOOL,
-        text=result.text,
-        pictures=tuple(pictures),
-        captions=captions,
-        data=result.data,
-        seconds=time.perf_counter() - started,
-        cached=result.cached,
-    )
+    seen = await session.looks.take(session.toolbox, call, session.view(), session.wire)
+    if seen.failed:
+        return Staged(session.case, failure=Failure(Reason.MISSING_INPUT, f"{stage.title}: {seen.text}"))
     step = Step(index=0, thought=stage.title, calls=(call,), observations=(seen,))
-    shown = dict(zip(captions, pictures, strict=True))
-    return Staged(_told(session.case, stage, result.text, shown), (step,))
+    shown = dict(zip(seen.captions, seen.pictures, strict=True))
+    return Staged(_told(session.case, stage, seen.text, shown), (step,))
 
 
 def stage_case(case: Case, stage: Stage) -> Case:

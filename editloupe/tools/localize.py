@@ -28,7 +28,7 @@ class LocalizeDifferences:
     """Finds where two pictures differ beyond what re-rendering changes everywhere."""
 
     name = "localize_differences"
-    version = "1"
+    version = "2"
     description = (
         "Compares two pictures and shows the places where they differ as side-by-side crops: left the first picture, "
         "right the second, a red line between them, the most significant first. Shifts, changes of tone and sharpness "

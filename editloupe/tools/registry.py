@@ -153,8 +153,11 @@ class Toolbox:
 
     async def arun(self, name: str, parameters: Any, view: View) -> ToolResult:
         """Run a tool in a worker thread, so that the event loop goes on."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._workers, self.run, name, parameters, view)
+        return await self.in_worker(self.run, name, parameters, view)
+
+    def in_worker(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+        """Have the worker threads of the tools do something."""
+        return asyncio.get_running_loop().run_in_executor(self._workers, work, *arguments)
 
     def fingerprint(self) -> str:
         """Return a hash of everything about the tools that an answer can depend on."""

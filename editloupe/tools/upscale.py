@@ -16,6 +16,8 @@ LARGE_ENOUGH = 512
 """The longer side that the fast enhancer enlarges to: one tile of most models' vision; a larger crop costs tokens, not blur."""
 MOST_ENLARGED = 4.0
 """As far as Real-ESRGAN goes (x4plus)."""
+THERE_AND_BACK = np.array([-5, 24, 218, 24, -5], np.float32) / 256
+"""What is left of a pixel's row after cubic enlargement and averaging back: OpenCV's cubic (a = -3/4), integrated pixel by pixel."""
 
 
 class Upscaler(Protocol):
@@ -86,10 +88,9 @@ def quick(pixels: Pixels, factor: float) -> Pixels:
 
     A tenth of a decibel behind `classical`, which takes five times as long.
     """
-    small, size = pixels.shape[1::-1], (round(pixels.shape[1] * factor), round(pixels.shape[0] * factor))
-    back = cv2.resize(cv2.resize(pixels, size, interpolation=cv2.INTER_CUBIC), small, interpolation=cv2.INTER_AREA)
-    lost = cv2.subtract(pixels, back, dtype=cv2.CV_16S)
-    sharpened = cv2.add(pixels, lost, dtype=cv2.CV_8U)
+    size = round(pixels.shape[1] * factor), round(pixels.shape[0] * factor)
+    softer = cv2.sepFilter2D(pixels, -1, THERE_AND_BACK, THERE_AND_BACK, borderType=cv2.BORDER_REPLICATE)
+    sharpened = cv2.addWeighted(pixels, 2, softer, -1, 0)
     return np.asarray(cv2.resize(sharpened, size, interpolation=cv2.INTER_CUBIC), np.uint8)
 
 

@@ -21,7 +21,7 @@ class ZoomInImage:
     """Shows a region closely."""
 
     name = "zoom_in_image"
-    version = "1"
+    version = "2"
     description = (
         "Shows one region of a picture closely, cut out in full resolution and enlarged where it is small. "
         f'With target_image "{BOTH}" the same region of the first two pictures is shown side by side. '
