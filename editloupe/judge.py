@@ -96,9 +96,12 @@ class Judge:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know before reading verdicts: tools that are not offered, and why."""
-        if not any(rubric.modes[self.mode].tools for rubric in self._rubrics):
-            return ()
-        return tool_notes(self._toolbox)
+        return tool_notes(self._toolbox) if self.uses_tools else ()
+
+    @property
+    def uses_tools(self) -> bool:
+        """True where some rubric lets the judge look with tools in this mode."""
+        return any(rubric.modes[self.mode].tools for rubric in self._rubrics)
 
     async def ajudge(
         self,

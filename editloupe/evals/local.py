@@ -15,6 +15,7 @@ from editloupe.evals.pictures import KeptPictures
 from editloupe.evals.replies import Work, working_on
 from editloupe.images import Album
 from editloupe.judge import Judge
+from editloupe.tools.apart import Comparers
 from editloupe.types import Judgement, Reason, Unjudged, UserError
 
 SLACK = 2.0
@@ -54,6 +55,7 @@ class LocalExecutor:
         share_cores()
         self._judge = judge
         self._deadline = deadline
+        self._comparers = compare_apart(judge)
         self.places = places_for(judge, concurrency)
 
     async def judge(self, job: Job) -> Done:
@@ -64,13 +66,24 @@ class LocalExecutor:
         """Nothing is buffered here: the traffic control stops requests by itself."""
 
     async def close(self) -> None:
-        """Let go of the judge."""
+        """Let go of the judge and of the processes beside it."""
         await self._judge.aclose()
+        if self._comparers:
+            await asyncio.to_thread(self._comparers.close)
 
 
 def share_cores() -> None:
     """Leave the cores to the edits: with many under way, OpenCV's own threads cost a third more CPU and gain nothing."""
     cv2.setNumThreads(1)
+
+
+def compare_apart(judge: Judge) -> Comparers | None:
+    """Have the judge's pictures compared in other processes, one for every core beside the event loop's."""
+    if judge.spec == "rules" or not judge.uses_tools:
+        return None
+    comparers = Comparers(min(8, os.cpu_count() or 1))
+    judge.toolbox.compare_by(comparers)
+    return comparers
 
 
 def places_for(judge: Judge, concurrency: int) -> int:

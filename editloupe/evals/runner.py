@@ -19,7 +19,7 @@ from editloupe.images import Album
 from editloupe.types import Edit, Judgement, Outcome, Reason, Unjudged
 
 LOOK_AHEAD = 16
-"""Edits whose pictures are hashed in one go, off the event loop."""
+"""Edits whose pictures are hashed in one go, off the event loop; the first goes alone, so that judging begins at once."""
 
 
 @dataclass
@@ -100,12 +100,20 @@ class Runner:
         return self.tally
 
     async def _ahead(self, jobs: Iterator[Job]) -> AsyncIterator[Job]:
-        """Take jobs from the planner a few at a time, in a worker thread."""
-        while batch := await asyncio.to_thread(lambda: list(itertools.islice(jobs, LOOK_AHEAD))):
+        """Take jobs from the planner a few at a time, in a worker thread, the next few while these are being judged."""
+        coming = self._next_of(jobs, 1)
+        try:
+            while batch := await coming:
+                self.tally.held = self._planner.held
+                coming = self._next_of(jobs, min(LOOK_AHEAD, 2 * len(batch)))
+                for job in batch:
+                    yield job
             self.tally.held = self._planner.held
-            for job in batch:
-                yield job
-        self.tally.held = self._planner.held
+        finally:
+            await asyncio.wait([coming])  # the planner is closed after this
+
+    def _next_of(self, jobs: Iterator[Job], count: int) -> asyncio.Task[list[Job]]:
+        return asyncio.create_task(asyncio.to_thread(lambda: list(itertools.islice(jobs, count))))
 
     async def _some_done(
         self, under_way: set[asyncio.Task[None]], hurry: asyncio.Task[None]

@@ -55,27 +55,26 @@ class Registration:
     matrix: Doubles
     field: Floats | None = None
 
-    def places(self, size: tuple[int, int], scale: float = 1.0, top: int = 0, rows: int | None = None) -> Floats:
-        """Return where every pixel is found in the second picture, as an array (rows, width, 2).
+    def places(self, box: tuple[int, int, int, int], scale: float = 1.0) -> Floats:
+        """Return where every pixel of a box is found in the second picture, as an array (height, width, 2).
 
-        ``size`` is the (width, height) of a picture ``scale`` times as large as the registered one; ``top`` and
-        ``rows`` select a strip of it.
+        The box (x1, y1, x2, y2) is one of a picture ``scale`` times as large as the registered one.
         """
-        width, height = size
-        count = height - top if rows is None else rows
+        x1, y1, x2, y2 = box
+        width, height = x2 - x1, y2 - y1
         margin = 0.5 * scale - 0.5
-        xs = ((np.arange(width, dtype=np.float32) - margin) / scale)[None, :]
-        ys = ((np.arange(top, top + count, dtype=np.float32) - margin) / scale)[:, None]
+        xs = ((np.arange(x1, x2, dtype=np.float32) - margin) / scale)[None, :]
+        ys = ((np.arange(y1, y2, dtype=np.float32) - margin) / scale)[:, None]
         m = self.matrix.astype(np.float32)
-        found = np.empty((count, width, 2), np.float32)
+        found = np.empty((height, width, 2), np.float32)
         np.add(m[0, 0] * xs + m[0, 2], m[0, 1] * ys, out=found[..., 0])
         np.add(m[1, 0] * xs + m[1, 2], m[1, 1] * ys, out=found[..., 1])
         if self.field is not None:
             step = 1.0 / (CELL * scale)
             start = -(margin + (CELL // 2) * scale) * step
-            to_cells = np.array([[step, 0.0, start], [0.0, step, start + top * step]])
+            to_cells = np.array([[step, 0.0, start + x1 * step], [0.0, step, start + y1 * step]])
             flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-            found += cv2.warpAffine(self.field, to_cells, (width, count), flags=flags, borderMode=cv2.BORDER_REPLICATE)
+            found += cv2.warpAffine(self.field, to_cells, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE)
         if scale != 1.0:
             found = found * np.float32(scale) + np.float32(margin)
         return found

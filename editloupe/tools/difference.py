@@ -126,7 +126,7 @@ class Alignment:
         read = np.empty((y2 - y1, x2 - x1, 3), np.uint8)
         for top in range(y1, y2, STRIP_ROWS):
             rows = min(STRIP_ROWS, y2 - top)
-            places = self.registration.places(self.size, float(self.factor), top, rows)[:, x1:x2]
+            places = self.registration.places((x1, top, x2, top + rows), float(self.factor))
             places = (places + np.float32(0.5)) * stretch - np.float32(0.5)
             read[top - y1 : top - y1 + rows] = _sample(second, places, cv2.INTER_CUBIC)
         return read
@@ -239,7 +239,7 @@ def _shrink(picture: Picture, factor: int) -> Picture:
 def _overlay(picture: Picture, registration: Registration) -> tuple[Picture, NDArray[np.bool_]]:
     """Return the picture warped by the registration and where it really has content."""
     height, width = picture.shape[:2]
-    places = registration.places((width, height))
+    places = registration.places((0, 0, width, height))
     inside = cv2.inRange(places, (-0.5, -0.5, 0.0, 0.0), (width - 0.5, height - 0.5, 0.0, 0.0))
     valid = cv2.erode(inside, np.ones((EDGE_MARGIN, EDGE_MARGIN), np.uint8)).astype(bool)
     return _sample(picture, places, cv2.INTER_LINEAR), valid

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -22,6 +22,7 @@ WHOLE_SIDE = 1024
 """The longer side at which whole pictures are put next to each other."""
 LISTED = 20
 """The most regions the sentence names."""
+Compare = Callable[[Pixels, Pixels], Comparison]
 
 
 class LocalizeDifferences:
@@ -37,6 +38,8 @@ class LocalizeDifferences:
     )
 
     def __init__(self, enhancer: Enhancer, max_regions: int = 5) -> None:
+        self.compare: Compare = compare
+        """Who compares; a batch has it done in other processes."""
         self._enhancer = enhancer
         self._most = max_regions
 
@@ -79,7 +82,7 @@ class LocalizeDifferences:
 
     def _look(self, first: Picture, second: Picture) -> Kept:
         """Return the facts, and both sides of every crop as they are, one after the other."""
-        found = compare(first.pixels, second.pixels)
+        found = self.compare(first.pixels, second.pixels)
         shown = () if found.whole_scene else found.regions[: self._most]
         boxes = [geometry.with_context(Box.model_validate(r.box), CONTEXT, SMALLEST, first.size) for r in shown]
         data: dict[str, Any] = {

@@ -7,8 +7,6 @@ import hashlib
 import importlib.metadata
 import json
 import os
-import sys
-import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -17,7 +15,7 @@ from typing import Any, TypeVar
 from editloupe.tools.contract import Memory, NoMemory, Selective, Tool, ToolError, ToolResult, View
 from editloupe.tools.detect import DetectObject
 from editloupe.tools.enhance import Enhancer, build_enhancer
-from editloupe.tools.localize import LocalizeDifferences
+from editloupe.tools.localize import Compare, LocalizeDifferences
 from editloupe.tools.memory import ToolMemory
 from editloupe.tools.parameters import checked
 from editloupe.tools.read_text import ReadText
@@ -27,8 +25,6 @@ from editloupe.types import UserError
 
 T = TypeVar("T")
 
-NICE = 5
-"""How far worker threads stand back behind the event loop."""
 ENTRY_POINTS = "editloupe.tools"
 """The entry point group in which another package names its tools: a `Tool`, or a class or function that makes one."""
 
@@ -93,7 +89,6 @@ class Toolbox:
         self._workers = ThreadPoolExecutor(
             settings.workers or min(8, os.cpu_count() or 1),
             thread_name_prefix="editloupe-tool",
-            initializer=step_back,
         )
 
     def _admit(self, tool: Tool) -> None:
@@ -159,6 +154,12 @@ class Toolbox:
         """Have the worker threads of the tools do something."""
         return asyncio.get_running_loop().run_in_executor(self._workers, work, *arguments)
 
+    def compare_by(self, comparing: Compare) -> None:
+        """Have pictures compared by somebody else, in the same way."""
+        for tool in self._tools.values():
+            if isinstance(tool, LocalizeDifferences):
+                tool.compare = comparing
+
     def fingerprint(self) -> str:
         """Return a hash of everything about the tools that an answer can depend on."""
         settings = self.settings
@@ -194,12 +195,6 @@ class _Watched:
 
         self._asked += 1
         return self._memory.get(key, counted)
-
-
-def step_back() -> None:
-    """Let the event loop go first where cores are scarce: a reply that waits to be read holds up more than a look does."""
-    if sys.platform == "linux":  # the one system on which a thread has a priority of its own
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
 
 
 def build_toolbox(settings: ToolSettings | None = None) -> Toolbox:

@@ -17,7 +17,7 @@ LARGE_ENOUGH = 512
 MOST_ENLARGED = 4.0
 """As far as Real-ESRGAN goes (x4plus)."""
 THERE_AND_BACK = np.array([-5, 24, 218, 24, -5], np.float32) / 256
-"""What is left of a pixel's row after cubic enlargement and averaging back: OpenCV's cubic (a = -3/4), integrated pixel by pixel."""
+"""What cubic enlargement and averaging back leave of a row of pixels: OpenCV's cubic (a = -3/4), integrated pixel by pixel."""
 
 
 class Upscaler(Protocol):

@@ -19,6 +19,7 @@ from editloupe.agent.faults import ModelRejected
 from editloupe.evals.batch import Batch, Ending, dry_run, judge_batch
 from editloupe.evals.datasets import load_manifest
 from editloupe.evals.prices import Price
+from editloupe.evals.runner import LOOK_AHEAD
 from editloupe.evals.store import Run
 from editloupe.evals.summary import scores
 from editloupe.evals.traffic import Limits
@@ -384,4 +385,4 @@ def test_the_manifest_is_read_as_places_become_free(scripted: StartServer, tmp_p
     wanted = batch(server, manifest, tmp_path / "run", limits=Limits(concurrency=4))
     run(Batch(edits, wanted.out, wanted.open_judge, limits=wanted.limits))
     ahead = [number - served // 2 for number, served in taken[100:]]
-    assert max(ahead) <= 16 + 3 + 3
+    assert max(ahead) <= 2 * LOOK_AHEAD + 3 + 3

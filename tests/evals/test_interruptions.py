@@ -22,6 +22,7 @@ from tests.scripted import Answer, Request, ScriptedServer, call, final
 START = "import sys; from editloupe.cli.main import main; main(sys.argv[1:])"
 KEY = "sk-secret-0123456789abcdef"
 CONCURRENCY = 6
+EDITS, KILLS = 28, 10
 
 
 def looks_then_answers(request: Request) -> Answer:
@@ -74,13 +75,13 @@ def test_after_kills_at_random_moments_every_unit_is_there_once_and_nothing_was_
     scripted: StartServer, processes: Any, tmp_path: Path
 ) -> None:
     server = scripted(looks_then_answers, delay=0.03, log=False)
-    manifest = write_manifest(tmp_path, 16)
+    manifest = write_manifest(tmp_path, EDITS)
     given = arguments(server, manifest, tmp_path / "run", "--quiet")
     dice, kills = random.Random(3), 0
-    for _ in range(5):
+    for _ in range(KILLS):
         before = server.served
         process = start(processes, given, tmp_path / "log")
-        goal = before + dice.randint(1, 25)
+        goal = before + dice.randint(1, 20)
         wait_for(lambda goal=goal, process=process: server.served >= goal or process.exitcode is not None)
         kills += process.exitcode is None
         process.kill()
@@ -88,11 +89,11 @@ def test_after_kills_at_random_moments_every_unit_is_there_once_and_nothing_was_
     last = start(processes, given, tmp_path / "log")
     last.join(60)
     assert last.exitcode == 0, (tmp_path / "log").read_text()
-    assert kills >= 3
-    assert server.served <= 16 * 2 * 3 + kills * CONCURRENCY
+    assert kills >= KILLS - 2
+    assert server.served <= EDITS * 2 * 3 + kills * CONCURRENCY
     with Run.open(tmp_path / "run") as run:
         units = [(unit.edit_id, unit.criterion) for unit in run.units()]
-        assert len(units) == len(set(units)) == 32
+        assert len(units) == len(set(units)) == EDITS * 2
         assert all(unit.outcome.status == "judged" and unit.outcome.steps == 3 for unit in run.units())
         assert all(len(run.load_trace(edit.id)) == 2 for edit, _ in run.edits())
 

@@ -148,7 +148,7 @@ def compass(root: Path) -> tuple[Path, Path]:
             }
         ],
     }
-    for place, listed in items.items():
+    for number, (place, listed) in enumerate(items.items()):
         for item in listed:
             names = [item["source_image"], *item.get("reference_image_path", [])]
             for name in [*names, *(n.replace("/EN/", "/image/") for n in names if "/EN/" in n)]:
@@ -161,7 +161,7 @@ def compass(root: Path) -> tuple[Path, Path]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(whole, ensure_ascii=False), "utf-8")
         for language in ("en", "cn"):
-            picture(results / language / place / "s0.png", 5)
+            picture(results / language / place / "s0.png", 100 + number)
     return data, results
 
 

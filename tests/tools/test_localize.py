@@ -1,17 +1,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from skimage import data
 
 from editloupe.images import Pixels
-from editloupe.tools import localize
 from editloupe.tools.contract import ToolError
+from editloupe.tools.difference import Comparison, compare
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.geometry import iou
 from editloupe.tools.localize import LocalizeDifferences
@@ -137,11 +135,15 @@ def test_comparing_a_picture_with_itself_is_a_sentence(
 
 
 def test_two_judges_of_one_edit_compare_once(
-    tool: LocalizeDifferences, photo: Pixels, edited: Pixels, make_view: MakeView, monkeypatch: pytest.MonkeyPatch
+    tool: LocalizeDifferences, photo: Pixels, edited: Pixels, make_view: MakeView
 ) -> None:
-    calls: list[Any] = []
-    real: Callable[..., Any] = localize.compare
-    monkeypatch.setattr(localize, "compare", lambda a, b: calls.append(1) or real(a, b))
+    calls: list[int] = []
+
+    def counted(first: Pixels, second: Pixels) -> Comparison:
+        calls.append(1)
+        return compare(first, second)
+
+    tool.compare = counted
     memory = ToolMemory(10**8)
     first = tool.run(PAIR, replace(make_view(photo, edited), memory=memory))
     second = tool.run(PAIR, replace(make_view(photo, edited, per_mille=True), memory=memory))

@@ -73,6 +73,8 @@ class EdivalJudge:
 
     protocol = "edival"
     mode: Mode = "tools"
+    uses_tools = False
+    """Its looks are taken by the instruments; the model has no tools."""
 
     def __init__(
         self,
