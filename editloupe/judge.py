@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from editloupe.agent.faults import clean
-from editloupe.agent.hooks import Replies, Traffic, Watcher
+from editloupe.agent.hooks import Replies, Traffic, Watcher, with_lanes
 from editloupe.agent.models import ModelSettings, open_chat
 from editloupe.graphs.edit import EDIT_GRAPH, Desk, tool_notes
 from editloupe.graphs.loop import LoopLimits
@@ -33,6 +33,8 @@ T = TypeVar("T")
 JUDGE_VARIABLE = "EDITLOUPE_JUDGE"
 DEFAULT_JUDGE = "rules"
 DEFAULT_PROTOCOL = "dlebench"
+SLACK = 2.0
+"""Edits under way for every one whose requests fill the allowed concurrency: some always wait for tools or the disk."""
 
 
 class JudgeSettings(ModelSettings):
@@ -168,14 +170,16 @@ class Judge:
     async def abatch(self, edits: Iterable[Edit], concurrency: int = 32) -> AsyncIterator[Judgement]:
         """Judge many edits and yield judgements as they finish; edits are taken from the iterable as places become free.
 
-        An edit that cannot be judged for want of input ends unjudged; a wrong key or an unknown model raises.
+        At most `concurrency` requests are under way at one time. An edit that cannot be judged for want of input ends
+        unjudged; a wrong key or an unknown model raises.
         """
-        source = iter(edits)
+        source, places = iter(edits), edits_at_once(self.spec, len(self.criteria), concurrency)
+        lanes = with_lanes(concurrency)
         under_way: set[asyncio.Task[Judgement]] = set()
         try:
             while True:
-                while len(under_way) < concurrency and (edit := next(source, None)) is not None:
-                    under_way.add(asyncio.create_task(self.ajudge(edit, strict=False)))
+                while len(under_way) < places and (edit := next(source, None)) is not None:
+                    under_way.add(asyncio.create_task(self.ajudge(edit, strict=False), context=lanes.copy()))
                 if not under_way:
                     return
                 done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
@@ -282,6 +286,22 @@ class Judge:
         self._worker.stop()
 
 
+def edits_at_once(spec: str, criteria: int, concurrency: int) -> int:
+    """Return how many edits keep so many requests under way; the embedded judge has no requests, only cores."""
+    if spec == "rules":
+        return max(1, min(concurrency, 2 * (os.cpu_count() or 1)))
+    return max(1, round(SLACK * concurrency / criteria))
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """Return uvloop's where it runs: the loop's own share of a request is a third smaller."""
+    try:
+        import uvloop
+    except ImportError:  # it has no Windows build
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
 class _Worker:
     """An event loop of its own in a thread: clients keep their connections from call to call."""
 
@@ -292,7 +312,7 @@ class _Worker:
     def submit(self, work: Coroutine[Any, Any, T]) -> Any:
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                self._loop = event_loop()
                 threading.Thread(target=self._loop.run_forever, name="editloupe-judge", daemon=True).start()
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 

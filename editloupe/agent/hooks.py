@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextvars import Context, ContextVar, copy_context
 from typing import Any, Protocol
 
 from editloupe.types import Step, Trace, Usage
@@ -60,9 +62,21 @@ class OpenTicket:
         """Nothing to slow down."""
 
 
-class OpenRoad:
-    """No traffic control: every request goes out at once."""
+_LANES: ContextVar[asyncio.Semaphore | None] = ContextVar("editloupe_lanes", default=None)
 
-    def request(self) -> AbstractAsyncContextManager[Ticket]:
+
+def with_lanes(count: int) -> Context:
+    """Return a context whose tasks have at most so many requests under way together, where nothing else controls traffic."""
+    context = copy_context()
+    context.run(_LANES.set, asyncio.Semaphore(count))
+    return context
+
+
+class OpenRoad:
+    """No traffic control: every request goes out at once, or as soon as one of the context's lanes is free."""
+
+    @asynccontextmanager
+    async def request(self) -> AsyncIterator[Ticket]:
         """Let the request go."""
-        return nullcontext(OpenTicket())
+        async with _LANES.get() or nullcontext():
+            yield OpenTicket()

@@ -28,8 +28,8 @@ from editloupe.evals.traffic import Limits
 from editloupe.rubrics.registry import usual_repeats
 from editloupe.types import Edit, UserError
 
-TOOL_MEMORY = 128 * 2**20
-"""Bytes: the looks of the edits under way; what an edit's criteria share is asked for close together."""
+TOOL_MEMORY = 16 * 2**20
+"""Bytes: an edit's criteria share their looks anyway; what is remembered beyond that serves repeats, asked close together."""
 WHAT, HOW_FAST = "What is judged again", "Limits"
 
 

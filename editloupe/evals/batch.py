@@ -21,7 +21,7 @@ from editloupe.evals.replies import KeptReplies
 from editloupe.evals.runner import Runner, Stop
 from editloupe.evals.store import FILE, Run
 from editloupe.evals.traffic import Limits, Spending, TrafficControl
-from editloupe.judge import Judge
+from editloupe.judge import Judge, event_loop
 from editloupe.types import Edit
 
 WORKERS = 8
@@ -90,17 +90,8 @@ def judge_batch(batch: Batch, *, quiet: bool = False, signals: bool = False) -> 
 
     The manifest is read once before anything is asked, so that a mistake in its last line costs nothing.
     """
-    with Run.write(batch.out) as run, asyncio.Runner(loop_factory=_event_loop) as runner:
+    with Run.write(batch.out) as run, asyncio.Runner(loop_factory=event_loop) as runner:
         return runner.run(_session(batch, run, quiet, signals))
-
-
-def _event_loop() -> asyncio.AbstractEventLoop:
-    """Return uvloop's where it runs: the loop's own share of a request is a third smaller."""
-    try:
-        import uvloop
-    except ImportError:  # it has no Windows build
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 async def _session(batch: Batch, run: Run, quiet: bool, signals: bool) -> Ending:

@@ -14,12 +14,9 @@ from editloupe.evals.jobs import Job
 from editloupe.evals.pictures import KeptPictures
 from editloupe.evals.replies import Work, working_on
 from editloupe.images import Album
-from editloupe.judge import Judge
+from editloupe.judge import Judge, edits_at_once
 from editloupe.tools.apart import Comparers
 from editloupe.types import Judgement, Reason, Unjudged, UserError
-
-SLACK = 2.0
-"""Edits under way for every one whose requests fill the allowed concurrency: some always wait for tools or the disk."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class LocalExecutor:
         self._judge = judge
         self._deadline = deadline
         self._comparers = compare_apart(judge)
-        self.places = places_for(judge, concurrency)
+        self.places = edits_at_once(judge.spec, len(judge.criteria), concurrency)
 
     async def judge(self, job: Job) -> Done:
         """Judge one job, within the deadline."""
@@ -84,13 +81,6 @@ def compare_apart(judge: Judge) -> Comparers | None:
     comparers = Comparers(min(8, os.cpu_count() or 1))
     judge.toolbox.compare_by(comparers)
     return comparers
-
-
-def places_for(judge: Judge, concurrency: int) -> int:
-    """Return how many edits keep so many requests under way; the embedded judge has no requests, only cores."""
-    if judge.spec == "rules":
-        return max(1, min(concurrency, 2 * (os.cpu_count() or 1)))
-    return max(1, round(SLACK * concurrency / len(judge.criteria)))
 
 
 async def judge_job(judge: Judge, job: Job, deadline: float | None) -> Done:

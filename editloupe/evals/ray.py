@@ -10,12 +10,12 @@ from time import monotonic
 from typing import Any
 
 from editloupe.evals.jobs import Job
-from editloupe.evals.local import Done, places_for
+from editloupe.evals.local import Done
 from editloupe.evals.ray_vision import VisionModels, worth_sharing
 from editloupe.evals.ray_worker import JudgeWorker, Switchboard
 from editloupe.evals.store import Run
 from editloupe.evals.traffic import Limits, TrafficControl
-from editloupe.judge import Judge
+from editloupe.judge import Judge, edits_at_once
 from editloupe.types import UserError
 
 TIMES = 8
@@ -55,7 +55,7 @@ class RayExecutor:
         count = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         limits: Limits = traffic.limits.share(count)
         capped = traffic.limits.max_cost is not None or traffic.limits.max_tokens is not None
-        self.places = max(count, places_for(judge, traffic.limits.concurrency))
+        self.places = max(count, edits_at_once(judge.spec, len(judge.criteria), traffic.limits.concurrency))
         self._switchboard = self._ray.remote(num_cpus=0, max_restarts=-1)(Switchboard).remote(traffic.spending)
         self.vision = self._vision(judge)
         worker = self._ray.remote(num_cpus=1, max_restarts=-1, max_concurrency=max(100, self.places))(JudgeWorker)
