@@ -2,7 +2,8 @@
 
 A comparison is some two hundred short steps of numpy and OpenCV, and a thread asks for Python's lock after each of them. Next to
 an event loop that reads replies all the time it takes three times as long as alone, and holds the loop up as often. A batch
-therefore has its pictures compared next door: pixels go through a pipe, the comparison comes back, the numbers are the same.
+therefore has its pictures compared next door: pixels go there through a file in memory, the comparison comes back through a
+pipe, and the numbers are the same.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from typing import IO
 
@@ -23,9 +25,11 @@ import numpy as np
 from editloupe.images import Pixels
 from editloupe.tools.difference import Comparison, compare
 
-_SHAPE = struct.Struct("<2q")
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(64 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(256 * 2**20)}
+"""Has glibc keep what a comparison used for the next one: getting it anew from the kernel is a fifth of a comparison."""
+_SHAPES = struct.Struct("<4q")
+"""Height and width of both pictures."""
 _LENGTH = struct.Struct("<q")
-START = "from editloupe.tools.apart import serve; serve()"
 
 
 class Comparers:
@@ -60,6 +64,7 @@ class Comparer:
     """One process, which ends when this one does, however that ends."""
 
     def __init__(self) -> None:
+        self._pixels = _file_in_memory()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -67,19 +72,23 @@ class Comparer:
         """The process's number; None before it is needed."""
         return self._process.pid if self._process else None
 
-    @staticmethod
-    def _start() -> subprocess.Popen[bytes]:
+    def _start(self) -> subprocess.Popen[bytes]:
         """Start the process, which finds this program's modules where this one does."""
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        command = [sys.executable, "-c", START]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        file = self._pixels.fileno()
+        return subprocess.Popen(
+            [sys.executable, "-c", f"from editloupe.tools.apart import serve; serve({file})"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=(file,),
+            env={**os.environ, **KEEP_MEMORY, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
 
     def compare(self, first: Pixels, second: Pixels) -> Comparison:
         """Compare two pictures; where the process was killed it is done here, by the same code, and the next starts anew."""
         try:
             return self._ask(first, second)
         except (OSError, EOFError):
-            self.close()
+            self._end()
             return compare(first, second)
 
     def _ask(self, first: Pixels, second: Pixels) -> Comparison:
@@ -87,9 +96,11 @@ class Comparer:
         there, back = self._process.stdin, self._process.stdout
         assert there is not None
         assert back is not None
+        self._pixels.seek(0)
         for pixels in (first, second):
-            there.write(_SHAPE.pack(*pixels.shape[:2]))
-            there.write(np.ascontiguousarray(pixels).data)
+            if self._pixels.write(np.ascontiguousarray(pixels).data) != pixels.nbytes:
+                raise OSError("there is no room for the pixels")
+        there.write(_SHAPES.pack(*first.shape[:2], *second.shape[:2]))
         there.flush()
         answer = pickle.loads(_read(back, _LENGTH.unpack(_read(back, _LENGTH.size))[0]))
         if isinstance(answer, Exception):
@@ -98,25 +109,35 @@ class Comparer:
         return answer
 
     def close(self) -> None:
-        """Let the process end."""
+        """Let the process end, and the file with it."""
+        self._end()
+        self._pixels.close()
+
+    def _end(self) -> None:
         if self._process is not None:
             with suppress(BrokenPipeError):
                 self._process.communicate()
             self._process = None
 
 
-def serve() -> None:
-    """Compare what comes in until nothing more comes; Ctrl-C is the business of whoever asks."""
+def _file_in_memory() -> IO[bytes]:
+    """Return a nameless file; where the system has none in memory, one that hardly gets to the disk."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("editloupe"), "r+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
+
+
+def serve(file: int) -> None:
+    """Compare what lies in the file until nothing more is asked; Ctrl-C is the business of whoever asks."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     cv2.setNumThreads(1)
     incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer
-    while True:
+    while asked := incoming.read(_SHAPES.size):
+        height, width, second_height, second_width = _SHAPES.unpack(asked)
         try:
-            first, second = _picture(incoming), _picture(incoming)
-        except EOFError:
-            return
-        try:
-            answer: Comparison | Exception = compare(first, second)
+            answer: Comparison | Exception = compare(
+                _picture(file, 0, height, width), _picture(file, 3 * height * width, second_height, second_width)
+            )
         except Exception as error:  # it is raised again where the comparison was asked for
             answer = error
         data = pickle.dumps(answer)
@@ -124,9 +145,8 @@ def serve() -> None:
         outgoing.flush()
 
 
-def _picture(stream: IO[bytes]) -> Pixels:
-    height, width = _SHAPE.unpack(_read(stream, _SHAPE.size))
-    return np.frombuffer(_read(stream, height * width * 3), np.uint8).reshape(height, width, 3)
+def _picture(file: int, start: int, height: int, width: int) -> Pixels:
+    return np.frombuffer(os.pread(file, 3 * height * width, start), np.uint8).reshape(height, width, 3)
 
 
 def _read(stream: IO[bytes], size: int) -> bytes:
