@@ -5,6 +5,7 @@ Run by `batch.py --peer PYTHON`; needs inspect_ai, openai and Pillow for that in
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import json
@@ -30,16 +31,18 @@ CRITERIA = {
     "instruction_following": ("Localization Failure … Flawless Execution", "Flawless Execution"),
 }
 FOLDER = Path()
+LONG_SIDE = 512
 
 
-def shown(picture: Image.Image) -> list[ContentImage]:
+def crop(box: tuple[int, ...]) -> list[ContentImage]:
+    """Return a crop at the size and in the format EditLoupe shows it."""
+    cut = Image.open(FOLDER / "e0.jpg").crop(box)
+    factor = LONG_SIDE / max(cut.size)
     data = io.BytesIO()
-    picture.save(data, "PNG")
-    return [ContentImage(image=f"data:image/png;base64,{base64.b64encode(data.getvalue()).decode()}")]
-
-
-def first_picture() -> Image.Image:
-    return Image.open(FOLDER / "e0.jpg")
+    cut.resize((round(cut.width * factor), round(cut.height * factor)), Image.Resampling.BICUBIC).save(
+        data, "JPEG", quality=95, subsampling=0
+    )
+    return [ContentImage(image=f"data:image/jpeg;base64,{base64.b64encode(data.getvalue()).decode()}")]
 
 
 @tool
@@ -51,8 +54,7 @@ def zoom_in_image() -> Tool:
             bbox_2d: The box.
             target_image: The picture.
         """
-        crop = first_picture().crop(tuple(bbox_2d))
-        return shown(crop.resize((crop.width * 3, crop.height * 3), Image.Resampling.LANCZOS))
+        return await asyncio.to_thread(crop, tuple(bbox_2d))
 
     return execute
 
@@ -66,7 +68,7 @@ def localize_differences() -> Tool:
             comparison_image_1: One picture.
             comparison_image_2: The other.
         """
-        return shown(first_picture().crop((100, 100, 300, 300)))
+        return await asyncio.to_thread(crop, (100, 100, 300, 300))
 
     return execute
 
