@@ -173,6 +173,10 @@ class Judge:
         At most `concurrency` requests are under way at one time. An edit that cannot be judged for want of input ends
         unjudged; a wrong key or an unknown model raises.
         """
+        if concurrency < 1:
+            raise UserError(
+                f"concurrency is the number of requests under way at one time, at least 1, not {concurrency}"
+            )
         source, places = iter(edits), edits_at_once(self.spec, len(self.criteria), concurrency)
         lanes = with_lanes(concurrency)
         under_way: set[asyncio.Task[Judgement]] = set()

@@ -51,6 +51,11 @@ def test_many_edits_come_as_they_finish_and_are_taken_lazily(edit: Edit, scripte
     assert server.peak == 3
 
 
+def test_a_batch_without_any_requests_under_way_is_a_mistake(edit: Edit) -> None:
+    with pytest.raises(UserError, match="at least 1, not 0"):
+        list(Judge("rules").batch([edit], concurrency=0))
+
+
 def test_a_batch_can_be_left_early(edit: Edit, scripted: StartServer) -> None:
     server = scripted(labelled)
     judge = Judge("openai:gpt-4.1", base_url=server.openai_url, mode="plain")

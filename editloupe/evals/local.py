@@ -75,7 +75,7 @@ def share_cores() -> None:
 
 
 def compare_apart(judge: Judge) -> Comparers | None:
-    """Have the judge's pictures compared in other processes, one for every core beside the event loop's."""
+    """Have the judge's pictures compared in other processes, one a core at most."""
     if judge.spec == "rules" or not judge.uses_tools:
         return None
     comparers = Comparers(min(8, os.cpu_count() or 1))
