@@ -241,9 +241,9 @@ def _sentence(ending: Ending) -> str:
 def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]]) -> list[str]:
     steps = []
     again = f"{shlex.join(['editloupe', *sys.argv[1:]])}"
-    if ending.wishes:
+    if ending.wishes and not ending.complete:
         steps.append(f"stopped; nothing is lost. Continue with the same command: {again}")
-    elif ending.why:
+    elif ending.why and not ending.complete:
         steps.append(f"stopped: {ending.why}; continue with a higher cap, nothing is asked twice")
     for reason, (count, example) in left.items():
         steps.append(f"{count} unjudged ({reason}), for instance: editloupe trace {run.folder} {shlex.quote(example)}")
