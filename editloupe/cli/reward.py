@@ -35,7 +35,7 @@ def reward(
     temperature: o.Temperature = None,
     long_side: o.LongSide = 2048,
     timeout: o.Timeout = 90.0,
-    concurrency: Annotated[int, typer.Option(min=1, help="Edits under way at once.")] = 32,
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests under way at one time.")] = 32,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first pairs.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print accuracies and every pair as JSON.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write one line of JSON a pair into this file.")] = None,
