@@ -20,6 +20,7 @@ from editloupe.evals import summary
 from editloupe.evals.batch import Batch, Ending, dry_run, judge_batch
 from editloupe.evals.datasets import Layout, load_manifest
 from editloupe.evals.forecast import Forecast
+from editloupe.evals.jobs import FAILED
 from editloupe.evals.layouts import LANGUAGES, layouts, load_benchmark
 from editloupe.evals.prices import parse_price
 from editloupe.evals.progress import duration
@@ -247,8 +248,10 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]]) -> l
         steps.append(f"stopped: {ending.why}; continue with a higher cap, nothing is asked twice")
     for reason, (count, example) in left.items():
         steps.append(f"{count} unjudged ({reason}), for instance: editloupe trace {run.folder} {shlex.quote(example)}")
-    if left and not ending.why:
-        steps.append("ask those anew by adding --retry-unjudged")
+    if any(reason in FAILED for reason in left):
+        steps.append("the same command tries again what failed")
+    if any(reason not in FAILED for reason in left) and not ending.why:
+        steps.append("ask anew what the judge left open by adding --retry-unjudged")
     if ending.complete:
         steps.append(f"next: editloupe report {run.folder}")
     return steps

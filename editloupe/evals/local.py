@@ -97,12 +97,9 @@ async def judge_job(judge: Judge, job: Job, deadline: float | None) -> Done:
             judgement = _left(judge, job, Reason.TIMEOUT, sentence)
         except UserError:
             raise
-        except (
-            Exception
-        ) as error:  # any judge may fail on one edit; a run of thousands goes on and the outcome says why
-            judgement = _left(
-                judge, job, Reason.INTERNAL, f"judging failed: {type(error).__name__}: {clean(str(error))}"
-            )
+        except Exception as error:  # any judge may fail on one edit; the run goes on and the outcome says why
+            sentence = f"judging failed: {type(error).__name__}: {clean(str(error))}"
+            judgement = _left(judge, job, Reason.INTERNAL, sentence)
     return Done(job, judgement, album)
 
 

@@ -25,8 +25,7 @@ class Looks:
         taken = self._taken.get(asked)
         before = taken is not None
         if taken is None:
-            taken = asyncio.ensure_future(toolbox.in_worker(_look, toolbox, call, view, wire))
-            self._taken[asked] = taken
+            taken = self._taken[asked] = toolbox.in_worker(_look, toolbox, call, view, wire)
         seen = await asyncio.shield(taken)  # one criterion may give up, the other still wants to see
         seconds = time.perf_counter() - started
         return seen.model_copy(update={"call_id": call.id, "seconds": seconds, "cached": seen.cached or before})

@@ -146,12 +146,8 @@ class Toolbox:
             raise ToolError(f"{name} failed on this call ({_one_line(error)}).") from error
         return replace(result, cached=watched.only_remembered)
 
-    async def arun(self, name: str, parameters: Any, view: View) -> ToolResult:
-        """Run a tool in a worker thread, so that the event loop goes on."""
-        return await self.in_worker(self.run, name, parameters, view)
-
     def in_worker(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-        """Have the worker threads of the tools do something."""
+        """Have a worker thread of the tools do something, so that the event loop goes on."""
         return asyncio.get_running_loop().run_in_executor(self._workers, work, *arguments)
 
     def compare_by(self, comparing: Compare) -> None:

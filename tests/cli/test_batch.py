@@ -46,6 +46,18 @@ def test_something_unjudged_is_3_and_names_an_edit_to_look_at(
     assert "--retry-unjudged" in told
 
 
+def test_what_failed_is_told_apart_from_what_the_judge_left_open(
+    scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = write_manifest(tmp_path, 2)
+    (tmp_path / "img" / "e1.png").unlink()
+    assert run(command(scripted(answers), manifest, tmp_path / "run")) == 3
+    told = capsys.readouterr().err
+    assert "2 unjudged (bad_image)" in told
+    assert "the same command tries again what failed" in told
+    assert "--retry-unjudged" not in told
+
+
 def test_a_cap_is_3_and_says_that_a_higher_one_continues(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

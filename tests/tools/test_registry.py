@@ -146,7 +146,7 @@ async def test_tools_run_in_worker_threads_while_the_event_loop_goes_on(photo: P
     view = make_view(photo)
 
     results = await asyncio.gather(
-        *(box.arun("measure_brightness", {"target_image": "Source Image"}, view) for _ in range(4))
+        *(box.in_worker(box.run, "measure_brightness", {"target_image": "Source Image"}, view) for _ in range(4))
     )
 
     assert len(results) == 4

@@ -155,7 +155,9 @@ def test_the_same_input_gives_the_same_verdict_and_costs_no_tokens(tmp_path: Pat
 
 
 def test_every_verdict_says_how_sure_it_is(tmp_path: Path) -> None:
-    for verdict in Judge("rules", mode="oracle").judge(colour_edit(tmp_path, disc(ground(), CENTRE, BLUE))).verdicts:
+    verdicts = Judge("rules", mode="oracle").judge(colour_edit(tmp_path, disc(ground(), CENTRE, BLUE))).verdicts
+    assert len(verdicts) == 2
+    for verdict in verdicts:
         assert verdict.status == "judged"
         assert verdict.confidence is not None
         assert 0.25 < verdict.confidence <= 1
