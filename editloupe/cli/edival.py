@@ -210,7 +210,7 @@ def evaluate(
     for reason, (count, example) in left.items():
         o.tell(f"{count} unjudged ({reason}), for instance: editloupe trace {out} {example}")
     o.tell(f"next: editloupe edival report {out}")
-    return 130 if done.ending.wishes else 3 if left or not done.ending.complete else 0
+    return 130 if done.ending.stops_requested else 3 if left or not done.ending.complete else 0
 
 
 @app.command()
