@@ -140,6 +140,7 @@ def _openai(name: str, key: str, base_url: str | None, parameters: dict[str, Any
     http = DefaultAsyncHttpxClient(timeout=settings.timeout, event_hooks={"request": [attach]})
     model = LeanChatOpenAI(
         http_async_client=http,
+        http_socket_options=(),  # of the synchronous client, which is never used; without it a proxy's user is warned of it
         model=name,
         api_key=key,  # type: ignore[arg-type]
         base_url=base_url,

@@ -81,6 +81,10 @@ def batch(
     retry_unjudged: Annotated[
         bool, typer.Option("--retry-unjudged", help="Ask anew what the judge left unjudged.", rich_help_panel=WHAT)
     ] = False,
+    keep_going: Annotated[
+        bool,
+        typer.Option("--keep-going", help="Go on where the first edits all fail in the same way.", rich_help_panel=WHAT),
+    ] = False,
     dry: Annotated[bool, typer.Option("--dry-run", help="Only say what it would take.")] = False,
     concurrency: Annotated[int, typer.Option(min=1, help="Requests under way at once.", rich_help_panel=HOW_FAST)] = 32,
     rpm: Annotated[int | None, typer.Option(min=1, help="Requests a minute.", rich_help_panel=HOW_FAST)] = None,
@@ -160,6 +164,7 @@ def batch(
         ),
         repeats=repeats or usual_repeats(protocol),
         retry_unjudged=retry_unjudged,
+        keep_going=keep_going,
         deadline=deadline,
         price=parse_price(price) if price else None,
         prices=prices,

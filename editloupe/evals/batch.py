@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+from editloupe.evals.first_failures import FirstFailures
 from editloupe.evals.forecast import Forecast, forecast
 from editloupe.evals.jobs import Planner
 from editloupe.evals.local import Executor, LocalExecutor
@@ -44,6 +45,8 @@ class Batch:
     limits: Limits = field(default_factory=Limits)
     repeats: int = 1
     retry_unjudged: bool = False
+    keep_going: bool = False
+    """Go on where the first edits all fail in the same way, which else ends the session."""
     deadline: float | None = None
     """Seconds one edit may take."""
     price: Price | None = None
@@ -133,6 +136,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
             tally=tally,
             price=price,
             stop=stop,
+            first_failures=None if batch.keep_going else FirstFailures(),
             tick=(lambda: None) if quiet else progress.tick,
         )
         with _little_to_collect(), nullcontext() if quiet else progress:

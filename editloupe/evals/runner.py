@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import aclosing
 
+from editloupe.evals.first_failures import FirstFailures
 from editloupe.evals.jobs import Job, Planner
 from editloupe.evals.local import Done, Executor
 from editloupe.evals.prices import Price
@@ -34,12 +35,14 @@ class Runner:
         tally: Tally | None = None,
         price: Price | None = None,
         stop: Stop | None = None,
+        first_failures: FirstFailures | None = None,
         tick: Callable[[], None] = lambda: None,
     ) -> None:
         self.tally = tally or Tally()
         self.stop = stop or Stop()
         self._run, self._executor, self._planner = run, executor, planner
         self._configuration, self._price, self._tick = configuration, price, tick
+        self._first_failures = first_failures
         self._writer = Writer(run)
 
     async def judge_all(self, edits: Iterable[Edit]) -> Tally:
@@ -112,6 +115,8 @@ class Runner:
         if kept.verdicts:
             await self._writer.keep(self._filing(done, kept))
             self.tally.add(kept)
+            if self._first_failures:
+                self._first_failures.add(kept)
 
     def _filing(self, done: Done, kept: Judgement) -> Filing:
         job = done.job
