@@ -83,7 +83,9 @@ def batch(
     ] = False,
     keep_going: Annotated[
         bool,
-        typer.Option("--keep-going", help="Go on where the first edits all fail in the same way.", rich_help_panel=WHAT),
+        typer.Option(
+            "--keep-going", help="Go on where the first edits all fail in the same way.", rich_help_panel=WHAT
+        ),
     ] = False,
     dry: Annotated[bool, typer.Option("--dry-run", help="Only say what it would take.")] = False,
     concurrency: Annotated[int, typer.Option(min=1, help="Requests under way at once.", rich_help_panel=HOW_FAST)] = 32,
