@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from editloupe.evals.local import Done
 from editloupe.evals.processes import command_of, descendants, end_all
 from editloupe.evals.ray_vision import VisionModels, worth_sharing
 from editloupe.evals.ray_worker import JudgeWorker, Switchboard
+from editloupe.evals.stopping import keeping_signal_handlers
 from editloupe.evals.store import Run
 from editloupe.evals.traffic import Limits, TrafficControl
 from editloupe.judge import Judge, edits_at_once
@@ -23,6 +25,8 @@ from editloupe.types import UserError
 
 TIMES = 8
 """How often a job is given to a worker before the run ends; with the waits in between, about a minute."""
+TAKE_BACK_EVERY = 0.01
+"""Seconds in which Ray may have the signals while it connects."""
 LAST_NEWS = 3.0
 """Seconds the workers' last messages are waited for when a session ends."""
 REST = 10.0
@@ -57,7 +61,8 @@ class Cluster:
             return
         self._began, self._local = True, address is None
         try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._connect, address)
+            connecting = asyncio.get_running_loop().run_in_executor(self._thread, self._connect, address)
+            await _with_our_signal_handlers(connecting)
         except Exception as error:  # Ray raises many kinds where a cluster cannot be reached
             await self.close()
             where = f"the Ray cluster at {address}" if address else "a Ray cluster on this machine"
@@ -65,6 +70,8 @@ class Cluster:
 
     def _connect(self, address: str | None) -> None:
         logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # it warns of the thread
+        if self._local:
+            os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its native part writes to our terminal
         self.ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
 
     async def close(self) -> None:
@@ -77,6 +84,17 @@ class Cluster:
         own = _ray_processes() if self._local else {}
         self.ray.shutdown()
         end_all(own)  # its agents notice only after some twenty seconds that what they served is gone
+
+
+async def _with_our_signal_handlers(connecting: asyncio.Future[None]) -> None:
+    """Wait for a connection; when Ray's native part takes SIGTERM for itself, it is taken back at once.
+
+    Ray's handler would end the process with a stack trace. Nothing can be told not to set it.
+    """
+    while not connecting.done():
+        with keeping_signal_handlers():
+            await asyncio.wait([connecting], timeout=TAKE_BACK_EVERY)
+    await connecting
 
 
 def _ray_processes() -> dict[int, str]:
