@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -70,8 +70,6 @@ class Cluster:
 
     def _connect(self, address: str | None) -> None:
         logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # it warns of the thread
-        if self._local:
-            os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its native part writes to our terminal
         self.ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
 
     async def close(self) -> None:
@@ -143,23 +141,28 @@ class RayExecutor:
         limits: Limits = traffic.limits.share(count)
         capped = traffic.limits.max_cost is not None or traffic.limits.max_tokens is not None
         self.places = max(count, edits_at_once(judge.spec, len(judge.criteria), traffic.limits.concurrency))
-        self._switchboard = self._ray.remote(num_cpus=0, max_restarts=-1)(Switchboard).remote(traffic.spending)
-        self.vision = self._vision(judge)
+        # Workers find the actors they report to by name: Ray warns on the terminal of a handle given to a constructor.
+        session = uuid.uuid4().hex
+        switchboard = self._ray.remote(num_cpus=0, max_restarts=-1, name=f"editloupe-switchboard-{session}")(
+            Switchboard
+        )
+        self._switchboard = switchboard.remote(traffic.spending)
+        self.vision = self._vision(judge, f"editloupe-vision-{session}")
         worker = self._ray.remote(num_cpus=1, max_restarts=-1, max_concurrency=max(100, self.places))(JudgeWorker)
         self.workers = [
-            worker.remote(open_judge, limits, deadline, self._switchboard, self.vision, capped) for _ in range(count)
+            worker.remote(open_judge, limits, deadline, session, self.vision is not None, capped) for _ in range(count)
         ]
         self._load: Counter[int] = Counter(dict.fromkeys(range(count), 0))
         self._rests_until: dict[int, float] = dict.fromkeys(range(count), 0.0)
         self._news = asyncio.create_task(self._listen())
 
-    def _vision(self, judge: Judge) -> Any:
+    def _vision(self, judge: Judge, name: str) -> Any:
         """Return the actor with the heavy models, on a GPU where the cluster has one; None where there are none."""
         if not worth_sharing(judge.toolbox):
             return None
         gpus = min(1, int(self._ray.cluster_resources().get("GPU", 0)))
-        actor = self._ray.remote(num_cpus=0, num_gpus=gpus, max_restarts=-1, max_task_retries=-1)(VisionModels)
-        return actor.remote(judge.toolbox.settings)
+        actor = self._ray.remote(num_cpus=0, num_gpus=gpus, max_restarts=-1, max_task_retries=-1, name=name)
+        return actor(VisionModels).remote(judge.toolbox.settings)
 
     async def judge(self, job: Job) -> Done:
         """Give a job to the worker with the least to do; where that one is lost, to another."""
