@@ -97,8 +97,8 @@ class Judge:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know before reading verdicts: tools that are not offered, and why."""
-        return tool_notes(self._toolbox) if self.uses_tools else ()
+        """What a user should know before reading verdicts: tools that are not offered, parameters not sent, and why."""
+        return (*(tool_notes(self._toolbox) if self.uses_tools else ()), *self._chat.notes)
 
     @property
     def uses_tools(self) -> bool:

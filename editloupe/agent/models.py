@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 
-from editloupe.agent.attachments import attach
 from editloupe.agent.chat import Chat, ModelChat, Reply, Request, RetryPolicy, usage_of
 from editloupe.agent.hooks import Replies, Traffic
+from editloupe.agent.http import Gate, gemini_client, openai_client, trust
 from editloupe.agent.profiles import Profile, profile_of, split_spec
+from editloupe.agent.secrets import remember, remember_address
 from editloupe.types import Record, UserError
 
 KEYS = {"openai": ("OPENAI_API_KEY",), "google_genai": ("GOOGLE_API_KEY", "GEMINI_API_KEY")}
@@ -43,6 +44,7 @@ class RulesJudge:
 
         self.profile = profile_of("rules", "rules")
         self._model = RulesChat()
+        self.notes: tuple[str, ...] = ()
 
     async def reply(self, request: Request) -> Reply:
         """Decide from measured evidence, in a worker thread."""
@@ -77,7 +79,11 @@ def open_chat(
     profile = adjusted(profile_of(provider, name), settings)
     parameters = sampling(profile, settings)
     key = _key(provider, base_url, spec)
-    client = (_openai if provider == "openai" else _gemini)(name, key, base_url, parameters, settings)
+    remember(key)
+    remember_address(base_url or os.environ.get(BASE_URLS[provider]))
+    gate = Gate()
+    http = (openai_client if provider == "openai" else gemini_client)(gate, settings.timeout)
+    client = (_openai if provider == "openai" else _gemini)(name, key, base_url, parameters, settings, http)
     return ModelChat(
         client,
         spec,
@@ -87,6 +93,8 @@ def open_chat(
         timeout=settings.timeout,
         replies=replies,
         traffic=traffic,
+        gate=gate,
+        close=http.aclose,
     )
 
 
@@ -126,15 +134,12 @@ def _key(provider: str, base_url: str | None, spec: str) -> str:
 
 
 def _openai(
-    name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings
+    name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings, http: Any
 ) -> BaseChatModel:
-    from openai import DefaultAsyncHttpxClient
-
     from editloupe.agent.lean_openai import LeanChatOpenAI
 
     return LeanChatOpenAI(
-        # A client of its own: the default one is shared by the whole process, with connections of event loops long closed.
-        http_async_client=DefaultAsyncHttpxClient(timeout=settings.timeout, event_hooks={"request": [attach]}),
+        http_async_client=http,
         model=name,
         api_key=key,  # type: ignore[arg-type]
         base_url=base_url,
@@ -147,15 +152,22 @@ def _openai(
 
 
 def _gemini(
-    name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings
+    name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings, http: Any
 ) -> BaseChatModel:
+    from google.genai import Client
+    from google.genai.types import HttpOptions
     from langchain_google_genai import ChatGoogleGenerativeAI
 
-    return ChatGoogleGenerativeAI(
+    model = ChatGoogleGenerativeAI(
         model=name,
         google_api_key=key,
         base_url=base_url,
         max_retries=1,  # of this client: one request, no retry of its own
         timeout=settings.timeout,
+        client_args={"verify": trust()},
         **parameters,
     )
+    # LangChain's class has no way to be given an HTTP client; the SDK's client behind it has.
+    options = HttpOptions(base_url=base_url, httpx_async_client=http, client_args={"verify": trust()})
+    model.client = Client(api_key=key, http_options=options)
+    return model
