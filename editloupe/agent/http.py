@@ -5,21 +5,26 @@ Both SDKs sit on httpx or on its fork httpx2; hooks of the client work alike in 
 
 from __future__ import annotations
 
+import base64
 import json
+import logging
 import os
 import re
 import ssl
 import zlib
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from editloupe.agent.attachments import attach
-from editloupe.agent.secrets import Secrets
+from editloupe.agent.secrets import Secrets, without_secrets
+from editloupe.types import UserError
 
 MOST = 16 * 2**20
 """Bytes a reply may have, unpacked; the longest replies of today's models are some hundred kilobytes."""
 _ERROR = re.compile(rb'\s*(?:\[\s*)?\{\s*"(?:error|detail)"\s*:\s*[^\sn]')
-_NO_COUNT = re.compile(rb'((?<!\\\\)"\w*TokenCount"\s*:\s*)(?!\d+\s*[,}])[^,}\]]+')
+_NO_COUNT = re.compile(rb'((?<!\\)"\w*TokenCount"\s*:)(?!\s*\d+\s*[,}])[^,}\]]+')
 """A token count that is no whole number, for which Google's SDK would throw the whole reply away."""
 _UNPACKED = ("", "identity")
 _PACKED = ("gzip", "x-gzip", "deflate")
@@ -56,12 +61,35 @@ class Response(Protocol):
     stream: Any
 
 
+@dataclass(frozen=True)
+class Address:
+    """A base URL taken apart: clients, their errors and their tracers see the place only."""
+
+    place: str
+    query: tuple[tuple[str, str], ...] = ()
+    authorization: str | None = None
+    """For `user:password@`, as any HTTP client makes it of that."""
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """Take an address apart."""
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise UserError(f"the address of the server cannot be read ({error})") from None
+        user, at, host = parts.netloc.rpartition("@")
+        basic = base64.b64encode(unquote(user if ":" in user else f"{user}:").encode()).decode()
+        place = urlunsplit((parts.scheme, host, parts.path, "", ""))
+        return cls(place, tuple(parse_qsl(parts.query)), f"Basic {basic}" if at else None)
+
+
 class Gate:
     """What leaves one judge's client and what comes in."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: Address | None = None) -> None:
         self.left_out: set[str] = set()
         """Parameters the server does not take; they are taken out of every request."""
+        self._address = address
         self._secrets = Secrets()
 
     def hooks(self, *more: Any) -> dict[str, list[Any]]:
@@ -69,7 +97,11 @@ class Gate:
         return {"request": [self.outgoing, *more], "response": [self.incoming]}
 
     async def outgoing(self, request: Any) -> None:
-        """Take the left-out parameters out of a request."""
+        """Add what the address carries besides a place, and take the left-out parameters out."""
+        if self._address and self._address.query:
+            request.url = request.url.copy_merge_params(dict(self._address.query))
+        if self._address and self._address.authorization:
+            request.headers["Authorization"] = self._address.authorization
         if not self.left_out:
             return
         body = json.loads(await request.aread())
@@ -195,6 +227,21 @@ def trust() -> ssl.SSLContext:
     return ssl.create_default_context(
         cafile=os.environ.get("SSL_CERT_FILE", certifi.where()), capath=os.environ.get("SSL_CERT_DIR")
     )
+
+
+_LOGS = ("httpx", "httpx2", "httpcore.http11", "httpcore.connection", "httpcore.proxy", "openai._base_client")
+
+
+def _clean_record(record: logging.LogRecord) -> bool:
+    record.msg, record.args = without_secrets(record.getMessage()), ()
+    return True
+
+
+@cache
+def keep_logs_clean() -> None:
+    """Take secrets out of what the HTTP libraries log, which is every address and, for debugging, every header."""
+    for name in _LOGS:
+        logging.getLogger(name).addFilter(_clean_record)
 
 
 def openai_client(gate: Gate, timeout: float) -> Any:

@@ -11,7 +11,7 @@ from langchain_core.language_models import BaseChatModel
 
 from editloupe.agent.chat import Chat, ModelChat, Reply, Request, RetryPolicy, usage_of
 from editloupe.agent.hooks import Replies, Traffic
-from editloupe.agent.http import Gate, gemini_client, openai_client, trust
+from editloupe.agent.http import Address, Gate, gemini_client, keep_logs_clean, openai_client, trust
 from editloupe.agent.profiles import Profile, profile_of, split_spec
 from editloupe.agent.secrets import remember, remember_address
 from editloupe.types import Record, UserError
@@ -79,16 +79,19 @@ def open_chat(
     profile = adjusted(profile_of(provider, name), settings)
     parameters = sampling(profile, settings)
     key = _key(provider, base_url, spec)
+    url = base_url or os.environ.get(BASE_URLS[provider])
     remember(key)
-    remember_address(base_url or os.environ.get(BASE_URLS[provider]))
-    gate = Gate()
+    remember_address(url)
+    keep_logs_clean()
+    address = Address.of(url) if url else None
+    gate, place = Gate(address), address.place if address else None
     http = (openai_client if provider == "openai" else gemini_client)(gate, settings.timeout)
-    client = (_openai if provider == "openai" else _gemini)(name, key, base_url, parameters, settings, http)
+    client = (_openai if provider == "openai" else _gemini)(name, key, place, parameters, settings, http)
     return ModelChat(
         client,
         spec,
         profile,
-        {**parameters, "base_url": base_url or os.environ.get(BASE_URLS[provider])},
+        {**parameters, "base_url": url},
         retry=settings.retry,
         timeout=settings.timeout,
         replies=replies,
@@ -146,7 +149,7 @@ def _openai(
         max_retries=0,
         timeout=settings.timeout,
         # Compatible servers speak chat completions; at OpenAI itself the client knows which models need the other interface.
-        use_responses_api=False if base_url or os.environ.get(BASE_URLS["openai"]) else None,
+        use_responses_api=False if base_url else None,
         **parameters,
     )
 

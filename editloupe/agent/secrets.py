@@ -58,6 +58,8 @@ def shown(url: str) -> str:
     >>> shown("https://me:word@example.org/v1?api-key=abc&api-version=2")
     'https://example.org/v1?api-key=[secret]&api-version=2'
     """
+    if not any(mark in url for mark in "@?#"):
+        return url
     try:
         parts = urlsplit(url)
     except ValueError:
