@@ -109,6 +109,7 @@ class Gate:
         content = json.dumps(body).encode()
         request.stream = type(request.stream)(content)
         request.headers["Content-Length"] = str(len(content))
+        vars(request).pop("_content", None)  # what was read before; the hooks behind this one read the stream
 
     async def incoming(self, response: Any) -> None:
         """Read a reply within its budget, without secrets; what is no reply raises."""

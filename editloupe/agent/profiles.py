@@ -103,8 +103,10 @@ def profile_of(provider: Provider, name: str) -> Profile:
     own = [p for p in PROFILES if p.provider == provider]
     if found := next((p for p in own if p.pattern and re.match(p.pattern, short, re.IGNORECASE)), None):
         return found
+    usual = next(p for p in own if not p.pattern)
     # An alias may have the family's name inside, such as `our-gemini-3`.
     other = (p for p in PROFILES if p.provider != provider and p.pattern)
-    if found := next((p for p in other if re.search(rf"(?<![a-z0-9]){p.pattern}", short, re.IGNORECASE)), None):
-        return found.model_copy(update={"provider": provider, "native_tools": False, "structured_output": False})
-    return next(p for p in own if not p.pattern)
+    found = next((p for p in other if re.search(rf"(?<![a-z0-9]){p.pattern}", short, re.IGNORECASE)), None)
+    if found is None or found.family == usual.family:
+        return usual
+    return found.model_copy(update={"provider": provider, "native_tools": False, "structured_output": False})
