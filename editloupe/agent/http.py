@@ -116,12 +116,20 @@ class Gate:
         if 300 <= response.status_code < 400:
             raise Redirected(response.status_code, _target(response))
         body = self._secrets.in_body(await read_whole(response))
+        self._clean_headers(response.headers)
         if response.status_code == 200:
             if _ERROR.match(body):
                 _raise_error_inside(body)
             if b'TokenCount"' in body:
                 body = _NO_COUNT.sub(rb"\g<1>0", body)
         response.stream = type(response.request.stream)(body)
+
+    def _clean_headers(self, headers: Any) -> None:
+        """Take secrets out of the headers, which errors carry along, to tracers for instance."""
+        values = "\n".join(headers.values())
+        if self._secrets(values) != values:
+            for name, value in list(headers.items()):
+                headers[name] = self._secrets(value)
 
 
 def taken_out(body: dict[str, Any], names: set[str]) -> None:
@@ -230,7 +238,10 @@ def trust() -> ssl.SSLContext:
     )
 
 
-_LOGS = ("httpx", "httpx2", "httpcore.http11", "httpcore.connection", "httpcore.proxy", "openai._base_client")
+_LOGS = (
+    *("httpx", "httpcore.http11", "httpcore.connection", "httpcore.proxy"),
+    *("httpx2", "httpcore2.http11", "httpcore2.connection", "httpcore2.proxy", "openai._base_client"),
+)
 
 
 def _clean_record(record: logging.LogRecord) -> bool:

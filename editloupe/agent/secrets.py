@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-import json
 import os
 import re
 from collections.abc import Iterable
@@ -135,11 +134,11 @@ def _character(character: str) -> str:
     """Return a pattern for one character of a secret, plain or escaped."""
     if character.isascii() and character.isalnum():
         return character
-    number = ord(character)
-    ways = {character, json.dumps(character)[1:-1], html.escape(character), "\\" + character, f"\\u{number:04X}"}
-    ways |= {"".join(f"%{byte:02X}" for byte in character.encode("utf-8", "replace")), f"\\u{number:04x}"}
-    ways |= {"".join(f"%{byte:02x}" for byte in character.encode("utf-8", "replace"))}
-    return "(?:" + "|".join(re.escape(way) for way in sorted(ways, key=len, reverse=True)) + ")"
+    plain = "|".join(re.escape(way) for way in (character, html.escape(character)))
+    code = f"{ord(character):04x}"
+    in_json = rf"\\{{0,4}}(?:{plain}|u(?i:{code}))"
+    in_address = "".join(rf"%(?:25){{0,2}}(?i:{byte:02x})" for byte in character.encode("utf-8", "replace"))
+    return f"(?:{in_json}|{in_address})"
 
 
 def _base64(value: str) -> list[str]:

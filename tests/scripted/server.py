@@ -7,7 +7,7 @@ import inspect
 import json
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -53,6 +53,7 @@ class ScriptedServer:
         log: bool = True,
         keys: Iterable[str] | None = None,
         models: Iterable[str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.requests: list[Request] = []
         """All requests to a model, by arrival; empty with `log=False`, which keeps large bodies out of memory."""
@@ -67,6 +68,8 @@ class ScriptedServer:
         self.delay = delay
         self.checks = checks
         self.log = log
+        self.headers = dict(headers or {})
+        """Sent with every reply."""
         self.keys = None if keys is None else frozenset(keys)
         self.models = None if models is None else frozenset(models)
         self._script: Callable[[Request], Reply | Awaitable[Reply]]
@@ -252,7 +255,7 @@ class ScriptedServer:
         status, extra, content_type, payload = self._encode(reply, request)
         phrase = next((known.phrase for known in HTTPStatus if known == status), "")
         lines = [f"HTTP/1.1 {status} {phrase}", f"content-type: {content_type}"]
-        lines += [f"{name}: {value}" for name, value in extra.items()]
+        lines += [f"{name}: {value}" for name, value in {**self.headers, **extra}.items()]
         told = reply.length if isinstance(reply, Garbage) else None
         lines.append(f"content-length: {len(payload) if told is None else told}")
         cut = len(payload) // 2 if isinstance(reply, Drop) else 0 if isinstance(reply, Drip) else len(payload)
