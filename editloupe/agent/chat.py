@@ -105,6 +105,9 @@ class Chat(Protocol):
     async def reply(self, request: Request) -> Reply:
         """Ask once; raises ModelFailed or ModelRejected."""
 
+    async def aclose(self) -> None:
+        """Close the connections; nothing can be asked afterwards."""
+
 
 class ModelChat:
     """A model behind a LangChain chat client."""

@@ -60,6 +60,9 @@ class RulesJudge:
         )
         return Reply(message, usage_of(message).model_copy(update={"requests": 0}), time.perf_counter() - started)
 
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
 
 def open_chat(
     spec: str,

@@ -37,6 +37,7 @@ from tests.scripted import (
     hang,
     packed,
     redirect,
+    say,
     wrong_length,
 )
 
@@ -200,10 +201,14 @@ def test_a_schema_that_is_refused_is_left_to_the_prompt(scripted: StartServer, a
     def script(request: Request) -> Reply:
         if "response_format" in request.body:
             return fault(400, "'response_format' of type 'json_schema' is not supported with this model.")
-        return GOOD
+        return say('{"score": 7, "reasoning": "It is there."}')
 
-    judgement = asked(scripted(script), settings={"structured": "on"})
-    assert judgement.judged
+    server = scripted(script)
+    judgement = asked(server, protocol="editreward-compass", criteria=None)
+    sent = ["response_format" in request.body for request in server.requests]
+    assert (sent[0], sent[-1]) == (True, False)
+    assert all(outcome.reason is Reason.UNREADABLE for outcome in judgement.verdicts if isinstance(outcome, Unjudged))
+    assert any("response_format is not sent" in note for note in judgement.notes)
 
 
 @both
@@ -244,9 +249,14 @@ def test_an_address_without_its_version_is_told_as_such(scripted: StartServer, a
 
 def test_the_proxys_own_header_says_how_long_to_wait(scripted: StartServer, asked: Callable[..., Judgement]) -> None:
     busy = Garbage(b'{"error": {"message": "slow down"}}', 429, headers={"llm_provider-retry-after-ms": "400"})
-    started = time.perf_counter()
-    assert asked(scripted(busy, GOOD)).judged
-    assert time.perf_counter() - started >= 0.4
+    came: list[float] = []
+
+    def script(request: Request) -> Reply:
+        came.append(time.perf_counter())
+        return busy if len(came) == 1 else GOOD
+
+    assert asked(scripted(script)).judged
+    assert came[1] - came[0] >= 0.4
 
 
 @both
