@@ -149,6 +149,7 @@ def _openai(
 
     return LeanChatOpenAI(
         http_async_client=http,
+        http_socket_options=(),  # for a client that is never used; else a warning about it where a proxy is configured
         model=name,
         api_key=key,  # type: ignore[arg-type]
         base_url=base_url,
