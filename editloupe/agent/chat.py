@@ -72,6 +72,8 @@ class Request:
     budget: RetryBudget = field(default_factory=RetryBudget)
     schema: Mapping[str, Any] | None = None
     """What the reply must conform to, where the provider can be told."""
+    may_call: bool = True
+    """False: the tools are described as before, so that the conversation keeps its cached beginning, but must not be called."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +142,11 @@ class ModelChat:
     async def _ask(self, wire: Sequence[AnyMessage], request: Request) -> tuple[AIMessage, int]:
         client: Any = self._client
         if request.tools:
-            client = self._client.bind_tools([dict(tool) for tool in request.tools])
-        elif request.schema and not _by_responses(self._client):
-            client = self._client.bind(**structured(self.profile.provider, request.schema))
+            choice: dict[str, Any] = {} if request.may_call else {"tool_choice": "none"}
+            client = self._client.bind_tools([dict(tool) for tool in request.tools], **choice)
+        elif request.schema:
+            responses = _by_responses(self._client)
+            client = self._client.bind(**structured(self.profile.provider, request.schema, responses))
         attempts = 0
         try:
             async for attempt in AsyncRetrying(
@@ -196,6 +200,7 @@ class ModelChat:
             "parameters": self._parameters,
             "tools": [dict(tool) for tool in request.tools],
             **({"schema": request.schema} if request.schema else {}),
+            **({} if request.may_call else {"tool_choice": "none"}),
             "limits": [request.limits.long_side, request.limits.max_bytes, request.limits.quality],
             "repeat": request.repeat,
             "messages": [_canonical(message, index) for index, message in enumerate(request.messages)],
@@ -209,17 +214,19 @@ class _Again(Exception):
         self.fault = fault
 
 
-def structured(provider: Provider, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters by which a provider holds its reply to a schema."""
+def structured(provider: Provider, schema: Mapping[str, Any], responses: bool = False) -> dict[str, Any]:
+    """Return the parameters by which a provider holds its reply to a schema; OpenAI's two interfaces spell them differently."""
     if provider == "google_genai":
         return {"response_mime_type": "application/json", "response_json_schema": dict(schema)}
     form = {"name": "answer", "strict": True, "schema": dict(schema)}
+    if responses:
+        return {"text": {"format": {"type": "json_schema", **form}}}
     # In extra_body, the client sends it on without parsing the reply itself, which would raise where a reply is cut off.
     return {"extra_body": {"response_format": {"type": "json_schema", "json_schema": form}}}
 
 
 def _by_responses(client: BaseChatModel) -> bool:
-    """True where the client speaks OpenAI's other interface, which spells schemas differently; the prompt has to do."""
+    """True where the client speaks OpenAI's Responses interface."""
     asks = getattr(client, "_use_responses_api", None)
     return bool(asks and asks({}))
 

@@ -17,7 +17,8 @@ from editloupe.types import Edit, Reason
 FAILED = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT})
 """Reasons that say nothing about the judge's reply: the same command again tries these units again.
 
-The others (an unreadable answer, no answer, a refusal…) are what the judge gave; only `--retry-unjudged` asks anew.
+The others (an unreadable answer, one cut off by the length limit, no answer, a refusal…) are what the judge gave; only
+`--retry-unjudged` asks anew.
 """
 
 
