@@ -123,7 +123,7 @@ class _Scanner:
     done: int = 0
     """Everything before this place is in a part."""
     since: int = 0
-    """Where a thought that has only its end began."""
+    """Where a thought that has only its end began: the prompt has opened it."""
     thoughts: list[str] = field(default_factory=list)
     """The names of the thoughts that are open, the outermost first."""
     names: Counter[str] = field(default_factory=Counter)
@@ -134,7 +134,7 @@ class _Scanner:
 
     def run(self) -> Sections:
         """Go through the whole text."""
-        place = self._implied_thought()
+        place = 0
         while found := self._pattern().search(self.text, place):
             place = self._take(found)
         if self.thoughts:
@@ -147,11 +147,6 @@ class _Scanner:
         if self.thoughts:
             return _TAG
         return _MARK_OR_BRACE if self.objects and not self.broken else _MARK
-
-    def _implied_thought(self) -> int:
-        """Skip to the end of a thought that the prompt has opened: its closing tag is the first thinking tag of the reply."""
-        first = next((tag for tag in self._tags(0) if tag.kind == "thought"), None) if self.thinking else None
-        return self._all_was_thought(first) if first and first.closing else 0
 
     def _tags(self, place: int) -> Iterator[Tag]:
         for found in _TAG.finditer(self.text, place):
@@ -182,10 +177,7 @@ class _Scanner:
         if tag.kind == "thought" and self.thinking:
             return self._think(tag) if not tag.closing else self._all_was_thought(tag)
         if tag.kind in ("answer", "call") and not tag.closing:
-            kind: Kind = "answer" if tag.kind == "answer" else "call"
-            ends = (t for t in self._tags(tag.end) if t.name == tag.name or kind == t.kind == "call")
-            close = next(ends, None)
-            return self._section(kind, tag.start, tag.end, *((close.start, close.end) if close else (-1, -1)))
+            return self._tagged(tag)
         if tag.kind in ("channel", "speaker"):
             return self._channel(tag)
         if tag.kind in ("nothing", "end"):
@@ -207,6 +199,16 @@ class _Scanner:
         self.parts.append(Part(kind, self.text[inside:close], closed=closed))
         self.done = end
         return end
+
+    def _tagged(self, tag: Tag) -> int:
+        """Add a call or an answer, up to the next tag of its name, with or without a slash."""
+        kind: Kind = "answer" if tag.kind == "answer" else "call"
+        for other in self._tags(tag.end):
+            if other.name == tag.name or kind == other.kind == "call":
+                return self._section(kind, tag.start, tag.end, other.start, other.end)
+            if self.thinking and other.kind == "thought" and other.closing:
+                return tag.end  # merely spoken of, in a thought that the prompt has opened
+        return self._section(kind, tag.start, tag.end, -1, -1)
 
     def _object(self, start: int) -> int:
         """Take a whole JSON object; behind one that is broken nothing is taken for an object any more."""
