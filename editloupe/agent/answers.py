@@ -41,7 +41,8 @@ LONGEST_REPLY = 1_000_000
 _MARKS = " \t\r\n*_`#>\"'“”‘’"
 _OPENING, _CLOSING = "\"'“‘„«`", "\"'”’“»`"
 _EXAMPLE = re.compile(
-    r"\b(?:for instance|e\.g\.|examples?|sample|hypothetical(?:ly)?|looks? like|template)\b|^\W*(?:\w+ ){0,3}format\W*$",
+    r"\b(?:for instance|e\.g\.|examples?|sample|hypothetical(?:ly)?|looks? like|template)\b"
+    r"|^\W*(?:the )?(?:(?:required|expected|answer|output|response|reply|json) ){0,3}form(?:at)?(?: is)?\W*$",
     re.IGNORECASE,
 )
 _LONGEST_LABEL = 400
@@ -250,7 +251,7 @@ def _ends(parts: Sequence[Part], index: int, what: str) -> None:
         )
 
 
-_LIST_END = " \t\r\n*_`~"
+_LIST_END = " \t\r\n*_`"
 
 
 def _in_list(parts: Sequence[Part], index: int) -> bool:

@@ -21,15 +21,19 @@ from editloupe.agent.tags import START_THINKING, TAG, Tag, tag_of
 
 Kind = Literal["text", "thought", "call", "answer", "object", "code", "shown"]
 
-_FENCE = r"^[ \t]{0,3}(?P<fence>`{3,}+(?=[^`\n]*+$)|~{3,}+)(?P<info>[^\n]*+)$"
-_BRACE = r"(?P<brace>\{)(?=\s*+[\"“{}])"
+_OPENS_A_LINE = r"(?:(?<![^\n].)|(?<=\n .)|(?<=\n  .)|(?<=\n   .))"
+_FENCE = (
+    rf"`{_OPENS_A_LINE}(?P<ticks>``++)(?P<info>[^`\n]*+)$"
+    rf"|~{_OPENS_A_LINE}(?P<tildes>~~++)(?P<about>[^\n]*+)$"
+)
+_BRACE = r"\{(?P<brace>)(?=\s*+[\"“{}])"
 _FLAGS = re.IGNORECASE | re.MULTILINE
 _TAG = re.compile(TAG, _FLAGS)
-_MARK = re.compile(rf"{TAG}|(?P<comment><!--)|{_FENCE}", _FLAGS)
+_MARK = re.compile(rf"{TAG}|<!--(?P<comment>)|{_FENCE}", _FLAGS)
 _MARK_OR_BRACE = re.compile(rf"{_MARK.pattern}|{_BRACE}", _FLAGS)
 _FENCE_LINE = re.compile(_FENCE, _FLAGS)
 _NEXT_WORD = re.compile(r"\s{0,8}+(\w{0,40}+)")
-_LAYOUT = " \t\r\n*_`~#.!-"
+_LAYOUT = " \t\r\n*_`#.!-\u200b\u200e\u2060\ufeff"
 """What may stand around an answer without being prose."""
 _CHANNEL = "channel"
 MOST_MARKS = 5_000
@@ -107,7 +111,7 @@ def split(text: str, objects: bool = False) -> Sections:
     >>> [part.kind for part in split("<think>Red.</think> So: <Start Final Answer>Wrong Action</Start Final Answer>").parts]
     ['thought', 'text', 'answer']
     """
-    return _Scanner(text, objects).run()
+    return _Scanner(text.lstrip(), objects).run()
 
 
 @dataclass
@@ -164,7 +168,7 @@ class _Scanner:
         self._count()
         if found.lastgroup == "brace":
             return self._object(found.start())
-        if found.lastgroup == "info":
+        if found.lastgroup in ("info", "about"):
             return self._code(found) if self.fences else found.end()
         if found.lastgroup == "comment":
             end = self.text.find("-->", found.end())
@@ -223,9 +227,10 @@ class _Scanner:
         return end
 
     def _code(self, found: re.Match[str]) -> int:
-        mark = found["fence"]
+        name = "ticks" if found["ticks"] else "tildes"
         lines = _FENCE_LINE.finditer(self.text, found.end())
-        close = next((line for line in lines if line["fence"].startswith(mark) and not line["info"].strip()), None)
+        ends = (line for line in lines if (line[name] or "").startswith(found[name]))
+        close = next((line for line in ends if not (line["info"] or line["about"] or "").strip()), None)
         place = (close.start(), close.end()) if close else (-1, -1)
         end = self._section("code", found.start(), found.end(), *place)
         # Models put their calls into fences too; carrying out a call judges nothing.

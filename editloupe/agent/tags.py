@@ -12,8 +12,9 @@ from typing import Literal
 
 Kind = Literal["thought", "answer", "call", "nothing", "channel", "speaker", "end", "unknown"]
 
-TAG = r"<(?!!--)(?P<tag>[^<>]*+)>|(?P<brackets>\[/?(?:think|thinking|thought|reasoning)\])|(?P<triangles>◁/?think▷)"
-"""Each alternative is read once from left to right: no text makes this pattern go back."""
+TAG = r"<(?!!--)(?P<tag>[^<>]*+)>|\[(?P<brackets>/?(?:think|thinking|thought|reasoning))\]|◁(?P<triangles>/?think)▷"
+"""Each alternative is read once from left to right: no text makes this pattern go back. Each begins with a plain character, so
+that `re` passes over prose at the speed of a search for that character."""
 
 _TAG = re.compile(TAG, re.IGNORECASE)
 
@@ -30,7 +31,8 @@ _CALLS = frozenset({"tool call", "tool calls", "toolcall", "toolcalls"})
 _NOTHING = frozenset(
     {"b", "strong", "i", "em", "u", "p", "div", "span", "br", "hr", "center", "font", "big", "small", "mark", "ul"}
     | {"h1", "h2", "h3", "h4", "h5", "h6", "ol", "li", "table", "tr", "td", "th", "response", "output", "result"}
-    | {"json", "final", "verdict", "evaluation", "judgement", "judgment", "assessment", "box", "solution"}
+    | {"json", "final", "verdict", "evaluation", "judgement", "judgment", "assessment", "box", "solution", "decision"}
+    | {"conclusion", "rating", "score", "final verdict", "final output", "final result", "final decision"}
 )
 """Layout, and wrappers some models put around an answer: what stands inside reads as if they were not there."""
 _ENDS = frozenset({"s", "eos", "eos token", "im end", "eot", "eot id", "eom id", "endoftext", "end of text"}) | {
@@ -69,7 +71,7 @@ def tag_of(found: re.Match[str]) -> Tag | None:
     >>> tag_of(re.match(TAG, "<b and c>")) is None
     True
     """
-    inside = found[0].strip("[]◁▷") if found["tag"] is None else found["tag"]
+    inside = found[found.lastgroup or 0]
     words = inside.translate(_WIDE_BAR).strip()
     token = len(words) > 2 and words[0] == words[-1] == "|"
     words = words.strip("| ")
