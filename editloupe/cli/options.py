@@ -62,7 +62,10 @@ Criteria = Annotated[
     typer.Option("--criterion", help="Only this criterion; may be given again.", rich_help_panel=JUDGING),
 ]
 MaxTurns = Annotated[
-    int, typer.Option(min=1, help="Replies before the answer is asked for without tools.", rich_help_panel=ASKING)
+    int,
+    typer.Option(
+        min=1, help="Replies before the tools are forbidden and the answer is asked for.", rich_help_panel=ASKING
+    ),
 ]
 MaxRepairs = Annotated[int, typer.Option(min=0, help="Unreadable replies that are sent back.", rich_help_panel=ASKING)]
 ToolCalls = Annotated[
