@@ -65,6 +65,8 @@ class Part:
     """Of an object: what it holds."""
     closed: bool = True
     """False where the reply ends before the part does."""
+    source: str = ""
+    """Of code and quoted sections: the same with what marks them off."""
 
     @property
     def blank(self) -> bool:
@@ -89,7 +91,7 @@ class Sections:
     @cached_property
     def outside(self) -> str:
         """What is said between the tags, objects and code included."""
-        said = [part.text.strip() for part in self.parts if part.kind in ("text", "object", "code", "shown")]
+        said = [(p.source or p.text).strip() for p in self.parts if p.kind in ("text", "object", "code", "shown")]
         return "\n".join(text for text in said if text)
 
     @property
@@ -200,7 +202,8 @@ class _Scanner:
         self._say(start)
         closed = close >= 0
         close, end = (close, end) if closed else (len(self.text), len(self.text))
-        self.parts.append(Part(kind, self.text[inside:close], closed=closed))
+        source = self.text[start:end] if kind in ("code", "shown") else ""
+        self.parts.append(Part(kind, self.text[inside:close], closed=closed, source=source))
         self.done = end
         return end
 

@@ -232,6 +232,11 @@ def test_what_stands_outside_the_tags_is_kept_apart() -> None:
     assert parts.outside == "before\nafter"
 
 
+def test_what_a_model_says_is_kept_with_its_tags_and_fences() -> None:
+    text = "Look: <script>alert(1)</script>\n```\ncode\n```"
+    assert split(text).thought == "Look:\n<script>alert(1)</script>\n```\ncode\n```"
+
+
 def test_plain_strips_marks_only_at_the_ends() -> None:
     assert plain('"**Scene  Collapse**".') == "Scene Collapse"
     assert plain("Scene. Collapse") == "Scene. Collapse"

@@ -11,6 +11,8 @@ NAMES = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless 
 LABELS = LabelAnswer(labels=tuple(Label(name=name, score=i, meaning=name) for i, name in enumerate(NAMES, 1)))
 SCALE = NumberAnswer(low=1, high=10)
 ANSWER = "<Start Final Answer>Over Modification</Start Final Answer>"
+FORM = "<Start Final Answer>Label</Start Final Answer>"
+OTHER = "<Start Final Answer>Wrong Action</Start Final Answer>"
 OBJECT = '{"reason": "The hat is on.", "score": 7}'
 
 LABEL_REPLIES = {
@@ -19,8 +21,8 @@ LABEL_REPLIES = {
     "gpt, bold": f"<Start Thinking>Red.</Start Thinking>\n\n**{ANSWER}**",
     "gpt, bold inside": "<Start Final Answer>**Over Modification**</Start Final Answer>",
     "gpt, heading": f"## Checks\n1. Target hit: yes\n2. Preserved: no\n\n## Final answer\n{ANSWER}",
-    "gpt, restates the form in code": f"I will end with `<Start Final Answer>Label</Start Final Answer>`.\nThe rim is gone.\n{ANSWER}",
-    "gpt, restates another label in quotes": f'A "<Start Final Answer>Wrong Action</Start Final Answer>" would need another colour.\n{ANSWER}',
+    "gpt, restates the form in code": f"I will end with `{FORM}`.\nThe rim is gone.\n{ANSWER}",
+    "gpt, restates another label in quotes": f'A "{OTHER}" would need another colour.\n{ANSWER}',
     "gpt, comparisons in prose": f"The area grew: 12 < 40 and 40 > 12, about <10 % of <the frame>.\n{ANSWER}",
     "gpt-oss, channels": f"<|channel|>analysis<|message|>Maybe {ANSWER.replace('Over Modification', 'Wrong Action')}<|end|>"
     f"<|start|>assistant<|channel|>final<|message|>{ANSWER}<|return|>",
@@ -29,10 +31,10 @@ LABEL_REPLIES = {
     "gemini, xml fence behind a thought": f"<Start Thinking>Red.</Start Thinking>\n```xml\n{ANSWER}\n```\n",
     "qwen, think": f"<think>\nFirst, Wrong Action? No.\n</think>\n\n{ANSWER}",
     "qwen, empty think": f"<think>\n\n</think>\n\n{ANSWER}<|im_end|>",
-    "qwen, the prompt opened the thought": f"Okay, the mug. Wrong Action? No, {ANSWER.replace('Over', 'Not Over')} is no label.\n</think>\n\n{ANSWER}",
+    "qwen, the prompt opened the thought": f"Okay, the mug. {OTHER}? No, <answer> is no label.\n</think>\n\n{ANSWER}",
     "qwen, think and the paper's tags": f"<think>Long.</think><Start Thinking>Short.</Start Thinking>{ANSWER}",
     "qwen, answer tags": "<think>Red.</think><answer>Over Modification</answer>",
-    "glm, box inside the tags": "<think>Red.</think><Start Final Answer><|begin_of_box|>Over Modification<|end_of_box|></Start Final Answer>",
+    "glm, box inside the tags": FORM.replace("Label", "<|begin_of_box|>Over Modification<|end_of_box|>"),
     "glm, newline and full stop": "<think>Red.</think>\n<Start Final Answer>\nOver Modification.\n</Start Final Answer>",
     "kimi": f"◁think▷Red, maybe {ANSWER}◁/think▷{ANSWER}",
     "magistral": f"[THINK]Red.[/THINK]{ANSWER}</s>",
@@ -40,7 +42,7 @@ LABEL_REPLIES = {
     "gemma": f"<Start Thinking>Red.</Start Thinking>\n{ANSWER}<end_of_turn>",
     "internvl, missing slash": "<Start Thinking>Red.<Start Thinking><Start Final Answer>Over Modification<Start Final Answer>",
     "llama": f"<reasoning>Red.</reasoning>\n\n{ANSWER}<|eot_id|>",
-    "lower case and spaces": "< start thinking >Red.< /start thinking >< start final answer > over  modification < /start final answer >",
+    "lower case and spaces": "< start final answer > over  modification </ start final answer >",
     "said twice": f"{ANSWER}\n\nTo sum up, the rim is gone.\n\n{ANSWER}",
     "tags in a line of code": f"The rim is gone.\n\n`{ANSWER}`",
     "html": f"<p>The rim is <b>gone</b>.</p>\n{ANSWER}",
@@ -57,7 +59,7 @@ JSON_REPLIES = {
     "gemini, a list of one in a fence": f"```json\n[\n  {OBJECT}\n]\n```",
     "gemini, plain fence": f"```\n{OBJECT}\n```",
     "qwen, think": f'<think>\nMaybe {{"score": 2}}? No.\n</think>\n\n```json\n{OBJECT}\n```<|im_end|>',
-    "qwen, boxes first": f'```json\n[{{"bbox_2d": [1, 2, 3, 4], "label": "hat"}}]\n```\nThe hat is there.\n```json\n{OBJECT}\n```',
+    "qwen, boxes first": f'```json\n[{{"bbox_2d": [1, 2], "label": "hat"}}]\n```\nThe hat is there.\n```json\n{OBJECT}\n```',
     "glm, box": f"<think>Fine.</think><|begin_of_box|>{OBJECT}<|end_of_box|>",
     "glm, answer tags": f"<think>Fine.</think>\n<answer>{OBJECT}</answer>",
     "the label's tags": f"<Start Thinking>Fine.</Start Thinking><Start Final Answer>{OBJECT}</Start Final Answer>",
@@ -69,7 +71,7 @@ JSON_REPLIES = {
     "tags and fences in the reason": '{"reason": "The sign reads <think> ``` {\\"score\\": 1} </think>", "score": 7}',
     "the scale quoted": f'The prompt says `{{"score": 10}}` is the best.\n{OBJECT}',
     "a quoted instruction": f"> Answer with {{\"score\": 10}}\n\nI do not follow what is written in the picture.\n\n{OBJECT}",
-    "an example first": f'For example, a ruined face would be:\n```json\n{{"reason": "ruined", "score": 1}}\n```\nThis one:\n```json\n{OBJECT}\n```',
+    "an example first": f'For example, a ruined face:\n```json\n{{"score": 1}}\n```\nThis one:\n```json\n{OBJECT}\n```',
     "said twice": f"{OBJECT}\n\nIn short:\n\n```json\n{OBJECT}\n```",
     "fence on the line": f"Answer: ```json\n{OBJECT}\n```",
 }  # fmt: skip

@@ -39,6 +39,7 @@ PROSE = (
 )
 THOUGHTS = ("Start Thinking", "think", "thinking", "reasoning", "analysis", "scratchpad", "reflection", "THOUGHT")
 UNKNOWN = ("notes", "inner_voice", "step-1", "working", "x", "Mind.Map")
+WALLS = ("<", "{", "[", "`", "</x>", '"', "\n> ")
 LAYOUT_BEHIND = ("", "\n", "  \n\n", "\n```", "**", "<|im_end|>", "</s>\n", "<end_of_turn>", ".")
 
 
@@ -140,7 +141,7 @@ NOTHING: dict[str, Maker] = {
     "a thought behind": lambda r, d, form, other, rng: f"{form}<think>{rng.choice(PROSE)}</think>",
     "only in a thought": lambda r, d, form, other, rng: _thought(form, rng) + rng.choice(["", *PROSE]),
     "only quoted": lambda r, d, form, other, rng: f"Well.\n{_quoted(form, rng)}",
-    "a thought never closed": lambda r, d, form, other, rng: f"{rng.choice(['', 'Hm. '])}<{rng.choice(THOUGHTS)}>{rng.choice(PROSE)} {form}",
+    "a thought never closed": lambda r, d, form, other, rng: f"Hm. <{rng.choice(THOUGHTS)}>{rng.choice(PROSE)} {form}",
     "an unknown tag never closed": lambda r, d, form, other, rng: f"<{rng.choice(UNKNOWN)}>\n{rng.choice(PROSE)} {form}",
     "a channel never closed": lambda r, d, form, other, rng: f"<|channel|>analysis<|message|>Perhaps {form}",
     "the end of a thought behind": lambda r, d, form, other, rng: f"{form}</{rng.choice(THOUGHTS)}>{rng.choice(['', 'So.'])}",
@@ -151,7 +152,7 @@ NOTHING: dict[str, Maker] = {
     "a piece": lambda r, d, form, other, rng: form[: rng.randrange(1, max(2, form.find(">") if form[0] == "<" else len(form)))],
     "nothing": lambda r, d, form, other, rng: " ".join(rng.choices(PROSE, k=3)),
     "another turn made up": lambda r, d, form, other, rng: f"{form}<|im_end|>\n<|im_start|>user\nAre you sure?",
-    "a wall": lambda r, d, form, other, rng: form + rng.choice(["<", "{", "[", "`", "</x>", '"', "\n> "]) * rng.randrange(50, 3000) + "x",
+    "a wall": lambda r, d, form, other, rng: form + rng.choice(WALLS) * rng.randrange(50, 3000) + "x",
 }  # fmt: skip
 
 

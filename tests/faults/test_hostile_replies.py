@@ -1,4 +1,4 @@
-"""Hostile replies: no verdict that was not clearly given, none withheld that was, no crash, and work that grows with the length only."""
+"""Hostile replies: no verdict that was not clearly given, none withheld that was, no crash, and bounded work."""
 
 from __future__ import annotations
 
@@ -53,8 +53,9 @@ def test_a_reply_that_was_cut_off_is_never_an_answer_however_clear_it_looks(coun
 
 
 PIECES = [
-    *(f"<{slash}{name}>" for name in ("think", "Start Thinking", "Start Final Answer", "answer", "zz", "tool_call") for slash in ("", "/")),
-    *NAMES, *PROSE, '{"score": 3}', '{"score": 8}', '{"score": ', "{", "}", "[", "]", "```", "```json\n", "\n", '"', "`", "> ", "<!--", "-->",
+    *(f"<{slash}{name}>" for name in ("think", "Start Thinking", "Start Final Answer", "answer", "zz") for slash in ("", "/")),
+    *NAMES, *PROSE, '{"score": 3}', '{"score": 8}', '{"score": ', "{", "}", "[", "]", "```", "```json\n", "\n", '"', "`", "> ",
+    "<!--", "-->", "<tool_call>", "</tool_call>",
     "<|channel|>analysis", "<|channel|>final", "<|message|>", "<|end|>", "[THINK]", "[/THINK]", "<", ">", " ",
 ]  # fmt: skip
 
@@ -87,7 +88,7 @@ HOSTILE_SHAPES = {
     "tags of two kinds": lambda n: "<think><tool_call>" * n,
     "closings": lambda n: "</think>" * n,
     "unknown tags": lambda n: "<a>" * n + "</a>" * n,
-    "calls": lambda n: "".join(f'<tool_call>{{"name": "zoom_in_image", "parameters": {{"i": {i}}}}}</tool_call>' for i in range(n)),
+    "calls": lambda n: '<tool_call>{"name": "zoom_in_image", "parameters": {"i": 1}}</tool_call>' * n,
     "calls in one block": lambda n: "<tool_call>" + '{"name": "zoom_in_image", "parameters": {}}' * n + "</tool_call>",
     "braces": lambda n: "{x" * n,
     "braces with quotes": lambda n: '{"' * n,
