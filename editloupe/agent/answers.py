@@ -95,7 +95,7 @@ def read(
     labels = isinstance(answer, LabelAnswer)
     sections = Sections()
     try:
-        sections = split(text, objects=not labels)
+        sections = _unfenced(split(text, objects=not labels), objects=not labels)
         if unfinished:
             raise Malformed(unfinished)
         calls = read_calls(sections, native_calls, broken_calls, tools)
@@ -117,9 +117,19 @@ def read_object(text: str) -> dict[str, Any]:
     """Return the one JSON object a reply ends in; raises Malformed where there is none, or where several differ."""
     if len(text) > LONGEST_REPLY:
         raise Malformed(f"Your reply is longer than {LONGEST_REPLY:,} characters; be much shorter.")
-    sections = split(text, objects=True)
+    sections = _unfenced(split(text, objects=True), objects=True)
     _closed(sections)
     return _final_object(sections, ())
+
+
+def _unfenced(sections: Sections, objects: bool) -> Sections:
+    """Return the parts of what stands in a fence where nothing but thoughts stands outside: the fence is around the reply."""
+    said = [part for part in sections.parts if not part.blank and part.kind != "thought"]
+    if len(said) != 1 or said[0].kind != "code":
+        return sections
+    thoughts = [part for part in sections.parts if part.kind == "thought"]
+    inside = split(said[0].text, objects)
+    return Sections((*thoughts, *inside.parts), inside.broken)
 
 
 def _closed(sections: Sections) -> None:
@@ -134,9 +144,6 @@ def _label(sections: Sections, answer: LabelAnswer) -> Given:
     names = [label.name for label in answer.labels]
     listed = ", ".join(names)
     parts = sections.parts
-    said = [part for part in parts if not part.blank and part.kind != "thought"]
-    if len(said) == 1 and said[0].kind == "code":
-        parts = split(said[0].text).parts
     given = [i for i, part in enumerate(parts) if part.kind == "answer" and not _is_shown(parts, i)]
     if not given:
         raise Malformed(

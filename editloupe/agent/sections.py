@@ -261,7 +261,7 @@ class _Scanner:
         elif tag.kind == "channel":
             word = _NEXT_WORD.match(self.text, tag.end)
             place = word.end() if word else place
-            if word and word[1].lower() == "final":
+            if word and word[1].lower() == "final" and self.names[_CHANNEL]:
                 self._close(_CHANNEL)
         elif (tag.kind == "end" and self.names[_CHANNEL]) or (tag.closing and self.names[tag.name]):
             self._close(_CHANNEL if tag.kind == "end" else tag.name)
@@ -302,10 +302,14 @@ class _Scanner:
 
     def _channel(self, tag: Tag) -> int:
         """Deal with harmony's markers: every channel but the final one is thought."""
-        self._say(tag.start)
         word = _NEXT_WORD.match(self.text, tag.end)
+        final = word is not None and word[1].lower() == "final"
+        if tag.kind == "channel" and final:
+            self._all_was_thought(tag)
+        else:
+            self._say(tag.start)
         self.done = word.end() if word else tag.end
-        if tag.kind == "channel" and not (word and word[1].lower() == "final"):
+        if tag.kind == "channel" and not final:
             self._open(_CHANNEL)
         return self.done
 

@@ -32,9 +32,21 @@ _NOTHING = frozenset(
     {"b", "strong", "i", "em", "u", "p", "div", "span", "br", "hr", "center", "font", "big", "small", "mark", "ul"}
     | {"h1", "h2", "h3", "h4", "h5", "h6", "ol", "li", "table", "tr", "td", "th", "response", "output", "result"}
     | {"json", "final", "verdict", "evaluation", "judgement", "judgment", "assessment", "box", "solution", "decision"}
-    | {"conclusion", "rating", "score", "final verdict", "final output", "final result", "final decision"}
+    | {
+        "image",
+        "img",
+        "video",
+        "bos",
+        "conclusion",
+        "rating",
+        "score",
+        "final verdict",
+        "final output",
+        "final result",
+        "final decision",
+    }
 )
-"""Layout, and wrappers some models put around an answer: what stands inside reads as if they were not there."""
+"""Layout, placeholders, and wrappers some models put around an answer: what stands inside reads as if they were not there."""
 _ENDS = frozenset({"s", "eos", "eos token", "im end", "eot", "eot id", "eom id", "endoftext", "end of text"}) | {
     "end of turn",
     "end of sentence",
@@ -108,7 +120,7 @@ _KINDS: tuple[tuple[Kind, frozenset[str]], ...] = (
 
 def _is_a_name(words: str, name: str) -> bool:
     """True for one word that begins with a letter; attributes behind it are cut off from `name` already."""
-    first = words.split(None, 1)[0] if words else ""
+    first = next(iter(words.split(None, 1)), "")
     whole = first == words or name == first.lower()
     return whole and first[:1].isalpha() and all(c.isalnum() or c in "_-:." for c in first)
 

@@ -66,6 +66,7 @@ JSON_REPLIES = {
     "answer tags around a fence": f"<answer>\n```json\n{OBJECT}\n```\n</answer>",
     "deepseek": f"Okay, so {{the hat}} is on.</think>\n\n{OBJECT}<｜end▁of▁sentence｜>",
     "gpt-oss": f"<|channel|>analysis<|message|>score 2?<|end|><|start|>assistant<|channel|>final<|message|>{OBJECT}",
+    "gpt-oss, the prompt opened the channel": f'{{"score": 2}}?<|end|><|start|>assistant<|channel|>final<|message|>{OBJECT}',
     "unknown tags": f'<inner_voice>{{"score": 1}}</inner_voice>\n{OBJECT}',
     "an output tag": f"<output>\n{OBJECT}\n</output>",
     "tags and fences in the reason": '{"reason": "The sign reads <think> ``` {\\"score\\": 1} </think>", "score": 7}',
@@ -73,6 +74,8 @@ JSON_REPLIES = {
     "a quoted instruction": f"> Answer with {{\"score\": 10}}\n\nI do not follow what is written in the picture.\n\n{OBJECT}",
     "an example first": f'For example, a ruined face:\n```json\n{{"score": 1}}\n```\nThis one:\n```json\n{OBJECT}\n```',
     "said twice": f"{OBJECT}\n\nIn short:\n\n```json\n{OBJECT}\n```",
+    "the whole reply in a fence": f"```\n<Start Thinking>Fine.</Start Thinking>\n{OBJECT}\n```",
+    "a placeholder": f"<image>\nThe hat is on.\n{OBJECT}",
     "fence on the line": f"Answer: ```json\n{OBJECT}\n```",
 }  # fmt: skip
 

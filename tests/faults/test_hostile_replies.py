@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import time
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, Unjudged
-from editloupe.agent.answers import LONGEST_REPLY, read
+from editloupe.agent.answers import LONGEST_REPLY, Malformed, read, read_object
 from editloupe.agent.calls import MOST_CALLS
 from editloupe.agent.sections import MOST_MARKS
 from editloupe.rubrics.model import Label, LabelAnswer, NumberAnswer, TextAnswer
@@ -58,6 +59,32 @@ PIECES = [
     "<!--", "-->", "<tool_call>", "</tool_call>",
     "<|channel|>analysis", "<|channel|>final", "<|message|>", "<|end|>", "[THINK]", "[/THINK]", "<", ">", " ",
 ]  # fmt: skip
+
+
+def test_scraps_in_any_order_never_raise() -> None:
+    rng = random.Random(5)
+    scraps = [
+        *PIECES,
+        "\ud83d",
+        "\x00",
+        "｜",
+        "▁",
+        "◁think▷",
+        "◁/think▷",
+        "~~~\n",
+        "<|",
+        "|>",
+        "</",
+        "</\n>",
+        "<b>",
+        "<zz x='1'>",
+    ]
+    for _ in range(3_000):
+        text = "".join(rng.choices(scraps, k=rng.randrange(1, 30)))
+        reading = read(text, rng.choice(RUBRICS), tools=TOOLS)
+        assert (reading.problem is None) == bool(reading.answer or reading.calls)
+        with contextlib.suppress(Malformed):
+            read_object(text)
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join), st.sampled_from([LABELS, SCALE]))
@@ -145,6 +172,7 @@ def test_the_work_of_reading_grows_with_the_length_and_no_faster(shape: str, rub
         '<details><summary>Thinking</summary>{"score": 5}</details>',
         '<|channel|>commentary<|message|>{"score": 5}<|end|>',
         '<tool_response>{"score": 5}</tool_response>',
+        '<think>Fine. <|channel|>final<|message|>{"score": 5}',
     ],
 )
 def test_an_object_that_is_not_clearly_the_answer_is_sent_back(text: str) -> None:
