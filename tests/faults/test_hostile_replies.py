@@ -261,8 +261,8 @@ def test_hostile_replies_through_the_real_clients_leave_the_edit_unjudged(
         server = scripted(lambda _, text=text: say(text))
         url = server.gemini_url if spec.startswith("google") else server.openai_url
         settings = JudgeSettings(max_repairs=1)
-        judge = Judge(spec, base_url=url, criteria=["instruction_following"], settings=settings)
-        (outcome,) = judge.judge(edit).verdicts
+        with Judge(spec, base_url=url, criteria=["instruction_following"], settings=settings) as judge:
+            (outcome,) = judge.judge(edit).verdicts
         assert isinstance(outcome, Unjudged), text
         assert outcome.reason is Reason.UNREADABLE, text
         assert server.served == 2

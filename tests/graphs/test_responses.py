@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, Unjudged
-from editloupe.agent.chat import ModelChat
+from editloupe.agent.lean_openai import LeanChatOpenAI
 from tests.conftest import StartServer
 from tests.rubrics.samples import edit_for
 from tests.scripted import ScriptedServer, call, final, say
@@ -21,19 +21,21 @@ def edit(tmp_path: Path) -> Edit:
     return edit_for(tmp_path, roles=())
 
 
-def by_responses(server: ScriptedServer, criterion: str, **options: Any) -> Judge:
-    """Return a judge whose client speaks the other interface, as it does at OpenAI for the models that need it."""
-    judge = Judge("openai:gpt-5.1", base_url=server.openai_url, criteria=[criterion], **options)
-    assert isinstance(judge._chat, ModelChat)
-    judge._chat._client.use_responses_api = True  # type: ignore[attr-defined]
-    return judge
+@pytest.fixture(autouse=True)
+def by_responses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the client speak the other interface, as it does at OpenAI for the models that need it."""
+    monkeypatch.setattr(LeanChatOpenAI, "_use_responses_api", lambda self, payload: True)
+
+
+def outcome_of(server: ScriptedServer, edit: Edit, **options: Any) -> Any:
+    with Judge("openai:gpt-5.1", base_url=server.openai_url, criteria=["instruction_following"], **options) as judge:
+        (outcome,) = judge.judge(edit).verdicts
+    return outcome
 
 
 def test_a_reply_is_held_to_the_answers_schema(scripted: StartServer, edit: Edit) -> None:
     server = scripted(say('{"reason": "seen", "score": 4}'))
-    judge = by_responses(server, "instruction_following", protocol="edit-compass", mode="plain")
-    (outcome,) = judge.judge(edit).verdicts
-    assert outcome.status == "judged"
+    assert outcome_of(server, edit, protocol="edit-compass", mode="plain").score == 4
     (request,) = server.requests
     assert request.path == "/v1/responses"
     form = request.body["text"]["format"]
@@ -44,8 +46,7 @@ def test_a_reply_is_held_to_the_answers_schema(scripted: StartServer, edit: Edit
 
 def test_endless_calls_are_forbidden_at_last_on_the_same_interface(scripted: StartServer, edit: Edit) -> None:
     server = scripted(lambda _: ZOOM)
-    judge = by_responses(server, "instruction_following", settings=JudgeSettings(max_turns=2))
-    (outcome,) = judge.judge(edit).verdicts
+    outcome = outcome_of(server, edit, settings=JudgeSettings(max_turns=2))
     assert isinstance(outcome, Unjudged)
     assert outcome.reason is Reason.NO_ANSWER
     assert [request.path for request in server.requests] == ["/v1/responses"] * 3
@@ -56,8 +57,7 @@ def test_endless_calls_are_forbidden_at_last_on_the_same_interface(scripted: Sta
 
 def test_an_incomplete_reply_is_truncated_and_the_limit_is_sent(scripted: StartServer, edit: Edit) -> None:
     server = scripted(lambda _: final("Flawless Execution").but(finish="length"))
-    judge = by_responses(server, "instruction_following", settings=JudgeSettings(max_output_tokens=555))
-    (outcome,) = judge.judge(edit).verdicts
+    outcome = outcome_of(server, edit, settings=JudgeSettings(max_output_tokens=555))
     assert isinstance(outcome, Unjudged)
     assert outcome.reason is Reason.TRUNCATED
     assert "max_output_tokens" in outcome.detail
