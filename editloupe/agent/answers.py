@@ -225,7 +225,7 @@ def _final_object(sections: Sections, keys: Sequence[str]) -> dict[str, Any]:
         rival = any(key in other for key in keys) if keys else bool(other)
         if rival and any(other.get(key) != item.get(key) for key in keys or {*other, *item}):
             raise Malformed("Your reply has several JSON objects that differ; give exactly one, at the end.")
-    return shallow(item)
+    return item
 
 
 def _object_in(parts: Sequence[Part], index: int) -> dict[str, Any] | None:
@@ -238,7 +238,7 @@ def _object_in(parts: Sequence[Part], index: int) -> dict[str, Any] | None:
 
 def _sole(part: Part, depth: int = 2) -> dict[str, Any] | None:
     if part.kind == "object":
-        return dict(part.value)
+        return dict(shallow(part.value))
     if not depth:
         return None
     inside = [inner for inner in split(part.text, objects=True).parts if not inner.blank]
@@ -248,21 +248,13 @@ def _sole(part: Part, depth: int = 2) -> dict[str, Any] | None:
 
 
 def _ends(parts: Sequence[Part], index: int, what: str) -> None:
-    """Make sure that nothing is said behind the answer."""
+    """Make sure that nothing is said behind the answer; a list around the one object is let pass."""
     behind = [part for part in parts[index + 1 :] if not part.blank]
-    if behind and _in_list(parts, index) and len(behind) == 1 and behind[0].text.strip(_LIST_END) == "]":
-        return
-    if behind:
+    listed = parts[index].kind == "object" and index > 0 and parts[index - 1].text.rstrip().endswith("[")
+    if behind and not (listed and len(behind) == 1 and behind[0].text.strip(" \t\r\n*_`") == "]"):
         raise Malformed(
             f'Something stands behind your {what} ("{short(behind[0].text)}"); say it before, and end the reply with the {what}.'
         )
-
-
-_LIST_END = " \t\r\n*_`"
-
-
-def _in_list(parts: Sequence[Part], index: int) -> bool:
-    return parts[index].kind == "object" and index > 0 and parts[index - 1].text.rstrip().endswith("[")
 
 
 def _is_shown(parts: Sequence[Part], index: int) -> bool:

@@ -16,8 +16,12 @@ from hypothesis import strategies as st
 from editloupe import Edit, Judge, JudgeSettings, Reason, Unjudged
 from editloupe.agent.answers import LONGEST_REPLY, Malformed, read, read_object
 from editloupe.agent.calls import MOST_CALLS
+from editloupe.agent.rules.understand import understand
 from editloupe.agent.sections import MOST_MARKS
+from editloupe.rubrics.edival.reading import read_instruction
 from editloupe.rubrics.model import Label, LabelAnswer, NumberAnswer, TextAnswer
+from editloupe.rubrics.protocol import MissingInput
+from editloupe.tools.read_text import ABOUT_TEXT
 from tests.conftest import StartServer
 from tests.faults.hostile import GIVEN, NAMES, NOTHING, PROSE, RUBRICS, THOUGHTS, hostile
 from tests.pictures import edit_pair
@@ -181,6 +185,19 @@ def test_an_object_that_is_not_clearly_the_answer_is_sent_back(text: str) -> Non
     assert reading.problem
 
 
+@pytest.mark.parametrize("head", ["change the color of x ", "change ", "move ", "replace the text on a ", "paint "])
+@pytest.mark.parametrize("unit", [" from a to b", " from a", "'a ", "left of ", "‘ "])
+def test_instructions_of_any_length_are_looked_at_in_bounded_time(head: str, unit: str) -> None:
+    long = head + unit * (20_000 // len(unit))
+    start = time.thread_time()
+    assert understand(long) is None
+    with pytest.raises(MissingInput):
+        read_instruction(Edit(source=Path("a.png"), edited=Path("b.png"), instruction=long))
+    ABOUT_TEXT.search(long)
+    understand(long[:1000])
+    assert time.thread_time() - start < 5, "without a bound, minutes"
+
+
 def test_a_reply_above_the_stated_size_is_not_read() -> None:
     form = '{"score": 4}'
     assert read(" " * (LONGEST_REPLY - len(form)) + form, SCALE).answer is not None
@@ -208,7 +225,8 @@ def test_values_nested_too_deeply_to_be_written_down_are_sent_back(levels: int) 
     call = read(
         f'<tool_call>{{"name": "zoom_in_image", "parameters": {{"x": {deep}}}}}</tool_call>', SCALE, tools=TOOLS
     )
-    for reading in (answer, call):
+    twice = read(f'{{"score": {deep}}} {{"score": {deep}}}', SCALE)
+    for reading in (answer, call, twice):
         assert reading.answer is None
         assert reading.calls == ()
         assert reading.problem
