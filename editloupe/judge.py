@@ -46,7 +46,7 @@ class JudgeSettings(ModelSettings):
     """Everything that can be set about judging; the defaults are the documented ones."""
 
     max_turns: int = 8
-    """Replies a judge has for one case before it is asked for its answer without tools."""
+    """Replies a judge has for one case before the tools are forbidden and its answer is asked for."""
     max_repairs: int = 2
     """Replies that may be unreadable before a case is left unjudged."""
     long_side: int = LONG_SIDE

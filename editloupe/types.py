@@ -201,6 +201,7 @@ class Reason(StrEnum):
 
     UNREADABLE = "unreadable_answer"
     NO_ANSWER = "no_answer"
+    TRUNCATED = "truncated"
     MODEL_ERROR = "model_error"
     TIMEOUT = "timeout"
     REFUSED = "request_refused"

@@ -31,7 +31,7 @@ from editloupe.agent.clients import Clients
 from editloupe.agent.faults import Fault, ModelFailed, ModelRejected, classify, empty_reply
 from editloupe.agent.hooks import OpenRoad, Replies, Ticket, Traffic
 from editloupe.agent.http import Gate
-from editloupe.agent.messages import PICTURE, on_the_wire, refusal_of
+from editloupe.agent.messages import PICTURE, finish_of, on_the_wire, refusal_of
 from editloupe.agent.profiles import Profile, Provider
 from editloupe.agent.usage import UNSEEN_REPLY, counted, estimated_input, usage_of
 from editloupe.images import Album, WireLimits
@@ -78,6 +78,8 @@ class Request:
     budget: RetryBudget = field(default_factory=RetryBudget)
     schema: Mapping[str, Any] | None = None
     """What the reply must conform to, where the provider can be told."""
+    may_call: bool = True
+    """False: the tools are described as before, so that the conversation keeps its cached beginning, but must not be called."""
 
 
 @dataclass(frozen=True)
@@ -174,9 +176,10 @@ class ModelChat:
         """Return the client as this request wants it."""
         client = self._clients.here()
         if request.tools:
-            return client.bind_tools([dict(tool) for tool in request.tools])
-        if request.schema and not _by_responses(client):
-            return client.bind(**structured(self.profile.provider, request.schema))
+            choice: dict[str, Any] = {} if request.may_call else {"tool_choice": "none"}
+            return client.bind_tools([dict(tool) for tool in request.tools], **choice)
+        if request.schema:
+            return client.bind(**structured(self.profile.provider, request.schema, _by_responses(client)))
         return client
 
     async def _ask(self, asking: _Asking) -> AIMessage:
@@ -289,6 +292,7 @@ class ModelChat:
             "parameters": self._parameters,
             "tools": [dict(tool) for tool in request.tools],
             **({"schema": request.schema} if request.schema else {}),
+            **({} if request.may_call else {"tool_choice": "none"}),
             "limits": [request.limits.long_side, request.limits.max_bytes, request.limits.quality],
             "repeat": request.repeat,
             "messages": [_canonical(message, index) for index, message in enumerate(request.messages)],
@@ -325,17 +329,19 @@ class _Again(Exception):
         self.fault = fault
 
 
-def structured(provider: Provider, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters by which a provider holds its reply to a schema."""
+def structured(provider: Provider, schema: Mapping[str, Any], responses: bool = False) -> dict[str, Any]:
+    """Return the parameters by which a provider holds its reply to a schema; OpenAI's two interfaces spell them differently."""
     if provider == "google_genai":
         return {"response_mime_type": "application/json", "response_json_schema": dict(schema)}
     form = {"name": "answer", "strict": True, "schema": dict(schema)}
+    if responses:
+        return {"text": {"format": {"type": "json_schema", **form}}}
     # In extra_body, the client sends it on without parsing the reply itself, which would raise where a reply is cut off.
     return {"extra_body": {"response_format": {"type": "json_schema", "json_schema": form}}}
 
 
 def _by_responses(client: BaseChatModel) -> bool:
-    """True where the client speaks OpenAI's other interface, which spells schemas differently; the prompt has to do."""
+    """True where the client speaks OpenAI's Responses interface."""
     asks = getattr(client, "_use_responses_api", None)
     return bool(asks and asks({}))
 
@@ -343,7 +349,7 @@ def _by_responses(client: BaseChatModel) -> bool:
 def _is_nothing(message: AIMessage) -> bool:
     """True where a reply holds neither words nor calls nor a reason for ending: no model answers so, a broken server does."""
     empty = not message.content and not message.tool_calls and not message.invalid_tool_calls
-    return empty and not message.response_metadata.get("finish_reason") and refusal_of(message) is None
+    return empty and not finish_of(message) and refusal_of(message) is None
 
 
 def _canonical(message: AnyMessage, index: int) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class RulesJudge:
             case=request.case,
             album=request.album,
             tools=names,
-            may_call=bool(names),
+            may_call=request.may_call,
         )
         return Reply(message, usage_of(message).model_copy(update={"requests": 0}), time.perf_counter() - started)
 

@@ -22,8 +22,8 @@ SERVER = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.SERVER_REFUSED})
 FAILED = SERVER | {Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT}
 """Reasons that say nothing about the judge's reply: the same command again tries these units again.
 
-The others (an unreadable answer, no answer, a refusal of this very content…) are what the judge gave; only
-`--retry-unjudged` asks anew.
+The others (an unreadable answer, one cut off by the length limit, no answer, a refusal of this very content…) are what the
+judge gave; only `--retry-unjudged` asks anew.
 """
 
 

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from . import gemini_wire, openai_wire
+from . import gemini_wire, openai_wire, responses_wire
 from .replies import Answer, Drip, Drop, Fault, Garbage, Hang, Reply
 from .request import Headers, Request, Wire
 
@@ -299,6 +299,8 @@ def _route(path: str) -> tuple[Wire, str | None, bool]:
     """Return a path's wire, its model ("" where the body names it, None for a wrong path), and whether it streams."""
     if path == "/v1/chat/completions":
         return openai_wire, "", False
+    if path == "/v1/responses":
+        return responses_wire, "", False
     name, colon, verb = path.rpartition("/")[2].partition(":")
     if path.startswith("/v1beta/"):
         known = path == f"/v1beta/models/{name}:{verb}" and verb in ("generateContent", "streamGenerateContent")
