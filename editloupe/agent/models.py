@@ -134,7 +134,10 @@ def _openai(
 
     return LeanChatOpenAI(
         # A client of its own: the default one is shared by the whole process, with connections of event loops long closed.
-        http_async_client=DefaultAsyncHttpxClient(timeout=settings.timeout, event_hooks={"request": [attach]}),
+        http_async_client=DefaultAsyncHttpxClient(
+            timeout=settings.timeout, event_hooks={"request": [attach]}, follow_redirects=False
+        ),
+        disable_streaming=True,  # also where a graph that streams would have it otherwise: streams report no tokens
         model=name,
         api_key=key,  # type: ignore[arg-type]
         base_url=base_url,
@@ -151,7 +154,11 @@ def _gemini(
 ) -> BaseChatModel:
     from langchain_google_genai import ChatGoogleGenerativeAI
 
+    from editloupe.agent.gemini_http import client_arguments
+
     return ChatGoogleGenerativeAI(
+        client_args=client_arguments(base_url or os.environ.get(BASE_URLS["google_genai"])),
+        disable_streaming=True,
         model=name,
         google_api_key=key,
         base_url=base_url,
