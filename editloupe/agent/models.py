@@ -152,11 +152,10 @@ def _openai(
 def _gemini(
     name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings
 ) -> BaseChatModel:
-    from langchain_google_genai import ChatGoogleGenerativeAI
-
     from editloupe.agent.gemini_http import client_arguments
+    from editloupe.agent.lean_gemini import LeanChatGemini
 
-    return ChatGoogleGenerativeAI(
+    return LeanChatGemini(
         client_args=client_arguments(base_url or os.environ.get(BASE_URLS["google_genai"])),
         disable_streaming=True,
         model=name,

@@ -15,6 +15,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from editloupe.cli.leaving import leave
 from editloupe.types import UserError
 
 
@@ -111,7 +112,7 @@ def _options(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; whatever happens, the exit code says it and no traceback is shown for a user's mistake."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    sys.exit(run(arguments))
+    leave(run(arguments))
 
 
 def run(arguments: list[str]) -> int:
