@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_lanes
 from editloupe.agent.models import ModelSettings, open_chat
+from editloupe.agent.secrets import shown
 from editloupe.graphs.edit import EDIT_GRAPH, Desk, tool_notes
 from editloupe.graphs.loop import LoopLimits
 from editloupe.graphs.stage import Differences
@@ -97,8 +98,8 @@ class Judge:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know before reading verdicts: tools that are not offered, and why."""
-        return tool_notes(self._toolbox) if self.uses_tools else ()
+        """What a user should know before reading verdicts: tools that are not offered, parameters not sent, and why."""
+        return (*(tool_notes(self._toolbox) if self.uses_tools else ()), *self._chat.notes)
 
     @property
     def uses_tools(self) -> bool:
@@ -279,6 +280,7 @@ class Judge:
         packages = ("editloupe", "langgraph", "langchain-core", "langchain-openai", "langchain-google-genai")
         return {
             **self.parameters(),
+            "base_url": shown(self.base_url) if self.base_url else self.base_url,
             "criteria": list(self.criteria),
             "rubrics": {rubric.name: rubric.model_dump(mode="json") for rubric in self._rubrics},
             "versions": {name: version(name) for name in packages},

@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 
-from editloupe.agent.attachments import attach
 from editloupe.agent.chat import Chat, ModelChat, Reply, Request, RetryPolicy, usage_of
 from editloupe.agent.hooks import Replies, Traffic
+from editloupe.agent.http import Address, Gate, gemini_client, keep_logs_clean, openai_client, trust
 from editloupe.agent.profiles import Profile, profile_of, split_spec
+from editloupe.agent.secrets import remember, remember_address
 from editloupe.types import Record, UserError
 
 KEYS = {"openai": ("OPENAI_API_KEY",), "google_genai": ("GOOGLE_API_KEY", "GEMINI_API_KEY")}
@@ -43,6 +44,7 @@ class RulesJudge:
 
         self.profile = profile_of("rules", "rules")
         self._model = RulesChat()
+        self.notes: tuple[str, ...] = ()
 
     async def reply(self, request: Request) -> Reply:
         """Decide from measured evidence, in a worker thread."""
@@ -57,6 +59,9 @@ class RulesJudge:
             may_call=bool(names),
         )
         return Reply(message, usage_of(message).model_copy(update={"requests": 0}), time.perf_counter() - started)
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
 
 
 def open_chat(
@@ -77,16 +82,25 @@ def open_chat(
     profile = adjusted(profile_of(provider, name), settings)
     parameters = sampling(profile, settings)
     key = _key(provider, base_url, spec)
-    client = (_openai if provider == "openai" else _gemini)(name, key, base_url, parameters, settings)
+    url = base_url or os.environ.get(BASE_URLS[provider])
+    remember(key)
+    remember_address(url)
+    keep_logs_clean()
+    address = Address.of(url) if url else None
+    gate, place = Gate(address), address.place if address else None
+    http = (openai_client if provider == "openai" else gemini_client)(gate, settings.timeout)
+    client = (_openai if provider == "openai" else _gemini)(name, key, place, parameters, settings, http)
     return ModelChat(
         client,
         spec,
         profile,
-        {**parameters, "base_url": base_url or os.environ.get(BASE_URLS[provider])},
+        {**parameters, "base_url": url},
         retry=settings.retry,
         timeout=settings.timeout,
         replies=replies,
         traffic=traffic,
+        gate=gate,
+        close=http.aclose,
     )
 
 
@@ -126,17 +140,12 @@ def _key(provider: str, base_url: str | None, spec: str) -> str:
 
 
 def _openai(
-    name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings
+    name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings, http: Any
 ) -> BaseChatModel:
-    from openai import DefaultAsyncHttpxClient
-
     from editloupe.agent.lean_openai import LeanChatOpenAI
 
     return LeanChatOpenAI(
-        # A client of its own: the default one is shared by the whole process, with connections of event loops long closed.
-        http_async_client=DefaultAsyncHttpxClient(
-            timeout=settings.timeout, event_hooks={"request": [attach]}, follow_redirects=False
-        ),
+        http_async_client=http,
         disable_streaming=True,  # also where a graph that streams would have it otherwise: streams report no tokens
         model=name,
         api_key=key,  # type: ignore[arg-type]
@@ -144,24 +153,30 @@ def _openai(
         max_retries=0,
         timeout=settings.timeout,
         # Compatible servers speak chat completions; at OpenAI itself the client knows which models need the other interface.
-        use_responses_api=False if base_url or os.environ.get(BASE_URLS["openai"]) else None,
+        use_responses_api=False if base_url else None,
         **parameters,
     )
 
 
 def _gemini(
-    name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings
+    name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings, http: Any
 ) -> BaseChatModel:
-    from editloupe.agent.gemini_http import client_arguments
+    from google.genai import Client
+    from google.genai.types import HttpOptions
+
     from editloupe.agent.lean_gemini import LeanChatGemini
 
-    return LeanChatGemini(
-        client_args=client_arguments(base_url or os.environ.get(BASE_URLS["google_genai"])),
+    model = LeanChatGemini(
         disable_streaming=True,
         model=name,
         google_api_key=key,
         base_url=base_url,
         max_retries=1,  # of this client: one request, no retry of its own
         timeout=settings.timeout,
+        client_args={"verify": trust()},
         **parameters,
     )
+    # LangChain's class has no way to be given an HTTP client; the SDK's client behind it has.
+    options = HttpOptions(base_url=base_url, httpx_async_client=http, client_args={"verify": trust()})
+    model.client = Client(api_key=key, http_options=options)
+    return model

@@ -208,6 +208,7 @@ def _show(run: Run, ending: Ending, as_json: bool) -> None:
             "missing": tally.missing,
             "stopped": ending.why,
             "usage": spending.usage.model_dump(),
+            "estimated": spending.estimated,
             "cost": spending.cost,
             "seconds": round(tally.seconds, 3),
             "scores": [vars(score) for score in found],
@@ -235,6 +236,8 @@ def _sentence(ending: Ending) -> str:
     tally, usage = ending.tally, ending.spending.usage
     cost = "cost unknown (no price for this judge)" if ending.spending.cost is None else f"${ending.spending.cost:.4f}"
     spent = f"; the whole run: {usage.requests} requests, {usage.input_tokens + usage.output_tokens} tokens, {cost}"
+    if ending.spending.estimated:
+        spent += f" (tokens of {ending.spending.estimated} requests estimated: the server did not report them)"
     done = f"{tally.judged} judged, {sum(tally.unjudged.values())} unjudged in {duration(tally.seconds)}"
     return f"{done}, {tally.held} held before, {tally.missing} missing{spent if usage.requests else ''}"
 

@@ -150,10 +150,12 @@ async def think(state: LoopState, runtime: Runtime[Session]) -> LoopState:
     index = state["turns"]
     try:
         reply = await session.chat.reply(request)
-    except (ModelFailed, OverBudget) as error:
-        reason = error.reason if isinstance(error, ModelFailed) else Reason.BUDGET
-        failure = Failure(reason, str(error))
-        return LoopState(failure=failure, current=Step(index=index, problem=str(error)), turns=index + 1)
+    except ModelFailed as error:
+        step = Step(index=index, problem=str(error), usage=error.usage, attempts=error.attempts)
+        return LoopState(failure=Failure(error.reason, str(error)), current=step, turns=index + 1)
+    except OverBudget as error:
+        step = Step(index=index, problem=str(error), attempts=0)
+        return LoopState(failure=Failure(Reason.BUDGET, str(error)), current=step, turns=index + 1)
     return _after(reply, state, session, [str(s["function"]["name"]) for s in schemas])
 
 

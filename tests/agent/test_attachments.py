@@ -10,8 +10,9 @@ from langchain_openai import ChatOpenAI
 from openai import DefaultAsyncHttpxClient
 
 from editloupe.agent.attachments import attach, attaching, filled, inline_reference_to, reference_to
-from editloupe.agent.gemini_http import client_arguments
+from editloupe.agent.chat import ModelChat
 from editloupe.agent.messages import on_the_wire, picture_block, text_block
+from editloupe.agent.models import ModelSettings, open_chat
 from editloupe.images import Album, WireLimits
 from tests.conftest import StartServer
 from tests.scripted import say
@@ -57,8 +58,8 @@ async def test_the_wire_carries_what_chat_openai_sends_with_the_pictures_written
     assert len(json.dumps([message.content for message in light])) < 600
 
 
-def gemini(url: str, **options: Any) -> ChatGoogleGenerativeAI:
-    return ChatGoogleGenerativeAI(model="gemini-3-pro", google_api_key="k", base_url=url, max_retries=1, **options)
+def gemini(url: str) -> ChatGoogleGenerativeAI:
+    return ChatGoogleGenerativeAI(model="gemini-3-pro", google_api_key="k", base_url=url, max_retries=1)
 
 
 def inline(album: Album, sha: str) -> dict[str, str]:
@@ -74,13 +75,15 @@ async def test_the_wire_carries_what_gemini_s_client_sends_with_the_pictures_wri
     kept = conversation(picture_block(first, "Source Image"), picture_block(second, "Edited Image"))
     assert b"+" in album[first].wire(LIMITS).base64, "a picture in which the two alphabets of base64 differ"
 
-    plain, attached = gemini(server.gemini_url), gemini(server.gemini_url, client_args=client_arguments(None))
+    plain = gemini(server.gemini_url)
+    ours = open_chat("google_genai:gemini-3-pro", server.gemini_url, ModelSettings())
+    assert isinstance(ours, ModelChat)
     await plain.ainvoke(conversation(inline(album, first), inline(album, second)))
     light = on_the_wire(kept, "google_genai", album, LIMITS)
     with attaching(album, LIMITS):
-        await attached.ainvoke(light)
+        await ours._client.ainvoke(light)
     await plain.aclose()
-    await attached.aclose()
+    await ours.aclose()
 
     assert server.requests[1].body == server.requests[0].body
     assert [image.pixels for image in server.requests[1].messages[0].images] == [(70, 90), (70, 90)]
