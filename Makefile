@@ -6,13 +6,20 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test lint browser clean
+.PHONY: demo test slow lint browser clean
 
 demo: $(VENV)/.light
 	$(BIN)/editloupe demo
 
 test: lint browser
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+# The long forms of the tests, and those that need a real server. LiteLLM's proxy wants an older openai package.
+slow: lint
+	$(PIP) install -e '.[servers]'
+	$(PYTHON) -m venv $(VENV)-litellm
+	$(VENV)-litellm/bin/python -m pip --disable-pip-version-check -q install 'litellm[proxy]'
+	$(BIN)/python -m pytest -m slow
 
 # The studio is tested in a real Chromium. As root on Debian it is installed; elsewhere those tests skip and say so.
 browser:
@@ -39,4 +46,4 @@ $(VENV)/.full: $(VENV)/.light
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache runs
+	rm -rf $(VENV) $(VENV)-litellm .mypy_cache .pytest_cache .ruff_cache runs
