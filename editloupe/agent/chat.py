@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -109,12 +109,20 @@ class Chat(Protocol):
         """Close the connections; nothing can be asked afterwards."""
 
 
+@dataclass(frozen=True)
+class Connection:
+    """A LangChain client with the HTTP client below it."""
+
+    client: BaseChatModel
+    close: Callable[[], Coroutine[Any, Any, None]]
+
+
 class ModelChat:
     """A model behind a LangChain chat client."""
 
     def __init__(
         self,
-        client: BaseChatModel,
+        connect: Callable[[], Connection],
         name: str,
         profile: Profile,
         parameters: Mapping[str, Any],
@@ -124,10 +132,11 @@ class ModelChat:
         replies: Replies | None = None,
         traffic: Traffic | None = None,
         gate: Gate | None = None,
-        close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.profile = profile
-        self._client = client
+        self._connect = connect
+        self._unused: Connection | None = connect()
+        self._connections: dict[asyncio.AbstractEventLoop, Connection] = {}
         self._name = name
         self._parameters = dict(parameters)
         self._retry = retry
@@ -135,7 +144,6 @@ class ModelChat:
         self._replies = replies
         self._traffic = traffic or OpenRoad()
         self._gate = gate or Gate()
-        self._close = close
         self._notes: dict[str, str] = {}
         self._answered = False
 
@@ -145,9 +153,25 @@ class ModelChat:
         return tuple(self._notes.values())
 
     async def aclose(self) -> None:
-        """Close the connections."""
-        if self._close:
-            await self._close()
+        """Close the connections of every event loop that is still there."""
+        here = asyncio.get_running_loop()
+        for loop, connection in [*self._connections.items(), *([(here, self._unused)] if self._unused else [])]:
+            if loop is here:
+                await connection.close()
+            elif loop.is_running():
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(connection.close(), loop))
+        self._connections.clear()
+        self._unused = None
+
+    @property
+    def _client(self) -> BaseChatModel:
+        """The client of this event loop: open connections belong to the loop they were made in."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._connections:
+            for gone in [other for other in self._connections if other.is_closed()]:
+                del self._connections[gone]
+            self._connections[loop], self._unused = self._unused or self._connect(), None
+        return self._connections[loop].client
 
     async def reply(self, request: Request) -> Reply:
         """Ask the model, or return the reply kept for exactly this request."""
@@ -167,11 +191,12 @@ class ModelChat:
 
     def _bound(self, request: Request) -> Any:
         """Return the client as this request wants it."""
+        client = self._client
         if request.tools:
-            return self._client.bind_tools([dict(tool) for tool in request.tools])
-        if request.schema and not _by_responses(self._client):
-            return self._client.bind(**structured(self.profile.provider, request.schema))
-        return self._client
+            return client.bind_tools([dict(tool) for tool in request.tools])
+        if request.schema and not _by_responses(client):
+            return client.bind(**structured(self.profile.provider, request.schema))
+        return client
 
     async def _ask(self, asking: _Asking) -> AIMessage:
         try:
@@ -244,7 +269,8 @@ class ModelChat:
     def _leave_out(self, fault: Fault, request: Request, left_out: frozenset[str]) -> bool:
         """Leave a parameter out of all further requests; False where that was so already when this one was refused."""
         name = str(fault.parameter)
-        if name in ("tools", "tool_choice") and request.tools and name not in left_out:
+        if request.tools and (name == "tools" or (name == "tool_choice" and name in left_out)):
+            # Without its tools it would be another judge: that is for the user to say.
             raise ModelRejected(
                 f"{self._name} takes no function calls ({fault.sentence}); have tools called in the text: --tool-calls text"
             )
@@ -258,7 +284,9 @@ class ModelChat:
         """Return which of the parameters that could be left out a request carries."""
         names = {"max_tokens", "max_completion_tokens"} if "max_tokens" in self._parameters else set()
         names |= {name for name in ("temperature", "top_p", "seed") if name in self._parameters}
-        return names | ({"response_format"} if request.schema and not request.tools else set())
+        if request.tools:
+            return names | {"tool_choice", "parallel_tool_calls"}
+        return names | ({"response_format"} if request.schema else set())
 
     def _note(self, about: str, sentence: str) -> None:
         """Tell the user once."""
@@ -354,4 +382,15 @@ def _canonical(message: AnyMessage, index: int) -> dict[str, Any]:
     return facts
 
 
-__all__ = ["Chat", "ModelChat", "ModelFailed", "Provider", "Reply", "Request", "RetryBudget", "RetryPolicy", "usage_of"]
+__all__ = [
+    "Chat",
+    "Connection",
+    "ModelChat",
+    "ModelFailed",
+    "Provider",
+    "Reply",
+    "Request",
+    "RetryBudget",
+    "RetryPolicy",
+    "usage_of",
+]

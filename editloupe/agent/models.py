@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 
-from editloupe.agent.chat import Chat, ModelChat, Reply, Request, RetryPolicy, usage_of
+from editloupe.agent.chat import Chat, Connection, ModelChat, Reply, Request, RetryPolicy, usage_of
 from editloupe.agent.hooks import Replies, Traffic
 from editloupe.agent.http import Address, Gate, gemini_client, keep_logs_clean, openai_client, trust
 from editloupe.agent.profiles import Profile, profile_of, split_spec
@@ -88,10 +88,14 @@ def open_chat(
     keep_logs_clean()
     address = Address.of(url) if url else None
     gate, place = Gate(address), address.place if address else None
-    http = (openai_client if provider == "openai" else gemini_client)(gate, settings.timeout)
-    client = (_openai if provider == "openai" else _gemini)(name, key, place, parameters, settings, http)
+
+    def connect() -> Connection:
+        http = (openai_client if provider == "openai" else gemini_client)(gate, settings.timeout)
+        client = (_openai if provider == "openai" else _gemini)(name, key, place, parameters, settings, http)
+        return Connection(client, http.aclose)
+
     return ModelChat(
-        client,
+        connect,
         spec,
         profile,
         {**parameters, "base_url": url},
@@ -100,7 +104,6 @@ def open_chat(
         replies=replies,
         traffic=traffic,
         gate=gate,
-        close=http.aclose,
     )
 
 
@@ -147,6 +150,7 @@ def _openai(
     return LeanChatOpenAI(
         http_async_client=http,
         disable_streaming=True,  # also where a graph that streams would have it otherwise: streams report no tokens
+        http_socket_options=(),  # for a client that is never used; else a warning about it where a proxy is configured
         model=name,
         api_key=key,  # type: ignore[arg-type]
         base_url=base_url,

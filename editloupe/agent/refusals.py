@@ -130,4 +130,4 @@ def refused_by_server(detail: str) -> bool:
     False
     """
     found = _FILED.search(detail)
-    return bool(found) and refusal_about(int(found[1]), found[2]) != "content" if found else False
+    return found is not None and refusal_about(int(found[1]), found[2]) != "content"

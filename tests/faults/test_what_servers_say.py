@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import logging
+import os
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -423,3 +424,22 @@ async def test_a_request_that_is_cancelled_counts_by_estimate(scripted: StartSer
     assert traffic.spending.usage.requests == 1
     assert traffic.spending.usage.input_tokens > 100
     assert traffic.spending.estimated == 1
+
+
+@both
+def test_every_event_loop_has_connections_of_its_own(scripted: StartServer, edit: Edit, spec: str) -> None:
+    server = scripted(lambda _: GOOD)
+    judge = Judge(spec, mode="plain", base_url=address(server, spec), criteria=["instruction_following"])
+    found = [asyncio.run(judge.ajudge(edit)) for _ in range(3)] + [judge.judge(edit)]
+    assert [judgement.traces[0].steps[0].attempts for judgement in found] == [1, 1, 1, 1]
+    assert server.served == 4
+
+
+async def test_a_closed_chat_has_no_connection_left(scripted: StartServer, edit: Edit) -> None:
+    server = scripted(lambda _: GOOD)
+    judge = Judge(BOTH[0], mode="plain", base_url=server.openai_url, criteria=["instruction_following"])
+    before = len(os.listdir("/proc/self/fd"))
+    await judge.ajudge(edit)
+    await judge._chat.aclose()
+    await asyncio.sleep(0.1)
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
