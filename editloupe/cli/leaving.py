@@ -18,13 +18,11 @@ PATIENCE = 4.0
 
 
 def leave(code: int) -> NoReturn:
-    """End the process with this code; what a tracer still holds after a few seconds is dropped, and a line says so."""
-    if not _traced():
+    """End the process with this code, without waiting for a tracer's threads longer than they are given."""
+    if not traced():
         sys.exit(code)
     with suppress(KeyboardInterrupt):
-        if not _handed_over():
-            text = f"editloupe: LangSmith did not take the last traces within {PATIENCE:g} s; they are dropped"
-            print(text, file=sys.stderr)
+        hand_over_traces()
     # An ordinary end would wait for the tracer's threads after all. Everything else that belongs to an end is done here.
     with suppress(BaseException):
         atexit._run_exitfuncs()
@@ -34,7 +32,7 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _traced() -> bool:
+def traced() -> bool:
     """True where LangSmith's tracing is switched on and something was loaded that could be traced."""
     if "langchain_core.tracers.langchain" not in sys.modules:
         return False
@@ -43,11 +41,15 @@ def _traced() -> bool:
     return bool(tracing_is_enabled())
 
 
-def _handed_over() -> bool:
-    """Wait until all traces are with their endpoint; False where that takes too long."""
+def hand_over_traces() -> None:
+    """Give the last traces a few seconds to reach their endpoint; a line says so where they are dropped."""
+    if not traced():
+        return
     from langchain_core.tracers.langchain import wait_for_all_tracers
 
     waiting = threading.Thread(target=wait_for_all_tracers, name="editloupe-last-traces", daemon=True)
     waiting.start()
     waiting.join(PATIENCE)
-    return not waiting.is_alive()
+    if waiting.is_alive():
+        text = f"editloupe: LangSmith did not take the last traces within {PATIENCE:g} s; they are dropped"
+        print(text, file=sys.stderr)

@@ -181,8 +181,9 @@ def test_an_endpoint_that_refuses_does_not_hold_up_the_end(scripted: StartServer
     assert ended.lingered < LONGEST
 
 
-def test_without_a_tracer_the_program_ends_in_the_ordinary_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaving, "_traced", lambda: False)
-    with pytest.raises(SystemExit) as left:
-        leaving.leave(3)
-    assert left.value.code == 3
+def test_without_a_tracer_nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("langchain_core.tracers.langchain.wait_for_all_tracers", lambda: time.sleep(60))
+    assert not leaving.traced()
+    started = time.monotonic()
+    leaving.hand_over_traces()
+    assert time.monotonic() - started < 1
