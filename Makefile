@@ -23,8 +23,11 @@ strict: $(VENV)/.full
 	PYTHONASYNCIODEBUG=1 PYTHONDEVMODE=1 $(PYTEST) -W error::ResourceWarning -W "error:coroutine:RuntimeWarning" \
 		tests/agent tests/graphs tests/evals tests/test_judge.py tests/test_judge_closing.py
 
-# The long forms of the fault tests and the tests against real servers: an hour or two.
+# The long forms of the tests and those that need a real server: an hour or two. LiteLLM's proxy wants an older openai package.
 slow: lint browser
+	$(PIP) install -e '.[servers]'
+	$(PYTHON) -m venv $(VENV)-litellm
+	$(VENV)-litellm/bin/python -m pip --disable-pip-version-check -q install 'litellm[proxy]'
 	$(BIN)/python -X faulthandler -m pytest -m slow -o faulthandler_timeout=3600
 
 # The studio is tested in a real Chromium. As root on Debian it is installed; elsewhere those tests skip and say so.
@@ -52,4 +55,4 @@ $(VENV)/.full: $(VENV)/.light
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache runs
+	rm -rf $(VENV) $(VENV)-litellm .mypy_cache .pytest_cache .ruff_cache runs

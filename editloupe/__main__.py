@@ -47,6 +47,9 @@ def _end(code: int) -> None:
     except OSError as error:
         code = 2
         os.write(2, f"editloupe: the output could not be written: {error.strerror}\n".encode())
+    from editloupe.cli.last_traces import hand_over_traces
+
+    hand_over_traces()
     atexit._run_exitfuncs()
     os._exit(code)
 

@@ -1,50 +1,82 @@
 """The graphs as LangGraph's own development server loads them (`langgraph dev`, see langgraph.json).
 
 `judge` takes plain JSON: paths, an instruction, a judge spec. Its node runs the edit graph, whose cases run the loop, so that the
-server's view of a run shows every node of both.
+server's view of a run shows every node of both. `edit`, `loop` and `edival` work with live objects and are there to be looked at.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+import asyncio
+from typing import Any
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
+from pydantic import ValidationError
+from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
 from editloupe.graphs.edit import EDIT_GRAPH
 from editloupe.graphs.edival import EDIVAL_GRAPH
 from editloupe.graphs.loop import LOOP
 from editloupe.judge import Judge
-from editloupe.types import Edit, Mode
+from editloupe.rubrics.load import mistake
+from editloupe.types import Edit, Judgement, Mode, UserError
 
 
 class Asked(TypedDict, total=False):
     """What is to be judged, and by whom."""
 
-    edit: dict[str, Any]
+    edit: Edit
     """The fields of an edit, as on a line of a manifest."""
     judge: str
+    """Such as `openai:gpt-5.1`; without it EDITLOUPE_JUDGE, else `rules`."""
     base_url: str
     protocol: str
     mode: Mode
-    judgement: dict[str, Any]
+    criteria: list[str]
 
 
-async def judge(state: Asked) -> Asked:
-    """Judge the edit."""
-    opened = Judge(
+class Told(TypedDict, total=False):
+    """How it ended: with a judgement, or with one sentence that says what is wrong with the input."""
+
+    judgement: Judgement
+    error: str
+
+
+class Whole(Asked, Told, total=False):
+    """Both."""
+
+
+async def judge(state: Asked) -> dict[str, Any]:
+    """Judge the edit; what its sender has to mend is told in a sentence, not raised as a fault of the server."""
+    try:
+        if "edit" not in state:
+            raise UserError("there is no edit: give source, edited and instruction as `edit`")
+        edit = Edit.model_validate(state["edit"])
+        opened = await asyncio.to_thread(_opened, state)
+        try:
+            judgement = await opened.ajudge(edit)
+        finally:
+            await opened.aclose()
+    except ValidationError as error:
+        return {"error": f"this is not an edit: {mistake(error)}"}
+    except UserError as error:
+        return {"error": str(error)}
+    return {"judgement": judgement.model_dump(mode="json")}
+
+
+def _opened(state: Asked) -> Judge:
+    return Judge(
         state.get("judge"),
-        protocol=state.get("protocol", "dlebench"),
+        protocol=state.get("protocol"),
         mode=state.get("mode"),
         base_url=state.get("base_url"),
+        criteria=state.get("criteria"),
     )
-    judgement = await opened.ajudge(Edit.model_validate(state["edit"]))
-    return Asked(judgement=judgement.model_dump(mode="json"))
 
 
-def build_app() -> CompiledStateGraph[Asked, None, Asked, Asked]:
+def build_app() -> CompiledStateGraph[Whole, None, Asked, Told]:
     """Return the graph that judges an edit given as JSON."""
-    graph = StateGraph(Asked)
+    graph = StateGraph(Whole, input_schema=Asked, output_schema=Told)
     graph.add_node("judge", judge)
     graph.add_edge(START, "judge")
     graph.add_edge("judge", END)

@@ -272,7 +272,7 @@ def gemini_client(gate: Gate, timeout: float) -> Any:
     return httpx.AsyncClient(
         timeout=timeout,
         follow_redirects=False,
-        event_hooks=gate.hooks(),
+        event_hooks=gate.hooks(attach),
         headers={"Accept-Encoding": "identity"},
         verify=trust(),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=100),

@@ -26,6 +26,11 @@ LIMIT, OLD_LIMIT = "max_completion_tokens", "max_tokens"
 class LeanChatOpenAI(ChatOpenAI):
     """Sends the same body as ChatOpenAI; only the way it takes through the clients is shorter."""
 
+    @property
+    def lc_secrets(self) -> dict[str, str]:
+        """Name what LangChain keeps out of traces: the server's address, too, may carry a key."""
+        return {**super().lc_secrets, "openai_api_base": "OPENAI_BASE_URL"}
+
     def _get_request_payload(
         self, input_: LanguageModelInput, *, stop: list[str] | None = None, **kwargs: Any
     ) -> dict[str, Any]:

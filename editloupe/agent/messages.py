@@ -12,7 +12,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from editloupe.agent.attachments import reference_to
+from editloupe.agent.attachments import inline_reference_to, reference_to
 from editloupe.agent.profiles import Provider
 from editloupe.images import Album, WireLimits
 from editloupe.types import Observation, Reason, Sent, Sha
@@ -147,7 +147,7 @@ def _is_text(part: str | dict[str, Any]) -> bool:
 def on_the_wire(
     messages: Iterable[AnyMessage], provider: Provider, album: Album, limits: WireLimits
 ) -> list[AnyMessage]:
-    """Return the conversation with its pictures filled in, in the provider's form; the graph's own copy stays light."""
+    """Return the conversation in the provider's form; its pictures stay references until the request leaves."""
     out: list[AnyMessage] = []
     for message in messages:
         content = message.content
@@ -168,8 +168,8 @@ def _filled(block: Block, provider: Provider, album: Album, limits: WireLimits) 
         return block
     if provider == "openai":
         return {"type": "image_url", "image_url": {"url": reference_to(block["sha"]), "detail": "high"}}
-    wire = album[block["sha"]].wire(limits)
-    return {"type": "image", "base64": wire.base64.decode("ascii"), "mime_type": wire.media_type}
+    media_type = album[block["sha"]].wire(limits).media_type
+    return {"type": "image", "base64": inline_reference_to(block["sha"]), "mime_type": media_type}
 
 
 def sent_pictures(messages: Iterable[AnyMessage], album: Album, limits: WireLimits) -> tuple[Sent, ...]:

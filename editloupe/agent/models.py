@@ -153,6 +153,7 @@ def _openai(
 
     return LeanChatOpenAI(
         http_async_client=http,
+        disable_streaming=True,  # also where a graph that streams would have it otherwise: streams report no tokens
         http_socket_options=(),  # for a client that is never used; else a warning about it where a proxy is configured
         model=name,
         api_key=key,  # type: ignore[arg-type]
@@ -170,9 +171,11 @@ def _gemini(
 ) -> BaseChatModel:
     from google.genai import Client as GeminiClient
     from google.genai.types import HttpOptions
-    from langchain_google_genai import ChatGoogleGenerativeAI
 
-    model = ChatGoogleGenerativeAI(
+    from editloupe.agent.lean_gemini import LeanChatGemini
+
+    model = LeanChatGemini(
+        disable_streaming=True,
         model=name,
         google_api_key=key,
         base_url=base_url,

@@ -21,9 +21,10 @@ _QUOTA = re.compile(r"exceeded your current quota|billing", re.IGNORECASE)
 """Gemini says this of its limits by the minute as well, then with the time to wait."""
 _KEY = re.compile(
     r"api[ _-]?key|API_KEY_INVALID|incorrect.{0,10}key|credential|authentication|unauthori[sz]ed|virtual key"
-    r"|proxy server token|token (was )?not found in db|permission denied",
+    r"|proxy server token|token (was )?not found in db|no connected db|permission denied",
     re.IGNORECASE,
 )
+"""LiteLLM's proxy without a database says "No connected db." of any key but its own."""
 _MODEL = re.compile(
     r"invalid model|unknown model|no such model|model_not_found|not a valid model"
     r"|model\b.{0,80}?\b(not found|does not exist|doesn't exist|not exist|is not supported|is not available)"

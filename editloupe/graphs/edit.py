@@ -7,16 +7,18 @@ import operator
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Send
+from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
 from editloupe.agent.answers import Given
 from editloupe.agent.chat import Chat, RetryBudget
 from editloupe.agent.hooks import Watcher
+from editloupe.graphs.context import LiveContext
 from editloupe.graphs.edival_single import by_objects
 from editloupe.graphs.looks import Looks
 from editloupe.graphs.loop import LOOP, Failure, LoopLimits, Session, opening, usage_of_steps
@@ -32,7 +34,7 @@ from editloupe.types import Edit, Mode, Outcome, Reason, Step, Trace, Unjudged, 
 
 
 @dataclass(frozen=True)
-class Desk:
+class Desk(LiveContext):
     """Everything an edit is judged with."""
 
     chat: Chat

@@ -11,15 +11,17 @@ import operator
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
+from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
 from editloupe.agent.chat import Chat, RetryBudget
 from editloupe.agent.hooks import Watcher
+from editloupe.graphs.context import LiveContext
 from editloupe.graphs.edival_looks import Eye, Looked, compare, cut_out, detect, measure, step_of
 from editloupe.graphs.loop import LOOP, Failure, LoopLimits, Session, opening, usage_of_steps
 from editloupe.graphs.stage import texts_of
@@ -40,7 +42,7 @@ CRITERIA = (FOLLOWING, CONSISTENCY, QUALITY)
 
 
 @dataclass(frozen=True)
-class Bench:
+class Bench(LiveContext):
     """Everything a picture is judged with."""
 
     chat: Chat

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import operator
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
+from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
 from editloupe.agent.answers import LONGEST_REPLY, Given, read
 from editloupe.agent.calls import MOST_CALLS
@@ -35,6 +36,7 @@ from editloupe.agent.messages import (
 )
 from editloupe.agent.prompts import final_form, system_text, task_text
 from editloupe.agent.schemas import answer_schema
+from editloupe.graphs.context import LiveContext
 from editloupe.graphs.looks import Looks
 from editloupe.images import Album, WireLimits
 from editloupe.rubrics.case import Case
@@ -59,7 +61,7 @@ class LoopLimits(Record):
 
 
 @dataclass(frozen=True)
-class Session:
+class Session(LiveContext):
     """What one run of the loop works with."""
 
     case: Case

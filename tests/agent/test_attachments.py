@@ -3,12 +3,16 @@ import json
 from typing import Any
 
 import numpy as np
+import pytest
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
+from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 from openai import DefaultAsyncHttpxClient
 
-from editloupe.agent.attachments import attach, attaching, filled, reference_to
+from editloupe.agent.attachments import attach, attaching, filled, inline_reference_to, reference_to
+from editloupe.agent.chat import ModelChat
 from editloupe.agent.messages import on_the_wire, picture_block, text_block
+from editloupe.agent.models import ModelSettings, open_chat
 from editloupe.images import Album, WireLimits
 from tests.conftest import StartServer
 from tests.scripted import say
@@ -54,6 +58,38 @@ async def test_the_wire_carries_what_chat_openai_sends_with_the_pictures_written
     assert len(json.dumps([message.content for message in light])) < 600
 
 
+def gemini(url: str) -> ChatGoogleGenerativeAI:
+    return ChatGoogleGenerativeAI(model="gemini-3-pro", google_api_key="k", base_url=url, max_retries=1)
+
+
+def inline(album: Album, sha: str) -> dict[str, str]:
+    wire = album[sha].wire(LIMITS)
+    return {"type": "image", "base64": wire.base64.decode(), "mime_type": wire.media_type}
+
+
+async def test_the_wire_carries_what_gemini_s_client_sends_with_the_pictures_written_out(scripted: StartServer) -> None:
+    server = scripted(say("fine"), say("fine"))
+    album = Album()
+    noise = np.random.default_rng(0).integers(0, 256, (2, 90, 70, 3), np.uint8)
+    first, second = [album.add(pixels).sha for pixels in noise]
+    kept = conversation(picture_block(first, "Source Image"), picture_block(second, "Edited Image"))
+    assert b"+" in album[first].wire(LIMITS).base64, "a picture in which the two alphabets of base64 differ"
+
+    plain = gemini(server.gemini_url)
+    ours = open_chat("google_genai:gemini-3-pro", server.gemini_url, ModelSettings())
+    assert isinstance(ours, ModelChat)
+    await plain.ainvoke(conversation(inline(album, first), inline(album, second)))
+    light = on_the_wire(kept, "google_genai", album, LIMITS)
+    with attaching(album, LIMITS):
+        await ours._clients.here().ainvoke(light)
+    await plain.aclose()
+    await ours.aclose()
+
+    assert server.requests[1].body == server.requests[0].body
+    assert [image.pixels for image in server.requests[1].messages[0].images] == [(70, 90), (70, 90)]
+    assert len(json.dumps([message.content for message in light])) < 600
+
+
 async def test_conversations_under_way_together_get_their_own_pictures(scripted: StartServer) -> None:
     server = scripted(lambda request: say("fine"), delay=0.02)
     model = attaching_client(server.openai_url)
@@ -71,10 +107,18 @@ async def test_conversations_under_way_together_get_their_own_pictures(scripted:
 
 def test_a_reference_quoted_in_a_text_stays_a_text() -> None:
     album, (sha,) = album_of(5)
-    quoted = f'look at "{reference_to(sha)}" and \\"{reference_to(sha)}\\"'
-    body = json.dumps({"text": quoted, "picture": reference_to(sha)}).encode()
+    quoted = f'look at "url": "{reference_to(sha)}" and \\"data\\":\\"{inline_reference_to(sha)}\\"'
+    body = json.dumps({"text": quoted, "url": reference_to(sha)}).encode()
     found = json.loads(filled(body, album, LIMITS))
-    assert found == {"text": quoted, "picture": data_url(album, sha)}
+    assert found == {"text": quoted, "url": data_url(album, sha)}
+
+
+@pytest.mark.parametrize("made_up", [reference_to("0" * 32), inline_reference_to("0" * 32), reference_to("ab")])
+@pytest.mark.parametrize("key", ["text", "content", "url", "data"])
+def test_a_reference_a_model_makes_up_stays_what_it_said(made_up: str, key: str) -> None:
+    album, _ = album_of(5)
+    body = json.dumps({key: made_up}).encode()
+    assert filled(body, album, LIMITS) == body
 
 
 def test_a_body_without_pictures_is_left_as_it_is() -> None:
