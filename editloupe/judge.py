@@ -19,14 +19,15 @@ from editloupe.agent.models import ModelSettings, open_chat
 from editloupe.graphs.edit import EDIT_GRAPH, Desk, tool_notes
 from editloupe.graphs.loop import LoopLimits
 from editloupe.graphs.stage import Differences
-from editloupe.images import LONG_SIDE, Album, ImageError, WireLimits, hash_bytes
+from editloupe.images import LONG_SIDE, Album, WireLimits, hash_file
+from editloupe.pixel_budget import room_for
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.own import with_files
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
-from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Unjudged, UserError, Verdict
+from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Unjudged, UserError, Verdict
 
 T = TypeVar("T")
 
@@ -139,7 +140,8 @@ class Judge:
             album=album or Album(),
         )
         try:
-            end = await EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=desk)
+            async with room_for(path for paths in _pictures(edit).values() for path in paths):
+                end = await EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=desk)
         except UserError:
             raise
         except Exception as error:  # a fault of ours or of a plug-in must not take the other edits with it
@@ -219,13 +221,17 @@ class Judge:
             stop.set()
             future.cancel()
 
-    def unit_key(self, edit: Edit, criterion: str, repeat: int = 0) -> str:
-        """Return the content key of one unit of work: what is asked, of whom, with which pictures and settings."""
+    def unit_key(self, edit: Edit, criterion: str, repeat: int = 0, hashes: dict[Path, Sha] | None = None) -> str:
+        """Return the content key of one unit of work: what is asked, of whom, with which pictures and settings.
+
+        Hashes of pictures are taken from `hashes` and put there: the units of one edit read its files once.
+        """
+        hashes = {} if hashes is None else hashes
         rubric = self._rubric_for(edit, criterion)
         # A criterion the protocol decides by itself needs no picture, and there may be none.
         pictures = {} if self._protocol.settle(edit, rubric) else _pictures(edit)
         facts = {
-            "pictures": {role: [_file_hash(path) for path in paths] for role, paths in pictures.items()},
+            "pictures": {role: [_file_hash(path, hashes) for path in paths] for role, paths in pictures.items()},
             "edit": edit.model_dump(
                 mode="json", include={"instruction", "instruction_type", "target_boxes", "hint", "extra"}
             ),
@@ -341,8 +347,7 @@ def _pictures(edit: Edit) -> dict[str, tuple[Path, ...]]:
     return {**own, **reference, **dict(edit.more_images)}
 
 
-def _file_hash(path: Path) -> str:
-    try:
-        return hash_bytes(path.read_bytes())
-    except OSError as error:
-        raise ImageError(f"{path} cannot be read: {error.strerror or error}") from None
+def _file_hash(path: Path, known: dict[Path, Sha]) -> Sha:
+    if path not in known:
+        known[path] = hash_file(path)
+    return known[path]

@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "editloupe"
 LAYERS = (
-    ("types", "images"),
+    ("types", "files", "images", "pixel_budget"),
     ("rubrics", "tools"),
     ("agent",),
     ("graphs",),
