@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-TEXT_BYTES = 64_000_000
-"""The limit of files that are read whole and hold text: rubrics, prices, lists of tasks."""
+TEXT_BYTES = 256_000_000
+"""The limit of files that are read whole and hold text, such as a benchmark's list of tasks."""
 _QUIETLY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"),
