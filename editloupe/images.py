@@ -9,7 +9,7 @@ import os
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal
@@ -45,6 +45,13 @@ LONG_SIDE = 2048
 
 _FILTERS = threading.Lock()
 """Python's warning filters belong to the whole process; two threads that change them at once leave them changed."""
+
+_LARGE = threading.BoundedSemaphore(os.cpu_count() or 1)
+"""Large pictures decoded at one time: while that lasts they take more than twice the memory, and more threads are no faster."""
+
+# In blocks of Pillow's own size the memory of a decoded picture stays with the thread that decoded it; blocks beyond 32 MB
+# go back to the system at once.
+Image.core.set_block_size(128 * 2**20)
 
 
 class ImageError(UserError):
@@ -195,7 +202,7 @@ def _read(path: Path) -> bytes:
 def decode(data: bytes, name: str) -> Picture:
     """Decode an encoded picture; `name` is what the sentence of an error calls it."""
     try:
-        with _usable(data, name) as image:
+        with _usable(data, name) as image, _LARGE if image.width * image.height > STRIP_PIXELS else nullcontext():
             image.load()
             upright = _upright(image)
             as_is = upright is image and image.mode == "RGB" and image.format in SENT_AS_IS

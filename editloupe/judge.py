@@ -137,7 +137,7 @@ class Judge:
             watcher=watcher,
             repeat=repeat,
             strict=strict,
-            album=album or Album(),
+            album=Album() if album is None else album,
         )
         try:
             async with room_for(path for paths in _pictures(edit).values() for path in paths):
@@ -150,6 +150,9 @@ class Judge:
             detail = f"judging failed: {type(error).__name__}: {clean(str(error))}"
             asked = [name for name in self.criteria_for(edit) if name in wanted]
             end = {"outcomes": [Unjudged(criterion=name, reason=Reason.INTERNAL, detail=detail) for name in asked]}
+        finally:
+            if album is None:  # the graph's own references go later, in no certain order
+                desk.album.clear()
         order = {name: place for place, name in enumerate(wanted)}
         return Judgement(
             edit=edit,
