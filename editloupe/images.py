@@ -51,7 +51,7 @@ _LARGE = threading.BoundedSemaphore(os.cpu_count() or 1)
 
 # In blocks of Pillow's own size the memory of a decoded picture stays with the thread that decoded it; blocks beyond 32 MB
 # go back to the system at once.
-Image.core.set_block_size(128 * 2**20)
+Image.core.set_block_size(128 * 2**20)  # type: ignore[attr-defined]
 
 
 class ImageError(UserError):

@@ -13,7 +13,10 @@ import yaml
 from editloupe.files import read_text, whole_text
 from editloupe.types import UserError
 
-MAX_BYTES = 1_000_000
+MAX_BYTES = 300_000
+"""About as much as is read in a second."""
+MAX_BRACKETS = 50
+"""Brackets within brackets; reading takes the square of their depth."""
 MAX_NODES = 100_000
 """Values a file may have, aliases counted as often as they are used."""
 
@@ -27,6 +30,12 @@ class CarefulLoader(yaml.SafeLoader):
         if node is not None and _size(node, {}) > MAX_NODES:
             raise yaml.YAMLError(f"it has more than {MAX_NODES} values, aliases counted as often as they are used")
         return node
+
+    def fetch_flow_collection_start(self, kind: Any) -> None:
+        """Go one bracket deeper, within bounds."""
+        if self.flow_level >= MAX_BRACKETS:
+            raise yaml.YAMLError("it is nested too deeply")
+        super().fetch_flow_collection_start(kind)
 
     def construct_scalar(self, node: Any) -> Any:
         """Return a text that can be written anywhere."""
@@ -82,7 +91,7 @@ def read_yaml(file: Traversable | Path) -> Any:
     except UnicodeDecodeError:
         raise UserError(f"{file.name} is not UTF-8 text") from None
     except yaml.YAMLError as error:
-        raise UserError(f"{file.name} is not valid YAML: {' '.join(str(error).split())}") from None
+        raise UserError(f"{file.name} is not valid YAML: {' '.join(str(error).split())[:300]}") from None
 
 
 def _size(node: Any, known: dict[int, int]) -> int:
