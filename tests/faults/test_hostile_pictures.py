@@ -23,8 +23,10 @@ from editloupe.evals.store import Run
 from editloupe.images import Album, ImageError, Picture, WireLimits, declared_pixels, decode, hash_file, open_picture
 from editloupe.pixel_budget import PixelBudget, pixel_budget
 from editloupe.types import Reason, Unjudged, UserError
+from tests.conftest import StartServer
 from tests.faults.hostile_pictures import chunk, encoded, hostile, png
 from tests.pictures import edit_pair, save, textured
+from tests.scripted import final
 
 FEW = pytest.param(200)
 MANY = pytest.param(2_000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])
@@ -331,3 +333,23 @@ def test_an_album_takes_files_that_stayed_as_they_were(tmp_path: Path) -> None:
     assert Album({source: hash_file(source)}).open(source).sha == hash_file(source)
     with pytest.raises(ImageError, match="changed while"):
         Album({source: "0" * 32}).open(source)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_sixteen_pairs_of_24_megapixels_stay_within_the_budget(scripted: StartServer, tmp_path: Path) -> None:
+    Image.fromarray(textured(600, 400)).resize((6000, 4000)).save(tmp_path / "large.jpg", quality=90)
+    for number in range(32):
+        os.link(tmp_path / "large.jpg", tmp_path / f"{number}.jpg")
+    server = scripted(lambda request: final("Wrong Action"), delay=3)
+    code = (
+        "import resource, sys; from pathlib import Path; from editloupe import Edit, Judge; f = Path(sys.argv[1]);"
+        "edits = [Edit(source=f / f'{n}.jpg', edited=f / f'{n + 1}.jpg', instruction='x') for n in range(0, 32, 2)];"
+        "judge = Judge('openai:gpt-4.1', mode='plain', base_url=sys.argv[2], criteria=['instruction_following']);"
+        "print(sum(j.judged for j in judge.batch(edits)), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path), server.openai_url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=350, check=True)
+    judged, kilobytes = map(int, done.stdout.split())
+    assert judged == 16
+    assert kilobytes < 2_200_000
