@@ -5,17 +5,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import os
 import threading
 import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 import cv2
 import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from editloupe.files import open_file, read_bytes
 from editloupe.types import Sent, Sha, UserError
 
 Pixels = npt.NDArray[np.uint8]
@@ -24,12 +28,30 @@ Pixels = npt.NDArray[np.uint8]
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP")
 MAX_PIXELS = 150_000_000
 """A guard against decompression bombs: a 150-megapixel picture takes 450 MB once decoded."""
+MAX_FILE_BYTES = 512_000_000
+"""More than a picture of that many pixels takes without any compression; larger files are not read."""
+MAX_SCANS = 500
+"""Passes over a progressive JPEG: real ones have about ten, and each takes the time of decoding the whole picture."""
+STRIP_PIXELS = 4_000_000
+"""Larger pictures are brought to RGB this much at a time: the steps between take up to thirty times a strip's bytes."""
 LOSSLESS_PIXELS = 256 * 256
 """Made pictures up to this size go out as PNG; larger ones as a JPEG of high quality, which is ten times quicker to make."""
 SENT_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 """Files in these formats go out byte for byte where nothing has to be turned, flattened or shrunk."""
+ANIMATED = ("PNG", "WEBP")
+"""Formats in which further frames are an animation; those of a TIFF are pages, of which the first counts."""
 LONG_SIDE = 2048
 """What is sent by default; above it providers shrink pictures themselves, without telling."""
+
+_FILTERS = threading.Lock()
+"""Python's warning filters belong to the whole process; two threads that change them at once leave them changed."""
+
+_LARGE = threading.BoundedSemaphore(os.cpu_count() or 1)
+"""Large pictures decoded at one time: while that lasts they take more than twice the memory, and more threads are no faster."""
+
+# In blocks of Pillow's own size the memory of a decoded picture stays with the thread that decoded it; blocks beyond 32 MB
+# go back to the system at once.
+Image.core.set_block_size(128 * 2**20)  # type: ignore[attr-defined]
 
 
 class ImageError(UserError):
@@ -95,7 +117,9 @@ class Picture:
 class Album:
     """The pictures of one edit, by hash; dropped with the edit, so that memory does not grow with the run."""
 
-    def __init__(self) -> None:
+    def __init__(self, expected: Mapping[Path, Sha] | None = None) -> None:
+        self._expected = expected or {}
+        """Hashes the files had when the edit's key was made; a file that has another one since is not judged."""
         self._pictures: dict[Sha, Picture] = {}
         self._by_path: dict[Path, Picture] = {}
         self._lock = threading.Lock()
@@ -106,6 +130,8 @@ class Album:
             known = self._by_path.get(path)
         if known is None:
             known = open_picture(path)
+            if self._expected.get(path, known.sha) != known.sha:
+                raise ImageError(f"{path} changed while it was waiting to be judged; the same command judges it anew")
             with self._lock:
                 known = self._pictures.setdefault(known.sha, known)
                 self._by_path[path] = known
@@ -139,33 +165,49 @@ def hash_pixels(pixels: Pixels) -> Sha:
     return digest.hexdigest()[:32]
 
 
+def hash_file(path: Path) -> Sha:
+    """Return the hash of a picture file, the one its picture will be known by."""
+    return hash_bytes(_read(path))
+
+
 def open_picture(path: Path) -> Picture:
     """Open a picture file safely: known formats, upright, without alpha, within the pixel limit."""
+    return decode(_read(path), str(path))
+
+
+def declared_pixels(path: Path) -> int:
+    """Return how many pixels a picture will take, by its file's header; 0 where opening it will fail and say why."""
     try:
-        data = path.read_bytes()
+        with open_file(path) as file:
+            if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
+                return 0
+            with _header(file) as image:
+                pixels = image.width * image.height
+    except Exception:  # Pillow's decoders raise many kinds on damaged files
+        return 0
+    return pixels if pixels <= MAX_PIXELS else 0
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_bytes(path, MAX_FILE_BYTES)
     except FileNotFoundError:
         raise ImageError(f"there is no picture at {path}") from None
     except IsADirectoryError:
         raise ImageError(f"{path} is a folder, not a picture") from None
     except OSError as error:
         raise ImageError(f"{path} cannot be read: {error.strerror or error}") from None
-    return decode(data, str(path))
 
 
 def decode(data: bytes, name: str) -> Picture:
     """Decode an encoded picture; `name` is what the sentence of an error calls it."""
-    if not data:
-        raise ImageError(f"{name} is an empty file")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            image = Image.open(io.BytesIO(data), formats=FORMATS)
-        _check_size(image, name)
-        image.load()
-        upright = _upright(image)
-        as_is = upright is image and image.mode == "RGB" and image.format in SENT_AS_IS
-        file = (SENT_AS_IS[str(image.format)], data) if as_is else None
-        return Picture(hash_bytes(data), _to_rgb(upright), file)
+        with _usable(data, name) as image, _LARGE if image.width * image.height > STRIP_PIXELS else nullcontext():
+            image.load()
+            upright = _upright(image)
+            as_is = upright is image and image.mode == "RGB" and image.format in SENT_AS_IS
+            file = (SENT_AS_IS[str(image.format)], data) if as_is and not image.has_transparency_data else None
+            return Picture(hash_bytes(data), _to_rgb(upright), file)
     except ImageError:
         raise
     except Image.DecompressionBombError:
@@ -174,6 +216,39 @@ def decode(data: bytes, name: str) -> Picture:
         raise ImageError(f"{name} is not a picture this program reads (PNG, JPEG, WebP, TIFF, BMP)") from None
     except Exception as error:  # Pillow's decoders raise many kinds on damaged files
         raise ImageError(f"{name} is a damaged or incomplete picture ({_one_line(error)})") from None
+
+
+def open_layer(path: Path) -> Image.Image:
+    """Open a picture for its transparency, as RGBA, with the same care as any other."""
+    try:
+        with _usable(_read(path), str(path)) as image:
+            return image.convert("RGBA")
+    except ImageError:
+        raise
+    except Exception as error:  # Pillow's decoders raise many kinds on damaged files
+        raise ImageError(f"{path} cannot be used as a layer of marks ({_one_line(error)})") from None
+
+
+@contextmanager
+def _usable(data: bytes, name: str) -> Iterator[Image.Image]:
+    """Give a picture whose header promises nothing that cannot be kept; its pixels are not decoded yet."""
+    if not data:
+        raise ImageError(f"{name} is an empty file")
+    with _header(io.BytesIO(data)) as image:
+        _check_size(image, name)
+        frames = getattr(image, "n_frames", 1) if image.format in ANIMATED else 1
+        if frames > 1:
+            raise ImageError(f"{name} is an animation of {frames} frames; save the one to be judged as a picture")
+        if image.info.get("progressive") and data.count(b"\xff\xda") > MAX_SCANS:
+            raise ImageError(f"{name} has more than {MAX_SCANS} passes, as no camera or program writes them")
+        yield image
+
+
+def _header(file: IO[bytes]) -> Image.Image:
+    """Return a picture of which only the header is read; our own limit on pixels stands for Pillow's warning."""
+    with _FILTERS, warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        return Image.open(file, formats=FORMATS)
 
 
 def _check_size(image: Image.Image, name: str) -> None:
@@ -196,13 +271,30 @@ def _upright(image: Image.Image) -> Image.Image:
 
 def _to_rgb(image: Image.Image) -> Pixels:
     """Flatten alpha on white and reduce every mode to 8-bit RGB."""
+    width, height = image.size
+    top = _top(image)
+    if width * height <= STRIP_PIXELS:
+        return _strip(image, top)
+    rows = max(1, STRIP_PIXELS // width)
+    pixels = np.empty((height, width, 3), np.uint8)
+    for start in range(0, height, rows):
+        end = min(height, start + rows)
+        pixels[start:end] = _strip(image.crop((0, start, width, end)), top)
+    return pixels
+
+
+def _top(image: Image.Image) -> float | None:
+    """Return the value that stands for white in a picture of more than 8 bits; None for the others."""
     if image.mode in ("I;16", "I;16B", "I;16L", "I"):
-        wide = np.asarray(image, dtype=np.float64)
-        scale = 65535.0 if wide.max(initial=0) > 255 else 255.0
-        image = Image.fromarray((wide / scale * 255).clip(0, 255).astype(np.uint8))
-    elif image.mode == "F":
-        values = np.asarray(image, dtype=np.float64)
-        top = 1.0 if values.max(initial=0) <= 1 else 255.0
+        return 65535.0 if np.asarray(image).max(initial=0) > 255 else 255.0
+    if image.mode == "F":
+        return 1.0 if np.asarray(image).max(initial=0) <= 1 else 255.0
+    return None
+
+
+def _strip(image: Image.Image, top: float | None) -> Pixels:
+    if top is not None:
+        values = np.nan_to_num(np.asarray(image, dtype=np.float64), posinf=top, neginf=0.0)
         image = Image.fromarray((values / top * 255).clip(0, 255).astype(np.uint8))
     if image.has_transparency_data:
         layer = image.convert("RGBA")

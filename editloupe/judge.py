@@ -22,15 +22,16 @@ from editloupe.agent.secrets import shown
 from editloupe.graphs.edit import EDIT_GRAPH, Desk, tool_notes
 from editloupe.graphs.loop import LoopLimits
 from editloupe.graphs.stage import Differences
-from editloupe.images import LONG_SIDE, Album, ImageError, WireLimits, hash_bytes
+from editloupe.images import LONG_SIDE, Album, WireLimits, hash_file
 from editloupe.loop_thread import LoopClosed, LoopThread
+from editloupe.pixel_budget import room_for
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.own import with_files
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
-from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Unjudged, UserError, Verdict
+from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Unjudged, UserError, Verdict
 
 T = TypeVar("T")
 
@@ -160,10 +161,13 @@ class Judge:
             watcher=watcher,
             repeat=repeat,
             strict=strict,
-            album=album or Album(),
+            album=Album() if album is None else album,
         )
         try:
-            end = await self._until_closed(EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=desk))
+            async with room_for(path for paths in edit.files.values() for path in paths):
+                end = await self._until_closed(
+                    EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=desk)
+                )
         except UserError:
             raise
         except Exception as error:  # a fault of ours or of a plug-in must not take the other edits with it
@@ -172,6 +176,9 @@ class Judge:
             detail = f"judging failed: {type(error).__name__}: {clean(str(error))}"
             asked = [name for name in self.criteria_for(edit) if name in wanted]
             end = {"outcomes": [Unjudged(criterion=name, reason=Reason.INTERNAL, detail=detail) for name in asked]}
+        finally:
+            if album is None:  # the graph's own references go later, in no certain order
+                desk.album.clear()
         order = {name: place for place, name in enumerate(wanted)}
         return Judgement(
             edit=edit,
@@ -260,13 +267,17 @@ class Judge:
         except LoopClosed:
             raise UserError(CLOSED) from None
 
-    def unit_key(self, edit: Edit, criterion: str, repeat: int = 0) -> str:
-        """Return the content key of one unit of work: what is asked, of whom, with which pictures and settings."""
+    def unit_key(self, edit: Edit, criterion: str, repeat: int = 0, hashes: dict[Path, Sha] | None = None) -> str:
+        """Return the content key of one unit of work: what is asked, of whom, with which pictures and settings.
+
+        Hashes of pictures are taken from `hashes` and put there: the units of one edit read its files once.
+        """
+        hashes = {} if hashes is None else hashes
         rubric = self._rubric_for(edit, criterion)
         # A criterion the protocol decides by itself needs no picture, and there may be none.
-        pictures = {} if self._protocol.settle(edit, rubric) else _pictures(edit)
+        pictures = {} if self._protocol.settle(edit, rubric) else edit.files
         facts = {
-            "pictures": {role: [_file_hash(path) for path in paths] for role, paths in pictures.items()},
+            "pictures": {role: [_file_hash(path, hashes) for path in paths] for role, paths in pictures.items()},
             "edit": edit.model_dump(
                 mode="json", include={"instruction", "instruction_type", "target_boxes", "hint", "extra"}
             ),
@@ -379,14 +390,7 @@ def edits_at_once(spec: str, criteria: int, concurrency: int) -> int:
     return max(1, round(SLACK * concurrency / criteria))
 
 
-def _pictures(edit: Edit) -> dict[str, tuple[Path, ...]]:
-    own = {"source": (edit.source,), "edited": (edit.edited,)}
-    reference = {"reference": (edit.reference,)} if edit.reference else {}
-    return {**own, **reference, **dict(edit.more_images)}
-
-
-def _file_hash(path: Path) -> str:
-    try:
-        return hash_bytes(path.read_bytes())
-    except OSError as error:
-        raise ImageError(f"{path} cannot be read: {error.strerror or error}") from None
+def _file_hash(path: Path, known: dict[Path, Sha]) -> Sha:
+    if path not in known:
+        known[path] = hash_file(path)
+    return known[path]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from datetime import date, time, timedelta
+from decimal import Decimal
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, field_validator, model_validator
+
+from editloupe.files import whole_text
 
 Mode = Literal["tools", "oracle", "plain"]
 Sha = str
@@ -22,6 +28,15 @@ class Record(BaseModel):
 
 class UserError(Exception):
     """A mistake of the user's, told in one sentence; the command line exits with 2."""
+
+
+FARTHEST = 2**40
+"""No position in a picture is farther away; numbers up to here can be multiplied without losing any of them."""
+DEEPEST = 50
+"""How deeply a manifest's own fields may be nested."""
+LONGEST_NUMBER = 4096
+"""In bits."""
+_LEAVES = (bool, int, float, Decimal, date, time, timedelta, UUID, PurePath, BaseModel)
 
 
 class Box(Record):
@@ -42,6 +57,8 @@ class Box(Record):
         if isinstance(value, (list, tuple)):
             if len(value) != 4:
                 raise ValueError(f"a box has four numbers x1, y1, x2, y2, not {len(value)}")
+            if any(isinstance(v, float) and not math.isfinite(v) for v in value):
+                raise ValueError("a box has four numbers x1, y1, x2, y2, and none of them is infinite")
             return {
                 k: round(v) if isinstance(v, float) else v for k, v in zip(("x1", "y1", "x2", "y2"), value, strict=True)
             }
@@ -49,6 +66,8 @@ class Box(Record):
 
     @model_validator(mode="after")
     def _has_area(self) -> Box:
+        if max(map(abs, self)) > FARTHEST:
+            raise ValueError("a box has numbers of pixels, and no picture is that large")
         if self.x2 <= self.x1 or self.y2 <= self.y1:
             raise ValueError(f"box {list(self)} has no area: x2 must be greater than x1 and y2 greater than y1")
         return self
@@ -85,19 +104,43 @@ class Box(Record):
         return Box(x1=x1, y1=y1, x2=max(x1 + 1, round(self.x2 * x_factor)), y2=max(y1 + 1, round(self.y2 * y_factor)))
 
 
+def _writable(value: Any, room: int = DEEPEST) -> Any:
+    """Return a value that JSON and every file can hold: whole characters, no bytes, not nested without end."""
+    if isinstance(value, str):
+        return whole_text(value)
+    if isinstance(value, (Mapping, list, tuple, set, frozenset)):
+        if not room:
+            raise ValueError(f"a field is nested more than {DEEPEST} deep")
+        if isinstance(value, Mapping):
+            return {_writable(key, room - 1): _writable(item, room - 1) for key, item in value.items()}
+        items = (_writable(item, room - 1) for item in value)
+        return tuple(items) if isinstance(value, tuple) else type(value)(items)
+    if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:
+        raise ValueError("a field holds a number too long to write")
+    if value is None or isinstance(value, _LEAVES):
+        return value
+    if getattr(value, "shape", None) == ():  # one number of an array
+        return value.item()
+    raise ValueError(f"a field holds {type(value).__name__}; only texts, numbers, lists and mappings can be kept")
+
+
+File = Annotated[Path, PlainSerializer(lambda path: whole_text(str(path)), return_type=str, when_used="json")]
+"""A picture's path; written down with whole characters even where the disk has a name that is no text."""
+
+
 class Edit(Record):
     """What is judged: an instruction, the picture before, the picture after."""
 
     id: str = ""
     """Unique in a run; the stem of the edited picture's file name where none is given."""
-    source: Path
-    edited: Path
+    source: File
+    edited: File
     instruction: str
     instruction_type: str | None = None
     """One of the protocol's types, such as `Change Color`."""
     target_boxes: tuple[Box, ...] = ()
     """Annotated targets, in pixels of the source picture."""
-    reference: Path | None = None
+    reference: File | None = None
     """A picture of the edit done right."""
     hint: str | None = None
     model: str | None = None
@@ -105,17 +148,33 @@ class Edit(Record):
     turn: int | None = None
     human: Mapping[str, str | tuple[str, ...]] = Field(default_factory=dict)
     """Labels given by people: criterion to one label, or one label an annotator."""
-    more_images: Mapping[str, tuple[Path, ...]] = Field(default_factory=dict)
+    more_images: Mapping[str, tuple[File, ...]] = Field(default_factory=dict)
     """Pictures in further roles (annotated, references, pose…), by role."""
     extra: Mapping[str, Any] = Field(default_factory=dict)
     """Other fields of the manifest, kept for grouping and for protocols that read them."""
 
+    @property
+    def files(self) -> dict[str, tuple[Path, ...]]:
+        """The files of its pictures, by role."""
+        reference = {"reference": (self.reference,)} if self.reference else {}
+        return {"source": (self.source,), "edited": (self.edited,), **reference, **self.more_images}
+
     @model_validator(mode="before")
     @classmethod
     def _id_from_file_name(cls, value: Any) -> Any:
-        if isinstance(value, Mapping) and not value.get("id") and value.get("edited"):
+        if isinstance(value, Mapping) and not value.get("id") and isinstance(value.get("edited"), (str, Path)):
             return {**value, "id": Path(value["edited"]).stem}
         return value
+
+    @field_validator("id", "instruction", "instruction_type", "hint", "model", "human")
+    @classmethod
+    def _can_be_written(cls, given: Any) -> Any:
+        return _writable(given)
+
+    @field_validator("extra")
+    @classmethod
+    def _can_be_kept(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        return _writable(given)  # type: ignore[no-any-return]
 
     @model_validator(mode="after")
     def _says_something(self) -> Edit:

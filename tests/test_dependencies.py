@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "editloupe"
 LAYERS = (
-    ("types", "images", "loop_thread"),
+    ("types", "files", "images", "loop_thread", "pixel_budget"),
     ("rubrics", "tools"),
     ("agent",),
     ("graphs",),

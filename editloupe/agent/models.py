@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 
+from editloupe.agent.addresses import check_address
 from editloupe.agent.chat import Chat, ModelChat, Reply, Request, RetryPolicy, usage_of
 from editloupe.agent.clients import Client, Clients
 from editloupe.agent.hooks import Replies, Traffic
@@ -77,12 +78,16 @@ def open_chat(
 ) -> Chat:
     """Return the judge behind a spec, ready to be asked; a missing key is the user's mistake and is told at once."""
     provider, name = split_spec(spec)
+    if base_url is not None:
+        check_address(base_url)
     if provider == "rules":
         if base_url:
             raise UserError(
                 "--base-url goes with openai:NAME or google_genai:NAME; the embedded judge `rules` has no server"
             )
         return RulesJudge()
+    if variable := os.environ.get(BASE_URLS[provider]):
+        check_address(variable, BASE_URLS[provider])
     profile = adjusted(profile_of(provider, name), settings)
     parameters = sampling(profile, settings)
     key = _key(provider, base_url, spec)

@@ -113,7 +113,7 @@ def _numbers(text: str) -> list[float]:
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

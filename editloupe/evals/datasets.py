@@ -10,12 +10,12 @@ from pydantic import ValidationError
 
 from editloupe.evals.dlebench import from_dlebench
 from editloupe.evals.ids import IdSet
-from editloupe.evals.readers import Row, reader_for
+from editloupe.evals.readers import REQUIRED, Row, reader_for
+from editloupe.files import whole_text
 from editloupe.types import Edit, UserError
 
 Layout = Literal["editloupe", "dlebench"]
 FIELDS = frozenset(Edit.model_fields) - {"extra"}
-REQUIRED = ("source", "edited", "instruction")
 
 
 def load_manifest(path: str | Path, allow_outside: bool = False, layout: Layout = "editloupe") -> Iterator[Edit]:
@@ -69,10 +69,10 @@ def edit_from(row: Row, folder: Path, allow_outside: bool = False) -> Edit:
 def _id(row: Row) -> str:
     value = row.values.get("id")
     if value is None or value == "":
-        return Path(str(row.values["edited"])).stem
+        return whole_text(Path(str(row.values["edited"])).stem)
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise row.error('"id" must be a text or a whole number')
-    return str(value)
+    return whole_text(str(value))
 
 
 def _path(row: Row, name: str, value: Any, folder: Path, allow_outside: bool) -> Path:
@@ -84,7 +84,7 @@ def _path(row: Row, name: str, value: Any, folder: Path, allow_outside: bool) ->
         raise row.error(f'"{name}" is an address ({value}); pictures must be files')
     try:
         resolved = (folder / value).resolve()
-    except (OSError, RuntimeError):
+    except (OSError, RuntimeError, ValueError):  # too long, links in a circle, half a character
         raise row.error(f'"{name}" leads nowhere: {value}') from None
     if not allow_outside and not resolved.is_relative_to(folder):
         raise row.error(f'"{name}" leads outside the manifest\'s folder ({value}); --allow-outside permits that')

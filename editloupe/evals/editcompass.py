@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from editloupe.evals.layouts import Benchmark, picture_in, read_json_list
+from editloupe.evals.layouts import Benchmark, make_edit, picture_in, read_json_list
 from editloupe.rubrics.editcompass.tasks import FLAGS, PART_NAMES, PARTS
 from editloupe.types import Edit, UserError
 
@@ -48,7 +48,8 @@ def _edit(benchmark: Benchmark, part: str, task: str, item: Mapping[str, Any], l
         more["annotated"] = (source,)
         source = benchmark.path(clean)
     model = benchmark.model or benchmark.results.resolve().name
-    return Edit(
+    return make_edit(
+        where,
         id=f"{language}/{part}/{task}/{number}",
         source=source,
         edited=picture_in(place, number) or place / f"{number}.png",

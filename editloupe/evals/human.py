@@ -12,6 +12,7 @@ import numpy as np
 from editloupe.evals.bootstrap import Floats
 from editloupe.evals.readers import READERS, Row
 from editloupe.evals.table import Table
+from editloupe.files import whole_text
 from editloupe.rubrics.model import Answer, LabelAnswer, NumberAnswer, YesNoAnswer
 from editloupe.types import UserError
 
@@ -97,11 +98,12 @@ def _from_file(table: Table, path: Path) -> Human:
         edit_id = row.values.get("edit_id", row.values.get("id"))
         if edit_id is None or edit_id == "":
             raise row.error('"edit_id" is missing')
+        edit_id = whole_text(str(edit_id))
         for criterion, name, label in _cells(row, table, row_may_skip=path.suffix.lower() == ".csv"):
-            if str(edit_id) not in ours:
-                strange.add(str(edit_id))
+            if edit_id not in ours:
+                strange.add(edit_id)
                 continue
-            labels = given.setdefault((str(edit_id), criterion), {})
+            labels = given.setdefault((edit_id, criterion), {})
             score = _score(row, table, criterion, label)
             name = name or f"annotator {len(labels) + 1}"
             labels.pop(name, None)
@@ -116,7 +118,7 @@ def _cells(row: Row, table: Table, row_may_skip: bool) -> Iterator[tuple[str, st
     """Yield criterion, annotator and label of everything a row says; an empty cell of a CSV file is not in its row."""
     values = row.values
     annotator = values.get("annotator")
-    name = str(annotator).strip() or None if annotator is not None else None
+    name = whole_text(str(annotator)).strip() or None if annotator is not None else None
     if (criterion := values.get("criterion")) is not None:
         if "label" not in values and "score" not in values and not row_may_skip:
             raise row.error('"label" is missing')

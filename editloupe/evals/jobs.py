@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from editloupe.agent.refusals import refused_by_server
 from editloupe.evals.store import Run
+from editloupe.files import check_file
 from editloupe.images import ImageError
-from editloupe.types import Edit, Reason
+from editloupe.types import Edit, Reason, Sha
 
 SERVER = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.SERVER_REFUSED})
 """Reasons that lie with the server: units that end so tell nothing about the edit or the judge."""
@@ -37,7 +38,7 @@ class Keyed(Protocol):
     def criteria_for(self, edit: Edit) -> Sequence[str]:
         """Return the criteria one edit is asked."""
 
-    def unit_key(self, edit: Edit, criterion: str, repeat: int) -> str:
+    def unit_key(self, edit: Edit, criterion: str, repeat: int, hashes: dict[Path, Sha]) -> str:
         """Return the content key of a unit; raises ImageError where a picture cannot be read."""
 
 
@@ -52,6 +53,8 @@ class Job:
     tries: int = 1
     keys: dict[str, str] = field(default_factory=dict)
     quick: str | None = None
+    hashes: Mapping[Path, Sha] = field(default_factory=dict)
+    """Of the pictures, as they went into the keys."""
 
 
 class Known(NamedTuple):
@@ -109,18 +112,19 @@ class Planner:
     def _jobs_of(self, position: int, edit: Edit) -> Iterator[Job]:
         known = self._known(edit.id)
         quick = self._quick(edit)
+        hashes: dict[Path, Sha] = {}
         for repeat in range(self._repeats):
             missing: dict[int, list[str]] = {}
             keys: dict[str, str] = {}
             for criterion in self._judge.criteria_for(edit):
                 held = known.get((criterion, repeat))
                 same = held is not None and quick is not None and held.quick == quick
-                if not same and (key := self._key(edit, criterion, repeat)):
-                    keys[criterion] = key
-                    same = held is not None and held.key == key
-                elif held is not None and same and held.key:
-                    keys[criterion] = held.key
                 tries = self._tries(held) if held is not None and same else 1
+                if tries:  # what is judged is filed under the hash of what the judge is shown, not under a file's date
+                    if key := self._key(edit, criterion, repeat, hashes):
+                        keys[criterion] = key
+                        same = held is not None and held.key == key
+                    tries = self._tries(held) if held is not None and same else 1
                 if tries:
                     missing.setdefault(tries, []).append(criterion)
                 else:
@@ -128,7 +132,7 @@ class Planner:
                     self.held_unjudged += held is not None and held.status != "judged"
             for tries, criteria in missing.items():
                 own = {name: keys[name] for name in criteria if name in keys}
-                yield Job(edit, position, repeat, tuple(criteria), tries, own, quick)
+                yield Job(edit, position, repeat, tuple(criteria), tries, own, quick, hashes)
 
     def _tries(self, held: Known) -> int:
         """Return which try a unit with the same key is due for; 0 where it is done."""
@@ -145,18 +149,16 @@ class Planner:
         )
         return {(row[0], row[1]): Known(*row[2:]) for row in self._reader.execute(query, (edit_id,))}
 
-    def _key(self, edit: Edit, criterion: str, repeat: int) -> str | None:
+    def _key(self, edit: Edit, criterion: str, repeat: int, hashes: dict[Path, Sha]) -> str | None:
         try:
-            return self._judge.unit_key(edit, criterion, repeat)
+            return self._judge.unit_key(edit, criterion, repeat, hashes)
         except ImageError:
             return None
 
     def _quick(self, edit: Edit) -> str | None:
         """Return a fingerprint that needs no reading of pictures: the row, the files' sizes and times, the judge."""
-        paths = [edit.source, edit.edited, *([edit.reference] if edit.reference else [])]
-        paths += [path for several in edit.more_images.values() for path in several]
         try:
-            stats = [(str(path), os.stat(path)) for path in paths]
+            stats = [(str(path), check_file(path)) for paths in edit.files.values() for path in paths]
         except OSError:
             return None
         files = [(path, found.st_size, found.st_mtime_ns) for path, found in stats]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from editloupe.files import read_text
+from editloupe.rubrics.load import mistake
 from editloupe.types import Edit, UserError
 
 LANGUAGES = ("en", "cn")
@@ -26,17 +31,20 @@ class Benchmark:
 
     def path(self, said: str, *folders: Path) -> Path:
         """Return a picture of the benchmark, looked for in these folders; it may not lead out of the benchmark."""
-        candidates = [(folder / said).resolve() for folder in (*folders, self.data)]
-        inside = [path for path in candidates if path.is_relative_to(self.data.resolve())]
-        if not inside:
-            raise UserError(f"{said} leads outside the benchmark's folder {self.data}")
-        return next((path for path in inside if path.exists()), inside[-1])
+        try:
+            candidates = [(folder / said).resolve() for folder in (*folders, self.data)]
+            inside = [path for path in candidates if path.is_relative_to(self.data.resolve())]
+            if not inside:
+                raise UserError(f"{said} leads outside the benchmark's folder {self.data}")
+            return next((path for path in inside if path.exists()), inside[-1])
+        except (OSError, RuntimeError, ValueError):  # too long, links in a circle, a NUL or half a character
+            raise UserError(f"{said!r} leads nowhere in the benchmark's folder {self.data}") from None
 
 
 def read_json_list(file: Path) -> list[Mapping[str, Any]]:
     """Return the objects of a JSON file that holds a list of them, or an object of them by id."""
     try:
-        content = json.loads(file.read_text(encoding="utf-8-sig"))
+        content = json.loads(read_text(file))
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
@@ -49,7 +57,20 @@ def read_json_list(file: Path) -> list[Mapping[str, Any]]:
 
 def picture_in(folder: Path, stem: str) -> Path | None:
     """Return the picture of this name in a folder, whatever its format."""
-    return next((path for suffix in PICTURES if (path := folder / f"{stem}{suffix}").is_file()), None)
+    if not Path(os.path.normpath(folder / stem)).is_relative_to(os.path.normpath(folder)):
+        raise UserError(f"{stem!r} leads outside the folder {folder}")
+    try:
+        return next((path for suffix in PICTURES if (path := folder / f"{stem}{suffix}").is_file()), None)
+    except (OSError, ValueError):
+        raise UserError(f"no picture in {folder} can be called {stem!r}") from None
+
+
+def make_edit(where: str, **fields: Any) -> Edit:
+    """Return an edit of a benchmark; a mistake in its fields is told with its place."""
+    try:
+        return Edit(**fields)
+    except ValidationError as error:
+        raise UserError(f"{where}: {mistake(error)}") from None
 
 
 Reader = Callable[[Benchmark], Iterator[Edit]]

@@ -84,7 +84,7 @@ def compare_apart(judge: Judge) -> Comparers | None:
 
 async def judge_job(judge: Judge, job: Job, deadline: float | None) -> Done:
     """Judge a job; whatever befalls this one edit becomes an outcome, not the end of the run."""
-    album = Album()
+    album = Album(job.hashes)
     with working_on(Work(job.edit.id, job.tries)):
         try:
             async with asyncio.timeout(deadline):

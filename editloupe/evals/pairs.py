@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from editloupe.evals.layouts import read_json_list
 from editloupe.evals.readers import read_jsonl
 from editloupe.rubrics.editcompass.tasks import FLAGS
 from editloupe.rubrics.editreward.scoring import PAIRWISE
+from editloupe.rubrics.load import mistake
 from editloupe.types import Edit, Record, UserError
 
 LABELS = ("preference", "tie")
@@ -76,26 +79,36 @@ def _pair(item: Mapping[str, Any], number: int, file: Path) -> Pair:
     for name in ("source_image", "prompt", "winner", "loser", "dimension"):
         if not str(item.get(name) or "").strip():
             raise UserError(f'{where}: "{name}" is missing')
-    if item["dimension"] not in PAIRWISE:
+    if not isinstance(item["dimension"], str) or item["dimension"] not in PAIRWISE:
         raise UserError(f'{where}: "dimension" is {json.dumps(item["dimension"])}, not one of {", ".join(PAIRWISE)}')
     label = item.get("label", "preference")
     if label not in LABELS:
         raise UserError(f'{where}: "label" is {json.dumps(label)}, not preference or tie')
 
     def path(said: Any) -> Path:
-        return (file.parent / str(said)).resolve()
+        try:
+            return (file.parent / str(said)).resolve()
+        except (OSError, RuntimeError, ValueError):
+            raise UserError(f"{where}: {said!r} is no path") from None
 
     references = item.get("reference_image_path") or ()
-    return Pair(
-        id=str(item.get("id") or f"pair_{number:05d}"),
-        source=path(item["source_image"]),
-        instruction=str(item["prompt"]),
-        winner=path(item["winner"]),
-        loser=path(item["loser"]),
-        dimension=str(item["dimension"]),
-        label=label,
-        task=item.get("task"),
-        references=tuple(path(one) for one in ([references] if isinstance(references, str) else references)),
-        hint=str(item.get("hints") or "").strip() or None,
-        extra={name: item[name] for name in KEPT if name in item},
-    )
+    if not isinstance(references, (str, list, tuple)):
+        raise UserError(f'{where}: "reference_image_path" must be a path or a list of paths')
+    try:
+        pair = Pair(
+            id=str(item.get("id") or f"pair_{number:05d}"),
+            source=path(item["source_image"]),
+            instruction=str(item["prompt"]),
+            winner=path(item["winner"]),
+            loser=path(item["loser"]),
+            dimension=str(item["dimension"]),
+            label=label,
+            task=item.get("task"),
+            references=tuple(path(one) for one in ([references] if isinstance(references, str) else references)),
+            hint=str(item.get("hints") or "").strip() or None,
+            extra={name: item[name] for name in KEPT if name in item},
+        )
+        pair.candidate("winner")  # what an edit cannot hold is said here, where its place is known
+    except ValidationError as error:
+        raise UserError(f"{where}: {mistake(error)}") from None
+    return pair

@@ -6,22 +6,24 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import yaml
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
+from editloupe.rubrics.load import mistake
+from editloupe.rubrics.yaml_files import read_yaml
 from editloupe.types import Record, Usage, UserError
 
 MILLION = 1_000_000
+Dollars = Annotated[float, Field(ge=0, lt=1e9, allow_inf_nan=False)]
 
 
 class Price(Record):
     """US dollars for a million tokens; reasoning tokens are output tokens."""
 
-    input: float
-    output: float
-    cached: float | None = None
+    input: Dollars
+    output: Dollars
+    cached: Dollars | None = None
     """For input tokens the provider had cached; the price of input where it is not given."""
 
     def cost(self, usage: Usage) -> float:
@@ -73,11 +75,14 @@ def _is_a_date(model: str, name: str) -> bool:
 
 @cache
 def _table(path: Path | None) -> Mapping[str, Price]:
-    try:
-        text = path.read_text("utf-8") if path else (files("editloupe.evals") / "prices.yaml").read_text("utf-8")
-        data: Any = yaml.safe_load(text)
-        return {name: Price.model_validate(entry) for name, entry in data["prices"].items()}
-    except OSError as error:
-        raise UserError(f"the price file {path} cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, ValidationError, KeyError, TypeError, AttributeError):
-        raise UserError(f'{path} is not a price file: it needs "prices:" with INPUT and OUTPUT by model') from None
+    data = read_yaml(path or files("editloupe.evals") / "prices.yaml")
+    entries = data.get("prices") if isinstance(data, dict) else None
+    if not isinstance(entries, dict) or not all(isinstance(name, str) for name in entries):
+        raise UserError(f'{path} is not a price file: it needs "prices:" with input and output by model')
+    prices = {}
+    for name, entry in entries.items():
+        try:
+            prices[name] = Price.model_validate(entry)
+        except ValidationError as error:
+            raise UserError(f"{path}: the price of {name}: {mistake(error)}") from None
+    return prices

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
+from editloupe.files import open_file, read_text
 from editloupe.types import UserError
 
 JSON_COLUMNS = ("target_boxes", "human", "more_images")
 """Columns of a CSV file whose cells hold JSON: a flat file has no other way to say a list."""
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".bmp")
 INSTRUCTIONS = "instructions.txt"
+REQUIRED = ("source", "edited", "instruction")
+LINE_BYTES = 16_000_000
+"""A row is held in memory whole; one longer than this is no row."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +40,11 @@ Reader = Callable[[Path], Iterator[Row]]
 
 def read_jsonl(path: Path) -> Iterator[Row]:
     """Stream a JSONL file: one object a line, empty lines skipped."""
-    with path.open("rb") as lines:
-        for number, data in enumerate(lines, start=1):
+    with _opened(path) as file:
+        for number, data in enumerate(iter(lambda: file.readline(LINE_BYTES + 1), b""), start=1):
             where = f"{path.name}, line {number}"
+            if len(data) > LINE_BYTES:
+                raise UserError(f"{where}: this line is longer than {LINE_BYTES // 1_000_000} MB")
             try:
                 text = data.decode("utf-8-sig" if number == 1 else "utf-8").strip()
                 if not text:
@@ -56,10 +63,10 @@ def read_jsonl(path: Path) -> Iterator[Row]:
 
 def read_csv(path: Path) -> Iterator[Row]:
     """Stream a CSV file with a header; lists and mappings are JSON in their cells, `human.CRITERION` holds a label."""
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    csv.field_size_limit(LINE_BYTES)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.reader(file, strict=True)
+        with _opened(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(_lines(file, path), strict=True)
             header = [name.strip() for name in next(rows, [])]
             if len(set(header)) != len(header):
                 raise UserError(f"{path.name}: the header names a column twice")
@@ -76,6 +83,13 @@ def read_csv(path: Path) -> Iterator[Row]:
         raise UserError(f"{path.name}, line {rows.line_num}: this is not CSV ({error})") from None
 
 
+def _lines(file: TextIO, path: Path) -> Iterator[str]:
+    for number, line in enumerate(iter(lambda: file.readline(LINE_BYTES + 1), ""), start=1):
+        if len(line) > LINE_BYTES:
+            raise UserError(f"{path.name}, line {number}: this line is longer than {LINE_BYTES // 1_000_000} MB")
+        yield line
+
+
 def _from_cells(cells: dict[str, str], where: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     human: dict[str, Any] = {}
@@ -89,19 +103,26 @@ def _from_cells(cells: dict[str, str], where: str) -> dict[str, Any]:
         else:
             values[name] = cell
     if human:
-        values["human"] = {**values.get("human", {}), **human}
+        given = values.get("human", {})
+        if not isinstance(given, dict):
+            raise UserError(f"{where}: column human must map a criterion to a label or a list of labels")
+        values["human"] = {**given, **human}
     return values
 
 
 def _from_json(cell: str, name: str, where: str) -> Any:
     try:
         return json.loads(cell)
-    except ValueError as error:
+    except json.JSONDecodeError as error:
         raise UserError(f"{where}: column {name} must hold JSON ({error})") from None
+    except (ValueError, RecursionError):
+        raise UserError(f"{where}: column {name} is nested too deeply or holds a number too long to read") from None
 
 
 def read_parquet(path: Path) -> Iterator[Row]:
-    """Stream a Parquet file, a batch of rows at a time."""
+    """Stream a Parquet file, a batch of rows at a time; columns that hold bytes (embedded pictures) are left alone."""
+    with _opened(path):
+        pass
     try:
         from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
@@ -109,21 +130,46 @@ def read_parquet(path: Path) -> Iterator[Row]:
     try:
         file = parquet.ParquetFile(path)
     except Exception as error:  # pyarrow raises its own kinds and OSError alike
-        raise UserError(f"{path.name} is not a Parquet file ({' '.join(str(error).split())[:120]})") from None
+        raise UserError(f"{path.name} is not a Parquet file ({_one_line(error)})") from None
+    number = 0
     with file:
-        number = 0
-        for batch in file.iter_batches(batch_size=256):
-            for values in batch.to_pylist():
-                number += 1
-                where = f"{path.name}, row {number}"
-                yield Row(where, _without_nothing(values, where))
+        try:
+            schema = file.schema_arrow
+            if len(set(schema.names)) != len(schema.names):
+                raise UserError(f"{path.name}: a column stands twice")
+            for column in schema:
+                if column.name in REQUIRED and _holds_bytes(column.type):
+                    raise UserError(
+                        f"{path.name}: column {column.name} holds bytes; it must hold text, pictures as paths"
+                    )
+            columns = [column.name for column in schema if not _holds_bytes(column.type)]
+            for batch in file.iter_batches(batch_size=256, columns=columns):
+                for values in batch.to_pylist():
+                    number += 1
+                    where = f"{path.name}, row {number}"
+                    yield Row(where, _without_nothing(values, where))
+        except UserError:
+            raise
+        except Exception as error:  # damaged pages, dates before the year 1, and what else only shows while reading
+            raise UserError(f"{path.name}, after row {number}: this cannot be read ({_one_line(error)})") from None
+
+
+def _holds_bytes(kind: Any) -> bool:
+    """True where a column's type is binary, or has binary in it."""
+    inner = [kind.field(place).type for place in range(kind.num_fields)] if kind.num_fields else []
+    return "binary" in str(kind) or any(map(_holds_bytes, inner))
 
 
 def _without_nothing(values: dict[str, Any], where: str) -> dict[str, Any]:
     """Drop empty cells, also inside structs: Parquet gives every row every column."""
     kept = {name: value for name, value in values.items() if value is not None}
-    if isinstance(human := kept.get("human"), (dict, list)):
-        kept["human"] = {name: value for name, value in dict(human).items() if value is not None}
+    human = kept.get("human")
+    if isinstance(human, list):  # of a map: pairs
+        if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in human):
+            raise UserError(f"{where}: column human must map a criterion to a label or a list of labels")
+        human = dict(human)
+    if isinstance(human, dict):
+        kept["human"] = {name: value for name, value in human.items() if value is not None}
     for name in JSON_COLUMNS:
         if isinstance(value := kept.get(name), str):
             kept[name] = _from_json(value, name, where)
@@ -138,9 +184,11 @@ def read_folder(path: Path) -> Iterator[Row]:
     sources, edits = _by_stem(path / "sources"), _by_stem(path / "edits")
     listing = path / INSTRUCTIONS
     try:
-        lines = [line for line in listing.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
-    except OSError:
+        lines = [line for line in read_text(listing).splitlines() if line.strip()]
+    except FileNotFoundError:
         raise UserError(f"a folder of edits needs {INSTRUCTIONS} beside sources/ and edits/ ({path.name})") from None
+    except OSError as error:
+        raise UserError(f"{INSTRUCTIONS} cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise UserError(f"{listing.name} is not UTF-8 text") from None
     named = all("\t" in line for line in lines)
@@ -164,12 +212,30 @@ def _by_stem(folder: Path) -> dict[str, str]:
     if not folder.is_dir():
         raise UserError(f"a folder of edits needs the folder {folder.name}/; {folder.parent.name} has none")
     found: dict[str, str] = {}
-    for file in sorted(folder.iterdir()):
+    try:
+        files = sorted(folder.iterdir())
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read: {error.strerror or error}") from None
+    for file in files:
         if file.suffix.lower() in PICTURE_SUFFIXES:
             if file.stem in found:
                 raise UserError(f"{folder.name}/ has two pictures called {file.stem}; their names must differ")
             found[file.stem] = f"{folder.name}/{file.name}"
     return found
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a manifest that is a regular file; what goes wrong while it is read is told with its name."""
+    try:
+        with open_file(path) as file:
+            yield file
+    except OSError as error:
+        raise UserError(f"{path.name} cannot be read: {error.strerror or error}") from None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:120] or type(error).__name__
 
 
 def _kind(value: Any) -> str:
@@ -188,10 +254,13 @@ READERS: Mapping[str, Reader] = {
 
 def reader_for(path: Path) -> Reader:
     """Return the reader for a manifest; one sentence where there is none."""
-    if path.is_dir():
-        return read_folder
-    if not path.exists():
-        raise UserError(f"there is no manifest at {path}")
+    try:
+        if path.is_dir():
+            return read_folder
+        if not path.exists():
+            raise UserError(f"there is no manifest at {path}")
+    except (OSError, ValueError) as error:  # a name too long, links in a circle, a NUL
+        raise UserError(f"there is no manifest at {path} ({_one_line(error)})") from None
     if reader := READERS.get(path.suffix.lower()):
         return reader
     raise UserError(f"{path.name}: a manifest is a .jsonl, .csv or .parquet file, or a folder with sources/ and edits/")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.layouts import Benchmark, picture_in, read_json_list
+from editloupe.evals.layouts import Benchmark, make_edit, picture_in, read_json_list
 from editloupe.types import Edit, UserError
 
 FOLDERS: Mapping[str, tuple[str, ...]] = {
@@ -54,7 +54,7 @@ def _folder(root: Path, task: str) -> Path | None:
 def _saved(results: Path) -> dict[str, str]:
     file = next(iter(sorted(results.glob("*_results.json"))), None)
     items = read_json_list(file) if file else []
-    return {str(item["id"]): str(item["saved_image_path"]) for item in items if item.get("saved_image_path")}
+    return {str(item.get("id")): str(item["saved_image_path"]) for item in items if item.get("saved_image_path")}
 
 
 def _edit(
@@ -73,9 +73,10 @@ def _edit(
         more["annotated"] = (source,)
     if target:
         more["golden"] = (benchmark.path(target, data),)
-    style = item.get("style") or next((name for name in STYLES if name in source.parts), None)
+    style = str(item.get("style") or "") or next((name for name in STYLES if name in source.parts), None)
     model = benchmark.model or benchmark.results.resolve().name
-    return Edit(
+    return make_edit(
+        where,
         id=number if number.startswith(tuple(FOLDERS[task])) else f"{task}/{number}",
         source=source,
         edited=_output(results, number, saved.get(number)),
@@ -90,7 +91,10 @@ def _edit(
 def _output(results: Path, number: str, said: str | None) -> Path:
     if said:
         for folder in (results, results / "imgs"):
-            path = (folder / said).resolve()
-            if path.is_file() and path.is_relative_to(results.resolve()):
-                return path
+            try:
+                path = (folder / said).resolve()
+                if path.is_file() and path.is_relative_to(results.resolve()):
+                    return path
+            except (OSError, RuntimeError, ValueError):
+                raise UserError(f"{said!r} leads nowhere in {results}") from None
     return picture_in(results / "imgs", number) or picture_in(results, number) or results / "imgs" / f"{number}.png"

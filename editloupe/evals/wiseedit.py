@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.layouts import Benchmark, picture_in, read_json_list
+from editloupe.evals.layouts import Benchmark, make_edit, picture_in, read_json_list
+from editloupe.files import open_file
 from editloupe.rubrics.wiseedit.scoring import AWARENESS, COMPLEX, IMAGINATION, INTERPRETATION, OUTPUT
 from editloupe.types import Edit, UserError
 
@@ -61,8 +63,10 @@ def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:
         yield from read_json_list(folder / "ins.json")
         return
     try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
+        with open_file(file) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as lines:
             yield from csv.DictReader(lines)
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
     except (csv.Error, UnicodeDecodeError) as error:
         raise UserError(f"{file} is not a CSV file in UTF-8 ({error})") from None
 
@@ -82,7 +86,8 @@ def _edit(
     edited = picture_in(place, number)
     references = tuple(benchmark.path(said, folder, folder / "img_ref") for said in _references(row))
     more = {"inputs": tuple(inputs[1:]), "references": references}
-    return Edit(
+    return make_edit(
+        where,
         id=f"{model}/{folder.name}/{language}/{number}",
         source=inputs[0],
         edited=edited or place / f"{number}.png",
@@ -113,7 +118,7 @@ def _references(row: Mapping[str, Any]) -> list[str]:
     if isinstance(said, str):
         try:
             said = json.loads(said)
-        except ValueError:
+        except (ValueError, RecursionError):
             said = str(said).replace(";", "|").split("|")
     listed = said if isinstance(said, list) else [said] if said else []
     return [text for item in listed if (text := str(item).strip())]

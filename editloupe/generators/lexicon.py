@@ -8,6 +8,7 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
+from editloupe.files import read_text
 from editloupe.types import UserError
 
 
@@ -47,7 +48,9 @@ class Lexicon:
 def lexicon(file: Path | None = None) -> Lexicon:
     """Return the bundled words, or those of a file."""
     try:
-        text = (file or files(__package__) / "words.txt").read_text(encoding="utf-8")
+        text = read_text(file) if file else (files(__package__) / "words.txt").read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UserError(f"{file} is not UTF-8 text") from None
     except OSError as error:
         raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
     return Lexicon.of(text.split())

@@ -11,6 +11,7 @@ from typing import Any
 
 from PIL import Image
 
+from editloupe.files import read_text
 from editloupe.generators import billiards, table
 from editloupe.generators.contract import Checked, Task
 from editloupe.generators.registry import task as find_task
@@ -82,14 +83,20 @@ def check_answers(folder: Path, answers: Path) -> Iterator[tuple[str, Checked]]:
             yield name, Checked(None, "there is no answer picture")
             continue
         problem = open_picture(folder / "puzzles" / f"{name}.png").pixels
-        yield name, find_task(str(facts["task"])).decide(facts, problem, open_picture(path).pixels)
+        answer, task = open_picture(path).pixels, find_task(str(facts["task"]))
+        try:
+            yield name, task.decide(facts, problem, answer)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise UserError(f"the facts of {name} in {folder / FACTS} are damaged ({type(error).__name__})") from None
 
 
 def _facts(folder: Path) -> list[Mapping[str, Any]]:
     try:
-        lines = (folder / FACTS).read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines if line.strip()]
-    except (OSError, ValueError):
+        found = [json.loads(line) for line in read_text(folder / FACTS).split("\n") if line.strip()]
+        if all(isinstance(facts, dict) and {"id", "task"} <= facts.keys() for facts in found):
+            return found
+        raise ValueError("facts without a name")
+    except (OSError, ValueError, RecursionError):
         raise UserError(f"{folder} was not made by `editloupe make`: it has no readable {FACTS}") from None
 
 

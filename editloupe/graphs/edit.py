@@ -26,7 +26,7 @@ from editloupe.graphs.stage import Differences, Staged, first_stage, texts_of
 from editloupe.images import Album, ImageError, WireLimits
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.edival.turn import KEY
-from editloupe.rubrics.model import LabelAnswer
+from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
 from editloupe.tools.contract import Memory, NoMemory
 from editloupe.tools.registry import Toolbox
@@ -95,18 +95,28 @@ async def prepare(state: EditState, runtime: Runtime[Desk]) -> EditState:
             cases=[],
             outcomes=[Unjudged(criterion=name, reason=missing, detail=str(error)) for name in desk.criteria],
         )
+    unsettled: list[Rubric] = []
     for rubric in rubrics:
         if settled := desk.protocol.settle(edit, rubric):
             outcomes.append(settled)
-            continue
-        try:
-            cases += await asyncio.to_thread(desk.protocol.make_cases, edit, rubric, desk.mode, desk.album)
-        except (ImageError, MissingInput) as error:
-            if desk.strict:
-                raise
-            reason = Reason.BAD_IMAGE if isinstance(error, ImageError) else Reason.MISSING_INPUT
-            outcomes.append(Unjudged(criterion=rubric.criterion, reason=reason, detail=str(error)))
+        else:
+            unsettled.append(rubric)
+    for made in await asyncio.to_thread(lambda: [_cases(desk, edit, rubric) for rubric in unsettled]):
+        if isinstance(made, Unjudged):
+            outcomes.append(made)
+        else:
+            cases += made
     return EditState(cases=cases, outcomes=outcomes)
+
+
+def _cases(desk: Desk, edit: Edit, rubric: Rubric) -> list[Case] | Unjudged:
+    try:
+        return desk.protocol.make_cases(edit, rubric, desk.mode, desk.album)
+    except (ImageError, MissingInput) as error:
+        if desk.strict:
+            raise
+        reason = Reason.BAD_IMAGE if isinstance(error, ImageError) else Reason.MISSING_INPUT
+        return Unjudged(criterion=rubric.criterion, reason=reason, detail=str(error))
 
 
 def fan_out(state: EditState) -> list[Send]:

@@ -16,7 +16,7 @@ OPERATORS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Sub: lambda a, b: a - b,
     ast.Mult: lambda a, b: a * b,
     ast.Div: lambda a, b: a / b if b else math.nan,
-    ast.Pow: lambda a, b: float(a**b) if a >= 0 and abs(b) <= 10 else math.nan,
+    ast.Pow: lambda a, b: float(a**b) if a >= 0 and abs(b) <= 10 and (a or b >= 0) else math.nan,
 }
 FUNCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "min": min,
@@ -26,6 +26,9 @@ FUNCTIONS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "cbrt": lambda values: math.cbrt(values[0]),
 }
 ONE_ARGUMENT = ("sqrt", "cbrt")
+LONGEST = 20_000
+LARGEST = 1e100
+"""Numbers of a formula; larger ones leave no room to calculate in."""
 
 
 class FormulaError(ValueError):
@@ -40,19 +43,31 @@ def evaluate(formula: str, values: Mapping[str, Value]) -> Value:
     >>> evaluate("mean(a, b)", {"a": 1.0, "b": None})
     1.0
     """
-    result = _value(parse(formula, values), values)
+    result = value_of(parse(formula, values), values)
     if result is not None and not math.isfinite(result):
         raise FormulaError(f'the formula "{formula}" has no finite value for {dict(values)}')
     return result
 
 
+def value_of(tree: ast.expr, values: Mapping[str, Value]) -> Value:
+    """Work out a checked expression; what has no finite value is infinite or not a number."""
+    try:
+        return _value(tree, values)
+    except OverflowError:
+        return math.inf
+
+
 def parse(formula: str, names: Iterable[str]) -> ast.expr:
     """Return the checked expression; a mistake in it is told in one sentence."""
+    if len(formula) > LONGEST:
+        raise FormulaError(f"a formula has at most {LONGEST} characters, not {len(formula)}")
     try:
         tree = ast.parse(formula.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError):
+        _check(tree, formula, tuple(names))
+    except FormulaError:
+        raise
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise FormulaError(f'"{formula}" is not a formula; write for instance mean(a, b) * c') from None
-    _check(tree, formula, tuple(names))
     return tree
 
 
@@ -69,6 +84,8 @@ def names_in(formula: str) -> tuple[str, ...]:
 
 def _check(node: ast.expr, formula: str, names: Sequence[str]) -> None:
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
+        if abs(node.value) > LARGEST:
+            raise FormulaError(f'the formula "{formula}" has a number beyond {LARGEST:g}')
         return
     if isinstance(node, ast.Name):
         if node.id not in names:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
 from editloupe.rubrics.model import ModeText, Rubric
+from editloupe.rubrics.yaml_files import read_yaml
 from editloupe.types import UserError
 
 CLOSER = "You can look closer with tools."
@@ -48,18 +48,6 @@ def with_tools(rubric: Rubric) -> Rubric:
     return rubric.model_copy(update={"modes": {**rubric.modes, "tools": closer}})
 
 
-def read_yaml(file: Traversable | Path) -> Any:
-    """Return what a YAML file holds."""
-    try:
-        return yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"{file.name} cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{file.name} is not UTF-8 text") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{file.name} is not valid YAML: {' '.join(str(error).split())}") from None
-
-
 def mistake(error: ValidationError) -> str:
     """Return the first mistake of a record in words, its place in front."""
     first = error.errors(include_url=False)[0]
@@ -68,4 +56,8 @@ def mistake(error: ValidationError) -> str:
         return f"{where} is missing"
     if first["type"] == "extra_forbidden":
         return f"{where} is not a field"
+    if first["type"] == "string_type" and isinstance(first["input"], bool):
+        return (
+            f"{where}: {str(first['input']).lower()} is a truth value in YAML; where a word is meant, put it in quotes"
+        )
     return f"{where}: {first['msg'].removeprefix('Value error, ')}"

@@ -6,23 +6,34 @@ graded checks with gates (VIBE), yes/no and read-out text (EdiVal-Agent).
 
 from __future__ import annotations
 
+import ast
+import itertools
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from editloupe.rubrics import formula
+from editloupe.rubrics.ranges import range_of
 from editloupe.types import Mode, Record
 
 Telling = Literal["instruction", "type", "hint"]
 """What of an edit's own text a rubric's question comes with."""
 
 
+OnScale = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
+LARGEST = 1e9
+"""What an answer of a check may count."""
+MAX_TRIED = 20_000
+"""Combinations of answers a formula is tried with where its bounds alone do not show that it has a value."""
+
+
 class Label(Record):
     """One label of a label rubric, worst first in the list it stands in."""
 
     name: str
-    score: int
+    score: OnScale
     meaning: str
     when: tuple[str, ...] = ()
     """Findings that lead to this label."""
@@ -33,6 +44,20 @@ class LabelAnswer(Record):
 
     kind: Literal["label"] = "label"
     labels: Annotated[tuple[Label, ...], Field(min_length=2)]
+
+    @model_validator(mode="after")
+    def _are_told_apart(self) -> LabelAnswer:
+        by_word: dict[str, str] = {}
+        for label in self.labels:
+            word = " ".join(label.name.split()).casefold()
+            if not word:
+                raise ValueError("a label has no name")
+            if word in by_word:
+                raise ValueError(f'the labels "{by_word[word]}" and "{label.name}" are read as the same word')
+            by_word[word] = label.name
+        if len({label.score for label in self.labels}) < 2:
+            raise ValueError("all labels have the same score, so that there is no scale from the worst to the best")
+        return self
 
     def score(self, name: str) -> int:
         """Return a label's score."""
@@ -51,8 +76,8 @@ class LabelAnswer(Record):
 class Band(Record):
     """A stretch of a scale and what it takes to be there."""
 
-    low: int
-    high: int
+    low: OnScale
+    high: OnScale
     name: str
     meaning: str = ""
 
@@ -61,8 +86,8 @@ class NumberAnswer(Record):
     """A number on a scale, in a JSON object."""
 
     kind: Literal["number"] = "number"
-    low: int
-    high: int
+    low: OnScale
+    high: OnScale
     bands: tuple[Band, ...] = ()
     """From the best to the worst; together they cover the scale."""
     key: str = "score"
@@ -72,8 +97,10 @@ class NumberAnswer(Record):
     def _is_a_scale(self) -> NumberAnswer:
         if self.high <= self.low:
             raise ValueError(f"the scale {self.low} to {self.high} has no room between its ends")
-        covered = [value for band in self.bands for value in range(band.low, band.high + 1)]
-        if self.bands and sorted(covered) != list(range(self.low, self.high + 1)):
+        stretches = sorted((band.low, band.high) for band in self.bands)
+        begin = [self.low, *(high + 1 for _, high in stretches)]
+        end = [*(low for low, _ in stretches), self.high + 1]
+        if self.bands and (begin != end or any(low > high for low, high in stretches)):
             raise ValueError(f"the bands must cover every number from {self.low} to {self.high} once")
         return self
 
@@ -91,6 +118,18 @@ class Check(Record):
     """Allowed answers and what each counts; None means the item is left out (not applicable)."""
     only_if: Mapping[str, str] = Field(default_factory=dict)
     """Gate: the item counts as 0 unless these other items have these answers."""
+
+    @model_validator(mode="after")
+    def _answers_are_told_apart(self) -> Check:
+        if not self.values:
+            raise ValueError(f"check {self.key} has no answers")
+        words = [answer.strip().casefold() for answer in self.values]
+        if twice := [answer for answer in self.values if words.count(answer.strip().casefold()) > 1]:
+            raise ValueError(f'the answers "{twice[0]}" and "{twice[1]}" of {self.key} are read as the same word')
+        for answer, value in self.values.items():
+            if value is not None and not abs(value) <= LARGEST:
+                raise ValueError(f'the answer "{answer}" of {self.key} counts {value}, which is no number to add up')
+        return self
 
 
 class ChecksAnswer(Record):
@@ -114,8 +153,29 @@ class ChecksAnswer(Record):
                     raise ValueError(f"check {check.key} depends on {other}, which is not in the list")
                 if wanted not in by_key[other].values:
                     raise ValueError(f"check {check.key} waits for {other} to be {wanted}, which is no answer of it")
-        formula.parse(self.formula, keys)
+        self._check_formula(formula.parse(self.formula, keys))
         return self
+
+    def _check_formula(self, tree: ast.expr) -> None:
+        """Raise where some answers give the formula no finite value; the judge's replies are paid for by then."""
+        possible = {c.key: [*c.values.values(), *([0.0] if c.only_if else [])] for c in self.checks}
+        if range_of(tree, possible):
+            return
+        named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        asked = [c for c in self.checks if c.key in named or any(c.key in other.only_if for other in self.checks)]
+        if math.prod(len(c.values) for c in asked) > MAX_TRIED:
+            raise ValueError(
+                f'the formula "{self.formula}" cannot be shown to have a finite value for all answers; '
+                "see that nothing is divided by 0, and no root or power is taken of less than 0"
+            )
+        others = {c.key: next(iter(c.values)) for c in self.checks}
+        for answers in itertools.product(*(c.values for c in asked)):
+            value = formula.value_of(
+                tree, self.values({**others, **dict(zip((c.key for c in asked), answers, strict=True))})
+            )
+            if value is not None and not math.isfinite(value):
+                told = ", ".join(f"{c.key} = {answer}" for c, answer in zip(asked, answers, strict=True))
+                raise ValueError(f'the formula "{self.formula}" has no finite value where {told}') from None
 
     @property
     def formula(self) -> str:

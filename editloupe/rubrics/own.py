@@ -10,15 +10,17 @@ from typing import Any
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from editloupe.rubrics import roles
-from editloupe.rubrics.load import mistake, read_yaml, with_tools
-from editloupe.rubrics.model import Answer, Example, ModeText, Rubric, Telling
+from editloupe.rubrics.load import mistake, with_tools
+from editloupe.rubrics.model import Answer, Example, LabelAnswer, ModeText, Rubric, Telling
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.rewording import Rewording, reworded
+from editloupe.rubrics.yaml_files import read_yaml
 from editloupe.types import Record, UserError
 
 OWN = "own"
 WORD = r"^[a-z][a-z0-9_]*$"
+MARKS = " \t\r\n*_`#>\"'“”‘’"
 
 
 class OwnRubric(Record):
@@ -52,6 +54,16 @@ class OwnRubric(Record):
     @classmethod
     def _in_short(cls, given: Any) -> Any:
         return _long_form(given)
+
+    @field_validator("answer")
+    @classmethod
+    def _can_be_given(cls, answer: Answer) -> Answer:
+        """A judge's label is read without quotes, stars and a full stop around it, between tags."""
+        for label in answer.labels if isinstance(answer, LabelAnswer) else ():
+            bare = label.name.strip(MARKS).rstrip(".!").strip(MARKS)
+            if label.name != " ".join(bare.split()) or "<" in label.name or ">" in label.name:
+                raise ValueError(f'the label "{label.name}" needs a name without marks around it and without < or >')
+        return answer
 
     @model_validator(mode="after")
     def _each_picture_once(self) -> OwnRubric:
@@ -148,12 +160,19 @@ def _long_form(given: Any) -> Any:
         full["bands"] = [_band(str(numbers), str(text)) for numbers, text in bands.items()]
     if isinstance(labels := full.get("labels"), Mapping):
         full["labels"] = [
-            {"name": str(name), "score": number, "meaning": str(text)}
+            {"name": _word(name, "label"), "score": number, "meaning": str(text)}
             for number, (name, text) in enumerate(labels.items(), start=1)
         ]
     if isinstance(checks := full.get("checks"), Mapping):
-        full["checks"] = [{"key": str(key), "question": str(text)} for key, text in checks.items()]
+        full["checks"] = [{"key": _word(key, "check"), "question": str(text)} for key, text in checks.items()]
     return full
+
+
+def _word(name: Any, what: str) -> str:
+    """Return a name as it was written; what YAML takes for something else cannot be known as it was written."""
+    if isinstance(name, bool) or not isinstance(name, (str, int)):
+        raise ValueError(f'{str(name).lower()} is no word in YAML; write the {what} in quotes, such as "true"')
+    return str(name)
 
 
 def _band(numbers: str, text: str) -> dict[str, Any]:

@@ -113,9 +113,9 @@ def test_a_changed_rubric_judges_again_only_what_it_touches(
     run(wanted)
     original = Judge.unit_key
 
-    def other_rubric(self: Judge, edit: Any, criterion: str, repeat: int = 0) -> str:
+    def other_rubric(self: Judge, edit: Any, criterion: str, *rest: Any) -> str:
         changed = " with another rubric" if criterion == "visual_consistency" else ""
-        return original(self, edit, criterion, repeat) + changed
+        return original(self, edit, criterion, *rest) + changed
 
     describe = Judge.describe
     monkeypatch.setattr(Judge, "unit_key", other_rubric)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from editloupe.files import read_text
 from editloupe.rubrics.edival.pools import Pools
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject
 from editloupe.rubrics.edival.tasks import Task
@@ -87,7 +88,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 def read_json(path: Path, kind: type[T]) -> T:
     """Read a record; a file that holds something else is the user's mistake."""
     try:
-        return kind.model_validate_json(path.read_text("utf-8"))
+        return kind.model_validate_json(read_text(path))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValidationError, ValueError) as error:
@@ -118,9 +119,12 @@ def pictures_in(places: Iterable[Path]) -> dict[str, Path]:
     """Return the pictures of folders and files by id, the file's stem; two files of one stem are the user's mistake."""
     found: dict[str, Path] = {}
     for place in places:
-        if not place.exists():
-            raise UserError(f"there is nothing at {place}")
-        files = sorted(p for p in place.iterdir() if p.suffix.lower() in SUFFIXES) if place.is_dir() else [place]
+        try:
+            if not place.exists():
+                raise UserError(f"there is nothing at {place}")
+            files = sorted(p for p in place.iterdir() if p.suffix.lower() in SUFFIXES) if place.is_dir() else [place]
+        except (OSError, ValueError) as error:
+            raise UserError(f"{place} cannot be read: {error}") from None
         for path in files:
             if path.stem in found and found[path.stem] != path:
                 raise UserError(f"{found[path.stem]} and {path} would both be called {path.stem}")

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from editloupe.agent.hooks import Replies, Traffic, Watcher
@@ -14,8 +15,9 @@ from editloupe.agent.models import open_chat
 from editloupe.graphs.edival import CRITERIA, EDIVAL_GRAPH, Bench
 from editloupe.graphs.edival_looks import Eye
 from editloupe.graphs.loop import LoopLimits
-from editloupe.images import Album, ImageError, WireLimits, hash_bytes
+from editloupe.images import Album, WireLimits, hash_file
 from editloupe.judge import JudgeSettings
+from editloupe.pixel_budget import room_for
 from editloupe.rubrics.edival import ASKED
 from editloupe.rubrics.edival.questions import question
 from editloupe.rubrics.edival.settings import EdivalSettings, published
@@ -26,7 +28,7 @@ from editloupe.tools.finders import Finder, WholePictureFinder
 from editloupe.tools.quality import HpsV3, Quality
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
-from editloupe.types import Edit, Judgement, Mode, Reason, Unjudged, UserError
+from editloupe.types import Edit, Judgement, Mode, Reason, Sha, Unjudged, UserError
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ class EdivalJudge:
                 raise
             outcomes = [Unjudged(criterion=c, reason=Reason.MISSING_INPUT, detail=str(error)) for c in wanted]
             return self._judgement(edit, outcomes, [])
-        end = await EDIVAL_GRAPH.ainvoke({"edit": edit, "turn": turn}, {"recursion_limit": 12}, context=bench)
+        async with room_for(_pictures(edit).values()):
+            end = await EDIVAL_GRAPH.ainvoke({"edit": edit, "turn": turn}, {"recursion_limit": 12}, context=bench)
         return self._judgement(edit, end["outcomes"], end.get("traces", []))
 
     def _judgement(self, edit: Edit, outcomes: Sequence[Any], traces: Sequence[Any]) -> Judgement:
@@ -158,14 +161,14 @@ class EdivalJudge:
         """Return the criteria this picture is asked: all of them."""
         return self.criteria
 
-    def unit_key(self, edit: Edit, criterion: str, repeat: int = 0) -> str:
+    def unit_key(self, edit: Edit, criterion: str, repeat: int = 0, hashes: dict[Path, Sha] | None = None) -> str:
         """Return the content key of one unit: pictures, what is asked, by whom, with which settings."""
-        paths = {"source": edit.source, "edited": edit.edited}
-        paths |= {f"{role}{i}": path for role, several in edit.more_images.items() for i, path in enumerate(several)}
-        try:
-            pictures = {role: hash_bytes(path.read_bytes()) for role, path in paths.items()}
-        except OSError as error:
-            raise ImageError(f"{error.filename} cannot be read: {error.strerror or error}") from None
+        known = {} if hashes is None else hashes
+        paths = _pictures(edit)
+        for path in paths.values():
+            if path not in known:
+                known[path] = hash_file(path)
+        pictures = {role: known[path] for role, path in paths.items()}
         facts = {
             "pictures": pictures,
             "edit": edit.model_dump(mode="json", include={"instruction", "extra"}),
@@ -212,3 +215,8 @@ class EdivalJudge:
         """Let go of everything as `close` does, without blocking the event loop."""
         self._toolbox.close()
         await self._chat.aclose()
+
+
+def _pictures(edit: Edit) -> dict[str, Path]:
+    own = {"source": edit.source, "edited": edit.edited}
+    return own | {f"{role}{i}": path for role, several in edit.more_images.items() for i, path in enumerate(several)}

@@ -27,7 +27,7 @@ def dimension_of(edit: Edit) -> str | None:
     said = edit.extra.get("dimension")
     if said is None:
         return None
-    if said not in PAIRWISE:
+    if not isinstance(said, str) or said not in PAIRWISE:
         raise MissingInput(f'edit {edit.id}: the dimension must be one of {", ".join(PAIRWISE)}, not "{said}"')
     return str(said)
 

@@ -12,6 +12,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from editloupe.rubrics.edival.tasks import TaskType
+from editloupe.rubrics.yaml_files import read_yaml
 from editloupe.types import Record, UserError
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -79,12 +80,7 @@ def load_settings(file: Path | None) -> EdivalSettings:
     """Return the published settings with the values of a YAML file in their place."""
     if file is None:
         return published()
-    try:
-        content = yaml.safe_load(file.read_text("utf-8"))
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
-    except yaml.YAMLError as error:
-        raise UserError(f"{file} is not valid YAML: {' '.join(str(error).split())}") from None
+    content = read_yaml(file)
     if not isinstance(content, dict):
         raise UserError(f"{file} must map names of settings to values")
     return published().but(content)

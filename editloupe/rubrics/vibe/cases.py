@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
-from editloupe.images import Album, ImageError, Pixels
+from editloupe.images import Album, Pixels, open_layer
 from editloupe.rubrics import roles
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import Rubric
@@ -33,11 +33,7 @@ def make_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Cas
 
 def overlaid(pixels: Pixels, layer: Path) -> Pixels:
     """Return the picture with a transparent layer over it, stretched to its size."""
-    try:
-        with Image.open(layer) as opened:
-            marks = opened.convert("RGBA")
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        raise ImageError(f"{layer.name} cannot be used as a layer of marks: {' '.join(str(error).split())}") from None
+    marks = open_layer(layer)
     base = Image.fromarray(pixels).convert("RGBA")
     if marks.size != base.size:
         marks = marks.resize(base.size, Image.Resampling.LANCZOS)

@@ -1,0 +1,94 @@
+"""A user's files, opened safely: regular files only, and never more bytes than a stated limit.
+
+A pipe would be waited for without end, a device read without end. Every mistake is an OSError whose `strerror` says it in
+words, so that whoever asked can put its own sentence around it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+TEXT_BYTES = 256_000_000
+"""The limit of files that are read whole and hold text, such as a benchmark's list of tasks."""
+_QUIETLY = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_KINDS = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+class NotAFile(OSError):
+    """Something that is no regular file, or one that is too large; told in words."""
+
+
+def check_file(path: Path) -> os.stat_result:
+    """Return the file's facts; raises OSError where it is missing or no regular file."""
+    try:
+        found = os.stat(path)
+    except ValueError as error:  # a NUL, or half a character: no file can have such a name
+        raise NotAFile(errno.EINVAL, f"no file can be called that ({error})", str(path)) from None
+    _check_kind(found.st_mode, path)
+    return found
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a regular file to read bytes from; whatever else stands at the path is never waited for."""
+    check_file(path)  # before opening: to open a device can already do something
+    with os.fdopen(os.open(path, _QUIETLY), "rb") as file:
+        _check_kind(os.fstat(file.fileno()).st_mode, path)
+        yield file
+
+
+def read_bytes(path: Path, limit: int) -> bytes:
+    """Return what a file holds; the limit is checked before reading, and while reading against a file that grows."""
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise _too_large(path, limit)
+        parts, room = [], limit + 1
+        while room > 0 and (part := file.read(min(room, size + 1))):
+            parts.append(part)
+            room -= len(part)
+            size = max(size, 1 << 20)
+        if room <= 0:
+            raise _too_large(path, limit)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def read_text(path: Path, limit: int = TEXT_BYTES) -> str:
+    """Return a file's text; raises UnicodeDecodeError where it is not UTF-8. A mark at its beginning is left out."""
+    return read_bytes(path, limit).decode("utf-8-sig")
+
+
+def whole_text(text: str) -> str:
+    r"""Return a text that can be written anywhere: half a character (a lone surrogate) becomes the replacement character.
+
+    >>> whole_text("caf\u00e9"), whole_text("a \ud83d smile")
+    ('café', 'a � smile')
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _check_kind(mode: int, path: Path) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+    if not stat.S_ISREG(mode):
+        kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
+        raise NotAFile(errno.EINVAL, f"it is {kind}, not a file", str(path))
+
+
+def _too_large(path: Path, limit: int) -> NotAFile:
+    return NotAFile(errno.EFBIG, f"it is larger than the limit of {limit // 1_000_000} MB", str(path))

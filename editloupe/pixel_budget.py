@@ -1,0 +1,126 @@
+"""How many decoded pixels may be in memory at one time, in the whole process: edits beyond it wait their turn.
+
+An edit takes the room for all its pictures at once, before it opens the first, and never asks for more: so nobody who holds
+room waits for room, and there is no deadlock. Whoever waits holds no thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager
+from functools import cache
+from pathlib import Path
+
+from editloupe.images import declared_pixels
+from editloupe.types import UserError
+
+MEGAPIXELS = 500
+"""Room for 250 pairs of one megapixel, or ten of 24; decoded they take 1.5 GB."""
+VARIABLE = "EDITLOUPE_MEGAPIXELS"
+
+
+class PixelBudget:
+    """A weighted gate, first come, first served; for any number of threads and event loops."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._used = 0
+        self._waiting: deque[tuple[int, Future[None]]] = deque()
+        self._lock = threading.Lock()
+
+    @property
+    def used(self) -> int:
+        """Pixels for which room is taken."""
+        return self._used
+
+    @asynccontextmanager
+    async def room(self, pixels: int) -> AsyncIterator[None]:
+        """Hold room for so many pixels; what is larger than the whole budget has it to itself."""
+        weight = min(pixels, self.total)
+        turn = self._enter(weight)
+        if turn is not None:
+            try:
+                await asyncio.wrap_future(turn)
+            except BaseException:
+                self._give_up(weight, turn)
+                raise
+        try:
+            yield
+        finally:
+            self._leave(weight)
+
+    @contextmanager
+    def room_in_thread(self, pixels: int) -> Iterator[None]:
+        """Hold room like `room`, for code that has a thread to wait in."""
+        weight = min(pixels, self.total)
+        turn = self._enter(weight)
+        if turn is not None:
+            try:
+                turn.result()
+            except BaseException:
+                self._give_up(weight, turn)
+                raise
+        try:
+            yield
+        finally:
+            self._leave(weight)
+
+    def _enter(self, weight: int) -> Future[None] | None:
+        """Take room at once, or return the turn to wait for."""
+        with self._lock:
+            if not self._waiting and self._fits(weight):
+                self._used += weight
+                return None
+            turn: Future[None] = Future()
+            self._waiting.append((weight, turn))
+            return turn
+
+    def _give_up(self, weight: int, turn: Future[None]) -> None:
+        """Leave the queue; where the turn had come in the same moment, give the room back."""
+        if turn.cancel():
+            self._admit()
+        else:
+            self._leave(weight)
+
+    def _leave(self, weight: int) -> None:
+        with self._lock:
+            self._used -= weight
+        self._admit()
+
+    def _admit(self) -> None:
+        """Let in those at the head of the queue for whom there is room."""
+        admitted = []
+        with self._lock:
+            while self._waiting and (self._waiting[0][1].cancelled() or self._fits(self._waiting[0][0])):
+                weight, turn = self._waiting.popleft()
+                if turn.set_running_or_notify_cancel():
+                    self._used += weight
+                    admitted.append(turn)
+        for turn in admitted:
+            turn.set_result(None)
+
+    def _fits(self, weight: int) -> bool:
+        return self._used + weight <= self.total
+
+
+@cache
+def pixel_budget() -> PixelBudget:
+    """Return the budget of this process; the variable EDITLOUPE_MEGAPIXELS sets another size."""
+    given = os.environ.get(VARIABLE, "").strip() or str(MEGAPIXELS)
+    if not given.isdecimal() or not 1 <= int(given) <= 1_000_000:
+        raise UserError(f"{VARIABLE} is a number of megapixels, such as {MEGAPIXELS}, not {given!r}")
+    return PixelBudget(int(given) * 1_000_000)
+
+
+@asynccontextmanager
+async def room_for(paths: Iterable[Path]) -> AsyncIterator[None]:
+    """Hold room for these pictures, of which only the headers are read."""
+    several = tuple(dict.fromkeys(paths))
+    pixels = await asyncio.to_thread(lambda: sum(map(declared_pixels, several)))
+    async with pixel_budget().room(pixels):
+        yield

@@ -1,0 +1,104 @@
+"""YAML files of the user's, read with care: words stay words, no key stands twice, no alias multiplies the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from editloupe.files import read_text, whole_text
+from editloupe.types import UserError
+
+MAX_BYTES = 300_000
+"""About as much as is read in a second."""
+MAX_BRACKETS = 50
+"""Brackets within brackets; reading takes the square of their depth."""
+MAX_NODES = 100_000
+"""Values a file may have, aliases counted as often as they are used."""
+
+
+class CarefulLoader(yaml.SafeLoader):
+    """Safe YAML as people mean it: `Yes`, `off` and `2024-01-01` are words, only `true` and `false` are not."""
+
+    def get_single_node(self) -> Any:
+        """Return the file's one document, measured before anything is made of it."""
+        node = super().get_single_node()
+        if node is not None and _size(node, {}) > MAX_NODES:
+            raise yaml.YAMLError(f"it has more than {MAX_NODES} values, aliases counted as often as they are used")
+        return node
+
+    def fetch_flow_collection_start(self, kind: Any) -> None:
+        """Go one bracket deeper, within bounds."""
+        if self.flow_level >= MAX_BRACKETS:
+            raise yaml.YAMLError("it is nested too deeply")
+        super().fetch_flow_collection_start(kind)
+
+    def construct_scalar(self, node: Any) -> Any:
+        """Return a text that can be written anywhere."""
+        value = super().construct_scalar(node)
+        return whole_text(value) if isinstance(value, str) else value
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+        """Return a mapping; a key that stands twice in it is a mistake, not a choice."""
+        seen: set[str] = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            name = str(getattr(key, "value", ""))
+            if isinstance(key, yaml.ScalarNode) and name in seen:
+                raise yaml.YAMLError(f'line {key.start_mark.line + 1}: "{whole_text(name)}" stands twice')
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
+
+_WORDS_TOO = ("bool", "timestamp", "int")
+CarefulLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag.rpartition(":")[2] not in _WORDS_TOO]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for _tag, _pattern, _first in (
+    ("bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("int", r"^[-+]?(?:0|[1-9][0-9]{0,17})$", "-+0123456789"),
+):
+    CarefulLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first))
+
+
+def parse_yaml(text: str) -> Any:
+    """Return what a YAML text holds; raises yaml.YAMLError with a sentence."""
+    try:
+        return yaml.load(text, CarefulLoader)  # a safe loader
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+    except (
+        ValueError,
+        OverflowError,
+        TypeError,
+        AttributeError,
+    ) as error:  # of values under an explicit tag, such as !!int x
+        raise yaml.YAMLError(f"a value is not of the kind it says ({error})") from None
+
+
+def read_yaml(file: Traversable | Path) -> Any:
+    """Return what a YAML file holds; every mistake is told in one sentence."""
+    try:
+        return parse_yaml(
+            read_text(file, MAX_BYTES) if isinstance(file, Path) else file.read_text(encoding="utf-8-sig")
+        )
+    except OSError as error:
+        raise UserError(f"{file.name} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{file.name} is not UTF-8 text") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"{file.name} is not valid YAML: {' '.join(str(error).split())[:300]}") from None
+
+
+def _size(node: Any, known: dict[int, int]) -> int:
+    """Return how many values a node stands for once aliases are written out; one that holds itself has no end."""
+    if id(node) not in known:
+        known[id(node)] = MAX_NODES + 1  # seen again before it is known: it holds itself
+        inner = node.value if isinstance(node.value, list) else ()
+        parts = (part for item in inner for part in (item if isinstance(item, tuple) else (item,)))
+        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+    return known[id(node)]
