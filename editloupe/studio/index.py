@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from editloupe.evals.store import Run
+from editloupe.studio.damage import readable
 from editloupe.studio.labels import LabelBook
 from editloupe.studio.people import consensus, rubric_of
 
@@ -32,7 +33,7 @@ CREATE TABLE people (
 """
 _UNITS = (
     "SELECT edit_id, criterion, protocol, status, label, score, score_100, reason, steps, seconds, cost, "
-    "json_extract(outcome, '$.confidence') AS confidence FROM units"
+    "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.confidence') END AS confidence FROM units"
 )
 _CHUNK = 500
 
@@ -40,8 +41,9 @@ _CHUNK = 500
 class RunIndex:
     """An in-memory copy of what the table shows; `reading` gives a connection that is up to date."""
 
-    def __init__(self, run: Run, labels: LabelBook) -> None:
+    def __init__(self, run: Run, labels: LabelBook, name: str = "") -> None:
         self._run = run
+        self._name = name or run.folder.name
         self._labels = labels
         self._lock = threading.RLock()
         self._own = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -54,14 +56,15 @@ class RunIndex:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give the rows as they are at this moment."""
+        """Give the rows as they are at this moment; a run that cannot be read raises RunDamaged."""
         with self._lock:
-            self._refresh()
+            with readable(self._name):
+                self._refresh()
             yield self._own
 
     def state(self) -> tuple[int, int]:
         """Return something that differs whenever the run or its labels have changed."""
-        with self._lock:
+        with self._lock, readable(self._name):
             self._refresh()
             return self._seen, self._labelled
 
@@ -141,14 +144,27 @@ class RunIndex:
 
 
 def _edit(row: sqlite3.Row) -> tuple[Any, ...]:
-    """Return an edit's row; read as plain JSON, for thousands of them are read before the first page."""
-    edit: dict[str, Any] = json.loads(row["edit"])
-    first = {role: shas[0] for role, shas in json.loads(row["pictures"]).items() if shas}
-    kind, model = edit.get("instruction_type"), edit.get("model")
-    words = "\n".join(filter(None, (edit["id"], edit["instruction"], kind, model))).casefold()
-    human = {name: [given] if isinstance(given, str) else given for name, given in (edit.get("human") or {}).items()}
-    place = (edit["id"], row["position"], kind, model, edit["instruction"], words)
+    """Return an edit's row; read as plain JSON, for thousands of them are read before the first page.
+
+    An edit whose record is damaged keeps its place in the table and says so.
+    """
+    try:
+        edit: dict[str, Any] = json.loads(row["edit"])
+        instruction, kind, model = (_plain(edit.get(name)) for name in ("instruction", "instruction_type", "model"))
+        pictures = json.loads(row["pictures"])
+        first = {role: str(shas[0]) for role, shas in pictures.items() if isinstance(shas, list) and shas}
+        given = {name: [said] if isinstance(said, str) else said for name, said in (edit.get("human") or {}).items()}
+        human = {name: [str(one) for one in said] for name, said in given.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        instruction, kind, model, first, human = "The record of this edit cannot be read.", None, None, {}, {}
+    words = "\n".join(filter(None, (row["edit_id"], instruction, kind, model))).casefold()
+    place = (row["edit_id"], row["position"], kind, model, instruction or "", words)
     return (*place, first.get("source"), first.get("edited"), json.dumps(human))
+
+
+def _plain(value: Any) -> str | None:
+    """Return a text SQLite takes: half of a surrogate pair, which JSON can hold, is replaced."""
+    return None if value is None else str(value).encode("utf-8", "replace").decode("utf-8")
 
 
 def _people(row: sqlite3.Row, given: Mapping[str, Iterable[str]]) -> tuple[Any, ...] | None:

@@ -14,7 +14,7 @@ from editloupe.evals.store import Run
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
 from tests.scripted import Request, call, final, say
-from tests.studio.conftest import Listen
+from tests.studio.conftest import BEARER, Listen
 from tests.studio.samples import HOSTILE
 
 Event = tuple[str, dict[str, Any]]
@@ -22,7 +22,7 @@ INSTRUCTION = "Change the color of the patch to red"
 
 
 def client_of(address: str) -> httpx.Client:
-    return httpx.Client(base_url=address, timeout=60, trust_env=False)
+    return httpx.Client(base_url=address, timeout=60, trust_env=False, headers=BEARER)
 
 
 def asked(client: httpx.Client, folder: Path, **changes: object) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def test_a_models_steps_arrive_one_by_one_and_its_words_are_escaped(
         return look_then_answer(request)
 
     server = scripted(wait_before_the_answer)
-    with client_of(listen()) as client:
+    with client_of(listen(base_urls=(server.openai_url,))) as client:
         body = asked(client, tmp_path, judge="openai:gpt-4.1", base_url=server.openai_url)
         following = events(client, client.post("/judge", json=body).json()["job"])
         first = [next(following), next(following), next(following)]
@@ -111,7 +111,7 @@ def test_stop_ends_the_judging_and_keeps_nothing(listen: Listen, scripted: Start
         return say("late")
 
     server = scripted(never)
-    with client_of(listen()) as client:
+    with client_of(listen(base_urls=(server.openai_url,))) as client:
         body = asked(client, tmp_path, judge="openai:gpt-4.1", base_url=server.openai_url)
         job = client.post("/judge", json=body).json()["job"]
         following = events(client, job)
@@ -129,7 +129,7 @@ def test_a_wrong_key_ends_in_one_sentence_without_the_key(
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-verysecretvalue123")
     server = scripted(lambda request: wrong_key())
-    with client_of(listen()) as client:
+    with client_of(listen(base_urls=(server.openai_url,))) as client:
         body = asked(client, tmp_path, judge="openai:gpt-4.1", base_url=server.openai_url)
         told = list(events(client, client.post("/judge", json=body).json()["job"]))
     assert [kind for kind, _ in told] == ["begun", "failed", "end"]
@@ -139,7 +139,7 @@ def test_a_wrong_key_ends_in_one_sentence_without_the_key(
 
 def test_the_same_edit_judged_twice_can_be_compared(listen: Listen, scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(look_then_answer)
-    with client_of(listen()) as client:
+    with client_of(listen(base_urls=(server.openai_url,))) as client:
         body = asked(client, tmp_path)
         list(events(client, client.post("/judge", json=body).json()["job"]))
         model = {**body, "judge": "openai:gpt-4.1", "base_url": server.openai_url}
@@ -158,7 +158,7 @@ def test_only_so_many_edits_are_judged_at_once(listen: Listen, scripted: StartSe
         return say("late")
 
     server = scripted(never)
-    with client_of(listen()) as client:
+    with client_of(listen(base_urls=(server.openai_url,))) as client:
         body = asked(client, tmp_path, judge="openai:gpt-4.1", base_url=server.openai_url)
         jobs = [client.post("/judge", json=body) for _ in range(5)]
         assert [job.status_code for job in jobs] == [200, 200, 200, 200, 400]
