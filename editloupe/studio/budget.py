@@ -4,35 +4,52 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from PIL import Image
 
 from editloupe.images import FORMATS
 
-AT_ONCE = 100_000_000
-"""Pixels decoded at one time, 300 MB of them; one larger picture is decoded alone."""
+T = TypeVar("T")
+
+AT_ONCE = 50_000_000
+"""Pixels decoded at one time, half a gigabyte with the decoder's copies; one larger picture is decoded alone."""
+
+# Pillow takes a picture's memory in blocks of 16 MB, which glibc keeps for every thread that ever asked for them; blocks
+# above 32 MB go back to the system when they are freed.
+Image.core.set_block_size(64 * 2**20)  # type: ignore[attr-defined]
 
 
 class PixelBudget:
-    """Lets threads decode pictures side by side up to so many pixels; who asks for more waits."""
+    """Decodes pictures in two threads of its own, up to so many pixels at one time; who asks for more waits.
+
+    Threads of its own, because the memory a thread has used for a picture is kept for that thread's next one.
+    """
 
     def __init__(self, pixels: int = AT_ONCE) -> None:
         self._whole = pixels
         self._left = pixels
         self._changed = threading.Condition()
+        self._threads = ThreadPoolExecutor(2, "decoding")
 
-    @contextmanager
-    def room(self, *files: Path) -> Iterator[None]:
-        """Hold room for these pictures, by the sizes their headers state."""
+    def run(self, work: Callable[[], T], *files: Path) -> T:
+        """Do some work on these pictures as soon as there is room for them, by the sizes their headers state."""
+        return self._threads.submit(self._in_turn, work, files).result()
+
+    def close(self) -> None:
+        """Do nothing further; what has begun is not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _in_turn(self, work: Callable[[], T], files: Sequence[Path]) -> T:
         wanted = min(self._whole, sum(self.pixels_of(file) or 0 for file in files))
         with self._changed:
             self._changed.wait_for(lambda: self._left >= wanted)
             self._left -= wanted
         try:
-            yield
+            return work()
         finally:
             with self._changed:
                 self._left += wanted

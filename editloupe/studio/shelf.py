@@ -60,8 +60,7 @@ class Shelf:
         files = [path for sha in key[1:] if (path := self.find(sha))]
         if len(files) < len(key) - 1:
             return None
-        with self._budget.room(*files):
-            made = make(files)
+        made = self._budget.run(lambda: make(files), *files)
         with self._lock:
             if key not in self._made:
                 self._made[key] = made

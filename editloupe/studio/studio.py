@@ -30,6 +30,7 @@ class Studio:
     settings: StudioSettings
     library: Library
     uploads: Uploads
+    budget: PixelBudget
     shelf: Shelf
     pages: Pages
     desk: Desk
@@ -52,10 +53,11 @@ class Studio:
         )
         desk = Desk(render, uploads, saver.save, curtain)
         shelf = Shelf(lambda: [*library.folders(), uploads.shown], budget)
-        return cls(settings, library, uploads, shelf, pages, desk, ChartRoom())
+        return cls(settings, library, uploads, budget, shelf, pages, desk, ChartRoom())
 
     def close(self) -> None:
         """Close the runs and remove what is temporary; closing again does nothing."""
+        self.budget.close()
         self.library.close()
         self.uploads.close()
 

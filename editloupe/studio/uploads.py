@@ -60,16 +60,20 @@ class Uploads:
                 raise HTTPException(
                     413, f"this picture is larger than the limit of {UPLOAD_PIXELS // 10**6} megapixels"
                 )
-            with self._budget.room(part):
-                picture = decode(part.read_bytes(), "this file")
-                self.show(picture)
-            part.replace(self._files / picture.sha)
+            sha, (width, height) = self._budget.run(lambda: self._decoded(part), part)
+            part.replace(self._files / sha)
         except OSError as error:
             raise _no_room(error) from None
         finally:
             part.unlink(missing_ok=True)
         self._prune()
-        return {"sha": picture.sha, "width": picture.size[0], "height": picture.size[1]}
+        return {"sha": sha, "width": width, "height": height}
+
+    def _decoded(self, part: Path) -> tuple[Sha, tuple[int, int]]:
+        """Show a received picture and say what it is; its pixels are let go at the end."""
+        picture = decode(part.read_bytes(), "this file")
+        self.show(picture)
+        return picture.sha, picture.size
 
     def copy(self, file: Path) -> dict[str, object]:
         """Take a file of this machine as if it had been uploaded."""
