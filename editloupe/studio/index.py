@@ -176,26 +176,33 @@ def _people(row: sqlite3.Row, given: Mapping[str, Iterable[str]]) -> tuple[Any, 
 
 def _cell(units: list[sqlite3.Row]) -> tuple[Any, ...]:
     """Return one row for all repeats of a criterion: the lower median verdict, as the agreement takes it."""
-    judged = sorted((unit for unit in units if unit["status"] == "judged"), key=lambda unit: unit["score"] or 0.0)
+    judged = sorted(
+        (unit for unit in units if unit["status"] == "judged"), key=lambda unit: _number(unit["score"]) or 0.0
+    )
     shown = judged[(len(judged) - 1) // 2] if judged else None
-    sure = [unit["confidence"] for unit in judged if unit["confidence"] is not None]
-    costs = [unit["cost"] for unit in units if unit["cost"] is not None]
+    sure = [sure for unit in judged if (sure := _number(unit["confidence"])) is not None]
+    costs = [cost for unit in units if (cost := _number(unit["cost"])) is not None]
     return (
         units[0]["edit_id"],
         units[0]["criterion"],
         units[0]["protocol"],
         "judged" if shown else "unjudged",
         shown["label"] if shown else None,
-        shown["score"] if shown else None,
-        shown["score_100"] if shown else None,
+        _number(shown["score"]) if shown else None,
+        _number(shown["score_100"]) if shown else None,
         sum(sure) / len(sure) if sure else None,
         next((unit["reason"] for unit in units if unit["reason"]), None),
         len(units),
         len({(unit["label"], unit["score"]) for unit in judged}) > 1,
-        sum(unit["steps"] for unit in units),
-        sum(unit["seconds"] for unit in units),
+        sum(_number(unit["steps"]) or 0 for unit in units),
+        sum(_number(unit["seconds"]) or 0.0 for unit in units),
         sum(costs) if costs else None,
     )
+
+
+def _number(value: Any) -> float | None:
+    """Return a number as it is; SQLite may hold a text where a number belongs, and that is none."""
+    return value if isinstance(value, (int, float)) else None
 
 
 def _chunks(values: list[str]) -> Iterator[list[str]]:

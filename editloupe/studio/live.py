@@ -19,8 +19,6 @@ from editloupe.studio.uploads import Uploads
 from editloupe.types import Edit, Judgement, Step, Trace, UserError
 
 MOST_AT_ONCE = 4
-LONGEST = 30 * 60.0
-"""Seconds one judging may take."""
 REMEMBERED = 50
 """Finished jobs whose events can still be read."""
 HEARTBEAT = 15.0
@@ -89,7 +87,7 @@ class Desk:
         uploads: Uploads,
         save: Callable[[Judgement, Album], int],
         clean: Callable[[Any], Any],
-        longest: float = LONGEST,
+        longest: float,
     ) -> None:
         self._render = render
         self._uploads = uploads

@@ -41,6 +41,8 @@ class StudioSettings:
     """Further names this machine is called by."""
     judge: str | None = None
     """The judge the page proposes."""
+    longest: float = 30 * 60.0
+    """Seconds one judging on the page may take."""
     base_urls: tuple[str, ...] = ()
     """The only servers a judge may be asked at besides the provider's own; a key follows the address."""
 

@@ -51,7 +51,7 @@ class Studio:
             step=lambda trace, step, named: _step(pages, trace, step, named),
             verdicts=lambda judgement, repeat: _verdicts(pages, library, judgement, repeat),
         )
-        desk = Desk(render, uploads, saver.save, curtain)
+        desk = Desk(render, uploads, saver.save, curtain, settings.longest)
         shelf = Shelf(lambda: [*library.folders(), uploads.shown], budget)
         return cls(settings, library, uploads, budget, shelf, pages, desk, ChartRoom())
 

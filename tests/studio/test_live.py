@@ -238,9 +238,8 @@ def test_an_error_that_names_the_key_does_not_show_it(
 
 
 def test_a_judging_that_takes_too_long_is_stopped_and_says_so(
-    listen: Listen, scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    listen: Listen, scripted: StartServer, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("editloupe.studio.live.Desk.__init__.__defaults__", (0.5,), raising=False)
     release = threading.Event()
 
     def never(request: Request) -> Any:
@@ -248,7 +247,7 @@ def test_a_judging_that_takes_too_long_is_stopped_and_says_so(
         return say("late")
 
     server = scripted(never)
-    with client_of(listen(base_urls=(server.openai_url,))) as client:
+    with client_of(listen(base_urls=(server.openai_url,), longest=0.5)) as client:
         body = asked(client, tmp_path, judge="openai:gpt-4.1", base_url=server.openai_url)
         told = list(events(client, client.post("/judge", json=body).json()["job"]))
     release.set()
