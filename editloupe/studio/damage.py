@@ -22,6 +22,6 @@ def readable(name: str) -> Iterator[None]:
         raise
     except (sqlite3.Error, OSError) as error:
         why = (getattr(error, "strerror", None) or str(error)).splitlines()[:1]
-        raise RunDamaged(f"the run {name} cannot be read: {''.join(why)}") from error
+        raise RunDamaged(f"the run “{name}” cannot be read: {''.join(why)}") from error
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise RunDamaged(f"the run {name} holds a record that cannot be read ({type(error).__name__})") from error
+        raise RunDamaged(f"the run “{name}” holds a record that cannot be read ({type(error).__name__})") from error

@@ -195,7 +195,7 @@ class Library:
             known.close()
         try:
             if not file:
-                raise RunDamaged(f"the run {name} is gone: {FILE} was removed from its folder")
+                raise RunDamaged(f"the run “{name}” is gone: {FILE} was removed from its folder")
             with readable(name):
                 run = Run.open(folder)
         except UserError as error:

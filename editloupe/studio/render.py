@@ -64,6 +64,11 @@ def number(value: float) -> str:
     return f"{value:,.0f}".replace(",", "\u202f")
 
 
+def opening(sentence: str) -> str:
+    """Return a sentence with a capital, as it stands on a page by itself."""
+    return sentence[:1].upper() + sentence[1:]
+
+
 def in_address(text: str) -> str:
     """Return a text as part of an address; half of a surrogate pair is replaced, not fatal.
 
@@ -87,7 +92,9 @@ class Pages:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters.update(duration=duration, number=number, level=level, urlencode=in_address)
+        self._environment.filters.update(
+            duration=duration, number=number, level=level, urlencode=in_address, opening=opening
+        )
         self._environment.globals.update(title_of=title_of, meaning_of=meaning_of, KINDS=KINDS, **common)
 
     def warm(self) -> None:
