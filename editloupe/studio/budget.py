@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +19,9 @@ T = TypeVar("T")
 
 AT_ONCE = 50_000_000
 """Pixels decoded at one time, half a gigabyte with the decoder's copies; one larger picture is decoded alone."""
+
+JUDGED_AT_ONCE = 150_000_000
+"""Pixels of edits judged at one time; a judging holds its pictures to its end, and its tools make copies of them."""
 
 # Pillow takes a picture's memory in blocks of 16 MB, which glibc keeps for every thread that ever asked for them; blocks
 # above 32 MB go back to the system when they are freed.
@@ -66,3 +71,26 @@ class PixelBudget:
                 return self._whole + 1
             except Exception:  # whoever opens it next says in a sentence what is wrong with it
                 return None
+
+
+class Turns:
+    """Lets tasks of one event loop go on side by side up to so many pixels; who asks for more waits for the others."""
+
+    def __init__(self, pixels: int = JUDGED_AT_ONCE) -> None:
+        self._whole = pixels
+        self._left = pixels
+        self._changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def turn(self, pixels: int) -> AsyncIterator[None]:
+        """Hold room for so many pixels."""
+        wanted = min(self._whole, pixels)
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._left >= wanted)
+            self._left -= wanted
+        try:
+            yield
+        finally:
+            self._left += wanted
+            async with self._changed:
+                self._changed.notify_all()

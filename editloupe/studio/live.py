@@ -13,6 +13,7 @@ from typing import Any
 
 from editloupe.images import Album
 from editloupe.judge import Judge
+from editloupe.studio.budget import Turns
 from editloupe.studio.request import JudgeRequest
 from editloupe.studio.story import roles_of
 from editloupe.studio.uploads import Uploads
@@ -95,6 +96,7 @@ class Desk:
         self._clean = clean
         self._longest = longest
         self._jobs: dict[str, Job] = {}
+        self._turns = Turns()
         self._closed = False
 
     def get(self, key: str) -> Job | None:
@@ -134,8 +136,11 @@ class Desk:
     async def _work(self, job: Job, judge: Judge, edit: Edit) -> None:
         asked = job.request
         try:
-            with self._uploads.held((asked.source, asked.edited, asked.reference)):
-                await self._judge(job, judge, edit, {"source": asked.source, "edited": asked.edited})
+            shas = (asked.source, asked.edited, asked.reference)
+            with self._uploads.held(shas):
+                pixels = await asyncio.to_thread(self._uploads.pixels, shas)
+                async with self._turns.turn(pixels):
+                    await self._judge(job, judge, edit, {"source": asked.source, "edited": asked.edited})
         except asyncio.CancelledError:
             job.tell("stopped", sentence="Stopped. What was seen until then stays here; nothing was kept.")
         except TimeoutError:

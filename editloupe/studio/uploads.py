@@ -96,6 +96,10 @@ class Uploads:
             raise UserError("a picture is missing on the server; choose it again")
         return path
 
+    def pixels(self, shas: Iterable[Sha]) -> int:
+        """Return how many pixels some uploaded files have together."""
+        return sum(self._budget.pixels_of(self.path(sha)) or 0 for sha in shas if sha)
+
     @contextmanager
     def held(self, shas: Iterable[Sha]) -> Iterator[None]:
         """Keep some files while they are being judged."""

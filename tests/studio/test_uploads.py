@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from editloupe.studio.budget import PixelBudget
+from editloupe.studio.budget import PixelBudget, Turns
 from editloupe.studio.settings import UPLOAD_BYTES, UPLOAD_PIXELS
 from editloupe.studio.uploads import Uploads
 from editloupe.types import UserError
@@ -136,3 +138,49 @@ def test_a_disk_that_is_full_is_a_sentence(studio: OpenStudio, tmp_path: Path) -
     assert "cannot be kept on the server" in refused.json()["sentence"]
     (folder / "files").mkdir()
     assert client.post("/uploads", content=(tmp_path / "p.png").read_bytes()).status_code == 200
+
+
+async def test_large_edits_are_judged_one_after_another_and_small_ones_side_by_side() -> None:
+    turns, under_way, most = Turns(100), 0, 0
+
+    async def judge(pixels: int) -> None:
+        nonlocal under_way, most
+        async with turns.turn(pixels):
+            under_way += pixels
+            most = max(most, under_way)
+            await asyncio.sleep(0.01)
+            under_way -= pixels
+
+    waiting = asyncio.create_task(judge(70))
+    stopped = asyncio.create_task(judge(80))
+    await asyncio.sleep(0.005)
+    stopped.cancel()
+    await asyncio.gather(waiting, *(judge(pixels) for pixels in (70, 20, 20, 100, 40)))
+    assert (most <= 100, under_way) == (True, 0)
+    most = 0
+    await asyncio.gather(*(judge(25) for _ in range(4)))
+    assert most == 100
+    async with asyncio.timeout(1), turns.turn(10**9):
+        pass
+
+
+def test_pictures_are_decoded_within_the_budget(tmp_path: Path) -> None:
+    files = [save(textured(100, 80, seed=number), tmp_path / f"{number}.png") for number in range(8)]
+    budget = PixelBudget(8000)
+    under_way: list[int] = []
+    most = []
+
+    def work() -> int:
+        under_way.append(1)
+        most.append(len(under_way))
+        time.sleep(0.01)
+        under_way.pop()
+        return 1
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(lambda file: budget.run(work, file), files)) == 8
+    assert max(most) == 1
+    with pytest.raises(ZeroDivisionError):
+        budget.run(lambda: 1 // 0, files[0])
+    assert budget.run(work, tmp_path / "missing.png", *files) == 1
+    budget.close()
