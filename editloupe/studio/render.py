@@ -49,7 +49,7 @@ def duration(seconds: float) -> str:
     """Return a time in words that fit beside a step.
 
     >>> duration(0.0421), duration(2.5), duration(75), duration(7300)
-    ('42 ms', '2.5 s', '1 min 15 s', '2 h 2 min')
+    ('42 ms', '2.5 s', '1 min 15 s', '2 h 1 min')
     """
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
