@@ -108,12 +108,6 @@ def _options(
         raise typer.Exit
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; whatever happens, the exit code says it and no traceback is shown for a user's mistake."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    sys.exit(run(arguments))
-
-
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
