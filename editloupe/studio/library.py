@@ -94,8 +94,9 @@ class Library:
             raise UserError(f"{settings.runs[0]} is not a run and holds none: it has no {FILE}")
         if settings.labels and len(found) != 1:
             raise UserError("--labels goes with exactly one run; without it every run has its own labels")
-        self._temporary = None if settings.out else Path(tempfile.mkdtemp(prefix="editloupe-studio-"))
-        self._folder = settings.out or (self._temporary or Path()) / "judged here"
+        self._temporary: Path | None = None
+        self._folder = settings.out
+        """Where what is judged here goes; without --out a temporary folder, made when there is something to keep."""
         try:
             self._read_all()
         except BaseException:
@@ -110,8 +111,8 @@ class Library:
         """Return the runs, those that cannot be read among them."""
         with self._lock:
             wanted = {folder.resolve(): None for folder in self._found()}
-            own = self._folder.resolve()
-            if (self._folder / FILE).is_file():
+            own = self._folder.resolve() if self._folder else None
+            if own and (own / FILE).is_file():
                 wanted.setdefault(own)
             for folder in [*wanted, *(known for known in self._known if known not in wanted)]:
                 self._look_at(folder, HERE if folder == own else None)
@@ -127,7 +128,7 @@ class Library:
     def judged_here(self) -> OpenRun | None:
         """Return the run of the Judge page, None before anything was judged."""
         self.all()
-        found = self._known.get(self._folder.resolve())
+        found = self._known.get(self._folder.resolve()) if self._folder else None
         return found if isinstance(found, OpenRun) else None
 
     def folders(self) -> Iterator[PictureFolder]:
@@ -139,6 +140,9 @@ class Library:
     def writer(self) -> Run:
         """Return the run that takes what is judged here, made at the first use."""
         with self._lock:
+            if self._folder is None:
+                self._temporary = Path(tempfile.mkdtemp(prefix="editloupe-studio-"))
+                self._folder = self._temporary / "judged here"
             if self._writer is None:
                 self._writer = Run.write(self._folder)
             return self._writer

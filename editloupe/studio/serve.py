@@ -10,7 +10,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -39,7 +39,7 @@ def serve(settings: StudioSettings, open_browser: bool = False) -> int:
         settings = replace(settings, port=listener.getsockname()[1])
         app = create_app(settings)
         studio: Studio = app.state.studio
-        try:
+        with _leaving_properly(studio), closing(studio):
             studio.pages.warm()
             where = address(settings)
             print(f"EditLoupe studio: {where}\nPress Ctrl+C to stop.", file=sys.stderr, flush=True)
@@ -56,10 +56,29 @@ def serve(settings: StudioSettings, open_browser: bool = False) -> int:
             if open_browser:
                 webbrowser.open(_way_in(studio.uploads.folder, where).as_uri())
             server.run(sockets=[listener])
-        finally:
-            studio.close()
     server.say_stopped()
     return server.exit_code
+
+
+@contextmanager
+def _leaving_properly(studio: Studio) -> Iterator[None]:
+    """Until the server listens to signals itself, a stop ends the process at once, without what is temporary."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        studio.leave()
+        os.write(2, f"{STOPPED}\n".encode())
+        os._exit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in STOPPING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is leave:
+                signal.signal(number, handler)
 
 
 class StoppableServer(uvicorn.Server):
