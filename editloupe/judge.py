@@ -18,6 +18,7 @@ from editloupe.agent.chat import Chat
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_lanes
 from editloupe.agent.models import ModelSettings, open_chat
+from editloupe.agent.secrets import shown
 from editloupe.graphs.edit import EDIT_GRAPH, Desk, tool_notes
 from editloupe.graphs.loop import LoopLimits
 from editloupe.graphs.stage import Differences
@@ -45,7 +46,7 @@ class JudgeSettings(ModelSettings):
     """Everything that can be set about judging; the defaults are the documented ones."""
 
     max_turns: int = 8
-    """Replies a judge has for one case before it is asked for its answer without tools."""
+    """Replies a judge has for one case before the tools are forbidden and its answer is asked for."""
     max_repairs: int = 2
     """Replies that may be unreadable before a case is left unjudged."""
     long_side: int = LONG_SIDE
@@ -120,8 +121,8 @@ class Judge:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know before reading verdicts: tools that are not offered, and why."""
-        return tool_notes(self._toolbox) if self.uses_tools else ()
+        """What a user should know before reading verdicts: tools that are not offered, parameters not sent, and why."""
+        return (*(tool_notes(self._toolbox) if self.uses_tools else ()), *self._chat.notes)
 
     @property
     def uses_tools(self) -> bool:
@@ -319,6 +320,7 @@ class Judge:
         packages = ("editloupe", "langgraph", "langchain-core", "langchain-openai", "langchain-google-genai")
         return {
             **self.parameters(),
+            "base_url": shown(self.base_url) if self.base_url else self.base_url,
             "criteria": list(self.criteria),
             "rubrics": {rubric.name: rubric.model_dump(mode="json") for rubric in self._rubrics},
             "versions": {name: version(name) for name in packages},

@@ -201,9 +201,13 @@ class Reason(StrEnum):
 
     UNREADABLE = "unreadable_answer"
     NO_ANSWER = "no_answer"
+    TRUNCATED = "truncated"
     MODEL_ERROR = "model_error"
     TIMEOUT = "timeout"
     REFUSED = "request_refused"
+    """Because of this very content: a filter, too long, a picture the provider does not take."""
+    SERVER_REFUSED = "server_refused"
+    """For a reason that is not in the edit."""
     BAD_IMAGE = "bad_image"
     MISSING_INPUT = "missing_input"
     NOT_UNDERSTOOD = "not_understood"

@@ -1,5 +1,16 @@
 """The answer grammar: reads a reply into thought + (calls | answer | problem), and never guesses.
 
+An answer stands once, outside any thought, quotation or code example, at the end of a reply that was finished:
+
+- What stands in a thought is no answer, whatever its tag is called; a thought that was never closed is a problem.
+- Nothing may follow the answer but layout, a closing fence and end-of-turn tokens.
+- Answers that differ are a problem; the same answer given again is not.
+- An answer in quotation marks, in a line of code within a sentence, in a quoted block, between unknown tags, or introduced as an
+  example is not given but shown: it neither counts nor contradicts.
+- A JSON object alone in a code fence is given, for so models write them. A label has tags of its own: in a fence it is given only
+  where nothing but thoughts stands outside the fence.
+- A reply that was cut off is never read.
+
 A problem is a sentence the model is told, so that it can say the same thing again in a form that can be read.
 """
 
@@ -7,11 +18,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from editloupe.agent.sections import Sections, split
+from editloupe.agent.calls import read_calls
+from editloupe.agent.problems import Malformed, shallow, short
+from editloupe.agent.sections import Part, Sections, split
+from editloupe.agent.tags import drop_layout
 from editloupe.rubrics.model import (
     Answer,
     ChecksAnswer,
@@ -22,13 +36,16 @@ from editloupe.rubrics.model import (
 )
 from editloupe.types import ToolCall
 
-_CURLY = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'"})
-_BEGINS_AN_OBJECT = re.compile(r"\{\s*[\"“{]")
+LONGEST_REPLY = 1_000_000
+"""Characters; a longer reply is not read."""
 _MARKS = " \t\r\n*_`#>\"'“”‘’"
-
-
-class Malformed(Exception):
-    """A reply that cannot be read; the sentence says exactly what is wrong."""
+_OPENING, _CLOSING = "\"'“‘„«`", "\"'”’“»`"
+_EXAMPLE = re.compile(
+    r"\b(?:for instance|e\.g\.|examples?|sample|hypothetical(?:ly)?|looks? like|template)\b"
+    r"|^\W*(?:the )?(?:(?:required|expected|answer|output|response|reply|json) ){0,3}form(?:at)?(?: is)?\W*$",
+    re.IGNORECASE,
+)
+_LONGEST_LABEL = 400
 
 
 @dataclass(frozen=True)
@@ -52,6 +69,8 @@ class Reading:
     calls: tuple[ToolCall, ...] = ()
     answer: Given | None = None
     problem: str | None = None
+    called: bool = False
+    """True where the reply asks for tools, even for some that there are not."""
 
 
 def read(
@@ -61,134 +80,110 @@ def read(
     native_calls: Sequence[Mapping[str, Any]] = (),
     broken_calls: Sequence[Mapping[str, Any]] = (),
     tools: Sequence[str] = (),
+    unfinished: str | None = None,
 ) -> Reading:
     """Read one reply: its text, the provider's own tool calls, and those the provider could not parse.
+
+    `unfinished` says why a reply is not whole; such a one is never read for calls or an answer.
 
     >>> from editloupe.rubrics.model import YesNoAnswer
     >>> read('It is red. {"answer": "yes", "reason": "red"}', YesNoAnswer()).answer.score
     1.0
     """
-    sections = split(text)
+    if len(text) > LONGEST_REPLY:
+        return Reading(problem=f"Your reply is longer than {LONGEST_REPLY:,} characters; be much shorter.")
+    labels = isinstance(answer, LabelAnswer)
+    sections = Sections()
     try:
-        calls = _calls(sections, native_calls, broken_calls, tools)
+        sections = _unfenced(split(text, objects=not labels), objects=not labels)
+        if unfinished:
+            raise Malformed(unfinished)
+        calls = read_calls(sections, native_calls, broken_calls, tools)
         if calls:
-            if sections.answers:
+            if any(part.kind == "answer" for part in sections.parts):
                 raise Malformed(
                     "Your reply has both a tool call and a final answer; give one or the other, never both."
                 )
-            return Reading(sections.thought, calls=calls)
+            return Reading(sections.thought, calls=calls, called=True)
+        _closed(sections)
         given = _label(sections, answer) if isinstance(answer, LabelAnswer) else _from_json(sections, answer)
     except Malformed as problem:
-        return Reading(sections.thought, problem=str(problem))
-    thought = sections.thought if isinstance(answer, LabelAnswer) else given.reason or sections.thought
-    return Reading(thought, answer=given)
+        called = bool(native_calls or broken_calls or sections.calls)
+        return Reading(sections.thought, problem=str(problem), called=called)
+    return Reading(sections.thought if labels else given.reason or sections.thought, answer=given)
 
 
-def _calls(
-    sections: Sections, native: Sequence[Mapping[str, Any]], broken: Sequence[Mapping[str, Any]], tools: Sequence[str]
-) -> tuple[ToolCall, ...]:
-    for call in broken:
+def read_object(text: str) -> dict[str, Any]:
+    """Return the one JSON object a reply ends in; raises Malformed where there is none, or where several differ."""
+    if len(text) > LONGEST_REPLY:
+        raise Malformed(f"Your reply is longer than {LONGEST_REPLY:,} characters; be much shorter.")
+    sections = _unfenced(split(text, objects=True), objects=True)
+    _closed(sections)
+    return _final_object(sections, ())
+
+
+def _unfenced(sections: Sections, objects: bool) -> Sections:
+    """Return the parts of what stands in a fence where nothing but thoughts stands outside: the fence is around the reply."""
+    said = [part for part in sections.parts if not part.blank and part.kind != "thought"]
+    if len(said) != 1 or said[0].kind != "code":
+        return sections
+    thoughts = [part for part in sections.parts if part.kind == "thought"]
+    inside = split(said[0].text, objects)
+    return Sections((*thoughts, *inside.parts), inside.broken)
+
+
+def _closed(sections: Sections) -> None:
+    if sections.unclosed:
         raise Malformed(
-            f'The arguments of your call of "{call.get("name")}" are not a JSON object; call it again with valid JSON.'
+            "Your thinking was never closed, so that nothing in it can be taken for an answer; "
+            "close its tag and give the final answer behind it."
         )
-    found = [
-        ToolCall(id=str(c.get("id") or f"call_{i}"), name=str(c["name"]), parameters=c["args"])
-        for i, c in enumerate(native)
-    ]
-    for block in sections.calls:
-        for name, parameters in _json_calls(block):
-            if not any(c.name == name and c.parameters == parameters for c in found):
-                found.append(ToolCall(id=f"text_{len(found)}", name=name, parameters=parameters))
-    for known in found:
-        if not tools:
-            raise Malformed(f'You called "{known.name}", but there are no tools at this point; give your final answer.')
-        if known.name not in tools:
-            raise Malformed(f'There is no tool called "{known.name}"; the tools are: {", ".join(tools)}.')
-    return tuple(found)
-
-
-def _json_calls(block: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the calls of a block: JSON objects one after another, in a list, or behind a code fence."""
-    body = block.replace("```json", " ").replace("```", " ").strip()
-    if not body:
-        raise Malformed("Your tool_call block is empty; put one JSON object a call into it.")
-    for item in _objects_of(body):
-        name = item.get("name")
-        parameters = item.get("parameters", item.get("arguments", {}))
-        if isinstance(parameters, str):
-            parameters = _parse_object(parameters)
-        if not isinstance(name, str) or not isinstance(parameters, dict):
-            raise Malformed('A tool call needs "name" (a string) and "parameters" (an object).')
-        yield name.strip(), parameters
-
-
-def _objects_of(body: str) -> list[dict[str, Any]]:
-    try:
-        return _sequence(body)
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return _sequence(body.translate(_CURLY))
-    except (ValueError, RecursionError) as error:
-        raise Malformed(
-            f"Your tool_call block is not valid JSON ({error}); write each call as"
-            ' {"name": "…", "parameters": {…}} with straight double quotes.'
-        ) from None
-
-
-def _sequence(body: str) -> list[dict[str, Any]]:
-    """Decode JSON objects that follow each other, with commas, brackets or nothing between them."""
-    decoder = json.JSONDecoder(object_pairs_hook=_no_duplicates)
-    items: list[dict[str, Any]] = []
-    position = 0
-    while True:
-        while position < len(body) and body[position] in " \t\r\n,;":
-            position += 1
-        if position >= len(body):
-            return items
-        value, position = decoder.raw_decode(body, position)
-        for item in value if isinstance(value, list) else [value]:
-            if not isinstance(item, dict):
-                raise ValueError("a call must be a JSON object")
-            items.append(item)
 
 
 def _label(sections: Sections, answer: LabelAnswer) -> Given:
     names = [label.name for label in answer.labels]
     listed = ", ".join(names)
-    if not sections.answers:
+    parts = sections.parts
+    given = [i for i, part in enumerate(parts) if part.kind == "answer" and not _is_shown(parts, i)]
+    if not given:
         raise Malformed(
-            "Your reply has no final answer; end with <Start Final Answer>Label</Start Final Answer>, "
-            f"Label being one of: {listed}."
+            "Your reply has no final answer; end with <Start Final Answer>Label</Start Final Answer>, outside any "
+            f"quotation or code, Label being one of: {listed}."
         )
     by_key = {name.casefold(): name for name in names}
     found = []
-    for text in sections.answers:
+    for index in given:
+        text = parts[index].text
         name = by_key.get(plain(text).casefold())
         if name is None:
             raise Malformed(
-                f'"{_short(text)}" is not one of the labels; write exactly one of: {listed}, and nothing else between the tags.'
+                f'"{short(text)}" is not one of the labels; write exactly one of: {listed}, and nothing else between the tags.'
             )
         found.append(name)
     if len(set(found)) > 1:
         raise Malformed(
             f"Your reply gives {len(set(found))} different labels ({', '.join(dict.fromkeys(found))}); give exactly one."
         )
+    _ends(parts, given[-1], "final answer")
     name = found[0]
+    longer = [n for n in names if n != name and n.casefold().startswith(name.casefold())]
+    if longer and not parts[given[-1]].closed:
+        raise Malformed(f"Your final answer breaks off: {name} could become {longer[0]}; close its tag.")
     return Given(name, label=name, score=answer.score(name), score_100=answer.score_100(name))
 
 
 def plain(text: str) -> str:
-    """Strip what may stray around a label: spaces, newlines, bold marks, quotes, a full stop.
+    """Strip what may stray around a label: spaces, newlines, bold marks, quotes, boxes, a full stop.
 
     >>> plain("  **Over  Modification.**\\n")
     'Over Modification'
     """
+    text = drop_layout(text[:_LONGEST_LABEL]) if len(text.strip()) <= _LONGEST_LABEL else text
     return " ".join(text.strip(_MARKS).rstrip(".!").strip(_MARKS).rstrip(".!").split())
 
 
 def _from_json(sections: Sections, answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> Given:
-    item = last_object("\n".join((sections.outside, *sections.answers)) if sections.answers else sections.outside)
+    item = _final_object(sections, _keys(answer))
     reason_key = None if isinstance(answer, TextAnswer) else answer.reason_key
     reason = item.get(reason_key, "") if reason_key else ""
     if not isinstance(reason, str):
@@ -204,10 +199,78 @@ def _from_json(sections: Sections, answer: NumberAnswer | ChecksAnswer | YesNoAn
     if isinstance(answer, YesNoAnswer):
         word = _string(item, answer.key).casefold()
         if word not in ("yes", "no"):
-            raise Malformed(f'"{answer.key}" must be "yes" or "no", not "{_short(word)}".')
+            raise Malformed(f'"{answer.key}" must be "yes" or "no", not "{short(word)}".')
         yes = float(word == "yes")
         return Given(text, label=word, score=yes, score_100=yes * 100, values={answer.key: word}, reason=reason)
     return Given(text, values={answer.key: _string(item, answer.key)})
+
+
+def _keys(answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> tuple[str, ...]:
+    """Return the keys an answer decides by; objects without any of them are no rivals of it."""
+    return tuple(check.key for check in answer.checks) if isinstance(answer, ChecksAnswer) else (answer.key,)
+
+
+def _final_object(sections: Sections, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the object a reply ends in; earlier ones must say the same under these keys, without keys in everything."""
+    parts = sections.parts
+    found = [(i, value) for i, part in enumerate(parts) if (value := _object_in(parts, i)) is not None]
+    if sections.broken or not found:
+        detail = f" ({sections.broken})" if sections.broken else ""
+        raise Malformed(
+            f"Your reply does not end in a valid JSON object{detail}; end with exactly one, outside any quotation or code."
+        )
+    last, item = found[-1]
+    _ends(parts, last, "JSON object")
+    for _, other in found[:-1]:
+        rival = any(key in other for key in keys) if keys else bool(other)
+        if rival and any(other.get(key) != item.get(key) for key in keys or {*other, *item}):
+            raise Malformed("Your reply has several JSON objects that differ; give exactly one, at the end.")
+    return item
+
+
+def _object_in(parts: Sequence[Part], index: int) -> dict[str, Any] | None:
+    """Return the object a part gives: itself, or all there is in a code fence or between the tags of an answer."""
+    part = parts[index]
+    if part.kind not in ("object", "code", "answer") or _is_shown(parts, index):
+        return None
+    return _sole(part)
+
+
+def _sole(part: Part, depth: int = 2) -> dict[str, Any] | None:
+    if part.kind == "object":
+        return dict(shallow(part.value))
+    if not depth:
+        return None
+    inside = [inner for inner in split(part.text, objects=True).parts if not inner.blank]
+    if len(inside) == 3 and (inside[0].text.strip(), inside[2].text.strip()) == ("[", "]"):
+        inside = inside[1:2]  # a list of one
+    return _sole(inside[0], depth - 1) if len(inside) == 1 and inside[0].kind in ("object", "code") else None
+
+
+def _ends(parts: Sequence[Part], index: int, what: str) -> None:
+    """Make sure that nothing is said behind the answer; a list around the one object is let pass."""
+    behind = [part for part in parts[index + 1 :] if not part.blank]
+    listed = parts[index].kind == "object" and index > 0 and parts[index - 1].text.rstrip().endswith("[")
+    if behind and not (listed and len(behind) == 1 and behind[0].text.strip(" \t\r\n*_`") == "]"):
+        raise Malformed(
+            f'Something stands behind your {what} ("{short(behind[0].text)}"); say it before, and end the reply with the {what}.'
+        )
+
+
+def _is_shown(parts: Sequence[Part], index: int) -> bool:
+    """True where a part is quoted, stands in code within a sentence, or is introduced as an example."""
+    before = parts[index - 1].text if index and parts[index - 1].kind == "text" else ""
+    after = parts[index + 1].text if index + 1 < len(parts) and parts[index + 1].kind == "text" else ""
+    line = before.rpartition("\n")[2]
+    if line.lstrip().startswith(">"):
+        return True
+    if before[-1:] and before[-1:] in _OPENING and after[:1] and after[:1] in _CLOSING:
+        # A line of its own in backticks is how some models set off their answer; within a sentence it is a quotation.
+        alone = not line.strip("` \t*_") and not after.partition("\n")[0].strip("` \t*_.")
+        if not (before[-1] == "`" and alone):
+            return True
+    lead = before.rstrip().rpartition("\n")[2]
+    return lead.rstrip("*_ `").endswith(":") and _EXAMPLE.search(lead[-200:]) is not None
 
 
 def _number(item: Mapping[str, Any], answer: NumberAnswer) -> float:
@@ -215,7 +278,7 @@ def _number(item: Mapping[str, Any], answer: NumberAnswer) -> float:
     number = isinstance(value, (int, float)) and not isinstance(value, bool) and answer.low <= value <= answer.high
     if not number or value != int(value):
         raise Malformed(
-            f'"{answer.key}" must be a whole number from {answer.low} to {answer.high}, not {_short(json.dumps(value))}.'
+            f'"{answer.key}" must be a whole number from {answer.low} to {answer.high}, not {short(json.dumps(value))}.'
         )
     return float(value)
 
@@ -229,7 +292,7 @@ def _checks(item: Mapping[str, Any], answer: ChecksAnswer) -> dict[str, str]:
         by_key = {allowed.casefold(): allowed for allowed in check.values}
         known = by_key.get(word.strip().casefold()) if isinstance(word, str) else None
         if known is None:
-            raise Malformed(f'"{check.key}" must be one of {", ".join(check.values)}, not {_short(json.dumps(value))}.')
+            raise Malformed(f'"{check.key}" must be one of {", ".join(check.values)}, not {short(json.dumps(value))}.')
         answers[check.key] = known
     return answers
 
@@ -243,54 +306,8 @@ def _need(item: Mapping[str, Any], key: str) -> Any:
 def _string(item: Mapping[str, Any], key: str) -> str:
     value = _need(item, key)
     if not isinstance(value, str):
-        raise Malformed(f'"{key}" must be a string, not {_short(json.dumps(value))}.')
+        raise Malformed(f'"{key}" must be a string, not {short(json.dumps(value))}.')
     return value.strip()
 
 
-def last_object(text: str) -> dict[str, Any]:
-    """Return the last JSON object of a text; prose and code fences around it are allowed, a broken object is not.
-
-    A brace in prose before the object does no harm; one that begins an object which is then not finished does, for what
-    stands inside a broken object is not the model's answer.
-    """
-    decoder = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
-    last: dict[str, Any] | None = None
-    broken = ""
-    position = text.find("{")
-    while position >= 0:
-        try:
-            value, position = decoder.raw_decode(text, position)
-            last, broken = value, ""
-        except (ValueError, RecursionError) as error:
-            broken = str(error)
-            if _BEGINS_AN_OBJECT.match(text, position):
-                break
-            position += 1
-        position = text.find("{", position)
-    if last is None or broken:
-        detail = f" ({broken})" if broken else ""
-        raise Malformed(f"Your reply does not end in a valid JSON object{detail}; end with exactly one.")
-    return last
-
-
-def _parse_object(text: str) -> Any:
-    try:
-        return json.loads(text, object_pairs_hook=_no_duplicates)
-    except (ValueError, RecursionError) as error:
-        raise Malformed(f'"parameters" is not a valid JSON object ({error}).') from None
-
-
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    item = dict(pairs)
-    if len(item) != len(pairs):
-        raise ValueError("a key stands twice in one object")
-    return item
-
-
-def _no_constants(name: str) -> Any:
-    raise ValueError(f"{name} is not a number")
-
-
-def _short(text: str, limit: int = 80) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+__all__ = ["LONGEST_REPLY", "Given", "Malformed", "Reading", "plain", "read", "read_object"]

@@ -9,27 +9,41 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from editloupe.types import Reason, UserError
+from editloupe.agent.http import BrokenReply, Redirected
+from editloupe.agent.refusals import names_a_model, parameter_in, refusal_about
+from editloupe.agent.secrets import shown, without_secrets
+from editloupe.types import Reason, Usage, UserError
 
-_SECRET = re.compile(r"\b(sk-[\w-]{6,}|AIza[\w-]{10,}|Bearer\s+\S+)|(?<=key=)[^&\s]+", re.IGNORECASE)
-_QUOTA = re.compile(r"insufficient_quota|exceeded your current quota|billing", re.IGNORECASE)
-_KEY = re.compile(r"api[ _]key|API_KEY_INVALID|incorrect.{0,10}key|credential", re.IGNORECASE)
-_MODEL = re.compile(
-    r"model.{0,80}(not found|does not exist|not supported)|no such model|model_not_found", re.IGNORECASE
+_SECRET = re.compile(
+    r"\b(sk-[\w-]{6,}|AIza[\w-]{10,}|Bearer\s+[^\s\"',}]+|Basic\s+[A-Za-z0-9+/=_-]{8,})|(?<=key=)[^&\s]+", re.IGNORECASE
 )
+
+
+_WAITS = (
+    ("retry-after-ms", 0.001),
+    ("retry-after", 1.0),
+    ("Retry-After", 1.0),
+    ("llm_provider-retry-after-ms", 0.001),
+    ("llm_provider-retry-after", 1.0),
+)
+"""Headers with the time to wait; LiteLLM's proxy hands on its provider's under a name of its own."""
+_NOTHING = Usage()
 
 
 class ModelFailed(Exception):
     """The model could not be got to answer; this case ends unjudged."""
 
-    def __init__(self, reason: Reason, sentence: str) -> None:
+    def __init__(self, reason: Reason, sentence: str, usage: Usage = _NOTHING, attempts: int = 1) -> None:
         super().__init__(sentence)
         self.reason = reason
         self.sentence = sentence
+        self.usage = usage
+        """What the requests that failed took, as far as it can be told."""
+        self.attempts = attempts
 
 
 class ModelRejected(UserError):
-    """A wrong key, an unknown model, no quota: nothing that trying again would change."""
+    """A wrong key, an unknown model, no quota, a wrong address: nothing that trying again would change."""
 
 
 @dataclass(frozen=True)
@@ -42,22 +56,40 @@ class Fault:
     slow_down: bool = False
     retry_after: float | None = None
     fatal: ModelRejected | None = None
+    parameter: str | None = None
+    """The parameter the server does not take."""
+    paid: bool = False
+    """The server was at work on this request, which may have to be paid for although no reply came of it."""
+    redirected: bool = False
+    """Passing in the middle of a run; a wrong address where the server has never answered otherwise."""
 
 
 def classify(error: BaseException, model: str, timeout: float) -> Fault:
     """Say what an error of a chat client means; the sentence never holds a secret."""
     chain = list(_chain(error))
-    status = next((code for code in map(_status, chain) if code), None)
     said = _said(chain)
+    for one in chain:
+        if isinstance(one, Redirected):
+            return _redirect(one, model)
+        if isinstance(one, BrokenReply):
+            return Fault(f"{model} sent a reply that cannot be read ({clean(str(one))})", again=True, paid=True)
+    status = next((code for code in map(_status, chain) if code), None)
     if status is not None:
         return _by_status(status, said, model, chain)
     if any(_named(error, "Timeout") for error in chain):
-        return Fault(f"{model} did not answer within {timeout:g} s", Reason.TIMEOUT, again=True)
+        waiting = not any(_named(error, "ConnectTimeout", "PoolTimeout") for error in chain)
+        return Fault(f"{model} did not answer within {timeout:g} s", Reason.TIMEOUT, again=True, paid=waiting)
     if any(isinstance(e, OSError) or _named(e, "Transport", "Connection", "Payload") for e in chain):
         return Fault(f"the server of {model} could not be reached or dropped the connection ({said})", again=True)
     if any(_named(error, "JSONDecode", "ValidationError") for error in chain):
-        return Fault(f"{model} sent a reply that is not in its provider's format ({said})", again=True)
-    return Fault(f"{model} sent a reply the client could not take: {type(error).__name__}: {said}", again=True)
+        return Fault(f"{model} sent a reply that is not in its provider's format ({said})", again=True, paid=True)
+    name = type(error).__name__
+    return Fault(f"{model} sent a reply the client could not take: {name}: {said}", again=True, paid=True)
+
+
+def empty_reply(model: str) -> Fault:
+    """Return what a reply without a word, a call or a reason for ending means: the server's fault, not the model's answer."""
+    return Fault(f"{model} sent a reply that is not in its provider's format (nothing in it)", again=True, paid=True)
 
 
 def _named(error: BaseException, *words: str) -> bool:
@@ -68,21 +100,60 @@ def _named(error: BaseException, *words: str) -> bool:
     return any(word in kind.__name__ for kind in type(error).__mro__ for word in words)
 
 
+def _redirect(error: Redirected, model: str) -> Fault:
+    to = clean(error.target)
+    sentence = f"the server of {model} redirects ({error.status}) to {to}, which is not followed"
+    why = (
+        "a redirect is not followed, because the key and the pictures would go with it; give that address as --base-url"
+    )
+    fatal = ModelRejected(f"the server of {model} redirects ({error.status}) to {to}; {why}")
+    return Fault(sentence, again=True, redirected=True, fatal=fatal)
+
+
 def _by_status(status: int, said: str, model: str, chain: list[BaseException]) -> Fault:
     text = f"{model} answered {status}: {said}"
-    if status in (401, 403) or (status == 400 and _KEY.search(said)):
-        return Fault(text, fatal=ModelRejected(f"the key for {model} was not accepted ({status}: {said})"))
-    if status == 404 or (status == 400 and _MODEL.search(said)):
-        return Fault(text, fatal=ModelRejected(f"the server does not know the model {model} ({status}: {said})"))
-    if status == 429 and _QUOTA.search(said) and _retry_after(chain) is None:
-        return Fault(text, fatal=ModelRejected(f"the account of {model} has no quota left ({said})"))
-    if status == 429:
-        return Fault(text, again=True, slow_down=True, retry_after=_retry_after(chain))
+    wait = _retry_after(chain)
     if status == 408:
         return Fault(text, Reason.TIMEOUT, again=True)
     if status >= 500 or status in (409, 425):
-        return Fault(text, again=True, slow_down=status == 503, retry_after=_retry_after(chain))
-    return Fault(text, Reason.REFUSED)
+        return Fault(text, again=True, slow_down=status == 503, retry_after=wait)
+    parameter = parameter_in(said, _field(chain)) if status in (400, 404, 422) else None
+    if status in (404, 405) and not parameter and (fatal := _wrong_address(status, said, model, chain)):
+        return Fault(text, fatal=fatal)
+    told = f"({status}: {said})"
+    about = refusal_about(status, said, waits=wait is not None)
+    if about == "budget":
+        return Fault(text, fatal=ModelRejected(f"the account of {model} has no quota or budget left {told}"))
+    if status == 429:
+        return Fault(text, again=True, slow_down=True, retry_after=wait)
+    if parameter:
+        return Fault(text, Reason.SERVER_REFUSED, parameter=parameter)
+    if about == "key":
+        return Fault(text, fatal=ModelRejected(f"the key for {model} was not accepted {told}"))
+    if about == "model":
+        return Fault(text, fatal=ModelRejected(f"the server does not know the model {model} {told}"))
+    if about == "pictures":
+        return Fault(text, fatal=ModelRejected(f"the model {model} takes no pictures {told}"))
+    return Fault(text, Reason.REFUSED if about == "content" else Reason.SERVER_REFUSED)
+
+
+def _wrong_address(status: int, said: str, model: str, chain: list[BaseException]) -> ModelRejected | None:
+    """Say so where the address lacks the version that compatible servers have in it."""
+    url = next((url for error in chain if (url := _url(error))), "")
+    base, found, _ = url.partition("/chat/completions")
+    if not found or re.search(r"/v\d", base) or names_a_model(said):
+        return None
+    return ModelRejected(
+        f"the server of {model} has nothing at {clean(shown(url))} ({status}: {said}); most compatible servers want /v1 at the "
+        f"end of their address: --base-url {clean(shown(base))}/v1"
+    )
+
+
+def _url(error: BaseException) -> str:
+    try:
+        return str(getattr(getattr(error, "response", None), "url", "") or "")
+    except RuntimeError:  # a response that was made without a request has no address
+        return ""
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -94,11 +165,9 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _status(error: BaseException) -> int | None:
-    for name in ("status_code", "code"):
-        value = getattr(error, name, None)
-        if isinstance(value, int) and 400 <= value < 600:
-            return value
-    return None
+    # Google's errors call it `code`, beside their `details`; elsewhere `code` may be anything.
+    value = getattr(error, "status_code", None) or (getattr(error, "code", None) if hasattr(error, "details") else None)
+    return value if isinstance(value, int) and 400 <= value < 600 else None
 
 
 def _retry_after(chain: list[BaseException]) -> float | None:
@@ -106,7 +175,7 @@ def _retry_after(chain: list[BaseException]) -> float | None:
     for error in chain:
         response: Any = getattr(error, "response", None)
         headers = getattr(response, "headers", None) or {}
-        for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0), ("Retry-After", 1.0)):
+        for name, unit in _WAITS:
             value = headers.get(name) if hasattr(headers, "get") else None
             seconds = _seconds(str(value).strip()) if value else None
             if seconds is not None:
@@ -139,16 +208,29 @@ def _said(chain: list[BaseException]) -> str:
 
 
 def _message_in(body: Any) -> str:
-    if isinstance(body, dict):
-        inner = body.get("error", body)
-        if isinstance(inner, dict):
-            code = f"{inner['code']}: " if isinstance(inner.get("code"), str) else ""
-            return code + str(inner.get("message") or "")
+    if isinstance(body, str):
+        return body
+    if not isinstance(body, dict):
+        return ""
+    inner = body.get("error", body)
+    if not isinstance(inner, dict):
         return str(inner)
-    return ""
+    code = f"{inner['code']}: " if isinstance(inner.get("code"), str) and not inner["code"].isdigit() else ""
+    message = inner.get("message") or inner.get("detail") or inner.get("msg") or ""
+    return code + str(message) if message else ""
+
+
+def _field(chain: list[BaseException]) -> str | None:
+    """Return the parameter an error names in a field of its own."""
+    for error in chain:
+        for body in (getattr(error, "body", None), getattr(error, "details", None)):
+            inner = body.get("error", body) if isinstance(body, dict) else None
+            if isinstance(inner, dict) and isinstance(inner.get("param"), str):
+                return str(inner["param"])
+    return None
 
 
 def clean(text: str, limit: int = 300) -> str:
-    """Return a text on one line, shortened, with anything that looks like a key blotted out."""
-    text = _SECRET.sub("***", " ".join(text.split()))
+    """Return a text on one line, shortened, without keys held here and with anything that looks like one blotted out."""
+    text = _SECRET.sub("***", without_secrets(" ".join(text.split())))
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -24,8 +24,11 @@ class Replies(Protocol):
 class Ticket(Protocol):
     """One request on its way."""
 
-    def done(self, usage: Usage) -> None:
-        """The reply came and took this many tokens."""
+    def done(self, usage: Usage, estimated: bool = False) -> None:
+        """The reply came and took this many tokens, as its server says or as they are estimated."""
+
+    def lost(self, usage: Usage) -> None:
+        """No reply came; where the server was at work, the tokens are an estimate of what that may cost."""
 
     def refused(self, retry_after: float | None) -> None:
         """The server asked for less traffic (429, 503)."""
@@ -39,6 +42,9 @@ class Traffic(Protocol):
 
         May raise `OverBudget`, which ends the case as unjudged with the reason `budget`.
         """
+
+    async def pause(self, seconds: float) -> None:
+        """Wait so long before a request is sent again, or until no more are sent."""
 
 
 class OverBudget(Exception):
@@ -55,7 +61,10 @@ class Watcher(Protocol):
 class OpenTicket:
     """A request nobody counts."""
 
-    def done(self, usage: Usage) -> None:
+    def done(self, usage: Usage, estimated: bool = False) -> None:
+        """Nothing to count."""
+
+    def lost(self, usage: Usage) -> None:
         """Nothing to count."""
 
     def refused(self, retry_after: float | None) -> None:
@@ -80,3 +89,7 @@ class OpenRoad:
         """Let the request go."""
         async with _LANES.get() or nullcontext():
             yield OpenTicket()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait so long."""
+        await asyncio.sleep(seconds)

@@ -1,4 +1,4 @@
-"""ChatOpenAI with less work per request; what goes over the wire is the same, byte for byte.
+"""ChatOpenAI with less work per request; what goes over the wire is the same, byte for byte, but for one name on other servers.
 
 Two steps on the way out look at every block of every message and find nothing to change in ours: langchain-openai asks of
 each content block whether it is of a kind it would have to translate, and the openai package walks messages and tool schemas
@@ -7,6 +7,7 @@ against its type hints. In a conversation with pictures the two take about as mu
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from langchain_core.language_models import LanguageModelInput
@@ -17,6 +18,9 @@ IN_THE_BODY = ("messages", "tools")
 """Fields given as `extra_body` are sent as they are."""
 NATIVE = frozenset({"text", "image_url"})
 """Blocks that Chat Completions takes as they are."""
+_OPENAI = re.compile(r"(?:.*/)?(?:gpt-(?!oss)|chatgpt|o\d)", re.IGNORECASE)
+LIMIT, OLD_LIMIT = "max_completion_tokens", "max_tokens"
+"""OpenAI's models take the first; Ollama, LM Studio and others know the second only, and pass over the first in silence."""
 
 
 class LeanChatOpenAI(ChatOpenAI):
@@ -34,6 +38,8 @@ class LeanChatOpenAI(ChatOpenAI):
         for message, sent in zip(messages, payload["messages"], strict=True):
             if _is_native(message):
                 sent["content"] = message.content
+        if LIMIT in payload and not _OPENAI.match(self.model_name):
+            payload[OLD_LIMIT] = payload.pop(LIMIT)
         body = {name: payload.pop(name) for name in IN_THE_BODY if name in payload}
         return {**payload, "messages": [], "extra_body": {**(payload.get("extra_body") or {}), **body}}
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from functools import partial
 from typing import Any, Literal
 
-from editloupe.agent.attachments import attach
+from langchain_core.language_models import BaseChatModel
+
 from editloupe.agent.chat import Chat, ModelChat, Reply, Request, RetryPolicy, usage_of
 from editloupe.agent.clients import Client, Clients
 from editloupe.agent.hooks import Replies, Traffic
+from editloupe.agent.http import Address, Gate, gemini_client, keep_logs_clean, openai_client, trust
 from editloupe.agent.profiles import Profile, profile_of, split_spec
+from editloupe.agent.secrets import remember, remember_address
 from editloupe.types import Record, UserError
 
 KEYS = {"openai": ("OPENAI_API_KEY",), "google_genai": ("GOOGLE_API_KEY", "GEMINI_API_KEY")}
@@ -43,6 +45,7 @@ class RulesJudge:
 
         self.profile = profile_of("rules", "rules")
         self._model = RulesChat()
+        self.notes: tuple[str, ...] = ()
 
     async def reply(self, request: Request) -> Reply:
         """Decide from measured evidence, in a worker thread."""
@@ -54,7 +57,7 @@ class RulesJudge:
             case=request.case,
             album=request.album,
             tools=names,
-            may_call=bool(names),
+            may_call=request.may_call,
         )
         return Reply(message, usage_of(message).model_copy(update={"requests": 0}), time.perf_counter() - started)
 
@@ -83,16 +86,28 @@ def open_chat(
     profile = adjusted(profile_of(provider, name), settings)
     parameters = sampling(profile, settings)
     key = _key(provider, base_url, spec)
-    open_client = partial(_openai if provider == "openai" else _gemini, name, key, base_url, parameters, settings)
+    url = base_url or os.environ.get(BASE_URLS[provider])
+    remember(key)
+    remember_address(url)
+    keep_logs_clean()
+    address = Address.of(url) if url else None
+    gate, place = Gate(address), address.place if address else None
+
+    def open_client() -> Client:
+        http = (openai_client if provider == "openai" else gemini_client)(gate, settings.timeout)
+        model = (_openai if provider == "openai" else _gemini)(name, key, place, parameters, settings, http)
+        return Client(model, http.aclose)
+
     return ModelChat(
         Clients(open_client),
         spec,
         profile,
-        {**parameters, "base_url": base_url or os.environ.get(BASE_URLS[provider])},
+        {**parameters, "base_url": url},
         retry=settings.retry,
         timeout=settings.timeout,
         replies=replies,
         traffic=traffic,
+        gate=gate,
     )
 
 
@@ -131,29 +146,30 @@ def _key(provider: str, base_url: str | None, spec: str) -> str:
     )
 
 
-def _openai(name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings) -> Client:
-    from openai import DefaultAsyncHttpxClient
-
+def _openai(
+    name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings, http: Any
+) -> BaseChatModel:
     from editloupe.agent.lean_openai import LeanChatOpenAI
 
-    # A client of its own: the default one is shared by the whole process, with connections of event loops long closed.
-    http = DefaultAsyncHttpxClient(timeout=settings.timeout, event_hooks={"request": [attach]})
-    model = LeanChatOpenAI(
+    return LeanChatOpenAI(
         http_async_client=http,
-        http_socket_options=(),  # of the synchronous client, which is never used; without it a proxy's user is warned of it
+        http_socket_options=(),  # for a client that is never used; else a warning about it where a proxy is configured
         model=name,
         api_key=key,  # type: ignore[arg-type]
         base_url=base_url,
         max_retries=0,
         timeout=settings.timeout,
         # Compatible servers speak chat completions; at OpenAI itself the client knows which models need the other interface.
-        use_responses_api=False if base_url or os.environ.get(BASE_URLS["openai"]) else None,
+        use_responses_api=False if base_url else None,
         **parameters,
     )
-    return Client(model, http.aclose)
 
 
-def _gemini(name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings) -> Client:
+def _gemini(
+    name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings, http: Any
+) -> BaseChatModel:
+    from google.genai import Client as GeminiClient
+    from google.genai.types import HttpOptions
     from langchain_google_genai import ChatGoogleGenerativeAI
 
     model = ChatGoogleGenerativeAI(
@@ -162,12 +178,10 @@ def _gemini(name: str, key: str, base_url: str | None, parameters: dict[str, Any
         base_url=base_url,
         max_retries=1,  # of this client: one request, no retry of its own
         timeout=settings.timeout,
+        client_args={"verify": trust()},
         **parameters,
     )
-
-    async def aclose() -> None:
-        if model.client:
-            await model.client.aio.aclose()
-            model.client.close()
-
-    return Client(model, aclose)
+    # LangChain's class has no way to be given an HTTP client; the SDK's client behind it has.
+    options = HttpOptions(base_url=base_url, httpx_async_client=http, client_args={"verify": trust()})
+    model.client = GeminiClient(api_key=key, http_options=options)
+    return model

@@ -47,6 +47,7 @@ PROFILES: tuple[Profile, ...] = (
     Profile(family="Qwen2.5-VL", provider="openai", pattern=r"qwen-?2", native_tools=False),
     Profile(family="InternVL", provider="openai", pattern=r"internvl", native_tools=False, per_mille=True),
     Profile(family="GLM-V", provider="openai", pattern=r"glm-", native_tools=False, per_mille=True),
+    Profile(family="Gemma", provider="openai", pattern=r"gemma", native_tools=False, per_mille=True),
     Profile(family="OpenAI-compatible", provider="openai", pattern=r"", native_tools=False),
     Profile(
         family="Gemini 3",
@@ -89,8 +90,23 @@ def split_spec(spec: str) -> tuple[Provider, str]:
 def profile_of(provider: Provider, name: str) -> Profile:
     """Return the profile of a model: the first whose pattern the name starts with, behind any owner's name.
 
+    A family is known by its name whatever the provider: a Gemini behind an OpenAI-compatible proxy counts in thousandths all
+    the same. What depends on the provider's own interface is not taken along: tools are called by the text protocol there, and
+    no schema is sent (Gemini 3 refuses function calls whose thought signatures a proxy's format lost on the way).
+
     >>> profile_of("openai", "Qwen/Qwen3-VL-8B-Instruct").family
     'Qwen3-VL'
+    >>> profile_of("openai", "vertex_ai/gemini-3-pro").per_mille
+    True
     """
     short = name.rsplit("/", 1)[-1]
-    return next(p for p in PROFILES if p.provider == provider and re.match(p.pattern, short, re.IGNORECASE))
+    own = [p for p in PROFILES if p.provider == provider]
+    if found := next((p for p in own if p.pattern and re.match(p.pattern, short, re.IGNORECASE)), None):
+        return found
+    usual = next(p for p in own if not p.pattern)
+    # An alias may have the family's name inside, such as `our-gemini-3`.
+    other = (p for p in PROFILES if p.provider != provider and p.pattern)
+    found = next((p for p in other if re.search(rf"(?<![a-z0-9]){p.pattern}", short, re.IGNORECASE)), None)
+    if found is None or found.family == usual.family:
+        return usual
+    return found.model_copy(update={"provider": provider, "native_tools": False, "structured_output": False})

@@ -1,81 +1,333 @@
-"""Splits a reply in the papers' text protocol into thought, tool-call blocks and final answers.
+"""Splits a reply into its parts: thoughts, tool calls, answers, code, quoted sections, JSON objects, and the prose between them.
 
-The slips of published transcripts are survived: a missing slash in a closing tag, a space inside a tag, other capitals, a tag
-that is never closed. What stands between the tags is not interpreted here.
+The slips of published transcripts are survived: a missing slash in a closing tag, a space inside a tag, other capitals, a
+thought that has only its end. What the parts mean is not decided here. A reply is read from left to right without going back: the
+work grows with its length, whatever stands in it.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
 
-_TAG = re.compile(
-    r"<\s*(/?)\s*(start\s+thinking|start\s+final\s+answer|tool[\s_]?calls?|think)\s*(/?)\s*>", re.IGNORECASE
+from editloupe.agent.problems import Malformed
+from editloupe.agent.tags import START_THINKING, TAG, Tag, tag_of
+
+Kind = Literal["text", "thought", "call", "answer", "object", "code", "shown"]
+
+_OPENS_A_LINE = r"(?:(?<![^\n].)|(?<=\n .)|(?<=\n  .)|(?<=\n   .))"
+_FENCE = (
+    rf"`{_OPENS_A_LINE}(?P<ticks>``++)(?P<info>[^`\n]*+)$"
+    rf"|~{_OPENS_A_LINE}(?P<tildes>~~++)(?P<about>[^\n]*+)$"
 )
-_KINDS = {"start thinking": "thought", "think": "thought", "start final answer": "answer"}
+_BRACE = r"\{(?P<brace>)(?=\s*+[\"“{}])"
+_FLAGS = re.IGNORECASE | re.MULTILINE
+_TAG = re.compile(TAG, _FLAGS)
+_MARK = re.compile(rf"{TAG}|<!--(?P<comment>)|{_FENCE}", _FLAGS)
+_MARK_OR_BRACE = re.compile(rf"{_MARK.pattern}|{_BRACE}", _FLAGS)
+_FENCE_LINE = re.compile(_FENCE, _FLAGS)
+_NEXT_WORD = re.compile(r"\s{0,8}+(\w{0,40}+)")
+_LAYOUT = " \t\r\n*_`#.!-\u200b\u200e\u2060\ufeff"
+"""What may stand around an answer without being prose."""
+_CHANNEL = "channel"
+MOST_MARKS = 5_000
+"""Tags, fences and objects that are looked at in one reply; an answer has a handful of them, and one with more is not read."""
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    item = dict(pairs)
+    if len(item) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return item
+
+
+def _no_constants(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_no_constants)
+"""Reads JSON strictly: no key twice, no NaN, no Infinity."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a reply."""
+
+    kind: Kind
+    text: str
+    value: Any = None
+    """Of an object: what it holds."""
+    closed: bool = True
+    """False where the reply ends before the part does."""
+    source: str = ""
+    """Of code and quoted sections: the same with what marks them off."""
+
+    @property
+    def blank(self) -> bool:
+        """True where nothing is said."""
+        return self.kind in ("text", "code") and not self.text.strip(_LAYOUT)
 
 
 @dataclass(frozen=True)
 class Sections:
-    """The parts of one reply."""
+    """The parts of one reply, in order."""
 
-    thought: str
-    calls: tuple[str, ...] = ()
-    answers: tuple[str, ...] = ()
-    outside: str = ""
-    """Text between the tags; part of the thought, and where JSON answers stand."""
+    parts: tuple[Part, ...] = ()
+    broken: str = ""
+    """Why something that begins as a JSON object is none."""
+
+    @cached_property
+    def thought(self) -> str:
+        """The thoughts together; what is said outside the tags where there are none."""
+        thoughts = [part.text.strip() for part in self.parts if part.kind == "thought"]
+        return "\n".join(text for text in thoughts if text) or self.outside
+
+    @cached_property
+    def outside(self) -> str:
+        """What is said between the tags, objects and code included."""
+        said = [(p.source or p.text).strip() for p in self.parts if p.kind in ("text", "object", "code", "shown")]
+        return "\n".join(text for text in said if text)
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The blocks of tool calls."""
+        return tuple(part.text for part in self.parts if part.kind == "call")
+
+    @property
+    def unclosed(self) -> bool:
+        """True where a thought has no end."""
+        return any(part.kind == "thought" and not part.closed for part in self.parts)
 
 
-@dataclass(frozen=True)
-class _Tag:
-    kind: str
-    closing: bool
-    start: int
-    end: int
+def split(text: str, objects: bool = False) -> Sections:
+    """Split a reply into its parts; JSON objects outside the tags are parts of their own where they are asked for.
 
+    Raises Malformed where there are more tags, fences and objects than a reply can mean.
 
-def split(text: str) -> Sections:
-    """Split a reply into its sections.
-
-    >>> split("<Start Thinking>Looks red.<Start Thinking><Start Final Answer >**Wrong Action**</Start Final Answer>").answers
-    ('**Wrong Action**',)
+    >>> [part.kind for part in split("<think>Red.</think> So: <Start Final Answer>Wrong Action</Start Final Answer>").parts]
+    ['thought', 'text', 'answer']
     """
-    tags = [_tag(match) for match in _TAG.finditer(text)]
-    found: dict[str, list[str]] = {"thought": [], "call": [], "answer": [], "outside": []}
-    open_tag: _Tag | None = None
-    position = 0
-    for index, tag in enumerate(tags):
-        if open_tag is None:
-            between = text[position : tag.start]
-            if tag.closing and tag.kind == "thought":
-                found["thought"].append(between)
-            else:
-                found["outside"].append(between)
-                open_tag = None if tag.closing else tag
-            position = tag.end
-        elif tag.kind == open_tag.kind:
-            found[open_tag.kind].append(text[position : tag.start])
-            open_tag, position = None, tag.end
-        elif open_tag.kind == "thought" and _closed_later(tags[index + 1 :]):
-            continue  # a tag merely spoken of inside a thought that is closed further on
+    return _Scanner(text.lstrip(), objects).run()
+
+
+@dataclass
+class _Scanner:
+    text: str
+    objects: bool = False
+    thinking: bool = True
+    """False: the tags of thoughts are prose."""
+    fences: bool = True
+    parts: list[Part] = field(default_factory=list)
+    past: list[Part] = field(default_factory=list)
+    """What turned out to be thought when its end came."""
+    done: int = 0
+    """Everything before this place is in a part."""
+    since: int = 0
+    """Where a thought that has only its end began: the prompt has opened it."""
+    thoughts: list[str] = field(default_factory=list)
+    """The names of the thoughts that are open, the outermost first."""
+    names: Counter[str] = field(default_factory=Counter)
+    """The same names, counted."""
+    broken: str = ""
+    marks: int = MOST_MARKS
+    """How many more are looked at."""
+
+    def run(self) -> Sections:
+        """Go through the whole text."""
+        place = 0
+        while found := self._pattern().search(self.text, place):
+            place = self._take(found)
+        if self.thoughts:
+            self._endless_thought()
         else:
-            found[open_tag.kind].append(text[position : tag.start])
-            open_tag, position = (None if tag.closing else tag), tag.end
-    found[open_tag.kind if open_tag else "outside"].append(text[position:])
-    outside = "\n".join(part.strip() for part in found["outside"] if part.strip())
-    thoughts = [part.strip() for part in found["thought"] if part.strip()]
-    return Sections(
-        thought="\n".join(thoughts) or outside,
-        calls=tuple(found["call"]),
-        answers=tuple(found["answer"]),
-        outside=outside,
-    )
+            self._say(len(self.text))
+        return Sections((*self.past, *self.parts), self.broken)
 
+    def _pattern(self) -> re.Pattern[str]:
+        if self.thoughts:
+            return _TAG
+        return _MARK_OR_BRACE if self.objects and not self.broken else _MARK
 
-def _closed_later(tags: list[_Tag]) -> bool:
-    return next((tag.closing for tag in tags if tag.kind == "thought"), False)
+    def _tags(self, place: int) -> Iterator[Tag]:
+        for found in _TAG.finditer(self.text, place):
+            self._count()
+            if tag := tag_of(found):
+                yield tag
 
+    def _count(self) -> None:
+        self.marks -= 1
+        if self.marks < 0:
+            raise Malformed(f"Your reply has more than {MOST_MARKS:,} tags and objects; give one answer in plain form.")
 
-def _tag(match: re.Match[str]) -> _Tag:
-    word = " ".join(match[2].lower().split())
-    return _Tag(_KINDS.get(word, "call"), bool(match[1] or match[3]), match.start(), match.end())
+    def _take(self, found: re.Match[str]) -> int:
+        """Deal with one mark; return where to go on."""
+        self._count()
+        if found.lastgroup == "brace":
+            return self._object(found.start())
+        if found.lastgroup in ("info", "about"):
+            return self._code(found) if self.fences else found.end()
+        if found.lastgroup == "comment":
+            end = self.text.find("-->", found.end())
+            return self._section("shown", found.start(), found.end(), end, end + 3)
+        tag = tag_of(found)
+        if tag is None:
+            return found.end()
+        if self.thoughts:
+            return self._in_thought(tag)
+        if tag.kind == "thought" and self.thinking:
+            return self._think(tag) if not tag.closing else self._all_was_thought(tag)
+        if tag.kind in ("answer", "call") and not tag.closing:
+            return self._tagged(tag)
+        if tag.kind in ("channel", "speaker"):
+            return self._channel(tag)
+        if tag.kind in ("nothing", "end"):
+            self._say(tag.start)
+            self.done = tag.end
+            return tag.end
+        return self._unknown(tag) if tag.kind == "unknown" and not tag.closing else tag.end
+
+    def _say(self, until: int) -> None:
+        if until > self.done:
+            self.parts.append(Part("text", self.text[self.done : until]))
+        self.done = until
+
+    def _section(self, kind: Kind, start: int, inside: int, close: int, end: int) -> int:
+        """Add a section; `close` is negative where the reply ends before it does."""
+        self._say(start)
+        closed = close >= 0
+        close, end = (close, end) if closed else (len(self.text), len(self.text))
+        source = self.text[start:end] if kind in ("code", "shown") else ""
+        self.parts.append(Part(kind, self.text[inside:close], closed=closed, source=source))
+        self.done = end
+        return end
+
+    def _tagged(self, tag: Tag) -> int:
+        """Add a call or an answer, up to the next tag of its name, with or without a slash."""
+        kind: Kind = "answer" if tag.kind == "answer" else "call"
+        for other in self._tags(tag.end):
+            if other.name == tag.name or kind == other.kind == "call":
+                return self._section(kind, tag.start, tag.end, other.start, other.end)
+            if self.thinking and other.kind == "thought" and other.closing:
+                return tag.end  # merely spoken of, in a thought that the prompt has opened
+        return self._section(kind, tag.start, tag.end, -1, -1)
+
+    def _object(self, start: int) -> int:
+        """Take a whole JSON object; behind one that is broken nothing is taken for an object any more."""
+        try:
+            value, end = DECODER.raw_decode(self.text, start)
+        except (ValueError, RecursionError) as error:
+            self.broken = str(error)
+            return start + 1
+        self._say(start)
+        self.parts.append(Part("object", self.text[start:end], value))
+        self.done = end
+        return end
+
+    def _code(self, found: re.Match[str]) -> int:
+        name = "ticks" if found["ticks"] else "tildes"
+        lines = _FENCE_LINE.finditer(self.text, found.end())
+        ends = (line for line in lines if (line[name] or "").startswith(found[name]))
+        close = next((line for line in ends if not (line["info"] or line["about"] or "").strip()), None)
+        place = (close.start(), close.end()) if close else (-1, -1)
+        end = self._section("code", found.start(), found.end(), *place)
+        # Models put their calls into fences too; carrying out a call judges nothing.
+        inside = _Scanner(self.parts[-1].text, thinking=False, fences=False, marks=self.marks)
+        calls = [part for part in inside.run().parts if part.kind == "call"]
+        self.parts[-1:] = calls or self.parts[-1:]
+        self.marks = inside.marks
+        return end
+
+    def _think(self, tag: Tag) -> int:
+        self._say(tag.start)
+        self._open(tag.name)
+        self.done = tag.end
+        return tag.end
+
+    def _in_thought(self, tag: Tag) -> int:
+        """Look for the end of the thought; whatever else is spoken of in it does not count."""
+        place = tag.end
+        if tag.kind == "thought":
+            # The published slip: the closing tag without its slash.
+            if tag.closing or tag.name == START_THINKING == self.thoughts[-1]:
+                self._close(tag.name)
+            else:
+                self._open(tag.name)
+        elif tag.kind == "channel":
+            word = _NEXT_WORD.match(self.text, tag.end)
+            place = word.end() if word else place
+            if word and word[1].lower() == "final" and self.names[_CHANNEL]:
+                self._close(_CHANNEL)
+        elif (tag.kind == "end" and self.names[_CHANNEL]) or (tag.closing and self.names[tag.name]):
+            self._close(_CHANNEL if tag.kind == "end" else tag.name)
+        if not self.thoughts:
+            self.parts.append(Part("thought", self.text[self.done : tag.start]))
+            self.done = place
+        return place
+
+    def _open(self, name: str) -> None:
+        self.thoughts.append(name)
+        self.names[name] += 1
+
+    def _close(self, name: str) -> None:
+        """Close the thought of this name and all inside it; a name that is not open closes them all: another slip."""
+        known = self.names[name] > 0
+        while self.thoughts:
+            last = self.thoughts.pop()
+            self.names[last] -= 1
+            if known and last == name:
+                return
+
+    def _all_was_thought(self, tag: Tag) -> int:
+        """Take everything before a closing tag that was never opened for thought."""
+        self.past.append(Part("thought", self.text[self.since : tag.start]))
+        self.parts.clear()
+        self.broken = ""
+        self.done = self.since = tag.end
+        return tag.end
+
+    def _endless_thought(self) -> None:
+        """Keep the calls of a reply whose thought has no end, for those judge nothing; no answer is looked for in it."""
+        rest = _Scanner(self.text[self.done :], thinking=False).run()
+        spoken = [part for part in rest.parts if part.kind in ("call", "answer")]
+        if spoken and all(part.kind == "call" for part in spoken):
+            self.parts += [Part("thought", rest.outside), *spoken]
+        else:
+            self.parts.append(Part("thought", self.text[self.done :], closed=False))
+
+    def _channel(self, tag: Tag) -> int:
+        """Deal with harmony's markers: every channel but the final one is thought."""
+        word = _NEXT_WORD.match(self.text, tag.end)
+        final = word is not None and word[1].lower() == "final"
+        if tag.kind == "channel" and final:
+            self._all_was_thought(tag)
+        else:
+            self._say(tag.start)
+        self.done = word.end() if word else tag.end
+        if tag.kind == "channel" and not final:
+            self._open(_CHANNEL)
+        return self.done
+
+    def _unknown(self, tag: Tag) -> int:
+        """Keep what stands between two unknown tags apart; one that opens a line and is never closed counts as a thought."""
+        closings = self._closings.get(tag.name, [])
+        place = bisect_left(closings, (tag.end, 0))
+        if place < len(closings):
+            return self._section("shown", tag.start, tag.end, *closings[place])
+        alone = self.text[tag.start - 1 : tag.start] in ("", "\n") and self.text[tag.end : tag.end + 1] in ("", "\n")
+        first = tag.start <= 8 and not self.text[: tag.start].strip()
+        return self._think(tag) if alone or first else tag.end
+
+    @cached_property
+    def _closings(self) -> dict[str, list[tuple[int, int]]]:
+        """Where unknown tags are closed, by name."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for tag in self._tags(0):
+            if tag.kind == "unknown" and tag.closing:
+                found.setdefault(tag.name, []).append((tag.start, tag.end))
+        return found

@@ -26,7 +26,7 @@ from editloupe.evals.progress import duration
 from editloupe.evals.store import Run
 from editloupe.evals.traffic import Limits
 from editloupe.rubrics.registry import usual_repeats
-from editloupe.types import Edit, UserError
+from editloupe.types import Edit, Reason, UserError
 
 TOOL_MEMORY = 16 * 2**20
 """Bytes: an edit's criteria share their looks anyway; what is remembered beyond that serves repeats, asked close together."""
@@ -49,6 +49,7 @@ def batch(
     coordinates: o.Coordinates = "auto",
     structured: o.Structured = "auto",
     temperature: o.Temperature = None,
+    max_output_tokens: o.MaxOutputTokens = None,
     long_side: o.LongSide = 2048,
     timeout: o.Timeout = 90.0,
     min_confidence: o.MinConfidence = 0.0,
@@ -130,6 +131,7 @@ def batch(
         coordinates=coordinates,
         structured=structured,
         temperature=temperature,
+        max_output_tokens=max_output_tokens,
         long_side=long_side,
         timeout=timeout,
         min_confidence=min_confidence,
@@ -210,6 +212,7 @@ def _show(run: Run, ending: Ending, as_json: bool) -> None:
             "missing": tally.missing,
             "stopped": ending.why,
             "usage": spending.usage.model_dump(),
+            "estimated": spending.estimated,
             "cost": spending.cost,
             "seconds": round(tally.seconds, 3),
             "scores": [vars(score) for score in found],
@@ -237,6 +240,8 @@ def _sentence(ending: Ending) -> str:
     tally, usage = ending.tally, ending.spending.usage
     cost = "cost unknown (no price for this judge)" if ending.spending.cost is None else f"${ending.spending.cost:.4f}"
     spent = f"; the whole run: {usage.requests} requests, {usage.input_tokens + usage.output_tokens} tokens, {cost}"
+    if ending.spending.estimated:
+        spent += f" (tokens of {ending.spending.estimated} requests estimated: the server did not report them)"
     done = f"{tally.judged} judged, {sum(tally.unjudged.values())} unjudged in {duration(tally.seconds)}"
     return f"{done}, {tally.held} held before, {tally.missing} missing{spent if usage.requests else ''}"
 
@@ -254,6 +259,10 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]]) -> l
         steps.append("the same command tries again what failed")
     if any(reason not in FAILED for reason in left) and not ending.why:
         steps.append("ask anew what the judge left open by adding --retry-unjudged")
+    if Reason.TRUNCATED in left:
+        steps.append(
+            "replies were cut off by the length limit: --max-output-tokens allows longer ones, and judges anew"
+        )
     if ending.complete:
         steps.append(f"next: editloupe report {run.folder}")
     return steps

@@ -58,6 +58,7 @@ def decompose(
     detector_download: o.DetectorDownload = False,
     device: o.Device = None,
     settings: SettingsFile = None,
+    max_output_tokens: o.MaxOutputTokens = None,
     timeout: o.Timeout = 90.0,
     concurrency: Concurrency = 8,
     quiet: Quiet = False,
@@ -78,7 +79,7 @@ def decompose(
     if problem := finder.unavailable():
         raise UserError(f"the detector cannot be used: {problem}")
     kept = KeptWhileUnderWay(out)
-    spec, asker = _asker(judge_spec, base_url, timeout, kept)
+    spec, asker = _asker(judge_spec, base_url, timeout, max_output_tokens, kept)
     worker = Decomposer(asker, spec, finder, tools.detector, rules, out, kept)
     pictures = pictures_in(images)
     return _ended(asyncio.run(worker.all(pictures, concurrency, _tick(len(pictures), quiet))), out)
@@ -98,6 +99,7 @@ def instruct(
     types: Annotated[str | None, typer.Option(help="Types in order, with commas, instead of chance.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same choices.")] = 0,
     settings: SettingsFile = None,
+    max_output_tokens: o.MaxOutputTokens = None,
     timeout: o.Timeout = 90.0,
     concurrency: Concurrency = 8,
     quiet: Quiet = False,
@@ -120,7 +122,9 @@ def instruct(
             raise UserError(f'"{name}" is no instruction type; there are: {", ".join(TYPES)}')
     rules = load_settings(settings).but({"max_turns": turns} if turns else {})
     kept = KeptWhileUnderWay(out)
-    spec, asker = (LISTS, None) if proposals == LISTS else _asker(judge_spec, base_url, timeout, kept)
+    spec, asker = (
+        (LISTS, None) if proposals == LISTS else _asker(judge_spec, base_url, timeout, max_output_tokens, kept)
+    )
     worker = Instructor(rules, objects, out, seed, asker, spec, cast(Any, wanted), kept)
     scenes = read_folder(objects, SceneFile)
     return _ended(asyncio.run(worker.all(scenes, concurrency, _tick(len(scenes), quiet))), out)
@@ -148,6 +152,7 @@ def evaluate(
     settings: SettingsFile = None,
     max_repairs: o.MaxRepairs = 2,
     temperature: o.Temperature = None,
+    max_output_tokens: o.MaxOutputTokens = None,
     timeout: o.Timeout = 90.0,
     concurrency: Concurrency = 8,
     max_cost: Annotated[float | None, typer.Option(min=0, help="US dollars for the whole run.")] = None,
@@ -193,7 +198,9 @@ def evaluate(
             criteria=tuple(criterion or CRITERIA),
             models=tuple(model or ()),
             modes=tuple(mode or ()),
-            settings=JudgeSettings(max_repairs=max_repairs, temperature=temperature, timeout=timeout),
+            settings=JudgeSettings(
+                max_repairs=max_repairs, temperature=temperature, max_output_tokens=max_output_tokens, timeout=timeout
+            ),
             limits=Limits(concurrency=concurrency, max_cost=max_cost),
             retry_unjudged=retry_unjudged,
             keep_going=keep_going,
@@ -305,7 +312,9 @@ def _write(found: Record, blocks: list[Block], format: str | None, out: Path | N
     o.tell(f"written to {out}")
 
 
-def _asker(judge_spec: str | None, base_url: str | None, timeout: float, kept: KeptWhileUnderWay) -> tuple[str, Asker]:
+def _asker(
+    judge_spec: str | None, base_url: str | None, timeout: float, longest: int | None, kept: KeptWhileUnderWay
+) -> tuple[str, Asker]:
     from editloupe.agent.models import ModelSettings, open_chat
     from editloupe.evals.edival.asking import Asker
     from editloupe.images import WireLimits
@@ -313,7 +322,7 @@ def _asker(judge_spec: str | None, base_url: str | None, timeout: float, kept: K
     spec = judge_spec or os.environ.get("EDITLOUPE_JUDGE") or ""
     if spec in ("", "rules"):
         raise UserError("this needs a model that sees pictures: name one with --judge openai:NAME or google_genai:NAME")
-    chat = open_chat(spec, base_url, ModelSettings(timeout=timeout), kept)
+    chat = open_chat(spec, base_url, ModelSettings(timeout=timeout, max_output_tokens=longest), kept)
     return spec, Asker(chat, WireLimits(max_bytes=chat.profile.max_image_bytes))
 
 

@@ -62,7 +62,10 @@ Criteria = Annotated[
     typer.Option("--criterion", help="Only this criterion; may be given again.", rich_help_panel=JUDGING),
 ]
 MaxTurns = Annotated[
-    int, typer.Option(min=1, help="Replies before the answer is asked for without tools.", rich_help_panel=ASKING)
+    int,
+    typer.Option(
+        min=1, help="Replies before the tools are forbidden and the answer is asked for.", rich_help_panel=ASKING
+    ),
 ]
 MaxRepairs = Annotated[int, typer.Option(min=0, help="Unreadable replies that are sent back.", rich_help_panel=ASKING)]
 ToolCalls = Annotated[
@@ -80,6 +83,12 @@ Structured = Annotated[
 ]
 Temperature = Annotated[
     float | None, typer.Option(min=0, help="Without it 0, where the model accepts it.", rich_help_panel=ASKING)
+]
+MaxOutputTokens = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Longest reply, thinking included; without it the provider's own limit.", rich_help_panel=ASKING
+    ),
 ]
 LongSide = Annotated[
     int, typer.Option(min=64, help="Longest side of a picture as sent; tools see every pixel.", rich_help_panel=ASKING)
@@ -121,6 +130,7 @@ class JudgeOptions:
     coordinates: str = "auto"
     structured: str = "auto"
     temperature: float | None = None
+    max_output_tokens: int | None = None
     long_side: int = 2048
     timeout: float = 90.0
     min_confidence: float = 0.0
@@ -143,6 +153,7 @@ class JudgeOptions:
             coordinates=_one_of("--coordinates", self.coordinates, ("auto", "pixels", "per_mille")),
             structured=_one_of("--structured", self.structured, ("auto", "on", "off")),
             temperature=self.temperature,
+            max_output_tokens=self.max_output_tokens,
             long_side=self.long_side,
             timeout=self.timeout,
             min_confidence=self.min_confidence,

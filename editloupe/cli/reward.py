@@ -33,6 +33,7 @@ def reward(
     tool_calls: o.ToolCalls = "auto",
     structured: o.Structured = "auto",
     temperature: o.Temperature = None,
+    max_output_tokens: o.MaxOutputTokens = None,
     long_side: o.LongSide = 2048,
     timeout: o.Timeout = 90.0,
     concurrency: Annotated[int, typer.Option(min=1, help="Requests under way at one time.")] = 32,
@@ -56,6 +57,7 @@ def reward(
         tool_calls=tool_calls,
         structured=structured,
         temperature=temperature,
+        max_output_tokens=max_output_tokens,
         long_side=long_side,
         timeout=timeout,
     )

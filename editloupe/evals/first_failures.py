@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from editloupe.evals.jobs import SERVER
 from editloupe.types import Judgement, Reason, Unjudged, UserError
 
 ALIKE = 16
 """Edits that may fail alike at the start before the user is asked."""
-REQUEST_FAILED = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.REFUSED, Reason.INTERNAL})
+REQUEST_FAILED = SERVER | {Reason.REFUSED, Reason.INTERNAL}
 """Reasons that come of the server, the network or the set-up; what a judge answers unreadably is its own doing."""
 
 

@@ -12,14 +12,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from editloupe.agent.refusals import refused_by_server
 from editloupe.evals.store import Run
 from editloupe.images import ImageError
 from editloupe.types import Edit, Reason
 
-FAILED = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT})
+SERVER = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.SERVER_REFUSED})
+"""Reasons that lie with the server: units that end so tell nothing about the edit or the judge."""
+FAILED = SERVER | {Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT}
 """Reasons that say nothing about the judge's reply: the same command again tries these units again.
 
-The others (an unreadable answer, no answer, a refusal…) are what the judge gave; only `--retry-unjudged` asks anew.
+The others (an unreadable answer, one cut off by the length limit, no answer, a refusal of this very content…) are what the
+judge gave; only `--retry-unjudged` asks anew.
 """
 
 
@@ -58,6 +62,18 @@ class Known(NamedTuple):
     tries: int
     status: str
     reason: str | None
+    refusal: str | None = None
+    """The whole outcome where its reason is a refusal."""
+
+    @property
+    def failed(self) -> bool:
+        """True where the unit failed for a reason that is neither in the edit nor in the judge's reply."""
+        if self.reason != Reason.REFUSED:
+            return self.reason in FAILED
+        try:
+            return refused_by_server(str(json.loads(self.refusal or "{}").get("detail")))
+        except (ValueError, AttributeError):
+            return False
 
 
 class Planner:
@@ -118,12 +134,15 @@ class Planner:
         """Return which try a unit with the same key is due for; 0 where it is done."""
         if held.status == "judged":
             return 0
-        if held.reason in FAILED:
+        if held.failed:
             return held.tries
         return held.tries + 1 if self._retry_unjudged else 0
 
     def _known(self, edit_id: str) -> dict[tuple[str, int], Known]:
-        query = "SELECT criterion, repeat, key, quick, tries, status, reason FROM units WHERE edit_id = ?"
+        query = (
+            "SELECT criterion, repeat, key, quick, tries, status, reason, "
+            "CASE reason WHEN 'request_refused' THEN outcome END FROM units WHERE edit_id = ?"
+        )
         return {(row[0], row[1]): Known(*row[2:]) for row in self._reader.execute(query, (edit_id,))}
 
     def _key(self, edit: Edit, criterion: str, repeat: int) -> str | None:

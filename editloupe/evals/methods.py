@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from editloupe.agent.secrets import shown
 from editloupe.evals.agreement import Agreement
 from editloupe.evals.bootstrap import Resampling
 from editloupe.evals.scores import Scores
@@ -66,7 +67,7 @@ def _settings(table: Table, configurations: list[Mapping[str, Any]], unrecorded:
             _temperature(settings, profile),
             _said(settings, "max_output_tokens", "at most {} output tokens a reply"),
             _said(settings, "min_confidence", "verdicts below a confidence of {} left unjudged", unless=0.0),
-            f"served from {one['base_url']}" if one.get("base_url") else "",
+            f"served from {shown(str(one['base_url']))}" if one.get("base_url") else "",
         ]
         head = f"Settings ({number} of {len(configurations)})" if len(configurations) > 1 else "Settings"
         told.append(f"{head}: {', '.join(filter(None, parts))}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from time import monotonic
 
 from editloupe.agent.hooks import OverBudget, Ticket
@@ -72,15 +72,19 @@ class Spending:
         self._limits, self._price = limits, price
         self.usage = before
         self.cost = None if price is None else price.cost(before) if cost is None else cost
-        self._replies, self._tokens = 0, 0
+        self._before, self._replies, self._tokens = before.requests, 0, 0
+        self.estimated = 0
+        """Replies whose tokens are an estimate, because the server did not say or the reply never came."""
 
-    def add(self, usage: Usage) -> float | None:
-        """Count one reply; return its cost."""
+    def add(self, usage: Usage, estimated: bool = False) -> float | None:
+        """Count one request; return its cost."""
         cost = self._price.cost(usage) if self._price else None
         self.usage = self.usage + usage
         self.cost = None if cost is None or self.cost is None else self.cost + cost
-        self._replies += 1
-        self._tokens += usage.input_tokens + usage.output_tokens
+        self.estimated += estimated
+        tokens = usage.input_tokens + usage.output_tokens
+        self._replies += tokens > 0
+        self._tokens += tokens
         return cost
 
     @property
@@ -100,7 +104,7 @@ class Spending:
             return f"the cap of {cap} tokens is reached ({tokens} used)"
         spent, cap_cost = self.cost, self._limits.max_cost
         if cap_cost is not None and spent is not None:
-            each = spent / max(1, self.usage.requests)
+            each = spent / max(1, self._before + self._replies)
             if spent >= cap_cost or spent + replies * each > cap_cost:
                 return f"the cap of ${cap_cost:g} is reached (${spent:.4f} spent)"
         return None
@@ -116,6 +120,7 @@ class TrafficControl:
         self.under_way = 0
         self.refusals = 0
         self.stopped: str | None = None
+        self._stopping = asyncio.Event()
         self._paid = paid
         self._shrunk_at = float("-inf")
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -131,7 +136,14 @@ class TrafficControl:
     def stop(self, sentence: str) -> None:
         """Let no further request out; those that wait end with OverBudget."""
         self.stopped = self.stopped or sentence
+        self._stopping.set()
         self._let_in()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait so long, or until no further request is let out: whoever waits is to hear of it at once."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
     def request(self) -> AbstractAsyncContextManager[Ticket]:
         """Wait for a place and hold it while the request is under way."""
@@ -176,6 +188,7 @@ class TrafficControl:
                 if self.under_way:
                     return
                 self.stopped = why
+                self._stopping.set()
             elif (seconds := self._seconds_to_wait()) > 0:
                 self._wake_in(seconds)
                 return
@@ -197,13 +210,17 @@ class TrafficControl:
         self._alarm = None
         self._let_in()
 
-    def count(self, usage: Usage) -> None:
+    def count(self, usage: Usage, estimated: bool = False) -> None:
         """A reply came: count it and, as nothing was refused, allow a little more."""
-        cost = self.spending.add(usage)
-        if self._paid:
-            self._paid(usage, cost)
+        self.lose(usage, estimated)
         step = max(1.0, self.limits.concurrency / 16) / max(1.0, self.allowed)
         self.allowed = min(float(self.limits.concurrency), self.allowed + step)
+
+    def lose(self, usage: Usage, estimated: bool = True) -> None:
+        """Count what a request took, whatever became of it."""
+        cost = self.spending.add(usage, estimated)
+        if self._paid:
+            self._paid(usage, cost)
 
     def refuse(self, retry_after: float | None) -> None:
         """The server asked for less: allow less, once for all refusals of the same moment."""
@@ -219,10 +236,15 @@ class _Ticket:
         self._control = control
         self.tokens = 0
 
-    def done(self, usage: Usage) -> None:
+    def done(self, usage: Usage, estimated: bool = False) -> None:
         """The reply came."""
         self.tokens = usage.input_tokens + usage.output_tokens
-        self._control.count(usage)
+        self._control.count(usage, estimated)
+
+    def lost(self, usage: Usage) -> None:
+        """No reply came."""
+        self.tokens = usage.input_tokens + usage.output_tokens
+        self._control.lose(usage, estimated=self.tokens > 0)
 
     def refused(self, retry_after: float | None) -> None:
         """The server asked for less traffic."""

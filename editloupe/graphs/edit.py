@@ -161,7 +161,7 @@ def _trace(heading: Trace, session: Session, staged: Staged, steps: Sequence[Ste
         update={
             "prompt": staged.prompts,
             "tools": tuple(tool.name for tool in session.tools()),
-            "notes": tool_notes(session.toolbox) if session.case.uses_tools else (),
+            "notes": (*(tool_notes(session.toolbox) if session.case.uses_tools else ()), *session.chat.notes),
             "steps": (*staged.steps, *own),
             "seconds": time.perf_counter() - started,
         }

@@ -16,11 +16,23 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
-from editloupe.agent.answers import Given, read
+from editloupe.agent.answers import LONGEST_REPLY, Given, read
+from editloupe.agent.calls import MOST_CALLS
 from editloupe.agent.chat import Chat, Reply, Request, RetryBudget
 from editloupe.agent.faults import ModelFailed
 from editloupe.agent.hooks import OverBudget, Watcher
-from editloupe.agent.messages import announced, observed, refusal_of, sent_pictures, text_block, text_of, told
+from editloupe.agent.messages import (
+    Unfinished,
+    announced,
+    finish_of,
+    observed,
+    refusal_of,
+    sent_pictures,
+    text_block,
+    text_of,
+    told,
+    unfinished,
+)
 from editloupe.agent.prompts import final_form, system_text, task_text
 from editloupe.agent.schemas import answer_schema
 from editloupe.graphs.looks import Looks
@@ -104,6 +116,8 @@ class LoopState(TypedDict, total=False):
     insisted: bool
     given: Given | None
     failure: Failure | None
+    otherwise: Failure | None
+    """How the case ends if nothing better comes than the last reply."""
     confidence: float | None
 
 
@@ -125,6 +139,7 @@ def opening(session: Session) -> LoopState:
         insisted=False,
         given=None,
         failure=None,
+        otherwise=None,
         confidence=None,
     )
 
@@ -132,8 +147,8 @@ def opening(session: Session) -> LoopState:
 async def think(state: LoopState, runtime: Runtime[Session]) -> LoopState:
     """Ask the model and read its reply."""
     session = runtime.context
-    answering = state["insisted"]
-    schemas = [] if answering else _schemas(session)
+    may_call = not state["insisted"]
+    schemas = _schemas(session)
     native = schemas if session.chat.profile.native_tools else []
     request = Request(
         state["messages"],
@@ -144,35 +159,43 @@ async def think(state: LoopState, runtime: Runtime[Session]) -> LoopState:
         session.repeat,
         session.budget,
         schema=session.schema(),
+        may_call=may_call,
     )
     index = state["turns"]
     try:
         reply = await session.chat.reply(request)
-    except (ModelFailed, OverBudget) as error:
-        reason = error.reason if isinstance(error, ModelFailed) else Reason.BUDGET
-        failure = Failure(reason, str(error))
-        return LoopState(failure=failure, current=Step(index=index, problem=str(error)), turns=index + 1)
-    return _after(reply, state, session, [str(s["function"]["name"]) for s in schemas])
+    except ModelFailed as error:
+        step = Step(index=index, problem=str(error), usage=error.usage, attempts=error.attempts)
+        return LoopState(failure=Failure(error.reason, str(error)), current=step, turns=index + 1)
+    except OverBudget as error:
+        step = Step(index=index, problem=str(error), attempts=0)
+        return LoopState(failure=Failure(Reason.BUDGET, str(error)), current=step, turns=index + 1)
+    return _after(reply, state, session, [str(s["function"]["name"]) for s in schemas] if may_call else [])
 
 
 def _after(reply: Reply, state: LoopState, session: Session, tools: list[str]) -> LoopState:
     message = reply.message
     text = text_of(message)
     unjudged = message.additional_kwargs.get("unjudged") or refusal_of(message)
+    cut = unfinished(message)
     reading = read(
         text,
         session.case.rubric.answer,
         native_calls=message.tool_calls,
         broken_calls=message.invalid_tool_calls,
         tools=tools,
+        unfinished=cut.problem if cut else None,
     )
+    given = None if unjudged else reading.answer
     empty = not text.strip() and not message.tool_calls and not message.invalid_tool_calls
-    problem = None if unjudged else _why_empty(message) if empty else reading.problem
+    problem = None if unjudged else _why_empty(message) if empty and not cut else reading.problem
+    # A reply nobody could read is not sent back to the model either.
+    vast = len(text) > LONGEST_REPLY or len(message.tool_calls) + len(message.invalid_tool_calls) > MOST_CALLS
     step = Step(
         index=state["turns"],
         thought=reading.thought or str(message.additional_kwargs.get("reasoning_content") or ""),
         calls=reading.calls,
-        answer=reading.answer.text if reading.answer else None,
+        answer=given.text if given else None,
         problem=problem,
         raw=text,
         sent=sent_pictures(_since_last_reply(state["messages"]), session.album, session.wire),
@@ -181,11 +204,12 @@ def _after(reply: Reply, state: LoopState, session: Session, tools: list[str]) -
         attempts=reply.attempts,
     )
     return LoopState(
-        messages=[] if empty else [message],
+        messages=[] if empty or vast else [message],
         current=step,
         turns=state["turns"] + 1,
-        given=reading.answer,
+        given=given,
         failure=Failure(Reason(unjudged["reason"]), str(unjudged["detail"]), text) if unjudged else None,
+        otherwise=_otherwise(problem, cut, text, spent=state["insisted"] and (empty or reading.called), empty=empty),
         confidence=message.additional_kwargs.get("confidence"),
     )
 
@@ -231,32 +255,37 @@ async def repair(state: LoopState, runtime: Runtime[Session]) -> LoopState:
     current = state["current"]
     assert current is not None
     problem = f"{current.problem} Say it again in the required form."
-    reply = _last_reply(state["messages"]) if current.raw or isinstance(state["messages"][-1], AIMessage) else None
+    last = state["messages"][-1]
+    reply = last if isinstance(last, AIMessage) else None
     update = LoopState(messages=told(reply, problem), repairs=state["repairs"] + 1)
     return _closed(state, runtime.context, update)
 
 
 async def insist(state: LoopState, runtime: Runtime[Session]) -> LoopState:
-    """Ask for the answer, without tools: the turns are used up."""
+    """Ask for the answer and forbid the tools: the turns are used up."""
     session = runtime.context
     last = state["messages"][-1]
     form = final_form(session.case.rubric.answer)
-    sentence = f"Your turns are used up and there are no tools any more. Answer with what you have seen: {form}"
+    sentence = f"Your turns are used up and no tool may be called any more. Answer with what you have seen: {form}"
     reply = last if isinstance(last, AIMessage) else None
     return _closed(state, session, LoopState(messages=told(reply, sentence), insisted=True))
 
 
 async def conclude(state: LoopState, runtime: Runtime[Session]) -> LoopState:
     """End with the answer that was read, or say why there is none."""
-    current, failure = state["current"], state["failure"]
-    if not state["given"] and not failure and current:
-        if current.calls or (state["insisted"] and not current.raw.strip()):
-            failure = Failure(Reason.NO_ANSWER, "the judge used up its turns without giving an answer", current.raw)
-        elif not current.raw.strip():
-            failure = Failure(Reason.NO_ANSWER, current.problem or "the judge's reply was empty")
-        else:
-            failure = Failure(Reason.UNREADABLE, current.problem or "the judge's reply could not be read", current.raw)
+    failure = state["failure"] or (None if state["given"] else state["otherwise"])
     return _closed(state, runtime.context, LoopState(failure=failure))
+
+
+def _otherwise(problem: str | None, cut: Unfinished | None, text: str, *, spent: bool, empty: bool) -> Failure:
+    """Say how the case ends if this reply was the last: cut off, without an answer, or with one that cannot be read."""
+    if cut:
+        return Failure(Reason.TRUNCATED if cut.truncated else Reason.UNREADABLE, cut.detail, text)
+    if spent:
+        return Failure(Reason.NO_ANSWER, "the judge used up its turns without giving an answer", text)
+    if empty:
+        return Failure(Reason.NO_ANSWER, problem or "the judge's reply was empty")
+    return Failure(Reason.UNREADABLE, problem or "the judge's reply could not be read", text)
 
 
 async def _look(session: Session, view: View, call: ToolCall, number: int) -> Observation:
@@ -304,7 +333,7 @@ def _since_last_reply(messages: list[AnyMessage]) -> list[AnyMessage]:
 
 
 def _why_empty(message: AIMessage) -> str:
-    why = message.response_metadata.get("finish_reason")
+    why = finish_of(message)
     return f"Your reply was empty (finish reason: {why})." if why else "Your reply was empty."
 
 

@@ -26,7 +26,7 @@ WELL_READABLE = 640
 """Regions with a shorter longer side are enlarged before they are read."""
 
 ABOUT_TEXT = re.compile(
-    r"""["“”«»「」『』] | (?<!\w)['‘][^'’]+['’](?!\w)
+    r"""["“”«»「」『』] | (?<!\w)['‘][^'’]{1,200}['’](?!\w)
     | \b(texts? | words? | letters? | lettering | captions? | titles? | headlines? | slogans? | inscriptions? | watermarks?
         | subtitles? | labels? | fonts? | typed | typeface | spell(ed|ing)? | writ(e|es|ing|ten) | reads? | signs?\ reading
         | says? | digits? | numerals? | numbers?(?!\ of\b) | (number|license|licence)\ plates?)\b

@@ -41,7 +41,6 @@ def reading(text: str) -> Reading:
         "<Start Thinking>Seen.</Start Thinking><Start Final Answer>“Over Modification”</Start Final Answer>",
         "<start thinking>Seen.</start thinking><START FINAL ANSWER>Over Modification</START FINAL ANSWER>",
         "<Start Thinking>Seen.</Start Thinking><Start Final Answer>Over Modification",
-        "<Start Thinking>Seen. <Start Final Answer>Over Modification</Start Final Answer>",
         "Seen.</Start Thinking><Start Final Answer>Over Modification</Start Final Answer>",
         "<think>Seen.</think><Start Final Answer>Over Modification</Start Final Answer>",
         "Seen.\n<Start Final Answer>Over Modification</Start Final Answer>",
@@ -71,6 +70,10 @@ def test_a_label_is_read_through_every_slip(text: str) -> None:
         "<Start Final Answer>Flawless Exec",
         "<Start Final Answer>Wrong Action</Start Final Answer><Start Final Answer>Over Modification</Start Final Answer>",
         "<Start Thinking>The rubric lists <Start Final Answer>Wrong Action</Start Final Answer>.</Start Thinking>",
+        "<Start Thinking>Seen. <Start Final Answer>Over Modification</Start Final Answer>",
+        "<Start Final Answer>Over Modification</Start Final Answer> Or is it Wrong Action?",
+        "<Start Final Answer>Wrong Action<Start Final Answer>Over Modification</Start Final Answer></Start Final Answer>",
+        "<Start Final Answer><answer>Over Modification</answer></Start Final Answer>",
     ],
 )
 def test_an_answer_without_exactly_one_label_is_malformed_not_guessed(text: str) -> None:
@@ -175,11 +178,11 @@ ITEMS = ChecksAnswer(
 )
 
 
-def test_json_answers_are_read_fenced_or_behind_prose_and_the_last_object_wins() -> None:
+def test_json_answers_are_read_fenced_and_behind_prose() -> None:
     for text in (
         '{"reason": "ok", "score": 7}',
         'Well.\n```json\n{"reason": "ok", "score": 7}\n```',
-        '{"score": 2} is what I first thought. {"reason": "ok", "score": 7}',
+        '{"bbox_2d": [1, 2, 3, 4]} is where I looked. {"reason": "ok", "score": 7}',
         '<Start Final Answer>{"reason": "ok", "score": 7}</Start Final Answer>',
     ):
         answer = read(text, SCALE).answer
@@ -191,7 +194,8 @@ def test_json_answers_are_read_fenced_or_behind_prose_and_the_last_object_wins()
 @pytest.mark.parametrize(
     "text",
     ["7", "Score: 7/10", '{"score": 11}', '{"score": "7"}', '{"score": 7.5}', '{"score": true}', '{"rating": 7}',
-     '{"score": 7, "score": 8}', '{"score": NaN}', '{"score": 7} {"score": ', "{score: 7}"],
+     '{"score": 7, "score": 8}', '{"score": NaN}', '{"score": 7} {"score": ', "{score: 7}",
+     '{"score": 2} is what I first thought. {"score": 7}', '{"score": 7} is my answer.', '[{"score": 7}, {"score": 8}]'],
 )  # fmt: skip
 def test_a_number_that_is_not_exactly_given_is_never_taken(text: str) -> None:
     got = read(text, SCALE)
@@ -226,6 +230,11 @@ def test_what_stands_outside_the_tags_is_kept_apart() -> None:
     parts = split("before <tool_call>{}</tool_call> after")
     assert parts.calls == ("{}",)
     assert parts.outside == "before\nafter"
+
+
+def test_what_a_model_says_is_kept_with_its_tags_and_fences() -> None:
+    text = "Look: <script>alert(1)</script>\n```\ncode\n```"
+    assert split(text).thought == "Look:\n<script>alert(1)</script>\n```\ncode\n```"
 
 
 def test_plain_strips_marks_only_at_the_ends() -> None:

@@ -193,7 +193,7 @@ def test_a_good_reply_is_read_fenced_or_not_and_behind_prose(answer: Answer) -> 
         f"```json\n{good}\n```",
         f"The hat is on.\n\n{good}",
         f"<Start Thinking>Let me see {{}}.</Start Thinking>\n{good}",
-        f'First I thought {{"score": 2}} but then {good}',
+        f'The crop {{"bbox": [1, 2]}} shows it: {good}',
         json.dumps(json.loads(good), indent=2),
     ):
         reading = read(text, answer)
@@ -210,11 +210,14 @@ def test_a_number_close_to_an_allowed_one_is_not_rounded_to_it() -> None:
         assert (reading.answer is not None) is known, value
 
 
-def test_the_last_object_wins() -> None:
+def test_objects_that_differ_are_told_and_the_same_decision_twice_is_read() -> None:
     answer = NumberAnswer(low=1, high=5)
-    reading = read('{"reason": "a", "score": 2}\n{"reason": "b", "score": 4}', answer)
-    assert reading.answer is not None
-    assert reading.answer.score == 4
+    twice = read('{"reason": "a", "score": 2}\n{"reason": "b", "score": 4}', answer)
+    assert twice.answer is None
+    assert "differ" in str(twice.problem)
+    same = read('{"reason": "a", "score": 4}\nIn short:\n{"reason": "b", "score": 4}', answer).answer
+    assert same is not None
+    assert (same.score, same.reason) == (4, "b")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ async def test_the_body_on_the_wire_is_the_same_as_that_of_chat_openai(
     bodies = []
     for client in (ChatOpenAI, LeanChatOpenAI):
         model = client(
-            model="m", api_key="none", base_url=server.openai_url, max_retries=0, temperature=0, max_tokens=50
+            model="gpt-4.1", api_key="none", base_url=server.openai_url, max_retries=0, temperature=0, max_tokens=50
         )
         await (model.bind_tools(list(tools)) if tools else model).ainvoke(CONVERSATION)
         bodies.append(server.requests[-1].body)

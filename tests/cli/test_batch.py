@@ -46,6 +46,27 @@ def test_something_unjudged_is_3_and_names_an_edit_to_look_at(
     assert "--retry-unjudged" in told
 
 
+def test_replies_cut_off_by_the_length_limit_are_named_and_a_longer_limit_judges_anew(
+    scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def by_limit(request: Request) -> Answer:
+        enough = request.body.get("max_completion_tokens", 0) >= 500
+        return answers(request) if enough else answers(request).but(finish="length")
+
+    server = scripted(by_limit)
+    manifest, out = write_manifest(tmp_path, 1), tmp_path / "run"
+    assert run(command(server, manifest, out, "--max-repairs", "0")) == 3
+    told = capsys.readouterr().err
+    assert "2 unjudged (truncated)" in told
+    assert "--max-output-tokens" in told
+    assert run(command(server, manifest, out, "--max-repairs", "0")) == 3
+    assert server.served == 2
+    assert run(command(server, manifest, out, "--max-repairs", "0", "--retry-unjudged")) == 3
+    assert server.served == 4
+    assert run(command(server, manifest, out, "--max-repairs", "0", "--max-output-tokens", "500")) == 0
+    assert server.served == 6
+
+
 def test_what_failed_is_told_apart_from_what_the_judge_left_open(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

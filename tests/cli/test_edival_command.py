@@ -37,7 +37,7 @@ def test_the_whole_way_from_pictures_to_a_comparison(
 ) -> None:
     s.save_base(tmp_path / "photos")
     server = scripted(answering)
-    model = ["--judge", "openai:gpt-4.1", "--base-url", server.openai_url]
+    model = ["--judge", "openai:gpt-4.1", "--base-url", server.openai_url, "--max-output-tokens", "900"]
     look = ["--detector", weights[0], "--device", "cpu"]
     objects, chains, results = (str(tmp_path / name) for name in ("objects", "chains", "results"))
     # Random weights are never sure: with a threshold of 0 and no limit on size everything that is listed is kept.
@@ -87,6 +87,7 @@ def test_the_whole_way_from_pictures_to_a_comparison(
     assert run([*judging, "--out", str(tmp_path / "a"), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["missing"] == 0
+    assert {request.body["max_completion_tokens"] for request in server.requests} == {900}
     assert sorted(facts["pictures"]) == sorted(
         f"{m}/{mode}: 3 of 3" for m in ("one", "two") for mode in ("multi", "complex")
     )

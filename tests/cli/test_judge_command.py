@@ -50,6 +50,19 @@ def test_a_judged_edit_exits_with_0_and_prints_the_documented_json(
         assert verdict["usage"]["input_tokens"] == 200
 
 
+def test_a_reply_that_was_cut_off_exits_with_3_and_says_what_to_do(
+    pair: tuple[str, str], scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = scripted(lambda _: final("Wrong Action").but(finish="length"))
+    given = ["judge", *pair, INSTRUCTION, "--judge", "openai:gpt-4.1", "--base-url", server.openai_url]
+    assert run([*given, "--max-output-tokens", "64"]) == 3
+    told = capsys.readouterr()
+    assert "truncated" in told.out
+    assert "--max-output-tokens" in told.out + told.err
+    assert {request.body["max_completion_tokens"] for request in server.requests} == {64}
+    assert run([*given, "--max-output-tokens", "0"]) == 2
+
+
 def test_an_unreadable_judge_exits_with_3(
     pair: tuple[str, str], scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -209,7 +209,8 @@ def test_the_command_prints_accuracies_and_writes_every_pair(
     assert "1.0000" in said
     assert "contradict each other in 0 pairs" in said
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 4
-    assert run([*command, "--json", "--limit", "1"]) == 0
+    assert run([*command, "--json", "--limit", "1", "--max-output-tokens", "900"]) == 0
+    assert server.requests[-1].body["max_completion_tokens"] == 900
     shown = json.loads(capsys.readouterr().out)
     assert shown["overall"] == {"accuracy": 1.0, "pairs": 1, "judged": 1, "correct": 1, "inconsistent": 0}
     assert run([*command, "--pairwise", "--protocol", "wiseedit"]) == 2

@@ -175,16 +175,91 @@ def test_replies_that_stay_unreadable_end_unjudged_with_the_raw_text(judging: Ju
 
 @pytest.mark.parametrize("spec", PROVIDERS)
 @pytest.mark.parametrize("ask", [DIFFER, think_and_call_text("More.", ZOOM)])
-def test_a_model_that_asks_for_tools_for_ever_gets_one_last_call_without_tools(
+def test_a_model_that_asks_for_tools_for_ever_is_forbidden_them_at_last_and_gave_no_answer(
     judging: Judging, spec: str, ask: Any
 ) -> None:
     judgement, server = judging(ask, spec, settings={"max_turns": 3})
     outcome = only(judgement)
     assert isinstance(outcome, Unjudged)
-    assert outcome.reason in (Reason.NO_ANSWER, Reason.UNREADABLE)
+    assert outcome.reason is Reason.NO_ANSWER
     assert server.served == 4
-    assert server.requests[-1].tools == ()
-    assert "turns are used up" in server.requests[-1].messages[-1].text
+    assert not server.refused
+    first, last = server.requests[0], server.requests[-1]
+    assert last.tools == first.tools
+    assert (first.tool_choice, last.tool_choice) == (None, "none" if first.tools else None)
+    assert last.body.get("tools") == first.body.get("tools")
+    assert "turns are used up" in last.messages[-1].text
+
+
+@pytest.mark.parametrize("spec", PROVIDERS)
+def test_repairs_between_the_calls_do_not_change_how_endless_calls_end(judging: Judging, spec: str) -> None:
+    def script(request: Request) -> Any:
+        return call("paint_image", colour="red") if replies(request) in (1, 2) else DIFFER
+
+    judgement, server = judging(script, spec, settings={"max_turns": 5})
+    assert only(judgement).reason is Reason.NO_ANSWER
+    assert server.served == 6
+    assert not server.refused
+
+
+@pytest.mark.parametrize("spec", PROVIDERS)
+def test_an_empty_reply_to_the_last_request_is_no_answer(judging: Judging, spec: str) -> None:
+    script: Script = lambda request: empty() if "used up" in request.messages[-1].text else ZOOM  # noqa: E731
+    assert only(judging(script, spec, settings={"max_turns": 2})[0]).reason is Reason.NO_ANSWER
+
+
+CUT = final("Flawless Execution").but(finish="length")
+
+
+@pytest.mark.parametrize("spec", PROVIDERS)
+@pytest.mark.parametrize(
+    "cut", [CUT, empty(finish="length"), calls(DIFFER, finish="length")], ids=["text", "empty", "call"]
+)
+def test_a_reply_cut_off_by_the_length_limit_is_never_read_and_told_so(judging: Judging, spec: str, cut: Any) -> None:
+    judgement, server = judging(cut, spec)
+    outcome = only(judgement)
+    assert isinstance(outcome, Unjudged)
+    assert outcome.reason is Reason.TRUNCATED
+    assert "length limit" in outcome.detail
+    assert "--max-output-tokens" in outcome.detail
+    assert server.served == 3
+    assert not server.refused
+    assert not any(step.observations for step in judgement.traces[0].steps)
+    assert "cut off by the length limit" in server.requests[-1].messages[-1].text
+
+
+@pytest.mark.parametrize("spec", PROVIDERS)
+def test_a_model_that_is_shorter_the_second_time_is_judged(judging: Judging, spec: str) -> None:
+    judgement, server = judging([CUT, final("Wrong Action")], spec)
+    assert only(judgement).label == "Wrong Action"
+    assert server.served == 2
+
+
+@pytest.mark.parametrize("spec", PROVIDERS)
+def test_a_reply_a_filter_cut_short_is_refused_whatever_was_said_before(judging: Judging, spec: str) -> None:
+    judgement, server = judging(final("Flawless Execution").but(finish="content_filter"), spec)
+    outcome = only(judgement)
+    assert isinstance(outcome, Unjudged)
+    assert outcome.reason is Reason.REFUSED
+    assert judgement.traces[0].steps[0].answer is None
+    assert server.served == 1
+
+
+@pytest.mark.parametrize("spec", ["openai:gpt-4.1", "openai:gpt-5.1", "openai:qwen2.5-vl", "google_genai:gemini-3-pro"])
+def test_the_length_limit_goes_on_the_wire(judging: Judging, spec: str) -> None:
+    _, server = judging(final("Wrong Action"), spec, settings={"max_output_tokens": 777})
+    body = server.requests[0].body
+    sent = [name for name, value in {**body, **(body.get("generationConfig") or {})}.items() if value == 777]
+    named = {"openai:qwen2.5-vl": "max_tokens", "google_genai:gemini-3-pro": "maxOutputTokens"}
+    assert sent == [named.get(spec, "max_completion_tokens")]
+
+
+def test_a_reply_with_thousands_of_calls_is_neither_carried_out_nor_sent_back(judging: Judging) -> None:
+    many = calls(*(call("zoom_in_image", bbox_2d=[i, 0, i + 9, 9], target_image="Edited Image") for i in range(2_000)))
+    judgement, server = judging([many, final("Wrong Action")])
+    assert only(judgement).label == "Wrong Action"
+    assert not judgement.traces[0].steps[0].observations
+    assert not any(m.calls for m in server.requests[1].messages)
 
 
 def test_the_last_call_may_still_give_the_answer(judging: Judging) -> None:

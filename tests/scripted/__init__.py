@@ -3,6 +3,7 @@
 from .replies import (
     Answer,
     Call,
+    Drip,
     Drop,
     Fault,
     Garbage,
@@ -12,6 +13,7 @@ from .replies import (
     broken_call,
     call,
     calls,
+    drip,
     drop,
     empty,
     fault,
@@ -20,9 +22,12 @@ from .replies import (
     noise,
     not_json,
     out_of_quota,
+    packed,
+    redirect,
     say,
     think_and_call_text,
     wrong_key,
+    wrong_length,
     wrong_shape,
 )
 from .request import Headers, Image, Message, Request, ToolResult, as_data_url
@@ -31,6 +36,7 @@ from .server import Refusal, Script, ScriptedServer, ScriptError
 __all__ = [
     "Answer",
     "Call",
+    "Drip",
     "Drop",
     "Fault",
     "Garbage",
@@ -50,6 +56,7 @@ __all__ = [
     "broken_call",
     "call",
     "calls",
+    "drip",
     "drop",
     "empty",
     "fault",
@@ -58,8 +65,11 @@ __all__ = [
     "noise",
     "not_json",
     "out_of_quota",
+    "packed",
+    "redirect",
     "say",
     "think_and_call_text",
     "wrong_key",
+    "wrong_length",
     "wrong_shape",
 ]

@@ -95,10 +95,22 @@ class Garbage:
     body: bytes
     status: int = 200
     content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    length: int | None = None
+    """What the Content-Length header says, where that is not the body's length; the connection closes after it."""
     delay: float = 0.0
 
 
-Reply = Answer | Fault | Drop | Hang | Garbage
+@dataclass(frozen=True)
+class Drip:
+    """A good answer whose body comes a few bytes at a time, for so many seconds."""
+
+    seconds: float
+    answer: Answer
+    delay: float = 0.0
+
+
+Reply = Answer | Fault | Drop | Hang | Garbage | Drip
 
 
 def say(text: str, **changes: Any) -> Answer:
@@ -171,6 +183,26 @@ def not_json(body: bytes = b"<html><body>502 Bad Gateway</body></html>", content
 def wrong_shape(value: Any = None) -> Garbage:
     """Answer 200 with JSON that has none of the fields a client looks for."""
     return Garbage(json.dumps({"unexpected": True} if value is None else value).encode())
+
+
+def redirect(target: str, status: int = 307) -> Garbage:
+    """Send the client elsewhere."""
+    return Garbage(b"", status, "text/plain", {"location": target})
+
+
+def packed(body: bytes, packing: str = "gzip") -> Garbage:
+    """Answer 200 with a body that says it is packed, which it may not be."""
+    return Garbage(body, headers={"content-encoding": packing})
+
+
+def wrong_length(body: bytes, more: int) -> Garbage:
+    """Answer 200 with a body that is not as long as its header says."""
+    return Garbage(body, length=len(body) + more)
+
+
+def drip(seconds: float, answer: Answer) -> Drip:
+    """Send an answer's body a few bytes at a time."""
+    return Drip(seconds, answer)
 
 
 _TAGS = (

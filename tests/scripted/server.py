@@ -7,18 +7,20 @@ import inspect
 import json
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from . import gemini_wire, openai_wire
-from .replies import Answer, Drop, Fault, Garbage, Hang, Reply
+from . import gemini_wire, openai_wire, responses_wire
+from .replies import Answer, Drip, Drop, Fault, Garbage, Hang, Reply
 from .request import Headers, Request, Wire
 
 Script = Reply | Iterable[Reply] | Callable[[Request], Reply | Awaitable[Reply]]
 _READ_AHEAD = 8 * 1024 * 1024
+DRIPS = 20
+"""Parts in which a slow body is sent."""
 
 
 class ScriptError(AssertionError):
@@ -51,6 +53,7 @@ class ScriptedServer:
         log: bool = True,
         keys: Iterable[str] | None = None,
         models: Iterable[str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.requests: list[Request] = []
         """All requests to a model, by arrival; empty with `log=False`, which keeps large bodies out of memory."""
@@ -65,6 +68,8 @@ class ScriptedServer:
         self.delay = delay
         self.checks = checks
         self.log = log
+        self.headers = dict(headers or {})
+        """Sent with every reply."""
         self.keys = None if keys is None else frozenset(keys)
         self.models = None if models is None else frozenset(models)
         self._script: Callable[[Request], Reply | Awaitable[Reply]]
@@ -250,23 +255,31 @@ class ScriptedServer:
         status, extra, content_type, payload = self._encode(reply, request)
         phrase = next((known.phrase for known in HTTPStatus if known == status), "")
         lines = [f"HTTP/1.1 {status} {phrase}", f"content-type: {content_type}"]
-        lines += [f"{name}: {value}" for name, value in extra.items()]
-        lines.append(f"content-length: {len(payload)}")
-        cut = len(payload) // 2 if isinstance(reply, Drop) else len(payload)
+        lines += [f"{name}: {value}" for name, value in {**self.headers, **extra}.items()]
+        told = reply.length if isinstance(reply, Garbage) else None
+        lines.append(f"content-length: {len(payload) if told is None else told}")
+        cut = len(payload) // 2 if isinstance(reply, Drop) else 0 if isinstance(reply, Drip) else len(payload)
         writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + payload[:cut])
         await writer.drain()
-        if isinstance(reply, Drop):
+        if isinstance(reply, Drip):
+            for place in range(0, len(payload), -(-len(payload) // DRIPS)):
+                await asyncio.sleep(reply.seconds / DRIPS)
+                writer.write(payload[place : place + -(-len(payload) // DRIPS)])
+                await writer.drain()
+        if isinstance(reply, Drop) or told is not None:
             writer.close()
             await writer.wait_closed()
             return False
         return True
 
     def _encode(
-        self, reply: Answer | Fault | Drop | Garbage, request: Request
+        self, reply: Answer | Fault | Drop | Garbage | Drip, request: Request
     ) -> tuple[int, dict[str, str], str, bytes]:
         """Return status, further headers, content type and body."""
         if isinstance(reply, Garbage):
-            return reply.status, {}, reply.content_type, reply.body
+            return reply.status, dict(reply.headers), reply.content_type, reply.body
+        if isinstance(reply, Drip):
+            reply = reply.answer
         written: dict[str, Any] | list[bytes] | Fault
         if isinstance(reply, Fault):
             written = reply
@@ -286,6 +299,8 @@ def _route(path: str) -> tuple[Wire, str | None, bool]:
     """Return a path's wire, its model ("" where the body names it, None for a wrong path), and whether it streams."""
     if path == "/v1/chat/completions":
         return openai_wire, "", False
+    if path == "/v1/responses":
+        return responses_wire, "", False
     name, colon, verb = path.rpartition("/")[2].partition(":")
     if path.startswith("/v1beta/"):
         known = path == f"/v1beta/models/{name}:{verb}" and verb in ("generateContent", "streamGenerateContent")

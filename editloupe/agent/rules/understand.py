@@ -22,12 +22,18 @@ TYPES: dict[str, Kind] = {
 """DLEBench's seven instruction types (Table 2), and close spellings of them."""
 
 
+LONGEST = 1_000
+"""Characters of an instruction these rules read; the work of some phrasings grows faster than the sentence."""
+
+
 def understand(instruction: str, instruction_type: str | None = None) -> Request | None:
     """Return what is asked, or None where the sentence says nothing these rules know.
 
     >>> understand("Changed attribute of white handbag to black")
     Request(kind='color', target='white handbag', new='black', old='', old_count=None, new_count=None)
     """
+    if len(instruction) > LONGEST:
+        return None
     sentence = _tidy(instruction)
     kind = TYPES.get(re.sub(r"[\s_-]+", " ", (instruction_type or "").strip().lower()))
     if instruction_type and kind is None:

@@ -12,10 +12,9 @@ from typing import Any, Generic, TypeVar
 import yaml
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
-from editloupe.agent.answers import Malformed, last_object
+from editloupe.agent.answers import Malformed, read_object
 from editloupe.agent.chat import Chat, Request, RetryBudget
-from editloupe.agent.messages import announced, refusal_of, text_block, text_of, told
-from editloupe.agent.sections import split
+from editloupe.agent.messages import announced, refusal_of, text_block, text_of, told, unfinished
 from editloupe.images import Album, Picture, WireLimits
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import ModeText, Rubric, TextAnswer
@@ -62,24 +61,22 @@ class Asker:
         shown = await asyncio.to_thread(announced, PICTURE, picture.sha, album, self.wire)
         messages: list[AnyMessage] = [SystemMessage(system), HumanMessage([*shown, text_block(task)])]
         case, usage, budget = _case(edit, task, picture), Usage(), RetryBudget()
-        problem = ""
+        problem, cut = "", None
         for _ in range(self.repairs + 1):
             reply = await self.chat.reply(Request(messages, (), case, album, self.wire, budget=budget))
             usage += reply.usage
             unjudged = reply.message.additional_kwargs.get("unjudged") or refusal_of(reply.message)
             if unjudged:
                 raise Unanswered(str(unjudged["detail"]))
+            cut = unfinished(reply.message)
             try:
-                return Answered(read(_object(text_of(reply.message))), usage)
+                if cut:
+                    raise Malformed(cut.problem)
+                return Answered(read(read_object(text_of(reply.message))), usage)
             except (Malformed, ValueError) as error:
                 problem = str(error)
             messages += [reply.message, *told(reply.message, repair(problem))]
-        raise Unanswered(f"no usable answer after {self.repairs + 1} replies: {problem}")
-
-
-def _object(text: str) -> Mapping[str, Any]:
-    sections = split(text)
-    return last_object("\n".join((sections.outside, *sections.answers)))
+        raise Unanswered(f"no usable answer after {self.repairs + 1} replies: {cut.detail if cut else problem}")
 
 
 def _case(edit: Edit, task: str, picture: Picture) -> Case:

@@ -27,6 +27,8 @@ KNOWN_TYPES: Mapping[str, TaskType] = {
     **{kind: kind for kind in TYPES},
 }
 """Instruction types of DLEBench that are types of EdiVal-Agent too, and the latter's own."""
+LONGEST = 500
+"""Characters of an instruction that is read by forms, whose work grows faster than the sentence; one task takes far fewer."""
 NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _SIDE = r"(?:(?:to|on|at) the )?(?P<position>left|right|above|below)(?: side)?(?: of)?"
 _QUOTED = r"[\"'“‘](?P<{0}>[^\"'“”‘’]+)[\"'”’]"
@@ -73,7 +75,7 @@ def read_instruction(edit: Edit) -> Task:
             f"it has: {', '.join(TYPES)}"
         )
     sentence = " ".join(edit.instruction.split()).strip(" .!")
-    for kind, form in forms():
+    for kind, form in forms() if len(sentence) <= LONGEST else ():
         match = form.fullmatch(sentence) if wanted in (None, kind) else None
         if match and (task := _task(kind, match.groupdict())):
             return task

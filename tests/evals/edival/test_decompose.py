@@ -117,6 +117,16 @@ def test_a_model_that_never_answers_properly_fails_its_picture_and_leaves_no_fil
     assert not list(desk.out.glob("*.json"))
 
 
+def test_a_listing_that_was_cut_off_is_sent_back_and_named(desk: Desk) -> None:
+    cut = FINE.but(finish="length")
+    assert desk.run(cut, FINE).made == ["kitchen"]
+    assert "length limit" in desk.server.requests[1].messages[-1].text
+
+
+def test_listings_that_are_always_cut_off_say_what_to_do(desk: Desk) -> None:
+    assert "--max-output-tokens" in desk.run(lambda _: FINE.but(finish="length")).failed["kitchen"]
+
+
 def test_one_picture_that_fails_does_not_stop_the_others(desk: Desk) -> None:
     broken = desk.base.with_name("broken.png")
     broken.write_bytes(b"no picture")

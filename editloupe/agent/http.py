@@ -1,0 +1,279 @@
+"""The HTTP clients both providers speak through: no redirect is followed, a reply has a size, a key never comes back.
+
+Both SDKs sit on httpx or on its fork httpx2; hooks of the client work alike in both, so nothing here depends on which one it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+import re
+import ssl
+import zlib
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+
+from editloupe.agent.attachments import attach
+from editloupe.agent.secrets import Secrets, without_secrets
+from editloupe.types import UserError
+
+MOST = 16 * 2**20
+"""Bytes a reply may have, unpacked; the longest replies of today's models are some hundred kilobytes."""
+_ERROR = re.compile(rb'\s*(?:\[\s*)?\{\s*"(?:error|detail)"\s*:\s*[^\sn]')
+_NO_COUNT = re.compile(rb'((?<!\\)"\w*TokenCount"\s*:)(?!\s*\d+\s*[,}])[^,}\]]+')
+"""A token count that is no whole number, for which Google's SDK would throw the whole reply away."""
+_UNPACKED = ("", "identity")
+_PACKED = ("gzip", "x-gzip", "deflate")
+
+
+class BrokenReply(Exception):
+    """A reply that began with 200 and could not be read whole: it may have been paid for."""
+
+
+class Redirected(Exception):
+    """The server sent the request elsewhere; the key and the pictures do not go there."""
+
+    def __init__(self, status: int, target: str) -> None:
+        super().__init__(f"redirected ({status}) to {target}")
+        self.status = status
+        self.target = target
+
+
+class ErrorInside(Exception):
+    """An error that came with status 200; it is what its body says."""
+
+    def __init__(self, status: int, body: Any) -> None:
+        super().__init__(str(body))
+        self.status_code = status
+        self.body = body
+
+
+class Response(Protocol):
+    """What is needed of a response of either library."""
+
+    status_code: int
+    headers: Any
+    request: Any
+    stream: Any
+
+
+@dataclass(frozen=True)
+class Address:
+    """A base URL taken apart: clients, their errors and their tracers see the place only."""
+
+    place: str
+    query: tuple[tuple[str, str], ...] = ()
+    authorization: str | None = None
+    """For `user:password@`, as any HTTP client makes it of that."""
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """Take an address apart."""
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise UserError(f"the address of the server cannot be read ({error})") from None
+        user, at, host = parts.netloc.rpartition("@")
+        basic = base64.b64encode(unquote(user if ":" in user else f"{user}:").encode()).decode()
+        place = urlunsplit((parts.scheme, host, parts.path, "", ""))
+        return cls(place, tuple(parse_qsl(parts.query)), f"Basic {basic}" if at else None)
+
+
+class Gate:
+    """What leaves one judge's client and what comes in."""
+
+    def __init__(self, address: Address | None = None) -> None:
+        self.left_out: set[str] = set()
+        """Parameters the server does not take; they are taken out of every request."""
+        self._address = address
+        self._secrets = Secrets()
+
+    def hooks(self, *more: Any) -> dict[str, list[Any]]:
+        """Return the hooks for a client's `event_hooks`; the further ones see requests as they leave."""
+        return {"request": [self.outgoing, *more], "response": [self.incoming]}
+
+    async def outgoing(self, request: Any) -> None:
+        """Add what the address carries besides a place, and take the left-out parameters out."""
+        if self._address and self._address.query:
+            request.url = request.url.copy_merge_params(dict(self._address.query))
+        if self._address and self._address.authorization:
+            request.headers["Authorization"] = self._address.authorization
+        if not self.left_out:
+            return
+        body = json.loads(await request.aread())
+        taken_out(body, self.left_out)
+        content = json.dumps(body).encode()
+        request.stream = type(request.stream)(content)
+        request.headers["Content-Length"] = str(len(content))
+        vars(request).pop("_content", None)  # what was read before; the hooks behind this one read the stream
+
+    async def incoming(self, response: Any) -> None:
+        """Read a reply within its budget, without secrets; what is no reply raises."""
+        if 300 <= response.status_code < 400:
+            raise Redirected(response.status_code, _target(response))
+        body = self._secrets.in_body(await read_whole(response))
+        self._clean_headers(response.headers)
+        if response.status_code == 200:
+            if _ERROR.match(body):
+                _raise_error_inside(body)
+            if b'TokenCount"' in body:
+                body = _NO_COUNT.sub(rb"\g<1>0", body)
+        response.stream = type(response.request.stream)(body)
+
+    def _clean_headers(self, headers: Any) -> None:
+        """Take secrets out of the headers, which errors carry along, to tracers for instance."""
+        values = "\n".join(headers.values())
+        if self._secrets(values) != values:
+            for name, value in list(headers.items()):
+                headers[name] = self._secrets(value)
+
+
+def taken_out(body: dict[str, Any], names: set[str]) -> None:
+    """Remove parameters from a request's body, in OpenAI's form or in Gemini's."""
+    settings: dict[str, Any] = body.get("generationConfig") or {}
+    for name in names:
+        if name == "max_completion_tokens" and name in body and "max_tokens" not in names:
+            body["max_tokens"] = body.pop(name)
+        for field in (name, *(("max_completion_tokens",) if name == "max_tokens" else ())):
+            body.pop(field, None)
+        if name == "tool_choice":
+            body.pop("toolConfig", None)
+        for field in _GEMINI.get(name, ()):
+            settings.pop(field, None)
+
+
+_GEMINI = {
+    "temperature": ("temperature",),
+    "top_p": ("topP",),
+    "seed": ("seed",),
+    "max_tokens": ("maxOutputTokens",),
+    "response_format": ("responseMimeType", "responseSchema", "responseJsonSchema"),
+}
+
+
+async def read_whole(response: Response) -> bytes:
+    """Read a response's body, unpacked, at most `MOST` bytes.
+
+    A reply (200) that breaks off, is packed in a way nobody asked for or is too large raises BrokenReply. Of an error, what
+    came is enough: its status tells more than its body.
+    """
+    parts: list[bytes] = []
+    room = MOST
+    try:
+        unpacked = _Unpacking(response.headers.get("content-encoding", "").strip().lower())
+        async for raw in response.stream:
+            part = unpacked(raw, room)
+            room -= len(part)
+            parts.append(part)
+        unpacked.end()
+    except BrokenReply:
+        if response.status_code == 200:
+            raise
+    except Exception as error:
+        if any("Timeout" in kind.__name__ for kind in type(error).__mro__):
+            raise
+        if response.status_code == 200:
+            raise BrokenReply(f"the reply broke off: {type(error).__name__}: {error}") from error
+    finally:
+        await response.stream.aclose()
+    if "content-encoding" in response.headers:
+        del response.headers["content-encoding"]
+    return b"".join(parts)
+
+
+class _Unpacking:
+    """Unpacks a body as it comes, never further than there is room."""
+
+    def __init__(self, packing: str) -> None:
+        if packing not in (*_UNPACKED, *_PACKED):
+            raise BrokenReply(f"the reply is packed as {packing[:40]!r}, which was not asked for")
+        self._packed = zlib.decompressobj(wbits=47) if packing in _PACKED else None
+
+    def __call__(self, raw: bytes, room: int) -> bytes:
+        try:
+            part = self._packed.decompress(raw, room + 1) if self._packed else raw
+        except zlib.error as error:
+            raise BrokenReply(f"the reply cannot be unpacked ({error})") from error
+        if len(part) > room:
+            raise BrokenReply(f"the reply is larger than {MOST // 2**20} MB")
+        return part
+
+    def end(self) -> None:
+        if self._packed and not self._packed.eof:
+            raise BrokenReply("the packed reply breaks off")
+
+
+def _target(response: Response) -> str:
+    """Return where a redirect leads, without path and query: they may carry a copy of anything."""
+    place = str(response.headers.get("location") or "")
+    found = re.match(r"(https?://)(?:[^/@?#]*@)?([^/?#\s]{1,253})", place, re.IGNORECASE)
+    return f"{found[1]}{found[2]}" if found else "another path of the same server"
+
+
+def _raise_error_inside(body: bytes) -> None:
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return
+    said = said[0] if isinstance(said, list) else said
+    if "choices" in said or "candidates" in said:
+        return
+    error = said.get("error", said.get("detail"))
+    code = error.get("code", error.get("status")) if isinstance(error, dict) else None
+    known = isinstance(code, (int, str)) and str(code).isdigit() and 400 <= int(code) < 600
+    raise ErrorInside(int(str(code)) if known else 500, said)
+
+
+@cache
+def trust() -> ssl.SSLContext:
+    """Return the certificates to trust; reading them takes tens of milliseconds, so it is done once a process."""
+    import certifi
+
+    return ssl.create_default_context(
+        cafile=os.environ.get("SSL_CERT_FILE", certifi.where()), capath=os.environ.get("SSL_CERT_DIR")
+    )
+
+
+_LOGS = (
+    *("httpx", "httpcore.http11", "httpcore.connection", "httpcore.proxy"),
+    *("httpx2", "httpcore2.http11", "httpcore2.connection", "httpcore2.proxy", "openai._base_client"),
+)
+
+
+def _clean_record(record: logging.LogRecord) -> bool:
+    record.msg, record.args = without_secrets(record.getMessage()), ()
+    return True
+
+
+@cache
+def keep_logs_clean() -> None:
+    """Take secrets out of what the HTTP libraries log, which is every address and, for debugging, every header."""
+    for name in _LOGS:
+        logging.getLogger(name).addFilter(_clean_record)
+
+
+def openai_client(gate: Gate, timeout: float) -> Any:
+    """Return a client for OpenAI's SDK: one of its own, since the default one is shared by the whole process."""
+    from openai import DefaultAsyncHttpxClient
+
+    return DefaultAsyncHttpxClient(
+        timeout=timeout, follow_redirects=False, event_hooks=gate.hooks(attach), headers={"Accept-Encoding": "identity"}
+    )
+
+
+def gemini_client(gate: Gate, timeout: float) -> Any:
+    """Return a client for Google's SDK, which would otherwise take aiohttp where that is installed, and follow redirects."""
+    import httpx
+
+    return httpx.AsyncClient(
+        timeout=timeout,
+        follow_redirects=False,
+        event_hooks=gate.hooks(),
+        headers={"Accept-Encoding": "identity"},
+        verify=trust(),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=100),
+    )

@@ -1,0 +1,162 @@
+"""What must never be shown: the keys this process holds, found again in whatever form a server echoes them."""
+
+from __future__ import annotations
+
+import base64
+import html
+import os
+import re
+from collections.abc import Iterable
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+
+PLACEHOLDER = "[secret]"
+LONG = 8
+"""Shorter keys may be ordinary words, so they are looked for as whole words only."""
+WORDS = frozenset(
+    {"none", "null", "empty", "dummy", "test", "ollama", "lm-studio", "not-needed", "no-key", "no-key-required"}
+)
+"""What people give servers that take any key: no secrets, and words a model may well write."""
+_VARIABLE = re.compile(r"(API_?KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
+_PARAMETER = r"[\w.-]*(?:key|token|secret|sig|signature|password|passwd|pwd|auth|credential|code)"
+_IN_QUERY = re.compile(rf"([?&;]{_PARAMETER}=)[^&;\s\"'\\#<>]+", re.IGNORECASE)
+_USER_IN_ADDRESS = re.compile(r"(?<=://)[^/@\s\"']+@")
+_BEFORE = r"(?:bearer\s+|basic\s+|key\W{1,4}|token\W{1,4}|provided\W{1,4}|password\W{1,4})"
+_HARMLESS = frozenset({"api-version", "version", "model", "deployment", "region", "beta"})
+"""Parameters of an address whose values are no secrets."""
+
+_REMEMBERED: set[str] = set()
+
+
+def remember(*values: str | None) -> None:
+    """Treat these values as secrets in everything this process shows or writes from this moment on."""
+    given = (value.strip() for value in values if value)
+    _REMEMBERED.update(value for value in given if value and value.lower() not in WORDS)
+
+
+def remember_address(url: str | None) -> None:
+    """Treat what an address carries besides a place as secrets: a password, values of its query."""
+    if not url:
+        return
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return
+    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
+    if password:
+        remember(password, unquote(password), f"{unquote(user)}:{unquote(password)}")
+    elif len(user) >= LONG:
+        remember(user, unquote(user))
+    for name, value in parse_qsl(parts.query):
+        if name.lower() not in _HARMLESS:
+            remember(value)
+
+
+def shown(url: str) -> str:
+    """Return an address as it may be shown: without user and password, the values of its query blotted out.
+
+    >>> shown("https://me:word@example.org/v1?api-key=abc&api-version=2")
+    'https://example.org/v1?api-key=[secret]&api-version=2'
+    """
+    if not any(mark in url for mark in "@?#"):
+        return url
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return PLACEHOLDER
+    pairs = [pair.partition("=") for pair in parts.query.split("&")] if parts.query else []
+    query = "&".join(f"{n}{e}{v if n.lower() in _HARMLESS or not v else PLACEHOLDER}" for n, e, v in pairs)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, query, ""))
+
+
+class Secrets:
+    """Takes every key this process holds out of texts: as it is, escaped for JSON, HTML or an address, or in base64."""
+
+    def __init__(self, values: Iterable[str] | None = None) -> None:
+        held = os.environ.items() if values is None else ()
+        self._own = {value for name, value in held if _VARIABLE.search(name) and value.lower() not in WORDS}
+        self._own.update(values or ())
+        self._known: frozenset[str] = frozenset()
+        self._probes: tuple[tuple[str, bytes], ...] = ()
+        self._text: re.Pattern[str] | None = None
+        self._bytes: re.Pattern[bytes] | None = None
+
+    def __call__(self, text: str) -> str:
+        """Return the text without secrets."""
+        self._learn()
+        if self._text and any(probe in text for probe, _ in self._probes):
+            text = self._text.sub(_blot, text)
+        if "://" in text and "@" in text:
+            text = _USER_IN_ADDRESS.sub("", text)
+        return _IN_QUERY.sub(rf"\1{PLACEHOLDER}", text) if "=" in text else text
+
+    def in_body(self, body: bytes) -> bytes:
+        """Return the body of a reply without the keys held here."""
+        self._learn()
+        if self._bytes and any(probe in body for _, probe in self._probes):
+            return self._bytes.sub(_blot_bytes, body)
+        return body
+
+    def _learn(self) -> None:
+        """Look for what has been remembered since the last time, too."""
+        if self._text is None or not self._known >= _REMEMBERED:
+            self._known = frozenset(value.strip() for value in self._own | _REMEMBERED if value.strip())
+            forms = [form for value in sorted(self._known, key=len, reverse=True) for form in _forms(value)]
+            probes = {_probe(value) for value in self._known} | {form for v in self._known for form in _base64(v)}
+            self._probes = tuple((probe, probe.encode()) for probe in sorted(probes))
+            whole = "|".join(forms) or r"(?!)"
+            self._text, self._bytes = re.compile(whole), re.compile(whole.encode())
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without the keys this process holds."""
+    return _EVERYTHING(text)
+
+
+def _blot(found: re.Match[str]) -> str:
+    return PLACEHOLDER
+
+
+def _blot_bytes(found: re.Match[bytes]) -> bytes:
+    return PLACEHOLDER.encode()
+
+
+def _forms(value: str) -> list[str]:
+    """Return the patterns by which a secret is found; a short one that is a mere word only where a key would stand."""
+    escaped = "".join(_character(character) for character in value)
+    if len(value) >= LONG:
+        return [escaped, *map(re.escape, _base64(value))]
+    mixed = len(value) > 3 and not value.isalpha() and not value.isdigit()
+    before = r"(?<![A-Za-z0-9])" if mixed else rf"(?i:{_BEFORE})"
+    return [rf"{before}{escaped}(?![A-Za-z0-9])"]
+
+
+def _character(character: str) -> str:
+    """Return a pattern for one character of a secret, plain or escaped."""
+    if character.isascii() and character.isalnum():
+        return character
+    plain = "|".join(re.escape(way) for way in (character, html.escape(character)))
+    code = f"{ord(character):04x}"
+    in_json = rf"\\{{0,4}}(?:{plain}|u(?i:{code}))"
+    in_address = "".join(rf"%(?:25){{0,2}}(?i:{byte:02x})" for byte in character.encode("utf-8", "replace"))
+    return f"(?:{in_json}|{in_address})"
+
+
+def _base64(value: str) -> list[str]:
+    """Return the part of a secret's base64 that is the same whatever stands around it, for each of three offsets."""
+    if len(value) < LONG:
+        return []
+    found: list[str] = []
+    for offset in range(3):
+        raw = b"\0" * offset + value.encode("utf-8", "replace")
+        start, end = -(-offset * 8 // 6), len(raw) * 8 // 6
+        found += [write(raw).decode()[start:end] for write in (base64.b64encode, base64.urlsafe_b64encode)]
+    return list(dict.fromkeys(found))
+
+
+def _probe(value: str) -> str:
+    """Return the longest run of a secret that no escaping changes; a text without it is not searched further."""
+    runs: list[str] = re.findall(r"[A-Za-z0-9]+", value)
+    return max(runs or [value], key=len)
+
+
+_EVERYTHING = Secrets()

@@ -1,0 +1,139 @@
+"""The tags of replies: which hold thoughts, tool calls or answers, and which mean nothing.
+
+Models write the papers' tags with slips, and the tags of their own families besides: `<think>`, harmony's channels, boxes,
+end-of-turn tokens. Tags that are not in these tables are `unknown`; what stands between two of them is no place for an answer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["thought", "answer", "call", "nothing", "channel", "speaker", "end", "unknown"]
+
+TAG = r"<(?!!--)(?P<tag>[^<>]*+)>|\[(?P<brackets>/?(?:think|thinking|thought|reasoning))\]|◁(?P<triangles>/?think)▷"
+"""Each alternative is read once from left to right: no text makes this pattern go back. Each begins with a plain character, so
+that `re` passes over prose at the speed of a search for that character."""
+
+_TAG = re.compile(TAG, re.IGNORECASE)
+
+START_THINKING, START_ANSWER = "start thinking", "start final answer"
+_THOUGHTS = frozenset(
+    {START_THINKING, "think", "thinking", "thought", "thoughts", "reasoning", "reason", "analysis", "scratchpad"}
+    | {"scratch pad", "reflection", "reflections", "self reflection", "rationale", "monologue", "inner monologue"}
+    | {"internal monologue", "inner thoughts", "deliberation", "plan", "planning", "chain of thought", "cot", "draft"}
+    | {"seed:think", "antthinking", "thinking process", "thought process", "brainstorm", "critique", "verification"}
+    | {"observation", "observations"}
+)
+_ANSWERS = frozenset({START_ANSWER, "answer", "final answer"})
+_CALLS = frozenset({"tool call", "tool calls", "toolcall", "toolcalls"})
+_NOTHING = frozenset(
+    {"b", "strong", "i", "em", "u", "p", "div", "span", "br", "hr", "center", "font", "big", "small", "mark", "ul"}
+    | {"h1", "h2", "h3", "h4", "h5", "h6", "ol", "li", "table", "tr", "td", "th", "response", "output", "result"}
+    | {"json", "final", "verdict", "evaluation", "judgement", "judgment", "assessment", "box", "solution", "decision"}
+    | {
+        "image",
+        "img",
+        "video",
+        "bos",
+        "conclusion",
+        "rating",
+        "score",
+        "final verdict",
+        "final output",
+        "final result",
+        "final decision",
+    }
+)
+"""Layout, placeholders, and wrappers some models put around an answer: what stands inside reads as if they were not there."""
+_ENDS = frozenset({"s", "eos", "eos token", "im end", "eot", "eot id", "eom id", "endoftext", "end of text"}) | {
+    "end of turn",
+    "end of sentence",
+    "end of message",
+}
+_TOKENS: dict[str, Kind] = {"channel": "channel", "start": "speaker", "end": "end", "return": "end", "call": "end"}
+_TOKENS |= dict.fromkeys(("message", "begin of box", "end of box", "begin of solution", "end of solution"), "nothing")
+"""Control tokens, written <|name|>."""
+_HALVES = {"begin of thought": False, "end of thought": True, "unused94": False, "unused95": True}
+"""Thinking tags whose two ends have names of their own; True for the closing one."""
+_ATTRIBUTED = re.compile(r"/?\s*+([^\s=]++)\s++[\w:-]++\s*+=")
+_BETWEEN = re.compile(r"[\s_▁-]+")
+_WIDE_BAR = str.maketrans({"｜": "|"})
+_LONGEST = 60
+"""Characters of a tag's name, runs of spaces counted once; what is longer is prose."""
+
+
+@dataclass(frozen=True)
+class Tag:
+    """One tag of a reply."""
+
+    name: str
+    kind: Kind
+    closing: bool
+    start: int
+    end: int
+
+
+def tag_of(found: re.Match[str]) -> Tag | None:
+    """Return the tag a match of TAG stands for, or None where it is prose between angle brackets.
+
+    >>> tag_of(re.match(TAG, "< /Start   Thinking >")).name
+    'start thinking'
+    >>> tag_of(re.match(TAG, "<b and c>")) is None
+    True
+    """
+    inside = found[found.lastgroup or 0]
+    words = inside.translate(_WIDE_BAR).strip()
+    token = len(words) > 2 and words[0] == words[-1] == "|"
+    words = words.strip("| ")
+    name = _BETWEEN.sub(" ", words.strip("/ \t\r\n")).lower()
+    closing = words.startswith("/") or words.endswith("/")
+    if name in _HALVES:
+        name, closing = "think", _HALVES[name]
+    kind = _kind(name, token)
+    if kind == "unknown" and (attributed := _ATTRIBUTED.match(words)):
+        name = attributed[1].lower()
+        kind = _kind(name, token)
+    if kind == "unknown" and (token or len(name) > _LONGEST or not _is_a_name(words.strip("/ "), name)):
+        return None
+    return Tag(name, kind, closing, found.start(), found.end())
+
+
+def _kind(name: str, token: bool) -> Kind:
+    if token and name in _TOKENS:
+        return _TOKENS[name]
+    for kind, names in _KINDS:
+        if name in names:
+            return kind
+    return "unknown"
+
+
+_KINDS: tuple[tuple[Kind, frozenset[str]], ...] = (
+    ("thought", _THOUGHTS),
+    ("answer", _ANSWERS),
+    ("call", _CALLS),
+    ("nothing", _NOTHING),
+    ("end", _ENDS),
+)
+
+
+def _is_a_name(words: str, name: str) -> bool:
+    """True for one word that begins with a letter; attributes behind it are cut off from `name` already."""
+    first = next(iter(words.split(None, 1)), "")
+    whole = first == words or name == first.lower()
+    return whole and first[:1].isalpha() and all(c.isalnum() or c in "_-:." for c in first)
+
+
+def drop_layout(text: str) -> str:
+    """Return a text without the tags and tokens that mean nothing.
+
+    >>> drop_layout("<|begin_of_box|><b>Wrong Action</b><|end_of_box|>")
+    'Wrong Action'
+    """
+
+    def kept(found: re.Match[str]) -> str:
+        tag = tag_of(found)
+        return "" if tag and tag.kind in ("nothing", "end") else found[0]
+
+    return _TAG.sub(kept, text)

@@ -1,0 +1,82 @@
+"""What a reply took: the tokens its server reports where they can be believed, else an estimate that says so."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage
+
+from editloupe.agent.messages import PICTURE
+from editloupe.images import Album, WireLimits
+from editloupe.types import Usage
+
+CHARACTERS_A_TOKEN = 4
+PIXELS_A_TOKEN = 750
+"""Anthropic's figure; OpenAI's and Gemini's tiles come to much the same for pictures of a megapixel."""
+SMALLEST_PICTURE = 85
+"""OpenAI's least for a picture."""
+UNSEEN_REPLY = 256
+"""Output tokens a reply is taken for that was under way and never came."""
+BELIEVABLE = 20_000_000
+"""More tokens than any model reads or writes in one reply."""
+
+
+def usage_of(message: AIMessage) -> Usage:
+    """Return the tokens a reply reports; what is not a believable number counts as not reported."""
+    told = message.usage_metadata
+    if not told:
+        return Usage(requests=1)
+    read, written = _count(told.get("input_tokens")), _count(told.get("output_tokens"))
+    cached = _count((told.get("input_token_details") or {}).get("cache_read"))
+    reasoning = _count((told.get("output_token_details") or {}).get("reasoning"))
+    return Usage(
+        requests=1,
+        input_tokens=read,
+        output_tokens=written,
+        cached_tokens=min(cached, read),
+        reasoning_tokens=min(reasoning, written),
+    )
+
+
+def counted(message: AIMessage, asked: Callable[[], int]) -> tuple[Usage, bool]:
+    """Return what a reply took and whether some of it is an estimate; `asked` estimates the request, where that is needed."""
+    told = usage_of(message)
+    guessed: dict[str, int] = {}
+    if told.input_tokens == 0:
+        guessed |= {"input_tokens": asked(), "cached_tokens": 0}
+    if told.output_tokens == 0 and (written := estimated_output(message)):
+        guessed |= {"output_tokens": written, "reasoning_tokens": 0}
+    return (told.model_copy(update=guessed), True) if guessed else (told, False)
+
+
+def estimated_input(
+    messages: Sequence[AnyMessage], tools: Sequence[Mapping[str, Any]], album: Album, limits: WireLimits
+) -> int:
+    """Estimate the tokens of a request: its characters, its pictures by their size as sent, its tools."""
+    characters, tokens = len(json.dumps([dict(tool) for tool in tools])) if tools else 0, 0
+    for message in messages:
+        for part in message.content if isinstance(message.content, list) else [message.content]:
+            if isinstance(part, dict) and part.get("type") == PICTURE:
+                width, height = album[part["sha"]].wire(limits).size
+                tokens += max(SMALLEST_PICTURE, math.ceil(width * height / PIXELS_A_TOKEN))
+            else:
+                characters += len(str(part.get("text", part))) if isinstance(part, dict) else len(part)
+    return tokens + math.ceil(characters / CHARACTERS_A_TOKEN)
+
+
+def estimated_output(message: AIMessage) -> int:
+    """Estimate the tokens of a reply from its text and calls."""
+    text = message.content if isinstance(message.content, str) else json.dumps(message.content, default=str)
+    calls = json.dumps([call["args"] for call in message.tool_calls], default=str) if message.tool_calls else ""
+    thought = str(message.additional_kwargs.get("reasoning_content") or "")
+    return math.ceil((len(text if text != "[]" else "") + len(calls) + len(thought)) / CHARACTERS_A_TOKEN)
+
+
+def _count(value: Any) -> int:
+    """Return a token count; 0 where it is no whole number from 0 up to what is believable."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= BELIEVABLE:
+        return 0
+    return int(value) if value == int(value) else 0

@@ -1,0 +1,59 @@
+"""A model's family is known by its name, whatever the provider."""
+
+from __future__ import annotations
+
+import pytest
+
+from editloupe.agent.models import ModelSettings, sampling
+from editloupe.agent.profiles import PROFILES, Provider, profile_of
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gemini-3-pro",
+        "vertex_ai/gemini-3-pro-preview",
+        "google/gemini-3-flash",
+        "models/gemini-3-pro",
+        "our-gemini-3-pro",
+    ],
+)
+def test_a_gemini_behind_a_proxy_counts_in_thousandths_and_is_sent_no_temperature(name: str) -> None:
+    profile = profile_of("openai", name)
+    assert (profile.family, profile.provider, profile.per_mille) == ("Gemini 3", "openai", True)
+    assert sampling(profile, ModelSettings()) == {}
+    assert not profile.native_tools, "a proxy's format may lose the thought signatures Gemini 3 wants back"
+
+
+@pytest.mark.parametrize(
+    ("provider", "name", "family", "per_mille"),
+    [
+        ("openai", "gemini/gemini-2.5-flash", "Gemini", True),
+        ("openai", "openrouter/openai/gpt-5.1", "OpenAI reasoning", False),
+        ("openai", "google/gemma-3-27b-it", "Gemma", True),
+        ("openai", "anthropic/claude-sonnet-4.5", "OpenAI-compatible", False),
+        ("openai", "someone/unheard-of", "OpenAI-compatible", False),
+        ("google_genai", "models/gemini-3-pro", "Gemini 3", True),
+        ("google_genai", "gpt-4.1", "OpenAI chat", False),
+        ("google_genai", "gemma-3", "Gemma", True),
+    ],
+)
+def test_the_family_follows_the_name(provider: Provider, name: str, family: str, per_mille: bool) -> None:
+    profile = profile_of(provider, name)
+    assert (profile.family, profile.per_mille, profile.provider) == (family, per_mille, provider)
+
+
+@pytest.mark.parametrize(
+    ("provider", "name"),
+    [
+        ("openai", "gpt-5.1"),
+        ("openai", "gpt-4.1"),
+        ("openai", "Qwen/Qwen2.5-VL-7B"),
+        ("openai", "claude"),
+        ("google_genai", "gemini-2.5-pro"),
+        ("google_genai", "gemma-3"),
+    ],
+)
+def test_a_model_with_its_own_provider_has_the_listed_profile_itself(provider: Provider, name: str) -> None:
+    """Units are keyed by it: another profile would judge them anew."""
+    assert profile_of(provider, name) in PROFILES

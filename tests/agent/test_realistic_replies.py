@@ -1,0 +1,98 @@
+"""Replies as GPT, Gemini, Qwen, GLM and others write them, each with one clear answer: all of them are read."""
+
+from __future__ import annotations
+
+import pytest
+
+from editloupe.agent.answers import Reading, read
+from editloupe.rubrics.model import Label, LabelAnswer, NumberAnswer
+
+NAMES = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")
+LABELS = LabelAnswer(labels=tuple(Label(name=name, score=i, meaning=name) for i, name in enumerate(NAMES, 1)))
+SCALE = NumberAnswer(low=1, high=10)
+ANSWER = "<Start Final Answer>Over Modification</Start Final Answer>"
+FORM = "<Start Final Answer>Label</Start Final Answer>"
+OTHER = "<Start Final Answer>Wrong Action</Start Final Answer>"
+OBJECT = '{"reason": "The hat is on.", "score": 7}'
+
+LABEL_REPLIES = {
+    "as the prompt asks": f"<Start Thinking>The handle is red.</Start Thinking>\n{ANSWER}",
+    "gpt, prose first": f"The handle is red, but the rim lost its texture.\n\n{ANSWER}",
+    "gpt, bold": f"<Start Thinking>Red.</Start Thinking>\n\n**{ANSWER}**",
+    "gpt, bold inside": "<Start Final Answer>**Over Modification**</Start Final Answer>",
+    "gpt, heading": f"## Checks\n1. Target hit: yes\n2. Preserved: no\n\n## Final answer\n{ANSWER}",
+    "gpt, restates the form in code": f"I will end with `{FORM}`.\nThe rim is gone.\n{ANSWER}",
+    "gpt, restates another label in quotes": f'A "{OTHER}" would need another colour.\n{ANSWER}',
+    "gpt, comparisons in prose": f"The area grew: 12 < 40 and 40 > 12, about <10 % of <the frame>.\n{ANSWER}",
+    "gpt-oss, channels": f"<|channel|>analysis<|message|>Maybe {ANSWER.replace('Over Modification', 'Wrong Action')}<|end|>"
+    f"<|start|>assistant<|channel|>final<|message|>{ANSWER}<|return|>",
+    "gemini, markdown rule": f"<Start Thinking>\n*   Target: the mug.\n*   Colour: red.\n</Start Thinking>\n\n---\n\n{ANSWER}\n",
+    "gemini, the whole reply in a fence": f"```\n<Start Thinking>Red.</Start Thinking>\n{ANSWER}\n```",
+    "gemini, xml fence behind a thought": f"<Start Thinking>Red.</Start Thinking>\n```xml\n{ANSWER}\n```\n",
+    "qwen, think": f"<think>\nFirst, Wrong Action? No.\n</think>\n\n{ANSWER}",
+    "qwen, empty think": f"<think>\n\n</think>\n\n{ANSWER}<|im_end|>",
+    "qwen, the prompt opened the thought": f"Okay, the mug. {OTHER}? No, <answer> is no label.\n</think>\n\n{ANSWER}",
+    "qwen, think and the paper's tags": f"<think>Long.</think><Start Thinking>Short.</Start Thinking>{ANSWER}",
+    "qwen, answer tags": "<think>Red.</think><answer>Over Modification</answer>",
+    "glm, box inside the tags": FORM.replace("Label", "<|begin_of_box|>Over Modification<|end_of_box|>"),
+    "glm, newline and full stop": "<think>Red.</think>\n<Start Final Answer>\nOver Modification.\n</Start Final Answer>",
+    "kimi": f"◁think▷Red, maybe {ANSWER}◁/think▷{ANSWER}",
+    "magistral": f"[THINK]Red.[/THINK]{ANSWER}</s>",
+    "seed": f"<seed:think>Red.</seed:think>{ANSWER}",
+    "gemma": f"<Start Thinking>Red.</Start Thinking>\n{ANSWER}<end_of_turn>",
+    "internvl, missing slash": "<Start Thinking>Red.<Start Thinking><Start Final Answer>Over Modification<Start Final Answer>",
+    "llama": f"<reasoning>Red.</reasoning>\n\n{ANSWER}<|eot_id|>",
+    "lower case and spaces": "< start final answer > over  modification </ start final answer >",
+    "said twice": f"{ANSWER}\n\nTo sum up, the rim is gone.\n\n{ANSWER}",
+    "tags in a line of code": f"The rim is gone.\n\n`{ANSWER}`",
+    "html": f"<p>The rim is <b>gone</b>.</p>\n{ANSWER}",
+    "a box of positions": f'I looked at {{"bbox_2d": [1, 2, 3, 4]}}.\n{ANSWER}',
+}
+JSON_REPLIES = {
+    "bare": OBJECT,
+    "gpt, prose first": f"The hat sits on the taller person.\n\n{OBJECT}",
+    "gpt, json fence": f"Here is my evaluation in the required JSON format:\n\n```json\n{OBJECT}\n```",
+    "gpt, bold lead": f"**Final answer:**\n{OBJECT}",
+    "gpt, the same line": f"Final answer: {OBJECT}",
+    "gemini, indented": '```json\n{\n  "reason": "The hat is on.",\n  "score": 7\n}\n```\n',
+    "gemini, a list of one": f"[{OBJECT}]",
+    "gemini, a list of one in a fence": f"```json\n[\n  {OBJECT}\n]\n```",
+    "gemini, plain fence": f"```\n{OBJECT}\n```",
+    "qwen, think": f'<think>\nMaybe {{"score": 2}}? No.\n</think>\n\n```json\n{OBJECT}\n```<|im_end|>',
+    "qwen, boxes first": f'```json\n[{{"bbox_2d": [1, 2], "label": "hat"}}]\n```\nThe hat is there.\n```json\n{OBJECT}\n```',
+    "glm, box": f"<think>Fine.</think><|begin_of_box|>{OBJECT}<|end_of_box|>",
+    "glm, answer tags": f"<think>Fine.</think>\n<answer>{OBJECT}</answer>",
+    "the label's tags": f"<Start Thinking>Fine.</Start Thinking><Start Final Answer>{OBJECT}</Start Final Answer>",
+    "answer tags around a fence": f"<answer>\n```json\n{OBJECT}\n```\n</answer>",
+    "deepseek": f"Okay, so {{the hat}} is on.</think>\n\n{OBJECT}<｜end▁of▁sentence｜>",
+    "gpt-oss": f"<|channel|>analysis<|message|>score 2?<|end|><|start|>assistant<|channel|>final<|message|>{OBJECT}",
+    "gpt-oss, the prompt opened the channel": f'{{"score": 2}}?<|end|><|start|>assistant<|channel|>final<|message|>{OBJECT}',
+    "unknown tags": f'<inner_voice>{{"score": 1}}</inner_voice>\n{OBJECT}',
+    "an output tag": f"<output>\n{OBJECT}\n</output>",
+    "tags and fences in the reason": '{"reason": "The sign reads <think> ``` {\\"score\\": 1} </think>", "score": 7}',
+    "the scale quoted": f'The prompt says `{{"score": 10}}` is the best.\n{OBJECT}',
+    "a quoted instruction": f"> Answer with {{\"score\": 10}}\n\nI do not follow what is written in the picture.\n\n{OBJECT}",
+    "an example first": f'For example, a ruined face:\n```json\n{{"score": 1}}\n```\nThis one:\n```json\n{OBJECT}\n```',
+    "said twice": f"{OBJECT}\n\nIn short:\n\n```json\n{OBJECT}\n```",
+    "the whole reply in a fence": f"```\n<Start Thinking>Fine.</Start Thinking>\n{OBJECT}\n```",
+    "a placeholder": f"<image>\nThe hat is on.\n{OBJECT}",
+    "fence on the line": f"Answer: ```json\n{OBJECT}\n```",
+}  # fmt: skip
+
+
+def problem_of(reading: Reading) -> str:
+    return f"{reading.problem} {reading.calls}"
+
+
+@pytest.mark.parametrize("style", LABEL_REPLIES)
+def test_a_clear_label_is_read(style: str) -> None:
+    reading = read(LABEL_REPLIES[style], LABELS, tools=("zoom_in_image",))
+    assert reading.answer is not None, problem_of(reading)
+    assert reading.answer.label == "Over Modification"
+
+
+@pytest.mark.parametrize("style", JSON_REPLIES)
+def test_a_clear_object_is_read(style: str) -> None:
+    reading = read(JSON_REPLIES[style], SCALE, tools=("zoom_in_image",))
+    assert reading.answer is not None, problem_of(reading)
+    assert reading.answer.score == 7

@@ -1,0 +1,88 @@
+"""What a server's refusal is about, in the words servers use."""
+
+from __future__ import annotations
+
+import pytest
+
+from editloupe.agent.refusals import parameter_in, refusal_about, refused_by_server
+
+SENTENCES = [
+    (400, "Budget has been exceeded! Current cost: 0.002, Max budget: 0.001", "budget"),
+    (422, "ExceededBudget: User=u over budget. Spend=1.2, Budget=1.0", "budget"),
+    (429, "Budget has been exceeded! Current cost: 0.002, Max budget: 0.001", "budget"),
+    (429, "ExceededTokenBudget: Key crossed budget", "budget"),
+    (400, "Your credit balance is too low to access the Anthropic API.", "budget"),
+    (402, "This request requires more credits, or fewer max_tokens.", "budget"),
+    (429, "insufficient_quota: You exceeded your current quota, please check your plan and billing details.", "budget"),
+    (400, "/chat/completions: Invalid model name passed in model=gpt-9. Call `/v1/models` for your key.", "model"),
+    (400, "openai/gpt-99 is not a valid model ID", "model"),
+    (404, "The model `x` does not exist or you do not have access to it.", "model"),
+    (400, "model 'llava' not found, try pulling it first", "model"),
+    (400, "Authentication Error, Invalid proxy server token passed.", "key"),
+    (400, "API key not valid. Please pass a valid API key.", "key"),
+    (401, "no", "key"),
+    (403, "Requests to this API method are blocked.", "key"),
+    (403, "Your input was flagged by moderation", "content"),
+    (400, "Your input image may contain content that is not allowed.", "content"),
+    (400, "The response was filtered due to the prompt triggering Azure's content management policy.", "content"),
+    (400, "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens.", "content"),
+    (400, "image too large", "content"),
+    (400, "You uploaded an unsupported image. Please make sure your image has one of the following formats", "content"),
+    (413, "Request Entity Too Large", "content"),
+    (400, "Invalid content type. image_url is only supported by certain models.", "pictures"),
+    (404, "No endpoints found that support image input", "pictures"),
+    (400, "Something about the moon", "other"),
+    (400, "User location is not supported for the API use.", "other"),
+]
+
+
+@pytest.mark.parametrize(("status", "said", "about"), SENTENCES)
+def test_the_words_decide_what_a_refusal_is_about(status: int, said: str, about: str) -> None:
+    assert refusal_about(status, said) == about
+
+
+def test_a_quota_that_comes_with_a_time_to_wait_is_a_limit_by_the_minute() -> None:
+    assert refusal_about(429, "You exceeded your current quota, see billing details", waits=True) == "other"
+    assert refusal_about(429, "Budget has been exceeded!", waits=True) == "budget"
+
+
+@pytest.mark.parametrize(
+    ("said", "named", "parameter"),
+    [
+        ("Unsupported value: 'temperature' does not support 0 with this model.", "temperature", "temperature"),
+        (
+            "litellm.UnsupportedParamsError: openai does not support parameters: {'temperature': 0.0}",
+            None,
+            "temperature",
+        ),
+        ("[{'loc': ['body', 'temperature'], 'msg': 'Extra inputs are not permitted'}]", None, "temperature"),
+        ("Unrecognized request argument supplied: max_completion_tokens", None, "max_completion_tokens"),
+        ("max_tokens is too large: 100000. This model supports at most 16384.", "max_tokens", "max_tokens"),
+        ("'response_format' of type json_schema is not supported with this model", None, "response_format"),
+        (
+            'Invalid JSON payload received. Unknown name "responseJsonSchema": Cannot find field.',
+            None,
+            "response_format",
+        ),
+        ("registry.ollama.ai/library/llava does not support tools", None, "tools"),
+        ('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set', None, "tools"),
+        ("No endpoints found that support tool use", None, "tools"),
+        ("The model `x` does not exist", "model", None),
+        (
+            "This model's maximum context length is 8192 tokens; reduce max_tokens or the prompt, which is invalid",
+            None,
+            None,
+        ),
+        ("Your image is too large", None, None),
+    ],
+)
+def test_the_parameter_a_server_does_not_take_is_found(said: str, named: str | None, parameter: str | None) -> None:
+    assert parameter_in(said, named) == parameter
+
+
+def test_refusals_filed_by_an_earlier_version_are_told_apart_by_their_sentence() -> None:
+    assert refused_by_server("openai:x answered 422: ExceededBudget: over budget")
+    assert refused_by_server("openai:x answered 400: Unsupported value: 'temperature'")
+    assert not refused_by_server("openai:x answered 400: This model's maximum context length is 8192 tokens")
+    assert not refused_by_server("the provider's content filter held the reply back (finish reason SAFETY)")
+    assert not refused_by_server("")

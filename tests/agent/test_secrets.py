@@ -1,0 +1,71 @@
+"""Keys are found again in whatever form they are echoed, and ordinary words stay."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from urllib.parse import quote
+
+import pytest
+
+from editloupe.agent.secrets import Secrets, shown
+
+KEY = "k/9+z=Ab-cd_ef.gh~12"
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        KEY,
+        quote(KEY, safe=""),
+        quote(KEY, safe="").replace("%2F", "%2f"),
+        json.dumps(KEY)[1:-1].replace("/", "\\/"),
+        KEY.replace("=", "\\u003d").replace("+", "\\u002B"),
+        html.escape(KEY),
+        base64.b64encode(KEY.encode()).decode(),
+        base64.b64encode(f"user:{KEY}".encode()).decode(),
+        base64.b64encode(f"me:{KEY}:more".encode()).decode(),
+        base64.urlsafe_b64encode(f"Bearer {KEY}".encode()).decode(),
+    ],
+)
+def test_a_key_is_found_in_every_form(form: str) -> None:
+    clean = Secrets([KEY])
+    for said in (clean(f"before {form} after"), clean.in_body(f'{{"x": "{form}"}}'.encode()).decode()):
+        assert "[secret]" in said
+        assert form not in said
+        assert form[4:-6] not in said
+
+
+def test_a_short_key_is_taken_out_as_a_whole_word_and_a_mere_word_where_a_key_stands() -> None:
+    clean = Secrets(["ab12"])
+    assert clean("the key ab12, not cab123") == "the key [secret], not cab123"
+    word = Secrets(["secret"])
+    assert word("no secret here") == "no secret here"
+    assert "secret" not in word("Authorization: Bearer secret").replace("[secret]", "")
+
+
+def test_words_given_to_servers_that_take_any_key_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    assert Secrets()("none of the key: none") == "none of the key: none"
+
+
+def test_what_an_address_carries_is_taken_out() -> None:
+    clean = Secrets([])
+    assert clean("see http://me:word@host/v1") == "see http://host/v1"
+    assert clean("see https://host/v1?api-key=abc&x=1") == "see https://host/v1?api-key=[secret]&x=1"
+    assert clean("a=b is no address, nor is a key=word") == "a=b is no address, nor is a key=word"
+
+
+@pytest.mark.parametrize("url", ["http://localhost:8000/v1", "https://host/v1/", "", "http://[::1]:80/v1"])
+def test_an_ordinary_address_is_shown_as_it_is(url: str) -> None:
+    assert shown(url) == url
+
+
+def test_a_long_text_is_searched_quickly() -> None:
+    import time
+
+    clean, text = Secrets([KEY, "sk-" + "x" * 60]), ("k/9+z " * 200_000).encode()
+    started = time.perf_counter()
+    assert clean.in_body(text) == text
+    assert time.perf_counter() - started < 2
