@@ -38,11 +38,13 @@ def main(count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = many_edits(Path(folder), count)
         begun = time.perf_counter()
-        app = create_app(StudioSettings(runs=(run,)))
+        settings = StudioSettings(runs=(run,))
+        app = create_app(settings)
         app.state.studio.pages.warm()
         print(f"{count} edits, {2 * count} verdicts; opened in {time.perf_counter() - begun:.2f} s")
         print(f"{'page':30} {'median ms':>10} {'worst ms':>10} {'edits':>8}")
         with TestClient(app, base_url="http://127.0.0.1:8642") as client:
+            client.headers["authorization"] = f"Bearer {settings.token}"
             for name, query in PAGES.items():
                 answers = [client.get(f"/runs/run{query}") for _ in range(TIMES)]
                 taken = [float(answer.headers["server-timing"].split("dur=")[1]) for answer in answers]

@@ -16,18 +16,26 @@ def studio(
         list[Path] | None, typer.Argument(metavar="[RUN]...", help="Run folders, or a folder that holds runs.")
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8642,
-    host: Annotated[
-        str, typer.Option(help="The address to listen on; any but this machine needs --token.")
-    ] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     token: Annotated[
         str | None,
-        typer.Option(envvar="EDITLOUPE_STUDIO_TOKEN", help="What a browser must show to get in.", show_envvar=True),
+        typer.Option(
+            envvar="EDITLOUPE_STUDIO_TOKEN",
+            help="What a browser must show, at least 16 characters; made anew each time unless given.",
+            show_envvar=True,
+        ),
     ] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A further name this machine is called by; may be given again.")
     ] = None,
     judge_spec: o.JudgeSpec = None,
-    base_url: o.BaseUrl = None,
+    base_url: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A server the page may ask a judge at; may be given again. Others are refused.",
+            rich_help_panel=o.ASKING,
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Keep what is judged on the page in this run folder.")] = None,
     labels: Annotated[
         Path | None, typer.Option(help="The file human labels go to; else labels.jsonl inside the run.")
@@ -38,7 +46,7 @@ def studio(
 
     Example: editloupe studio runs/demo
     """
-    from editloupe.studio.settings import StudioSettings
+    from editloupe.studio.settings import StudioSettings, new_token
 
     settings = StudioSettings(
         runs=tuple(runs or ()),
@@ -46,14 +54,13 @@ def studio(
         labels=labels,
         host=host,
         port=port,
-        token=token,
+        token=new_token() if token is None else token,
         allowed_hosts=tuple(allow_host or ()),
         judge=judge_spec,
-        base_url=base_url,
+        base_urls=tuple(base_url or ()),
     )
     try:
         from editloupe.studio.serve import serve
     except ImportError as error:
         raise UserError(f"the studio needs {error.name}: pip install 'editloupe[studio]'") from None
-    serve(settings, open_browser)
-    return 0
+    return serve(settings, open_browser)

@@ -9,10 +9,13 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from editloupe.studio.damage import RunDamaged
+from editloupe.studio.door import Door
 from editloupe.studio.guard import Guard
+from editloupe.studio.library import OpenRun
 from editloupe.studio.render import HERE
 from editloupe.studio.routes import annotate, judge, pictures, runs, trace
 from editloupe.studio.settings import StudioSettings
@@ -28,7 +31,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         await studio.desk.close()
-        studio.library.close()
+        studio.close()
 
     app = FastAPI(
         title="EditLoupe studio",
@@ -36,7 +39,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         lifespan=lifespan,
-        middleware=[Middleware(Guard, settings=settings)],
+        middleware=[Middleware(Guard, settings=settings, door=Door(settings, studio.pages))],
     )
     app.state.studio = studio
     for part in (judge, runs, trace, annotate, pictures):
@@ -51,14 +54,14 @@ def create_app(settings: StudioSettings) -> FastAPI:
 
 def home(request: Request) -> Response:
     """Go to the run that was named, or to the Judge page."""
-    runs_here = studio_of(request).library.runs()
-    return RedirectResponse(
-        "/judge" if not runs_here else f"/runs/{runs_here[0].key}" if len(runs_here) == 1 else "/runs"
-    )
+    found = studio_of(request).library.all()
+    if len(found) == 1 and isinstance(found[0], OpenRun):
+        return RedirectResponse(f"/runs/{found[0].key}")
+    return RedirectResponse("/runs" if found else "/judge")
 
 
 def _mistake(request: Request, error: Exception) -> Response:
-    return _told(request, 400, str(error))
+    return _told(request, 503 if isinstance(error, RunDamaged) else 400, str(error))
 
 
 def _not_understood(request: Request, error: Exception) -> Response:
@@ -78,4 +81,4 @@ def _told(request: Request, status: int, sentence: str) -> Response:
     """Say a sentence: as a page to a person, as JSON to the page's own scripts."""
     if "text/html" in request.headers.get("accept", ""):
         return studio_of(request).pages.page("error.html", status, sentence=sentence)
-    return JSONResponse({"sentence": sentence}, status)
+    return studio_of(request).pages.json({"sentence": sentence}, status)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
+from editloupe.studio.damage import readable
 from editloupe.studio.library import OpenRun
 from editloupe.types import UserError
 
@@ -52,7 +53,8 @@ def _draw(one: OpenRun, protocol: str) -> Charts:
         from editloupe.evals.report.drawn import drawings
     except ImportError as error:
         raise UserError(f"the charts need {error.name}, which is not installed") from None
-    labelled = one.labels.path if one.labels.labels() else None
-    report = build_report(one.run.folder, human=labelled, protocol=protocol)
-    drawn = {name: as_svg(draw()) for name, draw in drawings(report).items()}
+    with readable(one.name):
+        labelled = one.labels.path if one.labels.labels() else None
+        report = build_report(one.run.folder, human=labelled, protocol=protocol)
+        drawn = {name: as_svg(draw()) for name, draw in drawings(report).items()}
     return Charts(report.answer, report.certainty, drawn)

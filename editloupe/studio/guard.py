@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import time
-from http.cookies import CookieError, SimpleCookie
-from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from editloupe.studio.door import READING, Door
 from editloupe.studio.settings import FORM_BYTES, UPLOAD_BYTES, StudioSettings
 
 POLICY = (
@@ -27,18 +25,16 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
-READING = ("GET", "HEAD")
 UPLOADS = "/uploads"
 
 
 class Guard:
-    """Lets through what comes from this page, by the right name, with the token where there is one."""
+    """Lets through what comes from this page, by the right name, with the token."""
 
-    def __init__(self, app: ASGIApp, settings: StudioSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: StudioSettings, door: Door) -> None:
         self._app = app
         self._hosts = settings.hosts
-        self._token = settings.token
-        self._cookie = f"editloupe-{settings.port}"
+        self._door = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, then pass it on or answer it here."""
@@ -58,22 +54,22 @@ class Guard:
                 sent["server-timing"] = f"studio;dur={(time.perf_counter() - started) * 1000:.1f}"
             await send(message)
 
-        answer = self._refusal(scope, headers) or self._way_in(scope, headers)
+        answer = self._refusal(scope, headers) or await self._door.answer(scope, headers, receive)
         if answer is not None:
             await answer(scope, receive, safely)
             return
         limit = UPLOAD_BYTES if scope["path"] == UPLOADS else FORM_BYTES
         if int(headers.get("content-length") or 0) > limit:
-            await _too_large(limit)(scope, receive, safely)
+            await PlainTextResponse(_too_large(limit), 413)(scope, receive, safely)
             return
-        await self._app(scope, receive, safely)
+        await self._app(scope, _limited(receive, limit), safely)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         host = headers.get("host", "")
         if _name(host) not in self._hosts:
             return PlainTextResponse("This studio does not answer to that host name.", 421)
         length = headers.get("content-length", "0")
-        if not (length.isascii() and length.isdigit()):
+        if not (length.isascii() and length.isdigit() and len(length) < 16):
             return PlainTextResponse("The length of the request cannot be read.", 400)
         site = headers.get("sec-fetch-site", "same-origin")
         foreign = site not in ("same-origin", "none")
@@ -90,36 +86,28 @@ class Guard:
             return PlainTextResponse("The length of the request must be stated.", 411)
         return None
 
-    def _way_in(self, scope: Scope, headers: Headers) -> Response | None:
-        """Ask for the token; one given in the address is kept in a cookie and leaves the address."""
-        if self._token is None:
-            return None
-        kind, _, bearer = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer" and _same(bearer.strip(), self._token):
-            return None
-        if _same(_cookie(headers, self._cookie), self._kept()):
-            return None
-        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        given = [value for name, value in query if name == "token"]
-        if scope["method"] in READING and given and _same(given[0], self._token):
-            rest = urlencode([(name, value) for name, value in query if name != "token"])
-            path = "/" + scope["path"].lstrip("/\\")
-            answer = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
-            answer.set_cookie(self._cookie, self._kept(), httponly=True, samesite="strict", path="/")
-            return answer
-        return PlainTextResponse("This studio needs its token: open the address it printed, with ?token=…", 401)
 
-    def _kept(self) -> str:
-        """Return what the cookie holds: enough to recognise the token, not the token."""
-        return hmac.new((self._token or "").encode(), b"editloupe studio", hashlib.sha256).hexdigest()
+def _limited(receive: Receive, limit: int) -> Receive:
+    """Count the bytes that really come: a request can state one length and send another."""
+    taken = 0
+
+    async def counted() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > limit:
+            raise HTTPException(413, _too_large(limit))
+        return message
+
+    return counted
 
 
 def _foreign() -> Response:
     return PlainTextResponse("Requests from other pages are not taken.", 403)
 
 
-def _too_large(limit: int) -> Response:
-    return PlainTextResponse(f"That is more than the limit of {limit // 2**20} MB.", 413)
+def _too_large(limit: int) -> str:
+    return f"That is more than the limit of {limit // 2**20} MB."
 
 
 def _name(host: str) -> str:
@@ -131,15 +119,3 @@ def _name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
     return host.partition(":")[0].lower()
-
-
-def _cookie(headers: Headers, name: str) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return ""
-    return found.value if found else ""
-
-
-def _same(given: str, wanted: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())

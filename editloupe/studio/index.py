@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from editloupe.evals.store import Run
+from editloupe.studio.damage import readable
 from editloupe.studio.labels import LabelBook
 from editloupe.studio.people import consensus, rubric_of
 
@@ -32,7 +33,7 @@ CREATE TABLE people (
 """
 _UNITS = (
     "SELECT edit_id, criterion, protocol, status, label, score, score_100, reason, steps, seconds, cost, "
-    "json_extract(outcome, '$.confidence') AS confidence FROM units"
+    "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.confidence') END AS confidence FROM units"
 )
 _CHUNK = 500
 
@@ -40,8 +41,9 @@ _CHUNK = 500
 class RunIndex:
     """An in-memory copy of what the table shows; `reading` gives a connection that is up to date."""
 
-    def __init__(self, run: Run, labels: LabelBook) -> None:
+    def __init__(self, run: Run, labels: LabelBook, name: str = "") -> None:
         self._run = run
+        self._name = name or run.folder.name
         self._labels = labels
         self._lock = threading.RLock()
         self._own = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -54,14 +56,15 @@ class RunIndex:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give the rows as they are at this moment."""
+        """Give the rows as they are at this moment; a run that cannot be read raises RunDamaged."""
         with self._lock:
-            self._refresh()
+            with readable(self._name):
+                self._refresh()
             yield self._own
 
     def state(self) -> tuple[int, int]:
         """Return something that differs whenever the run or its labels have changed."""
-        with self._lock:
+        with self._lock, readable(self._name):
             self._refresh()
             return self._seen, self._labelled
 
@@ -141,14 +144,27 @@ class RunIndex:
 
 
 def _edit(row: sqlite3.Row) -> tuple[Any, ...]:
-    """Return an edit's row; read as plain JSON, for thousands of them are read before the first page."""
-    edit: dict[str, Any] = json.loads(row["edit"])
-    first = {role: shas[0] for role, shas in json.loads(row["pictures"]).items() if shas}
-    kind, model = edit.get("instruction_type"), edit.get("model")
-    words = "\n".join(filter(None, (edit["id"], edit["instruction"], kind, model))).casefold()
-    human = {name: [given] if isinstance(given, str) else given for name, given in (edit.get("human") or {}).items()}
-    place = (edit["id"], row["position"], kind, model, edit["instruction"], words)
+    """Return an edit's row; read as plain JSON, for thousands of them are read before the first page.
+
+    An edit whose record is damaged keeps its place in the table and says so.
+    """
+    try:
+        edit: dict[str, Any] = json.loads(row["edit"])
+        instruction, kind, model = (_plain(edit.get(name)) for name in ("instruction", "instruction_type", "model"))
+        pictures = json.loads(row["pictures"])
+        first = {role: str(shas[0]) for role, shas in pictures.items() if isinstance(shas, list) and shas}
+        given = {name: [said] if isinstance(said, str) else said for name, said in (edit.get("human") or {}).items()}
+        human = {name: [str(one) for one in said] for name, said in given.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        instruction, kind, model, first, human = "The record of this edit cannot be read.", None, None, {}, {}
+    words = "\n".join(filter(None, (row["edit_id"], instruction, kind, model))).casefold()
+    place = (row["edit_id"], row["position"], kind, model, instruction or "", words)
     return (*place, first.get("source"), first.get("edited"), json.dumps(human))
+
+
+def _plain(value: Any) -> str | None:
+    """Return a text SQLite takes: half of a surrogate pair, which JSON can hold, is replaced."""
+    return None if value is None else str(value).encode("utf-8", "replace").decode("utf-8")
 
 
 def _people(row: sqlite3.Row, given: Mapping[str, Iterable[str]]) -> tuple[Any, ...] | None:
@@ -160,26 +176,33 @@ def _people(row: sqlite3.Row, given: Mapping[str, Iterable[str]]) -> tuple[Any, 
 
 def _cell(units: list[sqlite3.Row]) -> tuple[Any, ...]:
     """Return one row for all repeats of a criterion: the lower median verdict, as the agreement takes it."""
-    judged = sorted((unit for unit in units if unit["status"] == "judged"), key=lambda unit: unit["score"] or 0.0)
+    judged = sorted(
+        (unit for unit in units if unit["status"] == "judged"), key=lambda unit: _number(unit["score"]) or 0.0
+    )
     shown = judged[(len(judged) - 1) // 2] if judged else None
-    sure = [unit["confidence"] for unit in judged if unit["confidence"] is not None]
-    costs = [unit["cost"] for unit in units if unit["cost"] is not None]
+    sure = [sure for unit in judged if (sure := _number(unit["confidence"])) is not None]
+    costs = [cost for unit in units if (cost := _number(unit["cost"])) is not None]
     return (
         units[0]["edit_id"],
         units[0]["criterion"],
         units[0]["protocol"],
         "judged" if shown else "unjudged",
         shown["label"] if shown else None,
-        shown["score"] if shown else None,
-        shown["score_100"] if shown else None,
+        _number(shown["score"]) if shown else None,
+        _number(shown["score_100"]) if shown else None,
         sum(sure) / len(sure) if sure else None,
         next((unit["reason"] for unit in units if unit["reason"]), None),
         len(units),
         len({(unit["label"], unit["score"]) for unit in judged}) > 1,
-        sum(unit["steps"] for unit in units),
-        sum(unit["seconds"] for unit in units),
+        sum(_number(unit["steps"]) or 0 for unit in units),
+        sum(_number(unit["seconds"]) or 0.0 for unit in units),
         sum(costs) if costs else None,
     )
+
+
+def _number(value: Any) -> float | None:
+    """Return a number as it is; SQLite may hold a text where a number belongs, and that is none."""
+    return value if isinstance(value, (int, float)) else None
 
 
 def _chunks(values: list[str]) -> Iterator[list[str]]:

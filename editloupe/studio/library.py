@@ -7,30 +7,75 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from editloupe.evals.pictures import PictureFolder
-from editloupe.evals.store import FILE, PICTURES, Run
+from editloupe.evals.records import Unit
+from editloupe.evals.store import FILE, Run
+from editloupe.studio.damage import RunDamaged, readable
 from editloupe.studio.index import RunIndex
 from editloupe.studio.labels import FILE as LABELS
 from editloupe.studio.labels import LabelBook
 from editloupe.studio.settings import StudioSettings
-from editloupe.types import UserError
+from editloupe.types import Edit, Trace, UserError
 
 HERE = "here"
 """The key of the run that takes what is judged on the page."""
+Mark = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class OpenRun:
-    """A run that is open for reading, with its table and its labels."""
+    """A run that is open for reading, with its table and its labels; what cannot be read raises RunDamaged."""
 
     key: str
     name: str
     run: Run
     labels: LabelBook
     index: RunIndex
+    mark: Mark = ()
+    """Which file is open: a run that was deleted and made anew is another file."""
+
+    def edit(self, edit_id: str) -> tuple[Edit, dict[str, list[str]]]:
+        """Return one edit with the hashes of its pictures by role."""
+        with readable(self.name):
+            edit, pictures = self.run.edit(edit_id)
+            return edit, {role: [str(sha) for sha in shas] for role, shas in pictures.items()}
+
+    def units(self, edit_id: str) -> list[Unit]:
+        """Return the units of one edit."""
+        with readable(self.name):
+            return list(self.run.units(edit_id))
+
+    def traces(self, edit_id: str, criterion: str, repeat: int) -> tuple[Trace, ...]:
+        """Return the traces of one unit."""
+        with readable(self.name):
+            return self.run.load_trace(edit_id, criterion, repeat)
+
+    def configurations(self) -> list[dict[str, Any]]:
+        """Return who judged how, as run.json says it."""
+        with readable(self.name):
+            known = self.run.about().get("configurations", [])
+            return [{name: one.get(name) for name in ("spec", "protocol", "mode", "first_used")} for one in known]
+
+    def close(self) -> None:
+        """Let go of the run's files, after whoever reads them."""
+        self.index.close()
+        self.run.close()
+
+
+@dataclass(frozen=True)
+class ClosedRun:
+    """A run that was there and cannot be read, and why."""
+
+    key: str
+    name: str
+    why: str
+    mark: Mark = field(default=())
+    """What the file was when it could not be read; another one is tried again."""
 
 
 class Library:
@@ -39,9 +84,7 @@ class Library:
     def __init__(self, settings: StudioSettings) -> None:
         self._settings = settings
         self._lock = threading.RLock()
-        self._open: dict[Path, OpenRun] = {}
-        self._temporary = None if settings.out else Path(tempfile.mkdtemp(prefix="editloupe-studio-"))
-        self._folder = settings.out or (self._temporary or Path()) / "judged here"
+        self._known: dict[Path, OpenRun | ClosedRun] = {}
         self._writer: Run | None = None
         for folder in settings.runs:
             if not folder.is_dir():
@@ -51,84 +94,128 @@ class Library:
             raise UserError(f"{settings.runs[0]} is not a run and holds none: it has no {FILE}")
         if settings.labels and len(found) != 1:
             raise UserError("--labels goes with exactly one run; without it every run has its own labels")
-        for folder in found:
-            self._open_run(folder)
-        for one in self._open.values():
-            with one.index.reading():  # read whole before the first page asks for it
-                pass
+        self._temporary: Path | None = None
+        self._folder = settings.out
+        """Where what is judged here goes; without --out a temporary folder, made when there is something to keep."""
+        try:
+            self._read_all()
+        except BaseException:
+            self.close()
+            raise
 
     def runs(self) -> list[OpenRun]:
         """Return the runs in the order they were named; runs that came into a named folder since are among them."""
+        return [one for one in self.all() if isinstance(one, OpenRun)]
+
+    def all(self) -> list[OpenRun | ClosedRun]:
+        """Return the runs, those that cannot be read among them."""
         with self._lock:
-            for folder in self._found():
-                if folder.resolve() not in self._open:
-                    self._open_run(folder)
-            own = self._folder.resolve()
-            if own not in self._open and (self._folder / FILE).is_file():
-                self._open_run(self._folder, HERE)
-            return list(self._open.values())
+            wanted = {folder.resolve(): None for folder in self._found()}
+            own = self._folder.resolve() if self._folder else None
+            if own and (own / FILE).is_file():
+                wanted.setdefault(own)
+            for folder in [*wanted, *(known for known in self._known if known not in wanted)]:
+                self._look_at(folder, HERE if folder == own else None)
+            return list(self._known.values())
 
     def get(self, key: str) -> OpenRun | None:
-        """Return a run by its key."""
-        return next((one for one in self.runs() if one.key == key), None)
+        """Return a run by its key; one that cannot be read raises RunDamaged."""
+        found = next((one for one in self.all() if one.key == key), None)
+        if isinstance(found, ClosedRun):
+            raise RunDamaged(found.why)
+        return found
 
     def judged_here(self) -> OpenRun | None:
         """Return the run of the Judge page, None before anything was judged."""
-        own = self._folder.resolve()
-        self.runs()
-        return self._open.get(own)
+        self.all()
+        found = self._known.get(self._folder.resolve()) if self._folder else None
+        return found if isinstance(found, OpenRun) else None
 
     def folders(self) -> Iterator[PictureFolder]:
         """Yield where pictures may be found."""
         with self._lock:
-            opened = list(self._open.values())
+            opened = [one for one in self._known.values() if isinstance(one, OpenRun)]
         yield from (one.run.pictures for one in opened)
-        if self._folder.resolve() not in self._open:
-            yield self.pictures
-
-    @property
-    def pictures(self) -> PictureFolder:
-        """Where pictures of the Judge page go."""
-        return PictureFolder(self._folder / PICTURES)
-
-    @property
-    def uploads(self) -> Path:
-        """Where uploaded files lie, under their hashes."""
-        return self._folder / "uploads"
 
     def writer(self) -> Run:
         """Return the run that takes what is judged here, made at the first use."""
         with self._lock:
+            if self._folder is None:
+                self._temporary = Path(tempfile.mkdtemp(prefix="editloupe-studio-"))
+                self._folder = self._temporary / "judged here"
             if self._writer is None:
                 self._writer = Run.write(self._folder)
-                self.uploads.mkdir(exist_ok=True)
             return self._writer
 
     def close(self) -> None:
-        """Close everything; a temporary run is gone with it."""
+        """Close everything; a temporary run is gone with it. Closing again does nothing."""
         with self._lock:
-            for one in self._open.values():
-                one.index.close()
-                one.run.close()
-            if self._writer is not None:
-                self._writer.close()
-            if self._temporary is not None:
-                shutil.rmtree(self._temporary, ignore_errors=True)
+            for one in self._known.values():
+                if isinstance(one, OpenRun):
+                    one.close()
+            self._known.clear()
+            writer, self._writer = self._writer, None
+            try:
+                if writer is not None:
+                    writer.close()
+            finally:
+                self.remove_temporary()
+
+    def remove_temporary(self) -> None:
+        """Remove the run that ends with the program."""
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _read_all(self) -> None:
+        """Read every run before the first page asks for it; where none can be read, the first one's fault is told."""
+        runs, faults = self.all(), []
+        for one in runs:
+            try:
+                if isinstance(one, ClosedRun):
+                    raise RunDamaged(one.why)
+                with one.index.reading():
+                    pass
+            except UserError as error:
+                faults.append(error)
+        if faults and len(faults) == len(runs):
+            raise faults[0]
 
     def _found(self) -> Iterator[Path]:
         for folder in self._settings.runs:
             if (folder / FILE).is_file():
                 yield folder
-            else:
+                continue
+            with suppress(OSError):  # a folder that has been removed holds nothing
                 yield from sorted(inner for inner in folder.iterdir() if (inner / FILE).is_file())
 
-    def _open_run(self, folder: Path, key: str | None = None) -> None:
-        run = Run.open(folder)
+    def _look_at(self, folder: Path, key: str | None) -> None:
+        """Open a run that is not open, and close one whose file is gone or has been replaced."""
+        known, file = self._known.get(folder), _mark(folder / FILE)
+        if known is not None and (known.mark[:2] == file[:2] if isinstance(known, OpenRun) else known.mark == file):
+            return
+        name = known.name if known else "Judged here" if key == HERE and self._temporary else folder.name
+        key = known.key if known else key or _key(name, {one.key for one in self._known.values()})
+        if isinstance(known, OpenRun):
+            known.close()
+        try:
+            if not file:
+                raise RunDamaged(f"the run “{name}” is gone: {FILE} was removed from its folder")
+            with readable(name):
+                run = Run.open(folder)
+        except UserError as error:
+            self._known[folder] = ClosedRun(key, name, str(error), file)
+            return
         labels = LabelBook(folder / LABELS if key == HERE else self._settings.labels or folder / LABELS)
-        name = "Judged here" if key == HERE and self._temporary else folder.resolve().name
-        taken = {one.key for one in self._open.values()}
-        index = RunIndex(run, labels)
-        self._open[folder.resolve()] = OpenRun(key or _key(name, taken), name, run, labels, index)
+        self._known[folder] = OpenRun(key, name, run, labels, RunIndex(run, labels, name), file)
+
+
+def _mark(file: Path) -> Mark:
+    """Return what tells a file from another at its place, and from itself once it was changed; empty where there is none."""
+    try:
+        about = file.stat()
+    except OSError:
+        return ()
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
 
 
 def _key(name: str, taken: set[str]) -> str:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import sys
+import traceback
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from editloupe.evals.pictures import PictureFolder
 from editloupe.images import Album
 from editloupe.judge import Judge
+from editloupe.studio.budget import Turns
 from editloupe.studio.request import JudgeRequest
-from editloupe.studio.shelf import keep
 from editloupe.studio.story import roles_of
+from editloupe.studio.uploads import Uploads
 from editloupe.types import Edit, Judgement, Step, Trace, UserError
 
 MOST_AT_ONCE = 4
@@ -29,6 +31,8 @@ class Job:
     """One edit being judged; everything that happened is kept, so that a reload misses nothing."""
 
     request: JudgeRequest
+    clean: Callable[[Any], Any]
+    """Takes keys out of what the page is told: a server may echo one in its reply or its error."""
     id: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     finished: bool = False
@@ -37,7 +41,7 @@ class Job:
 
     def tell(self, kind: str, **data: Any) -> None:
         """Add an event and wake whoever follows."""
-        self.events.append((kind, data))
+        self.events.append((kind, self.clean(data)))
         self._wake()
 
     def end(self) -> None:
@@ -79,27 +83,41 @@ class Desk:
     """All jobs of this program."""
 
     def __init__(
-        self, render: Renderer, folder: Callable[[], PictureFolder], save: Callable[[Judgement, Album], int]
+        self,
+        render: Renderer,
+        uploads: Uploads,
+        save: Callable[[Judgement, Album], int],
+        clean: Callable[[Any], Any],
+        longest: float,
     ) -> None:
         self._render = render
-        self._folder = folder
+        self._uploads = uploads
         self._save = save
+        self._clean = clean
+        self._longest = longest
         self._jobs: dict[str, Job] = {}
+        self._turns = Turns()
+        self._closed = False
 
     def get(self, key: str) -> Job | None:
         """Return a job by its key."""
         return self._jobs.get(key)
 
-    def start(self, request: JudgeRequest, judge: Judge, edit: Edit, shas: dict[str, str]) -> Job:
-        """Begin judging; too many at once are refused with a sentence."""
-        running = [job for job in self._jobs.values() if not job.finished]
-        if len(running) >= MOST_AT_ONCE:
+    def check_room(self) -> None:
+        """Refuse with a sentence where too many edits are being judged already."""
+        if self._closed:
+            raise UserError("the studio is ending")
+        if sum(not job.finished for job in self._jobs.values()) >= MOST_AT_ONCE:
             raise UserError(f"{MOST_AT_ONCE} edits are being judged already; stop one or wait")
+
+    def start(self, request: JudgeRequest, judge: Judge, edit: Edit) -> Job:
+        """Begin judging; the judge is closed when that ends. Too many at once are refused with a sentence."""
+        self.check_room()
         for old in [key for key, job in self._jobs.items() if job.finished][: -REMEMBERED or None]:
             del self._jobs[old]
-        job = Job(request)
+        job = Job(request, self._clean)
         self._jobs[job.id] = job
-        job.task = asyncio.create_task(self._work(job, judge, edit, shas))
+        job.task = asyncio.create_task(self._work(job, judge, edit))
         return job
 
     def stop(self, job: Job) -> None:
@@ -108,34 +126,50 @@ class Desk:
             job.task.cancel()
 
     async def close(self) -> None:
-        """Stop everything."""
+        """Stop everything: every job ends, and with it whoever follows it."""
+        self._closed = True
         tasks = [job.task for job in self._jobs.values() if job.task and not job.task.done()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _work(self, job: Job, judge: Judge, edit: Edit, shas: dict[str, str]) -> None:
+    async def _work(self, job: Job, judge: Judge, edit: Edit) -> None:
+        asked = job.request
+        try:
+            shas = (asked.source, asked.edited, asked.reference)
+            with self._uploads.held(shas):
+                pixels = await asyncio.to_thread(self._uploads.pixels, shas)
+                async with self._turns.turn(pixels):
+                    await self._judge(job, judge, edit, {"source": asked.source, "edited": asked.edited})
+        except asyncio.CancelledError:
+            job.tell("stopped", sentence="Stopped. What was seen until then stays here; nothing was kept.")
+        except TimeoutError:
+            minutes = max(1, round(self._longest / 60))
+            job.tell("failed", sentence=f"This took longer than {minutes} min and was stopped; nothing was kept.")
+        except UserError as error:
+            job.tell("failed", sentence=str(error))
+        except Exception as error:  # the page must hear of it, whatever it is
+            job.tell("failed", sentence=f"Something went wrong inside the studio ({type(error).__name__}).")
+            print(self._clean(traceback.format_exc()), file=sys.stderr)
+        finally:
+            job.end()
+            await judge.aclose()
+
+    async def _judge(self, job: Job, judge: Judge, edit: Edit, shas: dict[str, str]) -> None:
         album = Album()
         steps: asyncio.Queue[tuple[Trace, Step] | None] = asyncio.Queue()
         showing = asyncio.create_task(self._show(job, steps, album, shas))
         try:
             job.tell("begun", judge=judge.spec, mode=judge.mode, notes=list(judge.notes))
-            judgement = await judge.ajudge(edit, watcher=_Queue(steps), album=album)
-            steps.put_nowait(None)
-            await showing
+            async with asyncio.timeout(self._longest):
+                judgement = await judge.ajudge(edit, watcher=_Queue(steps), album=album)
+                steps.put_nowait(None)
+                await showing
             repeat = await asyncio.to_thread(self._save, judgement, album)
             job.tell("verdicts", html=self._render.verdicts(judgement, repeat))
-        except asyncio.CancelledError:
-            job.tell("stopped", sentence="Stopped. What was seen until then stays here; nothing was kept.")
-        except UserError as error:
-            job.tell("failed", sentence=str(error))
-        except Exception as error:  # the page must hear of it, whatever it is
-            job.tell("failed", sentence=f"Something went wrong inside the studio ({type(error).__name__}).")
-            raise
         finally:
             showing.cancel()
             await asyncio.gather(showing, return_exceptions=True)
-            job.end()
 
     async def _show(
         self, job: Job, steps: asyncio.Queue[tuple[Trace, Step] | None], album: Album, shas: dict[str, str]
@@ -153,9 +187,8 @@ class Desk:
             job.tell("step", criterion=trace.criterion, target=trace.target, html=html)
 
     def _keep(self, shas: list[str], album: Album) -> None:
-        folder = self._folder()
         for sha in shas:
-            keep(folder, album[sha])
+            self._uploads.show(album[sha])
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
 
 from editloupe.rubrics.model import LabelAnswer
+from editloupe.studio.curtain import Curtain
 from editloupe.studio.people import rubric_of
 from editloupe.studio.story import KINDS
 
@@ -46,7 +49,7 @@ def duration(seconds: float) -> str:
     """Return a time in words that fit beside a step.
 
     >>> duration(0.0421), duration(2.5), duration(75), duration(7300)
-    ('42 ms', '2.5 s', '1 min 15 s', '2 h 2 min')
+    ('42 ms', '2.5 s', '1 min 15 s', '2 h 1 min')
     """
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
@@ -61,18 +64,37 @@ def number(value: float) -> str:
     return f"{value:,.0f}".replace(",", "\u202f")
 
 
+def opening(sentence: str) -> str:
+    """Return a sentence with a capital, as it stands on a page by itself."""
+    return sentence[:1].upper() + sentence[1:]
+
+
+def in_address(text: str) -> str:
+    """Return a text as part of an address; half of a surrogate pair is replaced, not fatal.
+
+    >>> in_address("a/b c&d"), in_address("\\ud800")
+    ('a/b%20c%26d', '%3F')
+    """
+    return quote(text, errors="replace")
+
+
 class Pages:
     """Renders pages and parts of pages."""
 
-    def __init__(self, common: Mapping[str, Any]) -> None:
+    def __init__(self, common: Mapping[str, Any], curtain: Curtain) -> None:
+        self.curtain = curtain
         self._environment = Environment(
+            # Every value passes before it is escaped: a key with a sign that HTML escapes is found, too.
+            finalize=lambda value: curtain(value) if isinstance(value, str) else value,
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.filters.update(duration=duration, number=number, level=level)
+        self._environment.filters.update(
+            duration=duration, number=number, level=level, urlencode=in_address, opening=opening
+        )
         self._environment.globals.update(title_of=title_of, meaning_of=meaning_of, KINDS=KINDS, **common)
 
     def warm(self) -> None:
@@ -87,3 +109,8 @@ class Pages:
     def page(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
         """Return a page; characters that cannot be written are replaced, not fatal."""
         return HTMLResponse(self.text(template, **values).encode("utf-8", "replace"), status)
+
+    def json(self, content: Any, status: int = 200) -> Response:
+        """Return what the page's own scripts asked for."""
+        text = json.dumps(self.curtain(content), ensure_ascii=False, separators=(",", ":"))
+        return Response(text.encode("utf-8", "replace"), status, media_type="application/json")

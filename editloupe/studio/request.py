@@ -9,14 +9,11 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError, field_validator
 
-from editloupe.images import decode, open_picture
 from editloupe.judge import Judge
-from editloupe.studio.library import Library
 from editloupe.studio.settings import StudioSettings
-from editloupe.studio.shelf import keep
+from editloupe.studio.uploads import Uploads
 from editloupe.types import Box, Edit, Mode, Record, UserError
 
-SHA = r"^[0-9a-f]{32}$"
 LONGEST = 4000
 """Letters an instruction may have."""
 
@@ -31,7 +28,8 @@ class JudgeRequest(Record):
     instruction_type: str = Field(default="", max_length=80)
     boxes: tuple[Box, ...] = Field(default=(), max_length=50)
     judge: str = Field(default="", max_length=200)
-    base_url: str = Field(default="", max_length=400)
+    base_url: str | None = Field(default=None, max_length=400)
+    """One of the servers named at the start; empty for the provider's own, None for the one that is proposed."""
     protocol: str = Field(default="dlebench", max_length=40)
     mode: Mode | None = None
     name: str = Field(default="", max_length=80)
@@ -68,7 +66,7 @@ def read_request(body: bytes) -> JudgeRequest:
         raise UserError(f"{where}: {str(first['msg']).removeprefix('Value error, ')}") from None
 
 
-def edit_of(request: JudgeRequest, library: Library) -> Edit:
+def edit_of(request: JudgeRequest, uploads: Uploads) -> Edit:
     """Return the edit to judge; every picture must have been given before."""
     for role, sha in (("source", request.source), ("edited", request.edited)):
         if not sha:
@@ -77,9 +75,9 @@ def edit_of(request: JudgeRequest, library: Library) -> Edit:
         raise UserError("type the instruction: what was asked of the editing model")
     return Edit(
         id=request.edit_id,
-        source=_file(request.source, library),
-        edited=_file(request.edited, library),
-        reference=_file(request.reference, library) if request.reference else None,
+        source=uploads.path(request.source),
+        edited=uploads.path(request.edited),
+        reference=uploads.path(request.reference) if request.reference else None,
         instruction=request.instruction.strip(),
         instruction_type=request.instruction_type or None,
         target_boxes=request.boxes,
@@ -88,35 +86,23 @@ def edit_of(request: JudgeRequest, library: Library) -> Edit:
 
 def judge_of(request: JudgeRequest, settings: StudioSettings) -> Judge:
     """Open the judge; a missing key is one sentence."""
-    base_url = request.base_url.strip() or None
-    if base_url and base_url != settings.base_url and not settings.local:
-        # A key would follow the address: whoever holds the token could have it sent to a server of their own.
-        raise UserError(
-            "the server's address can only be given on the command line while other machines can reach this"
-        )
     spec = request.judge.strip() or settings.judge
-    if not base_url and spec == settings.judge:
-        base_url = settings.base_url
-    return Judge(spec, protocol=request.protocol, mode=request.mode, base_url=base_url)
+    return Judge(spec, protocol=request.protocol, mode=request.mode, base_url=_server(request, spec, settings))
 
 
-def keep_upload(data: bytes, library: Library) -> dict[str, object]:
-    """Open an uploaded picture safely, keep it under its hash, and say what it is."""
-    picture = decode(data, "this file")
-    folder = library.writer().folder
-    file = library.uploads / picture.sha
-    if not file.exists():
-        part = folder / f".{picture.sha}.part"
-        part.write_bytes(data)
-        part.replace(file)
-    keep(library.pictures, picture)
-    return {"sha": picture.sha, "width": picture.size[0], "height": picture.size[1]}
-
-
-def _file(sha: str, library: Library) -> Path:
-    """Return an uploaded file by its hash; a hash has no slashes or dots, so it cannot leave the folder."""
-    path = library.uploads / sha
-    if not re.fullmatch(SHA, sha) or not path.is_file():
-        raise UserError("a picture is missing on the server; choose it again")
-    open_picture(path)
-    return path
+def _server(request: JudgeRequest, spec: str | None, settings: StudioSettings) -> str | None:
+    """Return the address the judge is asked at: one that was named at the start, for the key goes where it points."""
+    if spec == "rules":
+        return None
+    if request.base_url is None:
+        return settings.base_urls[0] if settings.base_urls and spec == settings.judge else None
+    wanted = request.base_url.strip()
+    if not wanted:
+        return None
+    found = settings.servers.get(wanted, wanted)
+    if found not in settings.base_urls:
+        raise UserError(
+            "this studio asks only the servers it was started with; name another one with "
+            "`editloupe studio --base-url URL`"
+        )
+    return found

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from editloupe.evals.redact import Redactor
 from editloupe.types import UserError
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
@@ -14,6 +18,9 @@ UPLOAD_BYTES = 40 * 2**20
 """The largest picture file the page takes."""
 FORM_BYTES = 2**20
 """The largest request of any other kind."""
+UPLOAD_PIXELS = 50_000_000
+"""The largest picture the page takes; decoded it holds 150 MB, and judging makes several copies of it."""
+SHORTEST_TOKEN = 16
 
 
 @dataclass(frozen=True)
@@ -28,20 +35,38 @@ class StudioSettings:
     """The label file; without it `labels.jsonl` inside the run."""
     host: str = "127.0.0.1"
     port: int = 8642
-    token: str | None = None
+    token: str = field(default_factory=lambda: new_token(), repr=False)
+    """What a request must show, also on this machine: others may have an account on it."""
     allowed_hosts: tuple[str, ...] = ()
     """Further names this machine is called by."""
     judge: str | None = None
     """The judge the page proposes."""
-    base_url: str | None = None
+    longest: float = 30 * 60.0
+    """Seconds one judging on the page may take."""
+    base_urls: tuple[str, ...] = ()
+    """The only servers a judge may be asked at besides the provider's own; a key follows the address."""
 
     def __post_init__(self) -> None:
-        if not self.local and not self.token:
+        if not all("!" <= letter <= "~" for letter in self.token):
+            raise UserError("the studio's token takes plain letters, digits and signs, without spaces")
+        if len(self.token) < SHORTEST_TOKEN:
             raise UserError(
-                f"on {self.host} other machines could reach the studio: give it a --token, or leave --host out"
+                f"the studio's token needs at least {SHORTEST_TOKEN} characters; without --token one is made"
             )
-        if self.token is not None and not self.token.isascii():
-            raise UserError("--token takes plain letters, digits and signs")
+        for base_url in self.base_urls:
+            _check_address(base_url)
+
+    @property
+    def servers(self) -> Mapping[str, str]:
+        """The allowed base URLs, by the name the page shows: the address itself, without a key it may hold."""
+        shown: dict[str, str] = {}
+        clean = Redactor()
+        for base_url in dict.fromkeys(self.base_urls):
+            name = plain = clean(base_url)
+            while name in shown:
+                name = f"{plain} ({len(shown) + 1})"
+            shown[name] = base_url
+        return shown
 
     @property
     def local(self) -> bool:
@@ -59,6 +84,11 @@ class StudioSettings:
         return frozenset(given | _own_names())
 
 
+def new_token() -> str:
+    """Return a token nobody can guess."""
+    return secrets.token_urlsafe(24)
+
+
 def is_loopback(host: str) -> bool:
     """Whether an address stays on this machine.
 
@@ -71,6 +101,16 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _check_address(base_url: str) -> None:
+    try:
+        parts = urlsplit(base_url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or not base_url.isprintable() or " " in base_url:
+        raise UserError("--base-url takes the address of a server, such as http://127.0.0.1:8000/v1")
 
 
 def _own_names() -> set[str]:

@@ -10,8 +10,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from editloupe.evals.pictures import SUFFIXES, PictureFolder, file_of
-from editloupe.images import Picture, Pixels, encode, open_picture
+from editloupe.evals.pictures import SUFFIXES, PictureFolder
+from editloupe.images import Pixels, encode, open_picture
+from editloupe.studio.budget import PixelBudget
 from editloupe.tools.difference import align
 from editloupe.types import Sha
 
@@ -27,8 +28,11 @@ OVERLAY = (255, 0, 200)
 class Shelf:
     """Finds pictures by hash in some folders and keeps what it made from them."""
 
-    def __init__(self, folders: Callable[[], Iterable[PictureFolder]], kept_bytes: int = 64 * 2**20) -> None:
+    def __init__(
+        self, folders: Callable[[], Iterable[PictureFolder]], budget: PixelBudget, kept_bytes: int = 64 * 2**20
+    ) -> None:
         self._folders = folders
+        self._budget = budget
         self._made: OrderedDict[tuple[str, ...], bytes] = OrderedDict()
         self._left = kept_bytes
         self._lock = threading.Lock()
@@ -39,26 +43,24 @@ class Shelf:
 
     def small(self, sha: Sha) -> bytes | None:
         """Return a small copy as JPEG."""
-        return self._make(("small", sha), lambda picture: small_copy(picture.pixels))
+        return self._make(("small", sha), lambda files: small_copy(open_picture(files[0]).pixels))
 
     def difference(self, first: Sha, second: Sha) -> bytes | None:
         """Return a transparent PNG that is coloured where the second picture, laid over the first, differs from it."""
-        other = self.find(second)
-        if other is None:
-            return None
         return self._make(
-            ("difference", first, second), lambda picture: overlay(picture.pixels, open_picture(other).pixels)
+            ("difference", first, second),
+            lambda files: overlay(open_picture(files[0]).pixels, open_picture(files[1]).pixels),
         )
 
-    def _make(self, key: tuple[str, ...], make: Callable[[Picture], bytes]) -> bytes | None:
+    def _make(self, key: tuple[str, ...], make: Callable[[list[Path]], bytes]) -> bytes | None:
         with self._lock:
             if key in self._made:
                 self._made.move_to_end(key)
                 return self._made[key]
-        path = self.find(key[1])
-        if path is None:
+        files = [path for sha in key[1:] if (path := self.find(sha))]
+        if len(files) < len(key) - 1:
             return None
-        made = make(open_picture(path))
+        made = self._budget.run(lambda: make(files), *files)
         with self._lock:
             if key not in self._made:
                 self._made[key] = made
@@ -66,12 +68,6 @@ class Shelf:
             while self._left < 0 and len(self._made) > 1:
                 self._left += len(self._made.popitem(last=False)[1])
         return made
-
-
-def keep(folder: PictureFolder, picture: Picture) -> None:
-    """Write a picture into a folder under its hash, where it is not there yet."""
-    if not folder.find(picture.sha):
-        folder.keep_bytes(picture.sha, *file_of(picture))
 
 
 def overlay(first: Pixels, second: Pixels) -> bytes:

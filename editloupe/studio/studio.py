@@ -10,13 +10,16 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from editloupe.images import Album
+from editloupe.studio.budget import PixelBudget
 from editloupe.studio.charts import ChartRoom
+from editloupe.studio.curtain import Curtain
 from editloupe.studio.library import Library, OpenRun
 from editloupe.studio.live import Desk, Renderer
 from editloupe.studio.render import Pages
 from editloupe.studio.settings import StudioSettings
 from editloupe.studio.shelf import Shelf
 from editloupe.studio.story import step_view
+from editloupe.studio.uploads import Uploads
 from editloupe.types import Judgement, Step, Trace
 
 
@@ -26,6 +29,8 @@ class Studio:
 
     settings: StudioSettings
     library: Library
+    uploads: Uploads
+    budget: PixelBudget
     shelf: Shelf
     pages: Pages
     desk: Desk
@@ -34,15 +39,32 @@ class Studio:
     @classmethod
     def open(cls, settings: StudioSettings) -> Studio:
         """Open the runs and make everything ready."""
-        library = Library(settings)
-        pages = Pages({"settings": settings})
+        library, budget, curtain = Library(settings), PixelBudget(), Curtain()
+        try:
+            uploads = Uploads(budget)
+        except BaseException:
+            library.close()
+            raise
+        pages = Pages({"settings": settings}, curtain)
         saver = _Saver(library)
         render = Renderer(
             step=lambda trace, step, named: _step(pages, trace, step, named),
             verdicts=lambda judgement, repeat: _verdicts(pages, library, judgement, repeat),
         )
-        desk = Desk(render, lambda: library.writer().pictures, saver.save)
-        return cls(settings, library, Shelf(library.folders), pages, desk, ChartRoom())
+        desk = Desk(render, uploads, saver.save, curtain, settings.longest)
+        shelf = Shelf(lambda: [*library.folders(), uploads.shown], budget)
+        return cls(settings, library, uploads, budget, shelf, pages, desk, ChartRoom())
+
+    def close(self) -> None:
+        """Close the runs and remove what is temporary; closing again does nothing."""
+        self.budget.close()
+        self.library.close()
+        self.uploads.close()
+
+    def leave(self) -> None:
+        """Remove what is temporary without waiting for anybody, where the program is about to end by force."""
+        self.library.remove_temporary()
+        self.uploads.close()
 
     def run(self, key: str) -> OpenRun:
         """Return a run by its key; an unknown one is a page that does not exist."""

@@ -20,21 +20,36 @@ from tests.studio.samples import many_edits
 def test_it_serves_a_run_until_interrupted_and_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = many_edits(tmp_path, 2)
     (tmp_path / "tmp").mkdir()
+    token = "a-token-of-my-own-123"
     started = subprocess.Popen(
         [sys.executable, "-m", "editloupe", "studio", str(folder), "--port", "0"],
         stderr=subprocess.PIPE,
         text=True,
-        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path / "tmp"), "HOME": str(tmp_path)},
+        env={
+            "PATH": "/usr/bin:/bin",
+            "TMPDIR": str(tmp_path / "tmp"),
+            "HOME": str(tmp_path),
+            "EDITLOUPE_STUDIO_TOKEN": token,
+        },
     )
     assert started.stderr is not None
     try:
-        where = re.search(r"http://127\.0\.0\.1:\d+/", started.stderr.readline())
+        where = re.search(r"http://127\.0\.0\.1:\d+/\?token=(\S+)", started.stderr.readline())
         assert where
-        page = httpx.get(where[0], follow_redirects=True, trust_env=False)
-        assert (page.status_code, "Change the color of patch 1" in page.text) == (200, True)
+        assert where[1] == token
+        with httpx.Client(follow_redirects=True, trust_env=False) as browser:
+            page = browser.get(where[0])
+            assert (page.status_code, "Change the color of patch 1" in page.text) == (200, True)
+            assert token not in str(page.url)
+        plain = where[0].partition("?")[0]
+        assert httpx.get(plain, trust_env=False).status_code == 401
+        curl = {"authorization": f"Bearer {token}"}
+        assert httpx.get(f"{plain}runs/run", headers=curl, trust_env=False).status_code == 200
         started.send_signal(signal.SIGINT)
-        assert started.wait(30) == 0
-        assert "Traceback" not in started.stderr.read()
+        assert started.wait(30) == 130
+        said = started.stderr.read()
+        assert "Traceback" not in said
+        assert "the studio was stopped" in said
     finally:
         started.kill()
         started.wait()
@@ -47,7 +62,9 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path, capsys: pytes
     runs = [str(many_edits(tmp_path / name, 1)) for name in ("a", "b")]
     with listening(StudioSettings(port=0)) as taken:
         for arguments, sentence in (
-            (["--host", "0.0.0.0"], "--token"),
+            (["--token", "too-short"], "at least 16 characters"),
+            (["--base-url", "ftp://models/v1"], "--base-url"),
+            (["--base-url", "http://127.0.0.1:1/v1", "--base-url", ""], "--base-url"),
             (["--port", str(taken.getsockname()[1])], "--port"),
             ([str(tmp_path / "nowhere")], "no run at"),
             ([str(tmp_path / "empty")], "run.sqlite"),
@@ -73,6 +90,30 @@ def test_a_folder_of_runs_shows_all_of_them(tmp_path: Path) -> None:
 
 
 def test_the_address_to_open_holds_the_token() -> None:
-    given = StudioSettings(host="0.0.0.0", token="a&b c", port=1)
-    assert address(given) == "http://127.0.0.1:1/?token=a%26b%20c"
-    assert address(StudioSettings(host="::1", port=2)) == "http://[::1]:2/"
+    token = "a&b/c=d-0123456789"
+    asked = StudioSettings(host="0.0.0.0", token=token, port=1)
+    assert address(asked) == "http://127.0.0.1:1/?token=a%26b%2Fc%3Dd-0123456789"
+    assert address(StudioSettings(host="::1", port=2, token=token)).startswith("http://[::1]:2/?token=")
+
+
+def test_the_browser_is_opened_by_a_file_that_only_this_user_can_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address would stand among the browser's arguments, which everybody on the machine can list."""
+    opened: list[str] = []
+    seen: list[tuple[int, int, str]] = []
+
+    def look(where: str) -> bool:
+        opened.append(where)
+        file = Path(where.removeprefix("file://"))
+        seen.append((file.stat().st_mode & 0o077, file.parent.stat().st_mode & 0o077, file.read_text()))
+        return True
+
+    monkeypatch.setattr("webbrowser.open", look)
+    monkeypatch.setattr("editloupe.studio.serve.StoppableServer.run", lambda self, sockets: None)
+    token = "a-token-of-my-own-123"
+    assert run(["studio", "--port", "0", "--open", "--token", token]) == 0
+    assert token not in opened[0]
+    assert seen[0][:2] == (0, 0)
+    assert f"/?token={token}" in seen[0][2]
+    assert not Path(opened[0].removeprefix("file://")).exists()

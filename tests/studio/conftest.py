@@ -13,22 +13,29 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from editloupe.studio.app import create_app
-from editloupe.studio.serve import listening
+from editloupe.studio.serve import StoppableServer, listening
 from editloupe.studio.settings import StudioSettings
 from tests.studio.samples import many_edits
 
+TOKEN = "open-sesame-0123456789"
+BEARER = {"authorization": f"Bearer {TOKEN}"}
 OpenStudio = Callable[..., TestClient]
 Listen = Callable[..., str]
 
 
 @pytest.fixture
 def studio() -> Iterator[OpenStudio]:
-    """Open studios: `studio(runs=(folder,))` returns a client that asks them as a browser on this machine would."""
+    """Open studios: `studio(runs=(folder,))` returns a client that asks them from this machine and shows the token.
+
+    `studio(bearer=False)` returns one that has yet to be let in.
+    """
     opened: list[TestClient] = []
 
-    def start(**options: object) -> TestClient:
-        app = create_app(StudioSettings(**options))  # type: ignore[arg-type]
+    def start(bearer: bool = True, **options: object) -> TestClient:
+        app = create_app(StudioSettings(**{"token": TOKEN, **options}))  # type: ignore[arg-type]
         client = TestClient(app, base_url="http://127.0.0.1:8642", follow_redirects=False)
+        if bearer:
+            client.headers.update(BEARER)
         client.__enter__()
         opened.append(client)
         return client
@@ -40,12 +47,13 @@ def studio() -> Iterator[OpenStudio]:
 
 @contextmanager
 def served(**options: object) -> Iterator[str]:
-    """Serve a studio on a free port and give its address."""
-    settings = StudioSettings(port=0, **options)  # type: ignore[arg-type]
+    """Serve a studio on a free port and give its address; it asks for TOKEN."""
+    settings = StudioSettings(**{"port": 0, "token": TOKEN, **options})  # type: ignore[arg-type]
     with listening(settings) as listener:
         port = listener.getsockname()[1]
         app = create_app(replace(settings, port=port))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=1))
+        config = uvicorn.Config(app, log_level="error", ws="none", proxy_headers=False, timeout_graceful_shutdown=1)
+        server = StoppableServer(config, app.state.studio)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
 from editloupe.evals.human import score_of
 from editloupe.evals.records import Unit
@@ -57,7 +57,7 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "") -> Res
     current = edit or _first_open(one, name, order) or order[0]
     if current not in order:
         raise HTTPException(404, "This run has no such edit.")
-    known, pictures = one.run.edit(current)
+    known, pictures = one.edit(current)
     place = order.index(current)
     boxes = one.labels.boxes(name, current)
     rubrics = _rubrics(one, known)
@@ -99,7 +99,7 @@ async def give(request: Request, key: str) -> Response:
         one.labels.draw(name, given.edit, given.boxes)
     else:
         _label(one, name, given)
-    return JSONResponse({**_state(studio, one, name, moved or given.edit), "moved_to": moved})
+    return studio.pages.json({**_state(studio, one, name, moved or given.edit), "moved_to": moved})
 
 
 @router.get("/runs/{key}/annotators")
@@ -138,8 +138,8 @@ def _label(one: OpenRun, name: str, given: Given) -> None:
 
 
 def _known(one: OpenRun, edit_id: str) -> list[Unit]:
-    one.run.edit(edit_id)
-    return list(one.run.units(edit_id))
+    one.edit(edit_id)
+    return one.units(edit_id)
 
 
 def _all_labelled(one: OpenRun, name: str, edit_id: str, units: list[Unit]) -> bool:
@@ -178,7 +178,7 @@ def _state(studio: Studio, one: OpenRun, name: str, edit_id: str) -> dict[str, A
 
 def _rubrics(one: OpenRun, edit: Edit) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    for unit in one.run.units(edit.id):
+    for unit in one.units(edit.id):
         rubric = rubric_for(unit.protocol, unit.criterion, edit)
         if rubric is not None and unit.criterion not in found:
             found[unit.criterion] = {"rubric": rubric, "choices": choices(rubric.answer)}

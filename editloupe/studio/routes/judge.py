@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, cast
 
 from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Send
 
 from editloupe.demo import demo_manifest
 from editloupe.evals.datasets import load_manifest
 from editloupe.judge import DEFAULT_JUDGE, JUDGE_VARIABLE
 from editloupe.rubrics.registry import PROTOCOLS
 from editloupe.studio.live import Job
-from editloupe.studio.request import JudgeRequest, edit_of, judge_of, keep_upload, read_request
-from editloupe.studio.settings import UPLOAD_BYTES
+from editloupe.studio.request import JudgeRequest, edit_of, judge_of, read_request
 from editloupe.studio.studio import Studio, studio_of
 from editloupe.types import UserError
 
@@ -48,19 +50,18 @@ def page(request: Request, job: str = "") -> Response:
         protocols=protocols,
         examples=_examples(),
         proposed=list(dict.fromkeys([asked.judge, *PROPOSED])),
-        base_url=asked.base_url or studio.settings.base_url or "",
+        servers=list(studio.settings.servers),
+        server=_default_server(studio) if asked.base_url is None else asked.base_url,
     )
 
 
 @router.post("/uploads")
 async def upload(request: Request) -> Response:
     """Take one picture; the body is the file itself."""
-    data = bytearray()
-    async for part in request.stream():
-        data += part
-        if len(data) > UPLOAD_BYTES:
-            raise HTTPException(413, f"That is more than the limit of {UPLOAD_BYTES // 2**20} MB.")
-    return JSONResponse(await asyncio.to_thread(keep_upload, bytes(data), studio_of(request).library))
+    uploads = studio_of(request).uploads
+    async with aclosing(request.stream()) as parts:
+        received = await uploads.receive(parts)
+    return JSONResponse(await asyncio.to_thread(uploads.take, received))
 
 
 @router.post("/examples/{name}")
@@ -69,7 +70,7 @@ def example(request: Request, name: str) -> Response:
     edit = next((edit for edit in load_manifest(demo_manifest()) if edit.id == name), None)
     if edit is None:
         raise HTTPException(404, "There is no such example.")
-    library = studio_of(request).library
+    uploads = studio_of(request).uploads
     files = {"source": edit.source, "edited": edit.edited, **({"reference": edit.reference} if edit.reference else {})}
     return JSONResponse(
         {
@@ -77,7 +78,7 @@ def example(request: Request, name: str) -> Response:
             "instruction": edit.instruction,
             "instruction_type": edit.instruction_type or "",
             "boxes": [list(box) for box in edit.target_boxes],
-            "pictures": {role: keep_upload(path.read_bytes(), library) for role, path in files.items()},
+            "pictures": {role: uploads.copy(path) for role, path in files.items()},
         }
     )
 
@@ -87,9 +88,14 @@ async def start(request: Request) -> Response:
     """Begin judging and say where the steps can be followed."""
     _json_only(request)
     studio, asked = studio_of(request), read_request(await request.body())
-    edit = await asyncio.to_thread(edit_of, asked, studio.library)
+    studio.desk.check_room()
+    edit = edit_of(asked, studio.uploads)
     judge = await asyncio.to_thread(judge_of, asked, studio.settings)
-    job = studio.desk.start(asked, judge, edit, {"source": asked.source, "edited": asked.edited})
+    try:
+        job = studio.desk.start(asked, judge, edit)
+    except BaseException:
+        await judge.aclose()
+        raise
     return JSONResponse({"job": job.id})
 
 
@@ -98,7 +104,7 @@ async def events(request: Request, key: str) -> Response:
     """Send the events of a job as they happen; after a break, from where the page had got to."""
     last = request.headers.get("last-event-id", "")
     place = int(last) if last.isascii() and last.isdigit() else 0
-    return StreamingResponse(
+    return _Events(
         _job(request, key).follow(place), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
     )
 
@@ -108,6 +114,16 @@ async def stop(request: Request, key: str) -> Response:
     """Stop a job."""
     studio_of(request).desk.stop(_job(request, key))
     return JSONResponse({"stopped": True})
+
+
+class _Events(StreamingResponse):
+    """A stream that is closed at once when the browser leaves it, not when the garbage is collected."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the events until there are no more."""
+        events = cast(AsyncGenerator[str, None], self.body_iterator)
+        async with aclosing(events):
+            await super().stream_response(send)
 
 
 def _job(request: Request, key: str) -> Job:
@@ -125,6 +141,10 @@ def _json_only(request: Request) -> None:
 
 def _default_judge(studio: Studio) -> str:
     return studio.settings.judge or os.environ.get(JUDGE_VARIABLE) or DEFAULT_JUDGE
+
+
+def _default_server(studio: Studio) -> str:
+    return next(iter(studio.settings.servers), "")
 
 
 def _examples() -> list[dict[str, Any]]:

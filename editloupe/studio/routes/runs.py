@@ -10,10 +10,12 @@ from starlette.responses import Response
 
 from editloupe.rubrics.registry import PROTOCOLS
 from editloupe.studio.charts import TITLES
-from editloupe.studio.library import OpenRun
+from editloupe.studio.damage import RunDamaged
+from editloupe.studio.library import ClosedRun, OpenRun
 from editloupe.studio.people import choices, rubric_of
 from editloupe.studio.queries import APARTS, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, facts_of, page_of
 from editloupe.studio.studio import studio_of
+from editloupe.types import UserError
 
 router = APIRouter()
 Text = Annotated[str, Query(max_length=300)]
@@ -23,10 +25,15 @@ Text = Annotated[str, Query(max_length=300)]
 def all_runs(request: Request) -> Response:
     """Return the list of runs."""
     studio = studio_of(request)
-    found = []
-    for one in studio.library.runs():
-        with one.index.reading() as rows:
-            found.append((one, facts_of(rows), _configurations(one)))
+    found: list[tuple[OpenRun | ClosedRun, Facts | None, list[dict[str, Any]], str]] = []
+    for one in studio.library.all():
+        try:
+            if isinstance(one, ClosedRun):
+                raise RunDamaged(one.why)
+            with one.index.reading() as rows:
+                found.append((one, facts_of(rows), one.configurations(), ""))
+        except UserError as error:
+            found.append((one, None, [], str(error)))
     return studio.pages.page("runs.html", found=found)
 
 
@@ -74,7 +81,7 @@ def one_run(
         statuses=STATUSES,
         aparts=APARTS,
         bars=_bars(facts),
-        configurations=_configurations(one),
+        configurations=one.configurations(),
     )
 
 
@@ -126,9 +133,3 @@ def _bars(facts: Facts) -> list[dict[str, Any]]:
             place += share
         bars.append({"criterion": criterion, "protocol": protocol, "parts": parts, "total": total})
     return bars
-
-
-def _configurations(one: OpenRun) -> list[dict[str, Any]]:
-    """Return who judged how, as run.json says it."""
-    about = one.run.about().get("configurations", [])
-    return [{name: known.get(name) for name in ("spec", "protocol", "mode", "first_used")} for known in about]

@@ -8,9 +8,10 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from editloupe.evals.records import Unit
+from editloupe.studio.damage import RunDamaged, readable
 from editloupe.studio.library import OpenRun
 from editloupe.studio.story import StepView, parting, parting_sentence, steps_of
 from editloupe.studio.studio import Studio, studio_of
@@ -47,7 +48,7 @@ class Told:
 def trace_link(one: OpenRun, unit: Unit, **more: Any) -> str:
     """Return the address of a unit's trace."""
     place = {"edit": unit.edit_id, "criterion": unit.criterion, "repeat": unit.repeat}
-    return f"/runs/{one.key}/trace?{urlencode({**place, **{k: v for k, v in more.items() if v is not None}})}"
+    return f"/runs/{one.key}/trace?{urlencode({**place, **{k: v for k, v in more.items() if v is not None}}, errors='replace')}"
 
 
 @router.get("/runs/{key}/trace")
@@ -64,7 +65,7 @@ def page(
     studio = studio_of(request)
     one = studio.run(key)
     known, pictures = _edit(one, edit)
-    units = list(one.run.units(edit))
+    units = one.units(edit)
     unit = _chosen(units, criterion, repeat)
     shas = {role: hashes[0] for role, hashes in pictures.items() if hashes}
     left = _told(one, unit, target, shas, "A" if beside else "") if unit else None
@@ -99,18 +100,23 @@ def raw(
     request: Request, key: str, edit: Id, criterion: Id, repeat: int, step: int, target: int | None = None
 ) -> Response:
     """Return the request and the reply behind one step."""
-    one = studio_of(request).run(key)
+    studio = studio_of(request)
+    one = studio.run(key)
     _edit(one, edit)
-    traces = one.run.load_trace(edit, criterion, repeat)
+    traces = one.traces(edit, criterion, repeat)
     trace = next((found for found in traces if found.target == target), None)
     if trace is None or not 0 <= step < len(trace.steps):
         raise HTTPException(404, "There is no such step.")
-    return JSONResponse({"request": request_of(trace, step), "reply": reply_of(one.run, trace, step)})
+    with readable(one.name):
+        told = {"request": request_of(trace, step), "reply": reply_of(one.run, trace, step)}
+    return studio.pages.json(told)
 
 
 def _edit(one: OpenRun, edit_id: str) -> tuple[Edit, dict[str, list[str]]]:
     try:
-        return one.run.edit(edit_id)
+        return one.edit(edit_id)
+    except RunDamaged:
+        raise
     except UserError as error:
         raise HTTPException(404, str(error)) from None
 
@@ -125,7 +131,7 @@ def _chosen(units: list[Unit], criterion: str, repeat: int | None) -> Unit | Non
 
 
 def _told(one: OpenRun, unit: Unit, target: int | None, shas: dict[str, str], side: str) -> Told:
-    traces = one.run.load_trace(unit.edit_id, unit.criterion, unit.repeat)
+    traces = one.traces(unit.edit_id, unit.criterion, unit.repeat)
     targets = tuple(found.target for found in traces if found.target is not None)
     trace = next((found for found in traces if target in (None, found.target)), traces[0] if traces else None)
     views = steps_of(trace, shas, side) if trace else ()
@@ -136,7 +142,11 @@ def _others(studio: Studio, left: Told) -> list[tuple[OpenRun, Unit]]:
     """Return all other verdicts on the same edit and criterion, in all open runs."""
     found = []
     for one in studio.library.runs():
-        for unit in one.run.units(left.unit.edit_id):
+        try:
+            units = one.units(left.unit.edit_id)
+        except UserError:  # its own pages say what is wrong with it
+            continue
+        for unit in units:
             same = one.key == left.one.key and unit.repeat == left.unit.repeat
             if unit.criterion == left.unit.criterion and not same:
                 found.append((one, unit))

@@ -86,6 +86,7 @@ form.elements.protocol.addEventListener("change", () => fillChoices("", form.ele
 function hint() {
   const rules = form.elements.judge.value.trim() === "rules";
   find("judge-hint").textContent = rules ? "“rules” decides from measured pixels, without a model and without a key: a baseline, not an LMM." : "";
+  form.elements.base_url.disabled = rules;
 }
 form.elements.judge.addEventListener("input", hint);
 

@@ -11,6 +11,8 @@ import pytest
 playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 from playwright.sync_api import Browser, Page, sync_playwright  # noqa: E402
 
+from tests.studio.conftest import TOKEN  # noqa: E402
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     "--no-sandbox",
@@ -40,15 +42,17 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture
 def new_page(chromium: Browser) -> Iterator[NewPage]:
-    """Open pages: `new_page(address, width=400, dark=True)`."""
+    """Open pages: `new_page(address, width=400, dark=True)`; with `known=False` the browser has not shown the token yet."""
     contexts = []
     wrong: list[str] = []
 
-    def start(address: str, width: int = 1280, height: int = 860, dark: bool = False) -> Page:
+    def start(address: str, width: int = 1280, height: int = 860, dark: bool = False, known: bool = True) -> Page:
         context = chromium.new_context(
             viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light", base_url=address
         )
         contexts.append(context)
+        if known:
+            assert context.request.get("/", params={"token": TOKEN}).ok
         page = context.new_page()
         page.set_default_timeout(20_000)
         page.on("pageerror", lambda error: wrong.append(str(error)))

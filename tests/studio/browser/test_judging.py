@@ -8,12 +8,14 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
+from editloupe.studio.settings import UPLOAD_BYTES
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
 from tests.scripted import Request, call, final, say
 from tests.studio.browser.conftest import NewPage
 from tests.studio.conftest import Listen
 from tests.studio.samples import HOSTILE
+from tests.test_images import huge_png
 
 INSTRUCTION = "Change the color of the patch to red"
 
@@ -59,11 +61,11 @@ def test_the_steps_of_a_model_appear_as_they_happen(
         return final("Perfect Consistency" if "Perfect Consistency" in request.system else "Over Modification")
 
     server = scripted(answer)
-    page = new_page(listen())
+    page = new_page(listen(base_urls=(server.openai_url,)))
     page.goto("/judge")
     choose_pair(page, tmp_path)
     page.fill("[name=judge]", "openai:gpt-4.1")
-    page.fill("[name=base_url]", server.openai_url)
+    page.select_option("[name=base_url]", server.openai_url)
     page.press("[name=instruction]", "Control+Enter")
     expect(page.locator(".step")).to_have_count(2)
     expect(page.locator(".verdict")).to_have_count(0)
@@ -86,11 +88,11 @@ def test_stop_stops(listen: Listen, new_page: NewPage, scripted: StartServer, tm
         return say("late")
 
     server = scripted(never)
-    page = new_page(listen())
+    page = new_page(listen(base_urls=(server.openai_url,)))
     page.goto("/judge")
     choose_pair(page, tmp_path)
     page.fill("[name=judge]", "openai:gpt-4.1")
-    page.fill("[name=base_url]", server.openai_url)
+    page.select_option("[name=base_url]", server.openai_url)
     page.click("[data-start]")
     page.click("[data-stop]")
     expect(page.locator(".toast")).to_contain_text("Stopped")
@@ -115,6 +117,41 @@ def test_a_file_that_is_no_picture_is_a_sentence(listen: Listen, new_page: NewPa
     page.goto("/judge")
     page.set_input_files("[data-slot=source] input", tmp_path / "notes.png")
     expect(page.locator("[data-failure]")).to_contain_text("notes.png: this file is not a picture")
+
+
+def test_a_picture_that_is_too_large_is_a_sentence(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    (tmp_path / "vast.png").write_bytes(huge_png(12_200, 12_200))
+    with (tmp_path / "heavy.png").open("wb") as file:
+        file.truncate(UPLOAD_BYTES + 1)
+    page = new_page(listen())
+    page.goto("/judge")
+    page.set_input_files("[data-slot=source] input", tmp_path / "vast.png")
+    expect(page.locator("[data-failure]")).to_have_text(
+        "vast.png: this picture is larger than the limit of 50 megapixels"
+    )
+    page.set_input_files("[data-slot=edited] input", tmp_path / "heavy.png")
+    expect(page.locator("[data-failure]")).to_have_text("heavy.png: That is more than the limit of 40 MB.")
+    expect(page.locator(".slot.filled")).to_have_count(0)
+
+
+def test_the_servers_named_at_the_start_are_offered_and_only_where_a_model_is_asked(
+    listen: Listen, new_page: NewPage
+) -> None:
+    page = new_page(listen(base_urls=("http://127.0.0.1:8000/v1", "http://127.0.0.1:9000/v1"), judge="openai:qwen"))
+    page.goto("/judge")
+    server = page.locator("[name=base_url]")
+    expect(server.locator("option")).to_have_text(
+        ["The provider’s own", "http://127.0.0.1:8000/v1", "http://127.0.0.1:9000/v1"]
+    )
+    expect(server).to_have_value("http://127.0.0.1:8000/v1")
+    page.fill("[name=judge]", "rules")
+    expect(server).to_be_disabled()
+    page.click("[data-example=cat-eye]")
+    page.click("[data-start]")
+    expect(page.locator(".verdict")).to_have_count(2)
+    without = new_page(listen())
+    without.goto("/judge")
+    expect(without.locator("[name=base_url]")).to_be_hidden()
 
 
 def test_a_target_box_is_drawn_corrected_and_judged(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
