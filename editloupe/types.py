@@ -15,9 +15,9 @@ Sha = str
 
 
 class Record(BaseModel):
-    """Base of all records: frozen, and strict about unknown fields."""
+    """Base of all records: frozen, strict about unknown fields; a number that is none stays visible in JSON."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
 class UserError(Exception):
