@@ -32,6 +32,7 @@ from editloupe.agent.messages import PICTURE, on_the_wire
 from editloupe.agent.profiles import Profile, Provider
 from editloupe.images import Album, WireLimits
 from editloupe.rubrics.case import Case
+from editloupe.storable import fits, storable
 from editloupe.types import Reason, Record, Usage
 
 
@@ -170,6 +171,7 @@ class ModelChat:
                 raise self._judged(fault, budget, attempt) from error
             if not isinstance(message, AIMessage):
                 raise ModelFailed(Reason.MODEL_ERROR, f"{self._name} did not reply with a message")
+            message = _storable(message)
             ticket.done(usage_of(message))
             return message
 
@@ -207,6 +209,16 @@ class _Again(Exception):
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.sentence)
         self.fault = fault
+
+
+def _storable(message: AIMessage) -> AIMessage:
+    """Return a reply that can be kept, traced and sent back: half an emoji, endless nesting or NaN carry a mark."""
+    parts = {name: getattr(message, name) for name in _PARTS}
+    marked = {name: storable(part) for name, part in parts.items() if not fits(part)}
+    return message.model_copy(update=marked) if marked else message
+
+
+_PARTS = ("content", "tool_calls", "invalid_tool_calls", "additional_kwargs", "response_metadata")
 
 
 def structured(provider: Provider, schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver
+from editloupe.evals.words import for_json
 
 FORMATS = ("text", "md", "json")
 
@@ -37,7 +38,7 @@ def compare(
     a, b = table_of(run_a, protocol), table_of(run_b, protocol)
     found = compared(a, b, human, Resampling(resamples, seed))
     if kind == "json":
-        deliver(found.model_dump_json(indent=2) + "\n", out)
+        deliver(for_json(found.model_dump(mode="json"), 2) + "\n", out)
         return
     blocks = tuple(comparison_blocks(found, {name: a.title_of(name) for name in a.criteria}))
     deliver(as_markdown(blocks) if kind == "md" else as_text(blocks), out)

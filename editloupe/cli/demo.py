@@ -13,6 +13,7 @@ from editloupe.cli import options as o
 from editloupe.cli.judge import judge_and_keep, show
 from editloupe.demo import demo_manifest
 from editloupe.evals.datasets import load_manifest
+from editloupe.evals.words import one_line, printable, trace_command
 
 
 def demo(
@@ -35,7 +36,7 @@ def demo(
     given.announce()
     console = Console(highlight=False)
     for note in judge.notes:
-        console.print(Text(f"note: {note}", style="dim"))
+        console.print(Text(f"note: {printable(note)}", style="dim"))
     everything_judged = True
     first = ""
     for number, edit in enumerate(load_manifest(demo_manifest())):
@@ -56,9 +57,9 @@ def demo(
 def _next_steps(console: Console, spec: str, out: Path, first: str) -> None:
     if spec == "rules":
         console.print("These verdicts come from `rules`, a rule-based baseline: measured evidence, not an LMM.")
-    console.print(f"Everything is kept in {out}. Try next:")
+    console.print(Text(one_line(f"Everything is kept in {out}. Try next:")), soft_wrap=True)
     for command in (
-        f"editloupe trace {out} {first}",
+        trace_command(out, first),
         'editloupe judge before.png after.png "Change the color of the cup to red"',
         "editloupe demo --judge openai:gpt-5.1        (with OPENAI_API_KEY set)",
         "editloupe doctor",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 import typer
 
 from editloupe.cli import options as o
+from editloupe.evals.words import command, for_json, one_line, trace_command
 from editloupe.types import Record, UserError
 
 if TYPE_CHECKING:
@@ -203,13 +203,13 @@ def evaluate(
     there = [f"{one.model}/{one.mode}: {one.there} of {one.expected}" for one in done.there]
     if as_json:
         facts = {"judged": tally.judged, "held": tally.held, "unjudged": dict(tally.unjudged), "missing": tally.missing}
-        print(json.dumps({**facts, "pictures": there, "stopped": done.ending.why}, indent=2))
+        print(for_json({**facts, "pictures": there, "stopped": done.ending.why}, 2))
     else:
         print(f"{tally.judged} judged, {sum(tally.unjudged.values())} unjudged, {tally.held} held before")
-        print("pictures: " + "; ".join(there))
+        print("pictures: " + one_line("; ".join(there)))
     for reason, (count, example) in left.items():
-        o.tell(f"{count} unjudged ({reason}), for instance: editloupe trace {out} {example}")
-    o.tell(f"next: editloupe edival report {out}")
+        o.tell(f"{count} unjudged ({reason}), for instance: {trace_command(out, example)}")
+    o.tell(f"next: {command('editloupe', 'edival', 'report', out)}")
     return 130 if done.ending.wishes else 3 if left or not done.ending.complete else 0
 
 
@@ -276,7 +276,7 @@ def _write(found: Record, blocks: list[Block], format: str | None, out: Path | N
     suffixes = {".html": "html", ".md": "md", ".json": "json", ".txt": "text"}
     kind = format or (suffixes.get(out.suffix.lower(), "text") if out else "text")
     if kind == "json":
-        text = json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+        text = for_json(found.model_dump(mode="json"), 2) + "\n"
     elif kind == "md":
         from editloupe.evals.report.markdown import as_markdown
 
@@ -334,7 +334,7 @@ def _tick(total: int, quiet: bool) -> Any:
 
 
 def _ended(tally: Tally, out: Path) -> int:
-    print(f"{len(tally.made)} made, {len(tally.held)} held before, {len(tally.failed)} failed; in {out}")
+    print(f"{len(tally.made)} made, {len(tally.held)} held before, {len(tally.failed)} failed; in {one_line(str(out))}")
     for name, why in sorted(tally.failed.items()):
         o.tell(f"{name}: {why}")
     return 3 if tally.failed else 0

@@ -139,5 +139,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _say(sentence: str) -> int:
-    print(f"editloupe: {' '.join(sentence.split())}", file=sys.stderr)
+    from editloupe.evals.words import one_line
+
+    print(f"editloupe: {one_line(sentence)}", file=sys.stderr)
     return 2

@@ -64,6 +64,8 @@ class Ending:
     wishes: int
     """How often the user asked to stop."""
     judge: str
+    damage: tuple[str, ...] = ()
+    """What of the run could not be read."""
 
     @property
     def complete(self) -> bool:
@@ -124,7 +126,7 @@ async def _session(batch: Batch, run: Run, quiet: bool, signals: bool) -> Ending
         undo()
         await executor.close()
         planner.close()
-    return Ending(tally, spending, stop.why, stop.wishes, judge.spec)
+    return Ending(tally, spending, stop.why, stop.wishes, judge.spec, run.damage.told())
 
 
 @contextmanager

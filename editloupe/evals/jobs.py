@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from editloupe.evals.store import Run
 from editloupe.images import ImageError
+from editloupe.storable import fits, storable, storable_text
 from editloupe.types import Edit, Reason
 
 FAILED = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT})
@@ -116,7 +117,7 @@ class Planner:
 
     def _known(self, edit_id: str) -> dict[tuple[str, int], Known]:
         query = "SELECT criterion, repeat, key, quick, tries, status, reason FROM units WHERE edit_id = ?"
-        return {(row[0], row[1]): Known(*row[2:]) for row in self._reader.execute(query, (edit_id,))}
+        return {(row[0], row[1]): Known(*row[2:]) for row in self._reader.execute(query, (storable_text(edit_id),))}
 
     def _key(self, edit: Edit, criterion: str, repeat: int) -> str | None:
         try:
@@ -133,7 +134,8 @@ class Planner:
         except OSError:
             return None
         files = [(path, found.st_size, found.st_mtime_ns) for path, found in stats]
-        facts = json.dumps([self._configuration, edit.model_dump(mode="json"), files], sort_keys=True)
+        row = edit.model_dump(mode="json") if fits(dict(edit)) else storable(edit)
+        facts = json.dumps([self._configuration, row, files], sort_keys=True)
         return hashlib.sha256(facts.encode("utf-8", "replace")).hexdigest()[:32]
 
     def close(self) -> None:

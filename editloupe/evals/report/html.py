@@ -12,10 +12,9 @@ from importlib.resources import files
 from editloupe.evals.instructive import Instructive
 from editloupe.evals.report.blocks import Block, Cases, Drawing, Grid, Heading, Paragraph, Points
 from editloupe.evals.report.drawn import Draw
-from editloupe.evals.report.text import trace_command
 from editloupe.evals.report.thumbnails import Thumbnail, thumbnails, tool_picture
 from editloupe.evals.store import Run
-from editloupe.evals.words import counted, for_html, shortened
+from editloupe.evals.words import counted, for_html, shortened, trace_command
 from editloupe.types import Observation, Step, Trace
 
 _INTERVAL = re.compile(r"^(\S+) (\[[^\]]*\])$")
@@ -95,7 +94,7 @@ class _Page:
         listed = "".join(f"<dt>{for_html(n)}</dt><dd>{for_html(v)}</dd>" for n, v in facts.items() if v)
         traces = run.load_trace(item.edit_id, item.criterion, item.repeat)
         told = "".join(_trace(run, trace) for trace in traces)
-        command = f"<code>{for_html(trace_command(cases.folder, item))}</code>"
+        command = f"<code>{for_html(trace_command(cases.folder, item.edit_id, item.criterion, item.repeat))}</code>"
         details = f"<details><summary>Trace: what the judge did</summary>{told}</details>" if told else ""
         return (
             f'<section class="case" id="case-{self._cases}"><h4>{for_html(item.edit_id)} '
