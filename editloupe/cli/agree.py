@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from editloupe.cli.options import tell
 from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver
 from editloupe.evals.words import for_json
 
@@ -34,6 +35,8 @@ def agree(
     from editloupe.evals.table import table_of
 
     table = table_of(run, protocol)
+    for sentence in table.damage:
+        tell(sentence)
     found = agreement(table, human, Resampling(resamples, seed))
     if kind == "json":
         whole = found.model_dump(mode="json")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from editloupe.cli.options import tell
 from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver
 from editloupe.evals.words import for_json
 
@@ -36,6 +37,9 @@ def compare(
     from editloupe.evals.table import table_of
 
     a, b = table_of(run_a, protocol), table_of(run_b, protocol)
+    for table in (a, b):
+        for sentence in table.damage:
+            tell(f"{table.name}: {sentence}")
     found = compared(a, b, human, Resampling(resamples, seed))
     if kind == "json":
         deliver(for_json(found.model_dump(mode="json"), 2) + "\n", out)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 import typer
 
 from editloupe.cli import options as o
+from editloupe.evals.files import write_text
 from editloupe.evals.words import command, for_json, one_line, trace_command
 from editloupe.types import Record, UserError
 
@@ -294,10 +295,7 @@ def _write(found: Record, blocks: list[Block], format: str | None, out: Path | N
     if out is None:
         sys.stdout.write(text)
         return
-    try:
-        out.write_text(text, "utf-8")
-    except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror or error}") from None
+    write_text(out, text)
     o.tell(f"written to {out}")
 
 

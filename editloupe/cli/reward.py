@@ -12,9 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe.cli import options as o
+from editloupe.evals.files import write_text
 from editloupe.evals.pairs import load_pairs
 from editloupe.evals.reward import PROTOCOL, Accuracy, PairReport, judge_pairs
 from editloupe.evals.words import for_json, one_line
+from editloupe.storable import record_json
 from editloupe.types import UserError
 
 
@@ -67,8 +69,7 @@ def reward(
     read = list(itertools.islice(load_pairs(pairs), limit))
     report = judge_pairs(read, judge, "pairwise" if pairwise else "pointwise", concurrency)
     if out:
-        lines = [result.model_dump_json() for result in report.results]
-        out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_text(out, "".join(record_json(result) + "\n" for result in report.results))
     if as_json:
         print(for_json(as_record(report), 2))
     else:

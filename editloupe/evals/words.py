@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from os import PathLike, fspath
 from typing import Any
 
-from editloupe.storable import fits, storable, storable_text
+from editloupe.storable import MARK, fits, storable, storable_text
 
 _STEERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u2028\u2029")
 """Marks that reverse or hide the text around them."""
@@ -20,7 +20,7 @@ _ADDRESS = re.compile(r"(?i):(?=//)|(?<=\bwww)(?=\.)|(?<=\w)(?=@\w)")
 """Where an escape keeps Markdown from making a link of an address by itself."""
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """What JSON may hold as it is and a terminal obeys; below a space JSON itself writes an escape."""
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+_FORMULA = ("=", "+", "-", "@", "\t", "＝", "＋", "－", "＠")
 """What makes a spreadsheet take a cell for a formula."""
 
 
@@ -55,22 +55,22 @@ def for_json(value: Any, indent: int | None = None) -> str:
 def for_csv(value: Any) -> Any:
     """Return a cell: text that a spreadsheet would take for a formula begins with an apostrophe, numbers stay numbers.
 
+    A character that steers a terminal is replaced by a mark, for tables are looked at there too.
+
     >>> for_csv("=1+1"), for_csv(-1.5), for_csv("Wrong Action")
     ("'=1+1", -1.5, 'Wrong Action')
     """
     if not isinstance(value, str):
         return value
-    text = storable_text(value)
+    text = "".join(c if printable(c) else MARK for c in storable_text(value))
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
 
 
 def command(*parts: str | PathLike[str]) -> str:
     r"""Return a command to copy into a shell, every part quoted where it has to be.
 
-    >>> command("editloupe", "trace", "runs/a b", "it's")
-    "editloupe trace 'runs/a b' 'it'\"'\"'s'"
-    >>> command("trace", "cup\x1b[2J")
-    "trace $'cup\\x1b[2J'"
+    >>> print(command("editloupe", "trace", "runs/a b"), command("trace", "cup\x1b[2J"))
+    editloupe trace 'runs/a b' trace $'cup\x1b[2J'
     """
     return " ".join(_quoted(str(fspath(part))) for part in parts)
 

@@ -12,6 +12,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from editloupe.evals.files import make_folder, whole_file
 from editloupe.evals.words import printable
 
 WIDTH = 7.0
@@ -96,8 +97,9 @@ def as_png(figure: Figure, dpi: int = 200) -> bytes:
 
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure as what its suffix says: .svg, .pdf or .png."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(_as(path.suffix.removeprefix("."), figure, dpi=200))
+    make_folder(path.parent)
+    with whole_file(path) as part:
+        part.write_bytes(_as(path.suffix.removeprefix("."), figure, dpi=200))
     return path
 
 
