@@ -12,7 +12,9 @@ from editloupe.types import UserError
 
 _BROKEN = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_NOTADB})
 """What SQLite says of a file whose pages, tables or columns are not what they were; `error` is a missing table."""
-_TOLD = (sqlite3.DatabaseError, sqlite3.OperationalError, sqlite3.InternalError)
+_TOLD = (sqlite3.DatabaseError, sqlite3.OperationalError, sqlite3.InternalError, UnicodeDecodeError)
+_RAISED = (sqlite3.Error, UnicodeDecodeError)
+"""What reading rows raises; a message of SQLite's own may quote the damaged bytes and not be a text."""
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError, IndexError)
 """What reading a value raises that is not what it should be; pydantic's own error is a ValueError."""
 EXAMPLES = 3
@@ -41,6 +43,10 @@ class Damage:
         """Remember that something of this kind cannot be read there."""
         self._places.setdefault(what, {})[place] = None
 
+    def holds(self, what: str, place: str) -> bool:
+        """True where this very thing could not be read."""
+        return place in self._places.get(what, {})
+
     def told(self) -> tuple[str, ...]:
         """Return a sentence for each kind of damage, with how often and where."""
         return (*self._sentences, *(_sentence(what, list(places)) for what, places in self._places.items()))
@@ -65,6 +71,14 @@ class RunConnection(sqlite3.Connection):
         """Return a cursor that tells damage in a sentence."""
         return super().cursor(factory or _RunCursor)
 
+    def execute(self, *given: Any) -> Any:
+        """Run a statement on such a cursor; SQLite's own shortcut would take a plain one."""
+        return self.cursor().execute(*given)
+
+    def executemany(self, *given: Any) -> Any:
+        """Run a statement for many rows on such a cursor."""
+        return self.cursor().executemany(*given)
+
 
 class _RunCursor(sqlite3.Cursor):
     def execute(self, *given: Any) -> Any:
@@ -86,7 +100,7 @@ class _RunCursor(sqlite3.Cursor):
     def __next__(self) -> Any:
         try:
             return super().__next__()
-        except sqlite3.Error as error:
+        except _RAISED as error:
             if told := _told(error, self.connection):
                 raise told from error
             raise
@@ -96,13 +110,13 @@ class _RunCursor(sqlite3.Cursor):
 def _telling(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except _RAISED as error:
         if told := _told(error, connection):
             raise told from error
         raise
 
 
-def _told(error: sqlite3.Error, connection: sqlite3.Connection) -> UserError | None:
+def _told(error: sqlite3.Error | UnicodeDecodeError, connection: sqlite3.Connection) -> UserError | None:
     """Return a sentence where the file is at fault, None where the program is.
 
     A disk that is full, taken away or read-only is the writer's own business: it has to stop what is being paid for.
@@ -114,13 +128,13 @@ def _told(error: sqlite3.Error, connection: sqlite3.Connection) -> UserError | N
     return UserError(damaged(connection.path, error))
 
 
-def _is_damage(error: sqlite3.Error) -> bool:
+def _is_damage(error: Exception) -> bool:
     """True where the file's content is at fault; text that is not UTF-8 has no code of SQLite's."""
     code = getattr(error, "sqlite_errorcode", None)
     return code is None or code & 0xFF in _BROKEN
 
 
-def damaged(path: Path, error: sqlite3.Error) -> str:
+def damaged(path: Path, error: Exception) -> str:
     """Return the sentence for a run's file that cannot be read."""
     if not _is_damage(error):
         return f"the run {path.parent} cannot be read: {error}"

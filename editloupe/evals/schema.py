@@ -110,7 +110,7 @@ def connect_to_write(path: Path) -> RunConnection:
             raise
     except sqlite3.OperationalError as error:
         raise UserError(f"{path.parent} cannot be written: {error}") from None
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise UserError(damaged(path, error)) from None
     connection.path, connection.writing = path, True
     return connection
@@ -133,6 +133,9 @@ def connect_to_read(path: Path) -> RunConnection:
         except sqlite3.OperationalError as error:
             connection.close()
             last = error
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            connection.close()
+            raise UserError(damaged(path, error)) from None
         except BaseException:
             connection.close()
             raise
@@ -169,7 +172,7 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
     except sqlite3.OperationalError:
         raise
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not a run's file or is damaged ({error})") from None
     if version == 0 and application == 0:
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]

@@ -36,10 +36,8 @@ class KeptWhileUnderWay:
 
     def put(self, key: str, reply: Mapping[str, Any]) -> None:
         """Keep a reply; it is on disk when this returns."""
-        write_bytes(
-            self._path(key),
-            self._without_secrets(json.dumps(reply if fits(reply) else storable(reply), default=str)).encode(),
-        )
+        text = json.dumps(reply if fits(reply) else storable(reply), default=str)
+        write_bytes(self._path(key), self._without_secrets(text).encode())
 
     def drop(self, name: str) -> None:
         """Let go of a picture's replies."""
