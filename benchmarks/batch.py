@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-START = "import sys; from editloupe.cli.main import main; main(sys.argv[1:])"
+START = "from editloupe.__main__ import main; main()"
 SCENARIOS = {
     "tools": ("localize_differences", "zoom_in_image", "zoom_in_image"),
     "zoom": ("zoom_in_image", "zoom_in_image", "zoom_in_image"),

@@ -1,7 +1,55 @@
-"""`python -m editloupe`."""
+"""The `editloupe` command, also as `python -m editloupe`: from its first line to its last, Ctrl-C and SIGTERM end it properly.
+
+The command's modules take seconds to import; the signals are taken care of before the first of them.
+"""
 
 from __future__ import annotations
 
-from editloupe.cli import main
+import atexit
+import os
+import signal
+import sys
+import threading
+from typing import Any
 
-main()
+INTERRUPTED = 130
+FAREWELL = 5.0
+"""Seconds in which packages may do what they do at the end, such as sending off what they traced."""
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code."""
+    for name in ("SIGINT", "SIGTERM"):
+        signal.signal(getattr(signal, name), _leave)
+    from editloupe.cli.main import run
+
+    _end(run(sys.argv[1:]))
+
+
+def _leave(number: int, frame: Any) -> None:
+    """End at once. Nothing is lost: what a command has written is whole at every moment, as if it were killed.
+
+    Raising instead would be swallowed here and there: in callbacks, while modules load, by whoever catches too much.
+    """
+    os.write(2, b"editloupe: interrupted\n")
+    os._exit(INTERRUPTED)
+
+
+def _end(code: int) -> None:
+    """End with this code, soon: neither a worker thread nor a package's last words can hold the command up."""
+    last = threading.Timer(FAREWELL, os._exit, [code])
+    last.daemon = True
+    last.start()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of the pipe has what it wanted
+        pass
+    except OSError as error:
+        code = 2
+        os.write(2, f"editloupe: the output could not be written: {error.strerror}\n".encode())
+    atexit._run_exitfuncs()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -6,13 +6,15 @@ import asyncio
 import hashlib
 import json
 import os
-import queue
-import threading
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+import weakref
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
+from editloupe.agent.chat import Chat
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_lanes
 from editloupe.agent.models import ModelSettings, open_chat
@@ -20,6 +22,7 @@ from editloupe.graphs.edit import EDIT_GRAPH, Desk, tool_notes
 from editloupe.graphs.loop import LoopLimits
 from editloupe.graphs.stage import Differences
 from editloupe.images import LONG_SIDE, Album, ImageError, WireLimits, hash_bytes
+from editloupe.loop_thread import LoopClosed, LoopThread
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.own import with_files
 from editloupe.rubrics.protocol import MissingInput
@@ -33,6 +36,7 @@ T = TypeVar("T")
 JUDGE_VARIABLE = "EDITLOUPE_JUDGE"
 DEFAULT_JUDGE = "rules"
 DEFAULT_PROTOCOL = "dlebench"
+CLOSED = "this judge is closed; open another one"
 SLACK = 2.0
 """Edits under way for every one whose requests fill the allowed concurrency: some always wait for tools or the disk."""
 
@@ -53,10 +57,10 @@ class JudgeSettings(ModelSettings):
 
 
 class Judge:
-    """A judge of image edits.
+    """A judge of image edits; closing it ends its threads and connections, and whatever it still has under way.
 
-    >>> judge = Judge("rules", mode="plain")
-    >>> judge.criteria
+    >>> with Judge("rules", mode="plain") as judge:
+    ...     judge.criteria
     ('instruction_following', 'visual_consistency')
     """
 
@@ -88,7 +92,26 @@ class Judge:
         self.criteria = tuple(dict.fromkeys(rubric.criterion for rubric in self._rubrics))
         self._toolbox = build_toolbox(tools or ToolSettings.from_environment())
         self._chat = open_chat(self.spec, base_url, self.settings, replies, traffic)
-        self._worker = _Worker()
+        self._loop_thread = LoopThread("editloupe-judge")
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._closed = False
+        self._release = weakref.finalize(self, _let_go, self._loop_thread, self._chat)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     @property
     def toolbox(self) -> Toolbox:
@@ -139,7 +162,7 @@ class Judge:
             album=album or Album(),
         )
         try:
-            end = await EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=desk)
+            end = await self._until_closed(EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=desk))
         except UserError:
             raise
         except Exception as error:  # a fault of ours or of a plug-in must not take the other edits with it
@@ -161,17 +184,35 @@ class Judge:
             notes=self.notes,
         )
 
+    async def _until_closed(self, work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
+        """Do something that ends with a sentence where the judge is closed meanwhile."""
+        if self._closed:
+            work.close()
+            raise UserError(CLOSED)
+        task = asyncio.ensure_future(work)
+        self._under_way.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if self._closed and not (current and current.cancelling()):
+                raise UserError("the judge was closed while it was judging") from None
+            raise
+        finally:
+            self._under_way.discard(task)
+
     def judge(self, edit: Edit, **options: Any) -> Judgement:
         """Judge one edit; works inside and outside a running event loop."""
-        return self._worker.run(self.ajudge(edit, **options))
+        return self._run(self.ajudge(edit, **options))
 
     __call__ = judge
 
-    async def abatch(self, edits: Iterable[Edit], concurrency: int = 32) -> AsyncIterator[Judgement]:
+    async def abatch(self, edits: Iterable[Edit], concurrency: int = 32) -> AsyncGenerator[Judgement, None]:
         """Judge many edits and yield judgements as they finish; edits are taken from the iterable as places become free.
 
         At most `concurrency` requests are under way at one time. An edit that cannot be judged for want of input ends
-        unjudged; a wrong key or an unknown model raises.
+        unjudged; a wrong key or an unknown model raises. Whoever leaves early leaves through `contextlib.aclosing`, so
+        that what is under way ends there and not some time later.
         """
         if concurrency < 1:
             raise UserError(
@@ -186,38 +227,37 @@ class Judge:
                     under_way.add(asyncio.create_task(self.ajudge(edit, strict=False), context=lanes.copy()))
                 if not under_way:
                     return
-                done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
+                    under_way.discard(task)
                     yield task.result()
         finally:
             for task in under_way:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
 
-    def batch(self, edits: Iterable[Edit], concurrency: int = 32) -> Iterator[Judgement]:
-        """Judge many edits and iterate over judgements as they finish."""
-        finished: queue.Queue[Judgement | BaseException | None] = queue.Queue(maxsize=concurrency)
-        stop = threading.Event()
+    def batch(self, edits: Iterable[Edit], concurrency: int = 32) -> Generator[Judgement, None, None]:
+        """Judge many edits and iterate over judgements as they finish; leaving early ends what is under way."""
+        judgements = self.abatch(edits, concurrency)
 
-        async def pump() -> None:
-            try:
-                async for judgement in self.abatch(edits, concurrency):
-                    if stop.is_set():
-                        return
-                    await asyncio.to_thread(finished.put, judgement)
-                await asyncio.to_thread(finished.put, None)
-            except BaseException as error:
-                await asyncio.to_thread(finished.put, error)
+        async def following() -> Judgement | None:
+            return await anext(judgements, None)
 
-        future = self._worker.submit(pump())
+        async def leave() -> None:
+            await judgements.aclose()
+
         try:
-            while (item := finished.get()) is not None:
-                if isinstance(item, BaseException):
-                    raise item
-                yield item
+            while (judgement := self._run(following())) is not None:
+                yield judgement
         finally:
-            stop.set()
-            future.cancel()
+            with suppress(UserError):  # closed meanwhile, which ended everything
+                self._run(leave())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._loop_thread.run(work)
+        except LoopClosed:
+            raise UserError(CLOSED) from None
 
     def unit_key(self, edit: Edit, criterion: str, repeat: int = 0) -> str:
         """Return the content key of one unit of work: what is asked, of whom, with which pictures and settings."""
@@ -285,9 +325,42 @@ class Judge:
             "notes": list(self.notes),
         }
 
+    def close(self) -> None:
+        """End everything under way, the background thread, the tools' threads and the connections; may be called again."""
+        if self._mark_closed():
+            self._loop_thread.close(self._chat.aclose)
+            self._chat.drop()
+
     async def aclose(self) -> None:
-        """Let go of the background thread."""
-        self._worker.stop()
+        """End everything as `close` does, without blocking the event loop."""
+        if not self._mark_closed():
+            return
+        here = [task for task in self._under_way if task.get_loop() is asyncio.get_running_loop()]
+        await asyncio.gather(*here, return_exceptions=True)
+        await self._chat.aclose()
+        if self._loop_thread.started:
+            await asyncio.to_thread(self._loop_thread.close, self._chat.aclose)
+
+    def _mark_closed(self) -> bool:
+        """Cancel what is under way on any loop; False where that was done before."""
+        if self._closed:
+            return False
+        self._closed = True
+        self._release.detach()
+        self._toolbox.close()
+        for task in list(self._under_way):
+            with suppress(RuntimeError):  # its loop has ended, and the task with it
+                task.get_loop().call_soon_threadsafe(task.cancel)
+        return True
+
+
+def _let_go(loop_thread: LoopThread, chat: Chat) -> None:
+    """Close what a judge held that nobody holds any more; runs wherever the collector runs, so it waits for nothing.
+
+    The tools' threads end by themselves when their pool is garbage.
+    """
+    loop_thread.close(chat.aclose, wait=0)
+    chat.drop()
 
 
 def edits_at_once(spec: str, criteria: int, concurrency: int) -> int:
@@ -295,44 +368,6 @@ def edits_at_once(spec: str, criteria: int, concurrency: int) -> int:
     if spec == "rules":
         return max(1, min(concurrency, 2 * (os.cpu_count() or 1)))
     return max(1, round(SLACK * concurrency / criteria))
-
-
-def event_loop() -> asyncio.AbstractEventLoop:
-    """Return uvloop's where it runs: the loop's own share of a request is a third smaller."""
-    try:
-        import uvloop
-    except ImportError:  # it has no Windows build
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
-class _Worker:
-    """An event loop of its own in a thread: clients keep their connections from call to call."""
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._lock = threading.Lock()
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> Any:
-        with self._lock:
-            if self._loop is None:
-                self._loop = event_loop()
-                threading.Thread(target=self._loop.run_forever, name="editloupe-judge", daemon=True).start()
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        future = self.submit(work)
-        try:
-            return future.result()  # type: ignore[no-any-return]
-        except BaseException:
-            future.cancel()
-            raise
-
-    def stop(self) -> None:
-        with self._lock:
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._loop.stop)
-                self._loop = None
 
 
 def _pictures(edit: Edit) -> dict[str, tuple[Path, ...]]:

@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "editloupe"
 LAYERS = (
-    ("types", "images", "storable"),
+    ("types", "images", "loop_thread", "storable"),
     ("rubrics", "tools"),
     ("agent",),
     ("graphs",),

@@ -26,6 +26,7 @@ from langchain_core.messages import (
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from editloupe.agent.attachments import attaching
+from editloupe.agent.clients import Clients
 from editloupe.agent.faults import Fault, ModelFailed, classify
 from editloupe.agent.hooks import OpenRoad, Replies, Traffic
 from editloupe.agent.messages import PICTURE, on_the_wire
@@ -97,13 +98,19 @@ class Chat(Protocol):
     async def reply(self, request: Request) -> Reply:
         """Ask once; raises ModelFailed or ModelRejected."""
 
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+
+    def drop(self) -> None:
+        """Have the connections of all loops closed without waiting for it."""
+
 
 class ModelChat:
     """A model behind a LangChain chat client."""
 
     def __init__(
         self,
-        client: BaseChatModel,
+        clients: Clients,
         name: str,
         profile: Profile,
         parameters: Mapping[str, Any],
@@ -114,7 +121,8 @@ class ModelChat:
         traffic: Traffic | None = None,
     ) -> None:
         self.profile = profile
-        self._client = client
+        self._clients = clients
+        self.aclose, self.drop = clients.aclose, clients.drop
         self._name = name
         self._parameters = dict(parameters)
         self._retry = retry
@@ -139,11 +147,12 @@ class ModelChat:
         return Reply(message, usage, time.perf_counter() - started, attempts)
 
     async def _ask(self, wire: Sequence[AnyMessage], request: Request) -> tuple[AIMessage, int]:
-        client: Any = self._client
+        model = self._clients.here()
+        client: Any = model
         if request.tools:
-            client = self._client.bind_tools([dict(tool) for tool in request.tools])
-        elif request.schema and not _by_responses(self._client):
-            client = self._client.bind(**structured(self.profile.provider, request.schema))
+            client = model.bind_tools([dict(tool) for tool in request.tools])
+        elif request.schema and not _by_responses(model):
+            client = model.bind(**structured(self.profile.provider, request.schema))
         attempts = 0
         try:
             async for attempt in AsyncRetrying(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from functools import partial
 from typing import Any, Literal
-
-from langchain_core.language_models import BaseChatModel
 
 from editloupe.agent.attachments import attach
 from editloupe.agent.chat import Chat, ModelChat, Reply, Request, RetryPolicy, usage_of
+from editloupe.agent.clients import Client, Clients
 from editloupe.agent.hooks import Replies, Traffic
 from editloupe.agent.profiles import Profile, profile_of, split_spec
 from editloupe.types import Record, UserError
@@ -58,6 +58,12 @@ class RulesJudge:
         )
         return Reply(message, usage_of(message).model_copy(update={"requests": 0}), time.perf_counter() - started)
 
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    def drop(self) -> None:
+        """Nothing is open."""
+
 
 def open_chat(
     spec: str,
@@ -77,9 +83,9 @@ def open_chat(
     profile = adjusted(profile_of(provider, name), settings)
     parameters = sampling(profile, settings)
     key = _key(provider, base_url, spec)
-    client = (_openai if provider == "openai" else _gemini)(name, key, base_url, parameters, settings)
+    open_client = partial(_openai if provider == "openai" else _gemini, name, key, base_url, parameters, settings)
     return ModelChat(
-        client,
+        Clients(open_client),
         spec,
         profile,
         {**parameters, "base_url": base_url or os.environ.get(BASE_URLS[provider])},
@@ -125,16 +131,16 @@ def _key(provider: str, base_url: str | None, spec: str) -> str:
     )
 
 
-def _openai(
-    name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings
-) -> BaseChatModel:
+def _openai(name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings) -> Client:
     from openai import DefaultAsyncHttpxClient
 
     from editloupe.agent.lean_openai import LeanChatOpenAI
 
-    return LeanChatOpenAI(
-        # A client of its own: the default one is shared by the whole process, with connections of event loops long closed.
-        http_async_client=DefaultAsyncHttpxClient(timeout=settings.timeout, event_hooks={"request": [attach]}),
+    # A client of its own: the default one is shared by the whole process, with connections of event loops long closed.
+    http = DefaultAsyncHttpxClient(timeout=settings.timeout, event_hooks={"request": [attach]})
+    model = LeanChatOpenAI(
+        http_async_client=http,
+        http_socket_options=(),  # of the synchronous client, which is never used; without it a proxy's user is warned of it
         model=name,
         api_key=key,  # type: ignore[arg-type]
         base_url=base_url,
@@ -144,14 +150,13 @@ def _openai(
         use_responses_api=False if base_url or os.environ.get(BASE_URLS["openai"]) else None,
         **parameters,
     )
+    return Client(model, http.aclose)
 
 
-def _gemini(
-    name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings
-) -> BaseChatModel:
+def _gemini(name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings) -> Client:
     from langchain_google_genai import ChatGoogleGenerativeAI
 
-    return ChatGoogleGenerativeAI(
+    model = ChatGoogleGenerativeAI(
         model=name,
         google_api_key=key,
         base_url=base_url,
@@ -159,3 +164,10 @@ def _gemini(
         timeout=settings.timeout,
         **parameters,
     )
+
+    async def aclose() -> None:
+        if model.client:
+            await model.client.aio.aclose()
+            model.client.close()
+
+    return Client(model, aclose)

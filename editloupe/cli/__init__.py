@@ -1,7 +1,1 @@
-"""The `editloupe` command."""
-
-from __future__ import annotations
-
-from editloupe.cli.main import main
-
-__all__ = ["main"]
+"""The commands; `editloupe/__main__.py` is where the program begins and ends."""

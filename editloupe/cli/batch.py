@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -81,6 +80,12 @@ def batch(
     ] = None,
     retry_unjudged: Annotated[
         bool, typer.Option("--retry-unjudged", help="Ask anew what the judge left unjudged.", rich_help_panel=WHAT)
+    ] = False,
+    keep_going: Annotated[
+        bool,
+        typer.Option(
+            "--keep-going", help="Go on where the first edits all fail in the same way.", rich_help_panel=WHAT
+        ),
     ] = False,
     dry: Annotated[bool, typer.Option("--dry-run", help="Only say what it would take.")] = False,
     concurrency: Annotated[int, typer.Option(min=1, help="Requests under way at once.", rich_help_panel=HOW_FAST)] = 32,
@@ -161,6 +166,7 @@ def batch(
         ),
         repeats=repeats or usual_repeats(protocol),
         retry_unjudged=retry_unjudged,
+        keep_going=keep_going,
         deadline=deadline,
         price=parse_price(price) if price else None,
         prices=prices,
@@ -176,11 +182,7 @@ def batch(
         _show(run, ending, as_json)
     for sentence in ending.damage:
         o.tell(sentence)
-    if ending.wishes > 1:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(130)  # threads of tools under way would be waited for
-    return 130 if ending.wishes else 3 if left or not ending.complete else 0
+    return 130 if ending.stops_requested else 3 if left or not ending.complete else 0
 
 
 def _show_forecast(found: Forecast, as_json: bool) -> int:
@@ -244,7 +246,7 @@ def _sentence(ending: Ending) -> str:
 def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]]) -> list[str]:
     steps = []
     again = command("editloupe", *sys.argv[1:])
-    if ending.wishes and not ending.complete:
+    if ending.stops_requested and not ending.complete:
         steps.append(f"stopped; nothing is lost. Continue with the same command: {again}")
     elif ending.why and not ending.complete:
         steps.append(f"stopped: {ending.why}; continue with a higher cap, nothing is asked twice")

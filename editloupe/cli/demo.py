@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Annotated
 
@@ -32,23 +33,21 @@ def demo(
     Example: editloupe demo --judge google_genai:gemini-3-pro --mode tools
     """
     given = o.JudgeOptions(judge=judge_spec, base_url=base_url, mode=mode or "oracle")
-    judge = given.open()
-    given.announce()
     console = Console(highlight=False)
-    for note in judge.notes:
-        console.print(Text(f"note: {printable(note)}", style="dim"))
     everything_judged = True
     first = ""
-    for number, edit in enumerate(load_manifest(demo_manifest())):
-        if limit is not None and number >= limit:
-            break
-        first = first or edit.id
-        console.rule(style="dim")
-        judgement = judge_and_keep(judge, edit, out)
-        show(judgement.model_copy(update={"notes": ()}), console)
-        expected = ", ".join(f"{criterion}: {label}" for criterion, label in edit.human.items())
-        console.print(Text(f"  made to show: {expected}", style="dim"))
-        everything_judged &= judgement.judged
+    with given.open() as judge:
+        given.announce()
+        for note in judge.notes:
+            console.print(Text(f"note: {printable(note)}", style="dim"))
+        for edit in itertools.islice(load_manifest(demo_manifest()), limit):
+            first = first or edit.id
+            console.rule(style="dim")
+            judgement = judge_and_keep(judge, edit, out)
+            show(judgement.model_copy(update={"notes": ()}), console)
+            expected = ", ".join(f"{criterion}: {label}" for criterion, label in edit.human.items())
+            console.print(Text(f"  made to show: {expected}", style="dim"))
+            everything_judged &= judgement.judged
     console.rule(style="dim")
     _next_steps(console, judge.spec, out, first)
     return 0 if everything_judged else 3

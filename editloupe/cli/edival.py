@@ -153,6 +153,9 @@ def evaluate(
     concurrency: Concurrency = 8,
     max_cost: Annotated[float | None, typer.Option(min=0, help="US dollars for the whole run.")] = None,
     retry_unjudged: Annotated[bool, typer.Option("--retry-unjudged", help="Ask anew what was left unjudged.")] = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Go on where the first pictures all fail in the same way.")
+    ] = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> int:
@@ -194,6 +197,7 @@ def evaluate(
             settings=JudgeSettings(max_repairs=max_repairs, temperature=temperature, timeout=timeout),
             limits=Limits(concurrency=concurrency, max_cost=max_cost),
             retry_unjudged=retry_unjudged,
+            keep_going=keep_going,
         ),
         quiet=quiet,
         signals=True,
@@ -211,7 +215,7 @@ def evaluate(
     for reason, (count, example) in left.items():
         o.tell(f"{count} unjudged ({reason}), for instance: {trace_command(out, example)}")
     o.tell(f"next: {command('editloupe', 'edival', 'report', out)}")
-    return 130 if done.ending.wishes else 3 if left or not done.ending.complete else 0
+    return 130 if done.ending.stops_requested else 3 if left or not done.ending.complete else 0
 
 
 @app.command()

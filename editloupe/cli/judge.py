@@ -110,8 +110,8 @@ def judge(
         device=device,
         read_text=read_text,
     )
-    opened = given.open()
-    judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else Steps())
+    with given.open() as opened:
+        judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else Steps())
     given.announce()
     if as_json:
         print(for_json(as_record(judgement, opened), 2))

@@ -62,12 +62,12 @@ def reward(
         long_side=long_side,
         timeout=timeout,
     )
-    judge = given.open()
-    if pairwise and judge.protocol != PROTOCOL:
-        raise UserError(f"--pairwise goes with --protocol {PROTOCOL}")
-    given.announce()
-    read = list(itertools.islice(load_pairs(pairs), limit))
-    report = judge_pairs(read, judge, "pairwise" if pairwise else "pointwise", concurrency)
+    with given.open() as judge:
+        if pairwise and judge.protocol != PROTOCOL:
+            raise UserError(f"--pairwise goes with --protocol {PROTOCOL}")
+        given.announce()
+        read = list(itertools.islice(load_pairs(pairs), limit))
+        report = judge_pairs(read, judge, "pairwise" if pairwise else "pointwise", concurrency)
     if out:
         write_text(out, "".join(record_json(result) + "\n" for result in report.results))
     if as_json:

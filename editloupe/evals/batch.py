@@ -6,22 +6,25 @@ import asyncio
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AsyncExitStack, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+from editloupe.evals.first_failures import FirstFailures
 from editloupe.evals.forecast import Forecast, forecast
 from editloupe.evals.jobs import Planner
 from editloupe.evals.local import Executor, LocalExecutor
 from editloupe.evals.prices import Price, price_of
 from editloupe.evals.progress import Progress, Tally
 from editloupe.evals.replies import KeptReplies
-from editloupe.evals.runner import Runner, Stop
+from editloupe.evals.runner import Runner
+from editloupe.evals.stopping import Stop, listening
 from editloupe.evals.store import FILE, Run
 from editloupe.evals.traffic import Limits, Spending, TrafficControl
-from editloupe.judge import Judge, event_loop
+from editloupe.judge import Judge
+from editloupe.loop_thread import event_loop
 from editloupe.types import Edit
 
 WORKERS = 8
@@ -42,6 +45,8 @@ class Batch:
     limits: Limits = field(default_factory=Limits)
     repeats: int = 1
     retry_unjudged: bool = False
+    keep_going: bool = False
+    """Go on where the first edits all fail in the same way, which else ends the session."""
     deadline: float | None = None
     """Seconds one edit may take."""
     price: Price | None = None
@@ -61,7 +66,7 @@ class Ending:
     spending: Spending
     why: str | None
     """What stopped it early: a cap, or the user."""
-    wishes: int
+    stops_requested: int
     """How often the user asked to stop."""
     judge: str
     damage: tuple[str, ...] = ()
@@ -81,6 +86,7 @@ def dry_run(batch: Batch) -> Forecast:
         else:
             run = open_.enter_context(Run.write(open_.enter_context(TemporaryDirectory())))
         judge = batch.open_judge()
+        open_.callback(judge.close)
         described = judge.describe()
         planner = Planner(run, judge, run.name_of(described), batch.repeats, batch.retry_unjudged)
         open_.callback(planner.close)
@@ -92,41 +98,52 @@ def judge_batch(batch: Batch, *, quiet: bool = False, signals: bool = False) -> 
 
     The manifest is read once before anything is asked, so that a mistake in its last line costs nothing.
     """
-    with Run.write(batch.out) as run, asyncio.Runner(loop_factory=event_loop) as runner:
-        return runner.run(_session(batch, run, quiet, signals))
-
-
-async def _session(batch: Batch, run: Run, quiet: bool, signals: bool) -> Ending:
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(WORKERS))
-    traffic = TrafficControl(batch.limits)
-    judge = batch.open_judge(replies=KeptReplies(run), traffic=traffic)
-    price = _price(batch, judge.spec)
-    spending = Spending(batch.limits, price, *run.spent())
-    traffic.charge(spending, lambda usage, cost: run.pay(judge.spec, usage, cost))
-    configuration = run.configure(judge.describe())
-    planner = Planner(run, judge, configuration, batch.repeats, batch.retry_unjudged)
-    tally, stop = Tally(total=planner.units_of(batch.edits())), Stop()
-    undo = stop.listen() if signals else lambda: None
-    executor = await _executor(batch, run, judge, traffic)
-    progress = Progress(tally, traffic)
-    runner = Runner(
-        run,
-        executor,
-        planner,
-        configuration,
-        tally=tally,
-        price=price,
-        stop=stop,
-        tick=(lambda: None) if quiet else progress.tick,
-    )
+    stop = Stop()
     try:
+        with Run.write(batch.out) as run, asyncio.Runner(loop_factory=event_loop) as runner:
+            return runner.run(_session(batch, run, stop, quiet, signals))
+    finally:
+        stop.over()
+
+
+async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: bool) -> Ending:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(WORKERS))
+    async with AsyncExitStack() as open_:
+        if signals:
+            open_.enter_context(listening(stop))
+        traffic = TrafficControl(batch.limits)
+        judge = batch.open_judge(replies=KeptReplies(run), traffic=traffic)
+        open_.push_async_callback(judge.aclose)
+        price = _price(batch, judge.spec)
+        spending = Spending(batch.limits, price, *run.spent())
+        traffic.charge(spending, lambda usage, cost: run.pay(judge.spec, usage, cost))
+        configuration = run.configure(judge.describe())
+        planner = Planner(run, judge, configuration, batch.repeats, batch.retry_unjudged)
+        open_.callback(planner.close)
+        tally = Tally(total=planner.units_of(batch.edits()))
+        executor = await _executor(batch, run, judge, traffic)
+        open_.push_async_callback(executor.close)
+
+        def no_more_requests(sentence: str) -> None:
+            traffic.stop(sentence)
+            executor.stop(sentence)
+
+        stop.no_more_requests = no_more_requests
+        progress = Progress(tally, traffic)
+        runner = Runner(
+            run,
+            executor,
+            planner,
+            configuration,
+            tally=tally,
+            price=price,
+            stop=stop,
+            first_failures=None if batch.keep_going else FirstFailures(),
+            tick=(lambda: None) if quiet else progress.tick,
+        )
         with _little_to_collect(), nullcontext() if quiet else progress:
             await runner.judge_all(batch.edits())
-    finally:
-        undo()
-        await executor.close()
-        planner.close()
-    return Ending(tally, spending, stop.why, stop.wishes, judge.spec, run.damage.told())
+        return Ending(tally, spending, stop.why, stop.requests, judge.spec, run.damage.told())
 
 
 @contextmanager
@@ -146,7 +163,7 @@ async def _executor(batch: Batch, run: Run, judge: Judge, traffic: TrafficContro
     if batch.executor == "ray":
         from editloupe.evals.ray import RayExecutor
 
-        return RayExecutor(
+        return await RayExecutor.open(
             run,
             batch.open_judge,
             judge,

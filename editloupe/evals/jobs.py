@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -60,7 +62,7 @@ class Known(NamedTuple):
 
 
 class Planner:
-    """Turns edits into jobs; used from one thread at a time."""
+    """Turns edits into jobs; used from one thread at a time, and closed by any once that one is done."""
 
     def __init__(
         self, run: Run, judge: Keyed, configuration: str, repeats: int = 1, retry_unjudged: bool = False
@@ -70,6 +72,7 @@ class Planner:
         self._repeats = repeats
         self._retry_unjudged = retry_unjudged
         self._reader: sqlite3.Connection = run.reader()
+        self._turn = threading.Lock()
         self.held = 0
         """Units that were found judged, or unjudged and not to be tried again."""
         self.held_unjudged = 0
@@ -82,6 +85,11 @@ class Planner:
         """Yield the jobs of these edits, in order; what the run holds under the same key is passed over."""
         for position, edit in edits:
             yield from self._jobs_of(position, edit)
+
+    def some(self, jobs: Iterator[Job], count: int) -> list[Job]:
+        """Take the next few jobs; `close` waits until they are there."""
+        with self._turn:
+            return list(itertools.islice(jobs, count))
 
     def _jobs_of(self, position: int, edit: Edit) -> Iterator[Job]:
         known = self._known(edit.id)
@@ -139,5 +147,6 @@ class Planner:
         return hashlib.sha256(facts.encode("utf-8", "replace")).hexdigest()[:32]
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._reader.close()
+        """Let go of the file, once nobody reads it: a connection closed under a reading thread ends the whole process."""
+        with self._turn:
+            self._reader.close()

@@ -63,8 +63,7 @@ class LocalExecutor:
         """Nothing is buffered here: the traffic control stops requests by itself."""
 
     async def close(self) -> None:
-        """Let go of the judge and of the processes beside it."""
-        await self._judge.aclose()
+        """Let go of the processes beside this one; the judge belongs to whoever opened it."""
         if self._comparers:
             await asyncio.to_thread(self._comparers.close)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import monotonic
 from typing import Any
 
 from editloupe.evals.jobs import Job
 from editloupe.evals.local import Done
+from editloupe.evals.processes import command_of, descendants, end_all
 from editloupe.evals.ray_vision import VisionModels, worth_sharing
 from editloupe.evals.ray_worker import JudgeWorker, Switchboard
 from editloupe.evals.store import Run
@@ -20,6 +23,8 @@ from editloupe.types import UserError
 
 TIMES = 8
 """How often a job is given to a worker before the run ends; with the waits in between, about a minute."""
+LAST_NEWS = 3.0
+"""Seconds the workers' last messages are waited for when a session ends."""
 REST = 10.0
 """Seconds a lost worker gets nothing while others are there: it is being restarted."""
 
@@ -33,11 +38,59 @@ def import_ray() -> Any:
     return ray
 
 
+class Cluster:
+    """A connection to Ray, and the cluster itself where it was begun for this.
+
+    It is begun in a thread of its own: on the main thread Ray would take SIGTERM for itself, and the processes of a local
+    cluster end with the thread that began them.
+    """
+
+    def __init__(self) -> None:
+        self.ray = import_ray()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="editloupe-ray")
+        self._began = False
+        self._local = False
+
+    async def connect(self, address: str | None) -> None:
+        """Use the cluster at this address, or begin one on this machine; one in use already is used as it is."""
+        if self.ray.is_initialized():
+            return
+        self._began, self._local = True, address is None
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._connect, address)
+        except Exception as error:  # Ray raises many kinds where a cluster cannot be reached
+            await self.close()
+            where = f"the Ray cluster at {address}" if address else "a Ray cluster on this machine"
+            raise UserError(f"{where} could not be used: {' '.join(str(error).split())[:300]}") from None
+
+    def _connect(self, address: str | None) -> None:
+        logging.getLogger("ray._private.worker").setLevel(logging.ERROR)  # it warns of the thread
+        self.ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
+
+    async def close(self) -> None:
+        """Leave the cluster; one that was begun here has no process left after this."""
+        if self._began:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._shutdown)
+        self._thread.shutdown(wait=False)
+
+    def _shutdown(self) -> None:
+        own = _ray_processes() if self._local else {}
+        self.ray.shutdown()
+        end_all(own)  # its agents notice only after some twenty seconds that what they served is gone
+
+
+def _ray_processes() -> dict[int, str]:
+    """Return the processes of a cluster below this process, by number, with their commands."""
+    commands = {pid: command_of(pid) for pid in descendants()}
+    return {pid: command for pid, command in commands.items() if "ray::" in command or "/ray/" in command}
+
+
 class RayExecutor:
     """Judges on a cluster: an existing one by its address, or one on this machine."""
 
-    def __init__(
-        self,
+    @classmethod
+    async def open(
+        cls,
         run: Run,
         open_judge: Callable[..., Judge],
         judge: Judge,
@@ -46,12 +99,28 @@ class RayExecutor:
         address: str | None = None,
         workers: int | None = None,
         deadline: float | None = None,
+    ) -> RayExecutor:
+        """Connect to the cluster and start the workers."""
+        cluster = Cluster()
+        await cluster.connect(address)
+        try:
+            return cls(cluster, run, open_judge, judge, traffic, workers, deadline)
+        except BaseException:
+            await cluster.close()
+            raise
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        run: Run,
+        open_judge: Callable[..., Judge],
+        judge: Judge,
+        traffic: TrafficControl,
+        workers: int | None,
+        deadline: float | None,
     ) -> None:
-        self._ray = import_ray()
+        self._cluster, self._ray = cluster, cluster.ray
         self._run, self._traffic = run, traffic
-        self._began = not self._ray.is_initialized()
-        if self._began:
-            self._connect(address)
         count = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         limits: Limits = traffic.limits.share(count)
         capped = traffic.limits.max_cost is not None or traffic.limits.max_tokens is not None
@@ -65,13 +134,6 @@ class RayExecutor:
         self._load: Counter[int] = Counter(dict.fromkeys(range(count), 0))
         self._rests_until: dict[int, float] = dict.fromkeys(range(count), 0.0)
         self._news = asyncio.create_task(self._listen())
-
-    def _connect(self, address: str | None) -> None:
-        try:
-            self._ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="error")
-        except Exception as error:  # Ray raises many kinds where a cluster cannot be reached
-            where = f"the Ray cluster at {address}" if address else "a Ray cluster on this machine"
-            raise UserError(f"{where} could not be used: {' '.join(str(error).split())[:300]}") from None
 
     def _vision(self, judge: Judge) -> Any:
         """Return the actor with the heavy models, on a GPU where the cluster has one; None where there are none."""
@@ -132,10 +194,12 @@ class RayExecutor:
         self._news.cancel()
         with suppress(asyncio.CancelledError):
             await self._news
-        with suppress(self._ray.exceptions.RayError):
-            await self._take_news(wait=False)
-        for actor in (*self.workers, self._switchboard, self.vision):
-            if actor is not None:
-                self._ray.kill(actor)
-        if self._began:
-            self._ray.shutdown()
+        try:
+            with suppress(self._ray.exceptions.RayError, TimeoutError):
+                async with asyncio.timeout(LAST_NEWS):
+                    await self._take_news(wait=False)
+            for actor in (*self.workers, self._switchboard, self.vision):
+                if actor is not None:
+                    self._ray.kill(actor)
+        finally:
+            await self._cluster.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, nullcontext
 from typing import Any, Literal
 
 from pydantic import Field
@@ -73,22 +74,26 @@ def reward(
 ) -> list[float | None]:
     """Return the score of every edit, 0 to 100, in their order; None where one could not be judged.
 
-    `judge` is a Judge, or a spec that is opened with these options, by default with EditReward-Compass's protocol.
+    `judge` is a Judge, or a spec that is opened with these options, by default with EditReward-Compass's protocol, and
+    closed again. A judge of your own that stays open saves the opening.
     """
-    return [one.score for one in rewards(edits, open_judge(judge, **options), concurrency=concurrency)]
+    with nullcontext(judge) if isinstance(judge, Judge) else open_judge(judge, **options) as opened:
+        return [one.score for one in rewards(edits, opened, concurrency=concurrency)]
 
 
 def rewards(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32) -> list[Reward]:
     """Return the reward of every edit, in their order; works inside and outside a running event loop."""
     numbered = _Numbered(edits)
-    found = dict(numbered.read(x, judge) for x in judge.batch(numbered, concurrency))
+    with closing(judge.batch(numbered, concurrency)) as judgements:
+        found = dict(numbered.read(judgement, judge) for judgement in judgements)
     return [found[place] for place in range(len(found))]
 
 
 async def areward(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32) -> list[Reward]:
     """Return the reward of every edit, in their order, without blocking the event loop."""
     numbered = _Numbered(edits)
-    found = dict([numbered.read(judgement, judge) async for judgement in judge.abatch(numbered, concurrency)])
+    async with aclosing(judge.abatch(numbered, concurrency)) as judgements:
+        found = dict([numbered.read(judgement, judge) async for judgement in judgements])
     return [found[place] for place in range(len(found))]
 
 
@@ -124,9 +129,9 @@ def accuracy(results: Sequence[PairResult]) -> Accuracy:
     )
 
 
-def open_judge(judge: Judge | str | None, **options: Any) -> Judge:
-    """Return the judge, opened where a spec is given."""
-    return judge if isinstance(judge, Judge) else Judge(judge, **{"protocol": PROTOCOL, **options})
+def open_judge(spec: str | None, **options: Any) -> Judge:
+    """Open a judge, by default with EditReward-Compass's protocol."""
+    return Judge(spec, **{"protocol": PROTOCOL, **options})
 
 
 def _result(pair: Pair, first: Reward, second: Reward, way: Way) -> PairResult:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import signal
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing
 
+from editloupe.evals.first_failures import FirstFailures
 from editloupe.evals.jobs import Job, Planner
 from editloupe.evals.local import Done, Executor
 from editloupe.evals.prices import Price
 from editloupe.evals.progress import Tally
 from editloupe.evals.records import Filing
+from editloupe.evals.stopping import Stop
 from editloupe.evals.store import Run
 from editloupe.evals.writer import Writer
 from editloupe.images import Album
@@ -20,38 +20,6 @@ from editloupe.types import Edit, Judgement, Outcome, Reason, Unjudged
 
 LOOK_AHEAD = 16
 """Edits whose pictures are hashed in one go, off the event loop; the first goes alone, so that judging begins at once."""
-
-
-@dataclass
-class Stop:
-    """The user's wish to end: once finishes what is under way, twice leaves at once."""
-
-    wishes: int = 0
-    why: str | None = None
-    _hurry: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def wish(self) -> None:
-        """Ask to end; asked again, end at once."""
-        self.wishes += 1
-        self.why = "interrupted"
-        if self.wishes > 1:
-            self._hurry.set()
-
-    async def at_once(self) -> None:
-        """Wait until the user is in a hurry."""
-        await self._hurry.wait()
-
-    def listen(self) -> Callable[[], None]:
-        """Take Ctrl-C and a polite kill as wishes; return what undoes that."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self.wish)
-
-        def undo() -> None:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
-
-        return undo
 
 
 class Runner:
@@ -67,39 +35,45 @@ class Runner:
         tally: Tally | None = None,
         price: Price | None = None,
         stop: Stop | None = None,
+        first_failures: FirstFailures | None = None,
         tick: Callable[[], None] = lambda: None,
     ) -> None:
         self.tally = tally or Tally()
         self.stop = stop or Stop()
         self._run, self._executor, self._planner = run, executor, planner
         self._configuration, self._price, self._tick = configuration, price, tick
+        self._first_failures = first_failures
         self._writer = Writer(run)
 
     async def judge_all(self, edits: Iterable[Edit]) -> Tally:
-        """Judge what the run does not hold yet; memory holds the edits under way and nothing of the others."""
+        """Judge what the run does not hold yet; memory holds the edits under way and nothing of the others.
+
+        When this returns or raises, nothing is under way any more: no task, no reading of pictures, no writing.
+        """
         jobs = self._planner.jobs(enumerate(edits))
         under_way: set[asyncio.Task[None]] = set()
         hurry = asyncio.create_task(self.stop.at_once())
         try:
-            async for job in self._ahead(jobs):
-                if self.stop.why:
-                    break
-                under_way.add(asyncio.create_task(self._do(job)))
-                if len(under_way) >= self._executor.places:
-                    under_way = await self._some_done(under_way, hurry)
-                if hurry.done():
-                    break
+            async with aclosing(self._ahead(jobs)) as ahead:
+                async for job in ahead:
+                    if self.stop.why or hurry.done():
+                        break
+                    under_way.add(asyncio.create_task(self._do(job)))
+                    if len(under_way) >= self._executor.places:
+                        await self._some_done(under_way, hurry)
             while under_way and not hurry.done():
-                under_way = await self._some_done(under_way, hurry)
+                await self._some_done(under_way, hurry)
         finally:
             hurry.cancel()
             for task in under_way:
                 task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+            await asyncio.gather(hurry, *under_way, return_exceptions=True)
             await asyncio.to_thread(self._writer.close)
+        if self._writer.failure:
+            raise self._writer.failure
         return self.tally
 
-    async def _ahead(self, jobs: Iterator[Job]) -> AsyncIterator[Job]:
+    async def _ahead(self, jobs: Iterator[Job]) -> AsyncGenerator[Job, None]:
         """Take jobs from the planner a few at a time, in a worker thread, the next few while these are being judged."""
         coming = self._next_of(jobs, 1)
         try:
@@ -110,20 +84,20 @@ class Runner:
                     yield job
             self.tally.held = self._planner.held
         finally:
-            await asyncio.wait([coming])  # the planner is closed after this
+            await asyncio.gather(coming, return_exceptions=True)  # the planner is closed after this
 
     def _next_of(self, jobs: Iterator[Job], count: int) -> asyncio.Task[list[Job]]:
-        return asyncio.create_task(asyncio.to_thread(lambda: list(itertools.islice(jobs, count))))
+        return asyncio.create_task(asyncio.to_thread(self._planner.some, jobs, count))
 
-    async def _some_done(
-        self, under_way: set[asyncio.Task[None]], hurry: asyncio.Task[None]
-    ) -> set[asyncio.Task[None]]:
+    async def _some_done(self, under_way: set[asyncio.Task[None]], hurry: asyncio.Task[None]) -> None:
         """Wait until something is done, a second at most, so that the progress is seen to move."""
         done, _ = await asyncio.wait({*under_way, hurry}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
         self._tick()
+        if self._writer.failure:
+            raise self._writer.failure
         for task in done - {hurry}:
+            under_way.discard(task)
             task.result()
-        return under_way - done
 
     async def _do(self, job: Job) -> None:
         done = await self._executor.judge(job)
@@ -141,6 +115,8 @@ class Runner:
         if kept.verdicts:
             await self._writer.keep(self._filing(done, kept))
             self.tally.add(kept)
+            if self._first_failures:
+                self._first_failures.add(kept)
 
     def _filing(self, done: Done, kept: Judgement) -> Filing:
         job = done.job

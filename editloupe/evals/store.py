@@ -6,7 +6,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
@@ -59,10 +59,14 @@ class Run:
             raise UserError(f"{folder} cannot be written: {error.strerror or error}") from None
         try:
             run = cls(folder, schema.connect_to_write(folder / FILE), lock)
+        except BaseException:
+            lock.release()
+            raise
+        try:
             if not (folder / ABOUT).exists():
                 run._write_about({"schema": schema.VERSION, "created": timestamp(), "configurations": []})
         except BaseException:
-            lock.release()
+            run.close()
             raise
         return run
 
@@ -78,7 +82,9 @@ class Run:
         """Close the run; after a writer's close the folder holds one SQLite file without a log beside it."""
         with self._turn:
             if self._lock:
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                # Where the disk is full the log stays beside the file; nothing is lost, the next reader reads both.
+                with suppress(sqlite3.Error, UserError):
+                    self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._connection.close()
             if self._lock:
                 self._lock.release()
@@ -86,8 +92,21 @@ class Run:
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the file without holding up the writer."""
-        with closing(sqlite3.connect(self.folder / FILE, timeout=30)) as own:
+        with self._told(), closing(sqlite3.connect(self.folder / FILE, timeout=30)) as own:
             own.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turn a write that fails into one sentence: nobody may go on paying for what cannot be kept."""
+        try:
+            yield
+        except sqlite3.ProgrammingError:  # a fault of ours, not of the disk
+            raise
+        except (sqlite3.DatabaseError, OSError) as error:
+            why = error.strerror if isinstance(error, OSError) else None
+            raise UserError(
+                f"{self.folder} cannot be written ({why or error}); what was kept before is there"
+            ) from error
 
     # What was judged, by what
 
@@ -121,11 +140,9 @@ class Run:
 
     def _write_about(self, about: Mapping[str, Any]) -> None:
         part = self.folder / f".{ABOUT}.part"
-        try:
+        with self._told():
             part.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", "utf-8")
             part.replace(self.folder / ABOUT)
-        except OSError as error:
-            raise UserError(f"{self.folder / ABOUT} cannot be written: {error.strerror or error}") from None
 
     # Saving
 
@@ -135,7 +152,8 @@ class Run:
 
     def save_all(self, filings: Iterable[Filing]) -> None:
         """Keep several judgements in one transaction; what they replace is gone with it."""
-        ready = [filing.ready(self.pictures, self._without_secrets) for filing in filings]
+        with self._told():
+            ready = [filing.ready(self.pictures, self._without_secrets) for filing in filings]
         with self._transaction() as connection:
             for saved in ready:
                 self._put(connection, saved)
@@ -175,16 +193,17 @@ class Run:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._turn:
+        with self._turn, self._told():
             if not self._lock:
                 raise UserError(f"{self.folder} is open for reading only")
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                if self._connection.in_transaction:  # a full disk has ended it already
+                    self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
 
     # Replies and what was paid for them
 
@@ -198,7 +217,7 @@ class Run:
         """Keep a model reply; it is on disk when this returns."""
         text = json.dumps(reply if fits(reply) else storable(reply), default=str)
         row = (key, None if edit_id is None else storable_text(edit_id), self._without_secrets(text), timestamp())
-        with self._turn:
+        with self._turn, self._told():
             self._connection.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", row)
 
     def replies_of(self, edit_id: str) -> dict[str, dict[str, Any]]:
@@ -213,7 +232,7 @@ class Run:
         added = ", ".join(f"{name} = {name} + excluded.{name}" for name in _USAGE)
         marks = ", ".join("?" * (len(_USAGE) + 2))
         counts = (whole_number(getattr(usage, name)) for name in _USAGE)
-        with self._turn:
+        with self._turn, self._told():
             self._connection.execute(
                 f"INSERT INTO spent (judge, {', '.join(_USAGE)}, cost) VALUES ({marks}) ON CONFLICT (judge) DO UPDATE "
                 f"SET {added}, cost = cost + excluded.cost",

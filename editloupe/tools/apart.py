@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import suppress
 from typing import IO
 
@@ -30,6 +31,10 @@ KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(64 * 2**20), "MALLOC_TRIM_THRESHOLD
 _SHAPES = struct.Struct("<4q")
 """Height and width of both pictures."""
 _LENGTH = struct.Struct("<q")
+
+
+class ComparersClosed(Exception):
+    """Nothing is compared any more."""
 
 
 class Comparers:
@@ -55,7 +60,7 @@ class Comparers:
         return [one.pid for one in self._all if one.pid is not None]
 
     def close(self) -> None:
-        """End the processes."""
+        """End the processes, also those at work; whoever waits for them or asks again is told so."""
         for one in self._all:
             one.close()
 
@@ -66,6 +71,8 @@ class Comparer:
     def __init__(self) -> None:
         self._pixels = _file_in_memory()
         self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+        self._turn = threading.Lock()
 
     @property
     def pid(self) -> int | None:
@@ -81,15 +88,20 @@ class Comparer:
             stdout=subprocess.PIPE,
             pass_fds=(file,),
             env={**os.environ, **KEEP_MEMORY, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            process_group=0,  # Ctrl-C at the terminal does not reach it, not even while it starts
         )
 
     def compare(self, first: Pixels, second: Pixels) -> Comparison:
         """Compare two pictures; where the process was killed it is done here, by the same code, and the next starts anew."""
-        try:
-            return self._ask(first, second)
-        except (OSError, EOFError):
-            self._end()
-            return compare(first, second)
+        with self._turn:
+            try:
+                if not self._closed:
+                    return self._ask(first, second)
+            except (OSError, EOFError):
+                self._end()
+            if self._closed:
+                raise ComparersClosed("the batch has ended")
+        return compare(first, second)
 
     def _ask(self, first: Pixels, second: Pixels) -> Comparison:
         self._process = self._process or self._start()
@@ -109,13 +121,18 @@ class Comparer:
         return answer
 
     def close(self) -> None:
-        """Let the process end, and the file with it."""
-        self._end()
-        self._pixels.close()
+        """End the process, and the file with it once nobody writes to it."""
+        self._closed = True
+        if (process := self._process) is not None:
+            process.kill()  # whoever waits for its answer wakes up
+        with self._turn:
+            self._end()
+            self._pixels.close()
 
     def _end(self) -> None:
         if self._process is not None:
-            with suppress(BrokenPipeError):
+            self._process.kill()
+            with suppress(OSError, ValueError):  # what was written into the pipe need not arrive any more
                 self._process.communicate()
             self._process = None
 

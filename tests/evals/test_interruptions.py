@@ -19,7 +19,7 @@ from tests.conftest import StartServer
 from tests.evals.samples import write_manifest
 from tests.scripted import Answer, Request, ScriptedServer, call, final
 
-START = "import sys; from editloupe.cli.main import main; main(sys.argv[1:])"
+START = "from editloupe.__main__ import main; main()"
 KEY = "sk-secret-0123456789abcdef"
 CONCURRENCY = 6
 EDITS, KILLS = 28, 10

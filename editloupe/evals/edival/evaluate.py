@@ -36,6 +36,7 @@ class Evaluation:
     settings: JudgeSettings = field(default_factory=JudgeSettings)
     limits: Limits = field(default_factory=Limits)
     retry_unjudged: bool = False
+    keep_going: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,5 +79,6 @@ def evaluate(wanted: Evaluation, *, quiet: bool = False, signals: bool = False) 
         open_judge=cast(Any, open_judge),
         limits=wanted.limits,
         retry_unjudged=wanted.retry_unjudged,
+        keep_going=wanted.keep_going,
     )
     return Evaluated(judge_batch(batch, quiet=quiet, signals=signals), tuple(expected(kept, chains)))

@@ -203,6 +203,12 @@ class EdivalJudge:
             "notes": list(self.instruments.notes()),
         }
 
-    async def aclose(self) -> None:
-        """Let go of the worker threads."""
+    def close(self) -> None:
+        """Let go of the worker threads and the connections."""
         self._toolbox.close()
+        self._chat.drop()
+
+    async def aclose(self) -> None:
+        """Let go of everything as `close` does, without blocking the event loop."""
+        self._toolbox.close()
+        await self._chat.aclose()

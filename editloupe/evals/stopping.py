@@ -1,0 +1,96 @@
+"""Ending a batch before it is done: Ctrl-C or a polite kill once, twice, and never longer than a stated time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+FINISHING = 10.0
+"""Seconds after the first request to stop in which the edits under way may still send requests."""
+WAITING = 20.0
+"""Seconds after the first request to stop in which replies under way are waited for; then it is as if asked twice."""
+LEAVING = 5.0
+"""Seconds in which everything has to be let go of; after that the process ends where it is."""
+INTERRUPTED = 130
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+
+class Stop:
+    """Whether and why a session is to end; belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self.why: str | None = None
+        self.requests = 0
+        """How often the user asked."""
+        self.no_more_requests: Callable[[str], None] = lambda sentence: None
+        """Is called when those under way have had their time."""
+        self._at_once = asyncio.Event()
+        self._last_resort: threading.Timer | None = None
+
+    def request_stop(self) -> None:
+        """Ask to end: what is under way is finished; asked again, or after a while, it is left where it is."""
+        self.requests += 1
+        self.why = "interrupted"
+        loop = asyncio.get_running_loop()
+        if self.requests == 1:
+            loop.call_later(FINISHING, self.no_more_requests, self.why)
+            loop.call_later(WAITING, self._leave)
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._at_once.set()
+        if self._last_resort is None:
+            self._last_resort = threading.Timer(LEAVING, _end_process)
+            self._last_resort.daemon = True
+            self._last_resort.start()
+
+    async def at_once(self) -> None:
+        """Wait until nothing may be waited for any more."""
+        await self._at_once.wait()
+
+    def over(self) -> None:
+        """Everything has been let go of: nothing has to be forced."""
+        if self._last_resort:
+            self._last_resort.cancel()
+
+
+def _end_process() -> None:
+    """End as `kill -9` would, which a run survives: something could not be let go of."""
+    sys.stderr.write("editloupe: stopped; something did not end in time and was left where it was, nothing is lost\n")
+    sys.stderr.flush()
+    os._exit(INTERRUPTED)
+
+
+@contextmanager
+def listening(stop: Stop) -> Iterator[None]:
+    """Take Ctrl-C, a polite kill and a closed terminal as requests to stop, until the block ends."""
+    loop = asyncio.get_running_loop()
+
+    def heard(number: int, frame: Any) -> None:
+        loop.call_soon_threadsafe(stop.request_stop)
+
+    # A process that was told to outlive its terminal keeps ignoring that signal.
+    wanted = [number for number in SIGNALS if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
+    with keeping_signal_handlers():
+        for number in wanted:
+            signal.signal(number, heard)
+        yield
+
+
+@contextmanager
+def keeping_signal_handlers() -> Iterator[None]:
+    """Put the signal handlers back as they were, whatever the block or a package used in it has set."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:  # None: it was not set from Python
+                signal.signal(number, handler)
