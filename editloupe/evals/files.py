@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,8 @@ def whole_file(path: Path) -> Iterator[Path]:
     part: Path | None = None
     try:
         target = Path(os.path.realpath(path)) if path.is_symlink() else path
+        if target.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         if target.exists() and not target.is_file():
             yield target
             return

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from editloupe.evals.readers import Row, read_jsonl
 from editloupe.types import UserError
@@ -40,7 +40,7 @@ def append_line(path: Path, line: bytes) -> int:
     file it would stop every reader.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as file:
+    with path.open("a+b", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         last = _last_line(file)
         if last and not _is_object(last):
@@ -53,8 +53,9 @@ def append_line(path: Path, line: bytes) -> int:
             line = b"\n" + line
         size = file.seek(0, os.SEEK_END)
         try:
-            file.write(line + b"\n")
-            file.flush()
+            rest = line + b"\n"
+            while rest:
+                rest = rest[file.write(rest) :]
             os.fsync(file.fileno())
         except OSError:
             # Half a line is taken back, so that a full disk leaves the file as it was.
@@ -73,7 +74,7 @@ def _torn(path: Path) -> tuple[bytes, int]:
         return last, sum(block.count(b"\n") for block in iter(lambda: file.read(_BLOCK), b""))
 
 
-def _last_line(file: BinaryIO) -> bytes:
+def _last_line(file: IO[bytes]) -> bytes:
     """Return what stands behind the last line break."""
     end, tail = file.seek(0, os.SEEK_END), b""
     while end > 0 and b"\n" not in tail:

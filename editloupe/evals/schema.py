@@ -123,7 +123,7 @@ def connect_to_read(path: Path) -> RunConnection:
     """
     if not _is_file(path):
         raise UserError(f"{path.parent} is not a run: it holds no {path.name}")
-    last: sqlite3.Error | None = None
+    last = ""
     for options in ("mode=ro", "mode=ro&immutable=1"):
         connection = _connect(f"{path.resolve().as_uri()}?{options}")
         try:
@@ -132,7 +132,7 @@ def connect_to_read(path: Path) -> RunConnection:
                 raise UserError(f"{path.parent} is not a run: its {path.name} is empty")
         except sqlite3.OperationalError as error:
             connection.close()
-            last = error
+            last = str(error)  # the error itself would keep this frame and the file with it
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             connection.close()
             raise UserError(damaged(path, error)) from None
