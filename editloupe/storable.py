@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from enum import Enum
 from numbers import Integral, Real
 from os import PathLike, fspath
@@ -54,6 +54,8 @@ def fits(value: Any) -> bool:
             waiting += [(inner, depth + 1) for inner in (one.values() if isinstance(one, Mapping) else one)]
             if isinstance(one, Mapping):
                 waiting += [(name, depth) for name in one]
+        elif isinstance(one, PathLike):
+            waiting.append((fspath(one), depth))
         elif isinstance(one, float):
             if not math.isfinite(one):
                 return False
@@ -92,16 +94,17 @@ def storable(value: Any, depth: int = 0) -> Any:
     return storable_text(str(fspath(value) if isinstance(value, PathLike) else value))
 
 
-def record_json(record: BaseModel) -> str:
-    """Return a record as JSON that can be kept and read back, whatever texts and values it holds."""
+def record_json(record: BaseModel, without: Set[str] = frozenset()) -> str:
+    """Return a record as JSON that can be kept and read back, whatever texts and values it holds; some fields left out."""
     try:
-        text = record.model_dump_json()
+        text = record.model_dump_json(exclude=set(without) or None)
+        # Fewer brackets than levels that are allowed cannot be nested deeper; where there are more, levels are counted.
+        if text.count("{") + text.count("[") <= DEEPEST:
+            return text
     except (ValueError, RecursionError):  # pydantic's own error is a ValueError
-        return json.dumps(storable(record), ensure_ascii=False)
-    # As many brackets as levels are allowed cannot be nested deeper; where there are more, levels are counted.
-    if text.count("{") + text.count("[") <= DEEPEST:
-        return text
-    return json.dumps(storable(record), ensure_ascii=False)
+        pass
+    whole = {name: getattr(record, name) for name in type(record).model_fields if name not in without}
+    return json.dumps(storable(whole), ensure_ascii=False)
 
 
 def whole_number(value: int) -> int:

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from editloupe.types import UserError
 
@@ -73,47 +73,51 @@ class RunConnection(sqlite3.Connection):
 
     def execute(self, *given: Any) -> Any:
         """Run a statement on such a cursor; SQLite's own shortcut would take a plain one."""
-        return self.cursor().execute(*given)
+        return super().cursor(_RunCursor).execute(*given)
 
     def executemany(self, *given: Any) -> Any:
         """Run a statement for many rows on such a cursor."""
-        return self.cursor().executemany(*given)
+        return super().cursor(_RunCursor).executemany(*given)
 
 
 class _RunCursor(sqlite3.Cursor):
+    """Spelled out method by method: these are called for every row that is read and written."""
+
     def execute(self, *given: Any) -> Any:
-        with _telling(self.connection):
+        try:
             return super().execute(*given)
+        except _RAISED as error:
+            self._tell(error)
 
     def executemany(self, *given: Any) -> Any:
-        with _telling(self.connection):
+        try:
             return super().executemany(*given)
+        except _RAISED as error:
+            self._tell(error)
 
     def fetchone(self) -> Any:
-        with _telling(self.connection):
+        try:
             return super().fetchone()
+        except _RAISED as error:
+            self._tell(error)
 
     def fetchall(self) -> list[Any]:
-        with _telling(self.connection):
+        try:
             return super().fetchall()
+        except _RAISED as error:
+            self._tell(error)
 
     def __next__(self) -> Any:
         try:
             return super().__next__()
         except _RAISED as error:
-            if told := _told(error, self.connection):
-                raise told from error
-            raise
+            self._tell(error)
 
-
-@contextmanager
-def _telling(connection: sqlite3.Connection) -> Iterator[None]:
-    try:
-        yield
-    except _RAISED as error:
-        if told := _told(error, connection):
-            raise told from error
-        raise
+    def _tell(self, error: sqlite3.Error | UnicodeDecodeError) -> NoReturn:
+        told = _told(error, self.connection)
+        if told is None:
+            raise error
+        raise told from error
 
 
 def _told(error: sqlite3.Error | UnicodeDecodeError, connection: sqlite3.Connection) -> UserError | None:

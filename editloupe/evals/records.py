@@ -15,7 +15,7 @@ from editloupe.evals.pictures import KeptPictures, PictureFolder, kept_pictures
 from editloupe.evals.prices import Price
 from editloupe.evals.redact import Redactor
 from editloupe.images import Album
-from editloupe.storable import finite_number, record_json, storable, storable_text, whole_number
+from editloupe.storable import finite_number, record_json, storable_text, whole_number
 from editloupe.types import Judgement, Mode, Outcome, Record, Trace, Usage, Verdict
 
 _OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
@@ -121,12 +121,11 @@ class Filing:
         }
 
     def _trace(self, trace: Trace, clean: Redactor) -> tuple[tuple[Any, ...], list[tuple[float, str]]]:
-        head = storable(trace.model_copy(update={"steps": (), "prompt": ()}))
-        del head["steps"]
-        head["prompt"] = [text_sha(_text(text, clean)) for text in trace.prompt]
+        prompt = tuple(text_sha(_text(text, clean)) for text in trace.prompt)
+        head = record_json(trace.model_copy(update={"prompt": prompt}), without={"steps"})
         place = (storable_text(trace.edit_id), storable_text(trace.criterion), self.repeat, trace.target)
         steps = [(_duration(step.seconds), _text(record_json(step), clean)) for step in trace.steps]
-        return (*place, _duration(trace.seconds), _text(json.dumps(head, ensure_ascii=False), clean)), steps
+        return (*place, _duration(trace.seconds), _text(head, clean)), steps
 
 
 def text_sha(text: str) -> str:

@@ -20,7 +20,7 @@ from editloupe.evals.readback import Pictures, Unreadable, read_about, read_edit
 from editloupe.evals.records import Filing, Saved, Unit, text_sha, timestamp
 from editloupe.evals.redact import Redactor
 from editloupe.images import Album
-from editloupe.storable import finite_number, fits, storable, storable_text, whole_number
+from editloupe.storable import finite_number, storable, storable_text, whole_number
 from editloupe.types import Edit, Judgement, Trace, Usage, UserError
 
 FILE, ABOUT, LOCK, PICTURES = "run.sqlite", "run.json", "run.lock", "pictures"
@@ -215,7 +215,10 @@ class Run:
 
     def keep_reply(self, key: str, reply: Mapping[str, Any], edit_id: str | None = None) -> None:
         """Keep a model reply; it is on disk when this returns."""
-        text = json.dumps(reply if fits(reply) else storable(reply), default=str)
+        try:
+            text = json.dumps(reply)
+        except (TypeError, ValueError, RecursionError):
+            text = json.dumps(storable(reply))
         row = (key, None if edit_id is None else storable_text(edit_id), self._without_secrets(text), timestamp())
         with self._turn, self._told():
             self._connection.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", row)
