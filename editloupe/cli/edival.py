@@ -263,7 +263,12 @@ def compare(
     settings = []
     for folder in (a, b):
         with Run.open(folder) as opened:
-            settings.append(opened.about()["configurations"][-1])
+            known = opened.about()["configurations"]
+        if not known:
+            raise UserError(
+                f"{folder} does not say with which settings it was judged: its run.json is missing or damaged"
+            )
+        settings.append(known[-1])
     found = comparing.compare(_figures(a, missing), _figures(b, missing), (settings[0], settings[1]), mode)
     _write(found, comparing.blocks(found), format, out, {})
 
