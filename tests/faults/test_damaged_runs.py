@@ -279,7 +279,11 @@ def outcome(arguments: list[str]) -> tuple[int | str, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-VARIANTS = re.compile(r"seed [1-9]|is (a number|a list|deep|bytes)|at (0%|60%|95%)|(judge|seconds|status) is|no column")
+VARIANTS = re.compile(
+    r"seed [1-9]|is (a number|a list|deep|bytes)|at (0%|60%|95%)|(judge|seconds|status) is|no column|half the pages|removed"
+    r"|no table (traces|texts|replies|spent)|run.json (empty|a list|not|without|deep|a folder)|pictures (empty|cut)"
+    r"|labels (not|a folder)|emptied|wrong types in|log is|is null"
+)
 """Kinds that are much like others; the long form takes them too."""
 
 
