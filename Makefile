@@ -6,13 +6,26 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
-.PHONY: demo test lint browser clean
+# A worker that is lost ends the run: the tests it had would be waited for.
+PYTEST := $(BIN)/python -X faulthandler -m pytest -n auto --dist loadfile --max-worker-restart=0
+
+.PHONY: demo test strict slow lint browser clean
 
 demo: $(VENV)/.light
 	$(BIN)/editloupe demo
 
 test: lint browser
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(PYTEST)
+	$(MAKE) --no-print-directory strict
+
+# The asynchronous parts once more, with Python's development mode watching: nothing unawaited, unheard or left open.
+strict: $(VENV)/.full
+	PYTHONASYNCIODEBUG=1 PYTHONDEVMODE=1 $(PYTEST) -W error::ResourceWarning -W "error:coroutine:RuntimeWarning" \
+		tests/agent tests/graphs tests/evals tests/test_judge.py tests/test_judge_closing.py
+
+# The long forms of the fault tests and the tests against real servers: an hour or two.
+slow: lint browser
+	$(BIN)/python -X faulthandler -m pytest -m slow -o faulthandler_timeout=3600
 
 # The studio is tested in a real Chromium. As root on Debian it is installed; elsewhere those tests skip and say so.
 browser:

@@ -359,8 +359,15 @@ def _let_go(loop_thread: LoopThread, chat: Chat) -> None:
 
     The tools' threads end by themselves when their pool is garbage.
     """
-    loop_thread.close(chat.aclose, wait=0)
-    chat.drop()
+
+    async def farewell() -> None:
+        await chat.aclose()
+        chat.drop()
+
+    if loop_thread.started:
+        loop_thread.close(farewell, wait=0)
+    else:
+        chat.drop()
 
 
 def edits_at_once(spec: str, criteria: int, concurrency: int) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -50,3 +52,21 @@ def scripted() -> Iterator[StartServer]:
             failures.append(error)
     if failures:
         raise failures[0]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_unheard(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail a test in which a task or a future failed and nobody looked: asyncio only logs that.
+
+    It does so when the task is collected, so the development run (`make strict`) collects after every test.
+    """
+    yield
+    if sys.flags.dev_mode:
+        gc.collect()
+    unheard = [
+        record.getMessage()
+        for when in ("setup", "call", "teardown")
+        for record in caplog.get_records(when)
+        if record.name == "asyncio" and record.levelname == "ERROR"
+    ]
+    assert not unheard, unheard

@@ -122,7 +122,6 @@ class ModelChat:
     ) -> None:
         self.profile = profile
         self._clients = clients
-        self.aclose, self.drop = clients.aclose, clients.drop
         self._name = name
         self._parameters = dict(parameters)
         self._retry = retry
@@ -145,6 +144,14 @@ class ModelChat:
         if self._replies:
             self._replies.put(key, {"message": message_to_dict(message), "usage": usage.model_dump()})
         return Reply(message, usage, time.perf_counter() - started, attempts)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; another loop, or a later request, opens its own."""
+        await self._clients.aclose()
+
+    def drop(self) -> None:
+        """Have the connections of all loops closed without waiting for it."""
+        self._clients.drop()
 
     async def _ask(self, wire: Sequence[AnyMessage], request: Request) -> tuple[AIMessage, int]:
         model = self._clients.here()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from editloupe.evals.local import Done
 from editloupe.evals.processes import command_of, descendants, end_all
 from editloupe.evals.ray_vision import VisionModels, worth_sharing
 from editloupe.evals.ray_worker import JudgeWorker, Switchboard
+from editloupe.evals.stopping import keeping_signal_handlers
 from editloupe.evals.store import Run
 from editloupe.evals.traffic import Limits, TrafficControl
 from editloupe.judge import Judge, edits_at_once
@@ -23,6 +25,8 @@ from editloupe.types import UserError
 
 TIMES = 8
 """How often a job is given to a worker before the run ends; with the waits in between, about a minute."""
+TAKE_BACK_EVERY = 0.01
+"""Seconds in which Ray may have the signals while it connects."""
 LAST_NEWS = 3.0
 """Seconds the workers' last messages are waited for when a session ends."""
 REST = 10.0
@@ -57,7 +61,8 @@ class Cluster:
             return
         self._began, self._local = True, address is None
         try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._connect, address)
+            connecting = asyncio.get_running_loop().run_in_executor(self._thread, self._connect, address)
+            await _with_our_signal_handlers(connecting)
         except Exception as error:  # Ray raises many kinds where a cluster cannot be reached
             await self.close()
             where = f"the Ray cluster at {address}" if address else "a Ray cluster on this machine"
@@ -77,6 +82,17 @@ class Cluster:
         own = _ray_processes() if self._local else {}
         self.ray.shutdown()
         end_all(own)  # its agents notice only after some twenty seconds that what they served is gone
+
+
+async def _with_our_signal_handlers(connecting: asyncio.Future[None]) -> None:
+    """Wait for a connection; when Ray's native part takes SIGTERM for itself, it is taken back at once.
+
+    Ray's handler would end the process with a stack trace. Nothing can be told not to set it.
+    """
+    while not connecting.done():
+        with keeping_signal_handlers():
+            await asyncio.wait([connecting], timeout=TAKE_BACK_EVERY)
+    await connecting
 
 
 def _ray_processes() -> dict[int, str]:
@@ -125,23 +141,28 @@ class RayExecutor:
         limits: Limits = traffic.limits.share(count)
         capped = traffic.limits.max_cost is not None or traffic.limits.max_tokens is not None
         self.places = max(count, edits_at_once(judge.spec, len(judge.criteria), traffic.limits.concurrency))
-        self._switchboard = self._ray.remote(num_cpus=0, max_restarts=-1)(Switchboard).remote(traffic.spending)
-        self.vision = self._vision(judge)
+        # Workers find the actors they report to by name: Ray warns on the terminal of a handle given to a constructor.
+        session = uuid.uuid4().hex
+        switchboard = self._ray.remote(num_cpus=0, max_restarts=-1, name=f"editloupe-switchboard-{session}")(
+            Switchboard
+        )
+        self._switchboard = switchboard.remote(traffic.spending)
+        self.vision = self._vision(judge, f"editloupe-vision-{session}")
         worker = self._ray.remote(num_cpus=1, max_restarts=-1, max_concurrency=max(100, self.places))(JudgeWorker)
         self.workers = [
-            worker.remote(open_judge, limits, deadline, self._switchboard, self.vision, capped) for _ in range(count)
+            worker.remote(open_judge, limits, deadline, session, self.vision is not None, capped) for _ in range(count)
         ]
         self._load: Counter[int] = Counter(dict.fromkeys(range(count), 0))
         self._rests_until: dict[int, float] = dict.fromkeys(range(count), 0.0)
         self._news = asyncio.create_task(self._listen())
 
-    def _vision(self, judge: Judge) -> Any:
+    def _vision(self, judge: Judge, name: str) -> Any:
         """Return the actor with the heavy models, on a GPU where the cluster has one; None where there are none."""
         if not worth_sharing(judge.toolbox):
             return None
         gpus = min(1, int(self._ray.cluster_resources().get("GPU", 0)))
-        actor = self._ray.remote(num_cpus=0, num_gpus=gpus, max_restarts=-1, max_task_retries=-1)(VisionModels)
-        return actor.remote(judge.toolbox.settings)
+        actor = self._ray.remote(num_cpus=0, num_gpus=gpus, max_restarts=-1, max_task_retries=-1, name=name)
+        return actor(VisionModels).remote(judge.toolbox.settings)
 
     async def judge(self, job: Job) -> Done:
         """Give a job to the worker with the least to do; where that one is lost, to another."""

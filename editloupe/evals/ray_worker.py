@@ -162,19 +162,22 @@ class JudgeWorker:
         open_judge: Callable[..., Judge],
         limits: Limits,
         deadline: float | None,
-        switchboard: Any,
-        vision: Any,
+        session: str,
+        shared_vision: bool,
         capped: bool = False,
     ) -> None:
+        import ray  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
         share_cores()
+        switchboard = ray.get_actor(f"editloupe-switchboard-{session}")
         self._outbox = Outbox(switchboard)
         self._replies = SentReplies(self._outbox)
         self._traffic = WorkerTraffic(limits, self._outbox, switchboard if capped else None)
         self._judge = open_judge(replies=self._replies, traffic=self._traffic)
         self._deadline = deadline
         self._sent: set[str] = set()
-        if vision is not None:
-            share_vision(self._judge.toolbox, vision)
+        if shared_vision:
+            share_vision(self._judge.toolbox, ray.get_actor(f"editloupe-vision-{session}"))
 
     async def judge(self, job: Job, kept: Mapping[str, Mapping[str, Any]]) -> tuple[Judgement, KeptPictures]:
         """Judge one job and hand back everything the store wants of it."""

@@ -86,7 +86,13 @@ def listening(stop: Stop) -> Iterator[None]:
 
 @contextmanager
 def keeping_signal_handlers() -> Iterator[None]:
-    """Put the signal handlers back as they were, whatever the block or a package used in it has set."""
+    """Put the signal handlers back as they were, whatever the block or a package used in it has set.
+
+    Elsewhere than on the main thread, where none can be set, this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         yield

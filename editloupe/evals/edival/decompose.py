@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +38,8 @@ class Decomposer:
         self, pictures: dict[str, Path], concurrency: int = 8, tick: Callable[[Tally], None] = lambda tally: None
     ) -> Tally:
         """Decompose all pictures; those whose file is there already and still valid are passed over."""
-        return await work_through(pictures.items(), self.one, concurrency, tick, self.kept)
+        async with aclosing(self.asker.chat):
+            return await work_through(pictures.items(), self.one, concurrency, tick, self.kept)
 
     async def one(self, name: str, path: Path) -> bool:
         """Decompose one picture; False where that was done before."""

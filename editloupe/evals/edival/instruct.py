@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,8 @@ class Instructor:
         self, scenes: Sequence[SceneFile], concurrency: int = 8, tick: Callable[[Tally], None] = lambda tally: None
     ) -> Tally:
         """Make the chains of all pictures; those that are there already and still valid are passed over."""
-        return await work_through(((scene.id, scene) for scene in scenes), self.one, concurrency, tick, self.kept)
+        async with aclosing(self.asker.chat) if self.asker else nullcontext():
+            return await work_through(((scene.id, scene) for scene in scenes), self.one, concurrency, tick, self.kept)
 
     async def one(self, name: str, scene: SceneFile) -> bool:
         """Make one chain; False where that was done before. The same seed makes the same choices, picture by picture."""
