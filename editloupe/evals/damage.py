@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from editloupe.types import UserError
 
@@ -81,43 +81,40 @@ class RunConnection(sqlite3.Connection):
 
 
 class _RunCursor(sqlite3.Cursor):
-    """Spelled out method by method: these are called for every row that is read and written."""
+    """Spelled out method by method: these are called for every row that is read and written.
+
+    No error is kept in a variable: it would hold its own frame, and with it the file until the garbage is collected.
+    """
 
     def execute(self, *given: Any) -> Any:
         try:
             return super().execute(*given)
         except _RAISED as error:
-            self._tell(error)
+            raise (_told(error, self.connection) or error) from None
 
     def executemany(self, *given: Any) -> Any:
         try:
             return super().executemany(*given)
         except _RAISED as error:
-            self._tell(error)
+            raise (_told(error, self.connection) or error) from None
 
     def fetchone(self) -> Any:
         try:
             return super().fetchone()
         except _RAISED as error:
-            self._tell(error)
+            raise (_told(error, self.connection) or error) from None
 
     def fetchall(self) -> list[Any]:
         try:
             return super().fetchall()
         except _RAISED as error:
-            self._tell(error)
+            raise (_told(error, self.connection) or error) from None
 
     def __next__(self) -> Any:
         try:
             return super().__next__()
         except _RAISED as error:
-            self._tell(error)
-
-    def _tell(self, error: sqlite3.Error | UnicodeDecodeError) -> NoReturn:
-        told = _told(error, self.connection)
-        if told is None:
-            raise error
-        raise told from error
+            raise (_told(error, self.connection) or error) from None
 
 
 def _told(error: sqlite3.Error | UnicodeDecodeError, connection: sqlite3.Connection) -> UserError | None:

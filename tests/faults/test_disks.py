@@ -32,7 +32,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if os.geteuid() != 0 or subprocess.run(mounting, capture_output=True).returncode:
         pytest.skip("no disk can be mounted here")
     yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def many(folder: Path, count: int = 40) -> Path:
@@ -157,8 +157,10 @@ def test_a_run_on_a_disk_that_cannot_be_written_is_read_and_says_what_it_cannot_
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         assert command(["export", str(run)]) == 0
         assert "what was written last is not shown" in capsys.readouterr().err
+        held = [os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+        assert not [name for name in held if name.startswith(str(disk))]
     finally:
-        subprocess.run(["umount", str(disk)], check=True)
+        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_a_clock_that_runs_backwards_changes_nothing_that_is_measured(
