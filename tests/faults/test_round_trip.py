@@ -129,9 +129,10 @@ def test_a_judgement_of_any_texts_and_numbers_comes_back(
 
 
 @pytest.mark.slow
-@settings(max_examples=2000, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@pytest.mark.timeout(600)
+@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(whole=judgements())
-def test_two_thousand_judgements_come_back(whole: Judgement, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_two_hundred_judgements_come_back(whole: Judgement, tmp_path_factory: pytest.TempPathFactory) -> None:
     check(whole, tmp_path_factory.mktemp("trip") / "run")
 
 
