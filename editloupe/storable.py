@@ -99,7 +99,8 @@ def record_json(record: BaseModel, without: Set[str] = frozenset()) -> str:
     try:
         text = record.model_dump_json(exclude=set(without) or None)
         # Fewer brackets than levels that are allowed cannot be nested deeper; where there are more, levels are counted.
-        if text.count("{") + text.count("[") <= DEEPEST:
+        # Pydantic itself puts three marks for half a character in a key, where one is due.
+        if text.count("{") + text.count("[") <= DEEPEST and MARK not in text:
             return text
     except (ValueError, RecursionError):  # pydantic's own error is a ValueError
         pass
