@@ -69,19 +69,6 @@ def read_text(path: Path, limit: int = TEXT_BYTES) -> str:
     return read_bytes(path, limit).decode("utf-8-sig")
 
 
-def whole_text(text: str) -> str:
-    r"""Return a text that can be written anywhere: half a character (a lone surrogate) becomes the replacement character.
-
-    >>> whole_text("caf\u00e9"), whole_text("a \ud83d smile")
-    ('café', 'a � smile')
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
-
-
 def _check_kind(mode: int, path: Path) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, field_validator, model_validator
 
-from editloupe.files import whole_text
+from editloupe.storable import storable_text
 
 Mode = Literal["tools", "oracle", "plain"]
 Sha = str
@@ -21,9 +21,9 @@ Sha = str
 
 
 class Record(BaseModel):
-    """Base of all records: frozen, and strict about unknown fields."""
+    """Base of all records: frozen, strict about unknown fields; a number that is none stays visible in JSON."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
 
 
 class UserError(Exception):
@@ -107,7 +107,7 @@ class Box(Record):
 def _writable(value: Any, room: int = DEEPEST) -> Any:
     """Return a value that JSON and every file can hold: whole characters, no bytes, not nested without end."""
     if isinstance(value, str):
-        return whole_text(value)
+        return storable_text(value)
     if isinstance(value, (Mapping, list, tuple, set, frozenset)):
         if not room:
             raise ValueError(f"a field is nested more than {DEEPEST} deep")
@@ -124,7 +124,7 @@ def _writable(value: Any, room: int = DEEPEST) -> Any:
     raise ValueError(f"a field holds {type(value).__name__}; only texts, numbers, lists and mappings can be kept")
 
 
-File = Annotated[Path, PlainSerializer(lambda path: whole_text(str(path)), return_type=str, when_used="json")]
+File = Annotated[Path, PlainSerializer(lambda path: storable_text(str(path)), return_type=str, when_used="json")]
 """A picture's path; written down with whole characters even where the disk has a name that is no text."""
 
 

@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "editloupe"
 LAYERS = (
-    ("types", "files", "images", "loop_thread", "pixel_budget"),
+    ("types", "files", "images", "loop_thread", "pixel_budget", "storable"),
     ("rubrics", "tools"),
     ("agent",),
     ("graphs",),

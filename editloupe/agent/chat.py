@@ -31,7 +31,7 @@ from editloupe.agent.clients import Clients
 from editloupe.agent.faults import Fault, ModelFailed, ModelRejected, classify, empty_reply
 from editloupe.agent.hooks import OpenRoad, Replies, Ticket, Traffic
 from editloupe.agent.http import Gate
-from editloupe.agent.messages import PICTURE, finish_of, on_the_wire, refusal_of
+from editloupe.agent.messages import PICTURE, finish_of, on_the_wire, refusal_of, storable_message
 from editloupe.agent.profiles import Profile, Provider
 from editloupe.agent.usage import UNSEEN_REPLY, counted, estimated_input, usage_of
 from editloupe.images import Album, WireLimits
@@ -219,6 +219,7 @@ class ModelChat:
                 self._failed(empty_reply(self._name), asking, ticket, attempt, left_out)
                 return None
             self._answered = True
+            message = storable_message(message)
             usage, estimated = counted(message, asking.estimate)
             if estimated:
                 self._note(

@@ -15,6 +15,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from editloupe.agent.attachments import inline_reference_to, reference_to
 from editloupe.agent.profiles import Provider
 from editloupe.images import Album, WireLimits
+from editloupe.storable import fits, storable
 from editloupe.types import Observation, Reason, Sent, Sha
 
 PICTURE = "picture"
@@ -176,3 +177,13 @@ def sent_pictures(messages: Iterable[AnyMessage], album: Album, limits: WireLimi
     """Say how the pictures of these messages go out, for the trace."""
     blocks = (part for m in messages if isinstance(m.content, list) for part in m.content if isinstance(part, dict))
     return tuple(album[b["sha"]].sent(b["name"], limits) for b in blocks if b.get("type") == PICTURE)
+
+
+def storable_message(message: AIMessage) -> AIMessage:
+    """Return a reply that can be kept, traced and sent back: half an emoji, endless nesting or NaN carry a mark."""
+    parts = {name: getattr(message, name) for name in _PARTS}
+    marked = {name: storable(part) for name, part in parts.items() if not fits(part)}
+    return message.model_copy(update=marked) if marked else message
+
+
+_PARTS = ("content", "tool_calls", "invalid_tool_calls", "additional_kwargs", "response_metadata")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from editloupe.cli.options import tell
 from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver
+from editloupe.evals.words import for_json
 
 FORMATS = ("text", "json")
 
@@ -34,11 +35,13 @@ def agree(
     from editloupe.evals.table import table_of
 
     table = table_of(run, protocol)
+    for sentence in table.damage:
+        tell(sentence)
     found = agreement(table, human, Resampling(resamples, seed))
     if kind == "json":
         whole = found.model_dump(mode="json")
         # Each criterion also stands at the top, so that `.instruction_following.spearman.value` is a whole path.
-        deliver(json.dumps({**whole["criteria"], **whole}, indent=2, ensure_ascii=False) + "\n", out)
+        deliver(for_json({**whole["criteria"], **whole}, 2) + "\n", out)
         return
     titles = {name: table.title_of(name) for name in table.criteria}
     deliver(as_text(tuple(agreement_blocks(found, titles))), out)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from editloupe.cli import options as o
 from editloupe.evals import summary
@@ -25,6 +24,7 @@ from editloupe.evals.prices import parse_price
 from editloupe.evals.progress import duration
 from editloupe.evals.store import Run
 from editloupe.evals.traffic import Limits
+from editloupe.evals.words import command, for_json, one_line, trace_command
 from editloupe.rubrics.registry import usual_repeats
 from editloupe.types import Edit, Reason, UserError
 
@@ -182,6 +182,8 @@ def batch(
     with Run.open(out) as run:
         left = summary.unjudged(run)
         _show(run, ending, as_json)
+    for sentence in ending.damage:
+        o.tell(sentence)
     return 130 if ending.stops_requested else 3 if left or not ending.complete else 0
 
 
@@ -189,7 +191,7 @@ def _show_forecast(found: Forecast, as_json: bool) -> int:
     usage = found.usage
     if as_json:
         facts = {"units": found.units, "usage": usage.model_dump(), "cost": found.cost, "measured": found.measured}
-        print(json.dumps(facts, indent=2))
+        print(for_json(facts, 2))
         return 0
     basis = f"from {found.measured} units judged already" if found.measured else "assumed, nothing judged yet"
     cost = "unknown price" if found.cost is None else f"about ${found.cost:.2f}"
@@ -217,7 +219,7 @@ def _show(run: Run, ending: Ending, as_json: bool) -> None:
             "seconds": round(tally.seconds, 3),
             "scores": [vars(score) for score in found],
         }
-        print(json.dumps(facts, indent=2))
+        print(for_json(facts, 2))
     else:
         _table(found)
         print(_sentence(ending))
@@ -232,7 +234,7 @@ def _table(found: list[summary.Score]) -> None:
     for score in found:
         mean = "–" if score.mean is None else f"{score.mean:.2f}"
         spread = "–" if score.deviation is None else f"{score.deviation:.2f}"
-        table.add_row(score.criterion, f"{score.judged} of {score.units}", mean, spread)
+        table.add_row(Text(one_line(score.criterion)), f"{score.judged} of {score.units}", mean, spread)
     Console(highlight=False).print(table)
 
 
@@ -248,13 +250,13 @@ def _sentence(ending: Ending) -> str:
 
 def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]]) -> list[str]:
     steps = []
-    again = f"{shlex.join(['editloupe', *sys.argv[1:]])}"
+    again = command("editloupe", *sys.argv[1:])
     if ending.stops_requested and not ending.complete:
         steps.append(f"stopped; nothing is lost. Continue with the same command: {again}")
     elif ending.why and not ending.complete:
         steps.append(f"stopped: {ending.why}; continue with a higher cap, nothing is asked twice")
     for reason, (count, example) in left.items():
-        steps.append(f"{count} unjudged ({reason}), for instance: editloupe trace {run.folder} {shlex.quote(example)}")
+        steps.append(f"{count} unjudged ({reason}), for instance: {trace_command(run.folder, example)}")
     if any(reason in FAILED for reason in left):
         steps.append("the same command tries again what failed")
     if any(reason not in FAILED for reason in left) and not ending.why:
@@ -264,5 +266,5 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]]) -> l
             "replies were cut off by the length limit: --max-output-tokens allows longer ones, and judges anew"
         )
     if ending.complete:
-        steps.append(f"next: editloupe report {run.folder}")
+        steps.append(f"next: {command('editloupe', 'report', run.folder)}")
     return steps

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from editloupe.cli.options import tell
 from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver
+from editloupe.evals.words import for_json
 
 FORMATS = ("text", "md", "json")
 
@@ -35,9 +37,12 @@ def compare(
     from editloupe.evals.table import table_of
 
     a, b = table_of(run_a, protocol), table_of(run_b, protocol)
+    for table in (a, b):
+        for sentence in table.damage:
+            tell(f"{table.name}: {sentence}")
     found = compared(a, b, human, Resampling(resamples, seed))
     if kind == "json":
-        deliver(found.model_dump_json(indent=2) + "\n", out)
+        deliver(for_json(found.model_dump(mode="json"), 2) + "\n", out)
         return
     blocks = tuple(comparison_blocks(found, {name: a.title_of(name) for name in a.criteria}))
     deliver(as_markdown(blocks) if kind == "md" else as_text(blocks), out)

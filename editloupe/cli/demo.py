@@ -14,6 +14,7 @@ from editloupe.cli import options as o
 from editloupe.cli.judge import judge_and_keep, show
 from editloupe.demo import demo_manifest
 from editloupe.evals.datasets import load_manifest
+from editloupe.evals.words import one_line, printable, trace_command
 
 
 def demo(
@@ -38,7 +39,7 @@ def demo(
     with given.open() as judge:
         given.announce()
         for note in judge.notes:
-            console.print(Text(f"note: {note}", style="dim"))
+            console.print(Text(f"note: {printable(note)}", style="dim"))
         for edit in itertools.islice(load_manifest(demo_manifest()), limit):
             first = first or edit.id
             console.rule(style="dim")
@@ -55,9 +56,9 @@ def demo(
 def _next_steps(console: Console, spec: str, out: Path, first: str) -> None:
     if spec == "rules":
         console.print("These verdicts come from `rules`, a rule-based baseline: measured evidence, not an LMM.")
-    console.print(f"Everything is kept in {out}. Try next:")
+    console.print(Text(one_line(f"Everything is kept in {out}. Try next:")), soft_wrap=True)
     for command in (
-        f"editloupe trace {out} {first}",
+        trace_command(out, first),
         'editloupe judge before.png after.png "Change the color of the cup to red"',
         "editloupe demo --judge openai:gpt-5.1        (with OPENAI_API_KEY set)",
         "editloupe doctor",

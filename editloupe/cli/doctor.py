@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sys
@@ -15,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe.agent.models import BASE_URLS, KEYS
+from editloupe.evals.words import for_json, printable
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 
@@ -25,12 +25,14 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
     """Say what is ready on this machine and what to do for the rest; asks no server and loads no model."""
     findings = [*_machine(), *_judges(), *_tools(), *_extras()]
     if as_json:
-        print(json.dumps(findings, indent=2, ensure_ascii=False))
+        print(for_json(findings, 2))
         return
     table = Table("", "what", "state", box=None, pad_edge=False)
     for finding in findings:
         mark = Text("ready", style="green") if finding["ready"] else Text("not ready", style="yellow")
-        table.add_row(Text(finding["kind"], style="dim"), Text(finding["name"]), mark + Text(f"  {finding['detail']}"))
+        table.add_row(
+            Text(finding["kind"], style="dim"), Text(finding["name"]), mark + Text(f"  {printable(finding['detail'])}")
+        )
     Console(highlight=False).print(table)
 
 

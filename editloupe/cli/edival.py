@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 import typer
 
 from editloupe.cli import options as o
+from editloupe.evals.files import write_text
+from editloupe.evals.words import command, for_json, one_line, trace_command
 from editloupe.types import Record, UserError
 
 if TYPE_CHECKING:
@@ -214,13 +215,13 @@ def evaluate(
     there = [f"{one.model}/{one.mode}: {one.there} of {one.expected}" for one in done.there]
     if as_json:
         facts = {"judged": tally.judged, "held": tally.held, "unjudged": dict(tally.unjudged), "missing": tally.missing}
-        print(json.dumps({**facts, "pictures": there, "stopped": done.ending.why}, indent=2))
+        print(for_json({**facts, "pictures": there, "stopped": done.ending.why}, 2))
     else:
         print(f"{tally.judged} judged, {sum(tally.unjudged.values())} unjudged, {tally.held} held before")
-        print("pictures: " + "; ".join(there))
+        print("pictures: " + one_line("; ".join(there)))
     for reason, (count, example) in left.items():
-        o.tell(f"{count} unjudged ({reason}), for instance: editloupe trace {out} {example}")
-    o.tell(f"next: editloupe edival report {out}")
+        o.tell(f"{count} unjudged ({reason}), for instance: {trace_command(out, example)}")
+    o.tell(f"next: {command('editloupe', 'edival', 'report', out)}")
     return 130 if done.ending.stops_requested else 3 if left or not done.ending.complete else 0
 
 
@@ -269,7 +270,12 @@ def compare(
     settings = []
     for folder in (a, b):
         with Run.open(folder) as opened:
-            settings.append(opened.about()["configurations"][-1])
+            known = opened.about()["configurations"]
+        if not known:
+            raise UserError(
+                f"{folder} does not say with which settings it was judged: its run.json is missing or damaged"
+            )
+        settings.append(known[-1])
     found = comparing.compare(_figures(a, missing), _figures(b, missing), (settings[0], settings[1]), mode)
     _write(found, comparing.blocks(found), format, out, {})
 
@@ -287,7 +293,7 @@ def _write(found: Record, blocks: list[Block], format: str | None, out: Path | N
     suffixes = {".html": "html", ".md": "md", ".json": "json", ".txt": "text"}
     kind = format or (suffixes.get(out.suffix.lower(), "text") if out else "text")
     if kind == "json":
-        text = json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+        text = for_json(found.model_dump(mode="json"), 2) + "\n"
     elif kind == "md":
         from editloupe.evals.report.markdown import as_markdown
 
@@ -305,10 +311,7 @@ def _write(found: Record, blocks: list[Block], format: str | None, out: Path | N
     if out is None:
         sys.stdout.write(text)
         return
-    try:
-        out.write_text(text, "utf-8")
-    except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror or error}") from None
+    write_text(out, text)
     o.tell(f"written to {out}")
 
 
@@ -347,7 +350,7 @@ def _tick(total: int, quiet: bool) -> Any:
 
 
 def _ended(tally: Tally, out: Path) -> int:
-    print(f"{len(tally.made)} made, {len(tally.held)} held before, {len(tally.failed)} failed; in {out}")
+    print(f"{len(tally.made)} made, {len(tally.held)} held before, {len(tally.failed)} failed; in {one_line(str(out))}")
     for name, why in sorted(tally.failed.items()):
         o.tell(f"{name}: {why}")
     return 3 if tally.failed else 0

@@ -10,6 +10,7 @@ import typer
 
 from editloupe.cli.options import tell
 from editloupe.evals import export as exports
+from editloupe.evals.files import text_file
 from editloupe.evals.store import Run
 from editloupe.types import UserError
 
@@ -33,16 +34,20 @@ def export(
     if images and format != "datasets":
         raise UserError("--images goes with --format datasets")
     with Run.open(run) as opened:
-        if write := exports.TEXT_FORMATS.get(format):
-            if out is None:
-                write(opened, sys.stdout)
-                return
-            with exports.text_file(out) as file:
-                count = write(opened, file)
-        elif out is None:
-            raise UserError(f"--format {format} needs --out")
-        elif format == "parquet":
-            count = exports.to_parquet(opened, out)
-        else:
-            count = exports.to_datasets(opened, out, images)
-    tell(f"{count} rows in {out}")
+        count = _written(opened, format, out, images)
+        damage = opened.damage.told()
+    if out is not None:
+        tell(f"{count} rows in {out}")
+    for sentence in damage:
+        tell(sentence)
+
+
+def _written(run: Run, format: str, out: Path | None, images: bool) -> int:
+    if write := exports.TEXT_FORMATS.get(format):
+        if out is None:
+            return write(run, sys.stdout)
+        with text_file(out) as file:
+            return write(run, file)
+    if out is None:
+        raise UserError(f"--format {format} needs --out")
+    return exports.to_parquet(run, out) if format == "parquet" else exports.to_datasets(run, out, images)

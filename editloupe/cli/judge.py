@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,11 +12,12 @@ from rich.text import Text
 
 from editloupe.cli import options as o
 from editloupe.evals.store import Run
-from editloupe.evals.words import printable
+from editloupe.evals.words import for_json, one_line, printable, trace_command
 from editloupe.images import Album
 from editloupe.judge import Judge
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.storable import storable
 from editloupe.types import Edit, Judgement, Outcome, Step, Trace, UserError, Verdict
 
 
@@ -116,11 +116,11 @@ def judge(
         judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else Steps())
     given.announce()
     if as_json:
-        print(json.dumps(as_record(judgement, opened), indent=2, ensure_ascii=False))
+        print(for_json(as_record(judgement, opened), 2))
     else:
         show(judgement, Console(highlight=False), opened)
         if out:
-            o.tell(f"kept in {out}; read the whole story with: editloupe trace {out} {edit.id}")
+            o.tell(f"kept in {out}; read the whole story with: {trace_command(out, edit.id)}")
     return 0 if judgement.judged else 3
 
 
@@ -156,10 +156,12 @@ class Steps:
             return
         for call in step.calls:
             said = next((seen.text for seen in step.observations if seen.call_id == call.id), "")
-            self._console.print(Text(f"  {trace.criterion}: {call.name} → {_first_line(said)}", style="dim"))
+            self._console.print(
+                Text(f"  {one_line(trace.criterion)}: {one_line(call.name)} → {_first_line(said)}", style="dim")
+            )
         if step.problem:
             self._console.print(
-                Text(f"  {trace.criterion}: reply sent back: {_first_line(step.problem)}", style="yellow")
+                Text(f"  {one_line(trace.criterion)}: reply sent back: {_first_line(step.problem)}", style="yellow")
             )
 
 
@@ -168,7 +170,7 @@ def as_record(judgement: Judgement, judge: Judge | None = None) -> dict[str, Any
     whole = judge.score(judgement.edit, judgement.verdicts) if judge and judge.scores_edits else None
     return {
         **({"score_100": whole} if judge and judge.scores_edits else {}),
-        "edit": judgement.edit.model_dump(mode="json"),
+        "edit": storable(judgement.edit),
         "protocol": judgement.protocol,
         "mode": judgement.mode,
         "judge": judgement.judge,
@@ -194,8 +196,8 @@ def _outcome_record(outcome: Outcome, traces: tuple[Trace, ...]) -> dict[str, An
     own = [trace for trace in traces if trace.criterion == outcome.criterion]
     return {
         **record,
-        **outcome.model_dump(mode="json"),
-        "trace": [trace.model_dump(mode="json", exclude={"prompt"}) for trace in own],
+        **storable(outcome),
+        "trace": [{name: part for name, part in storable(trace).items() if name != "prompt"} for trace in own],
     }
 
 
@@ -203,7 +205,7 @@ def show(judgement: Judgement, console: Console, judge: Judge | None = None) -> 
     """Print the verdicts of one edit for a person; a judge with rubrics of the user's own knows their titles."""
     head = f"{judgement.edit.id}: {judgement.edit.instruction}"
     console.print(Text(printable(head), style="bold"))
-    console.print(Text(f"{judgement.judge} · {judgement.protocol} · {judgement.mode} mode", style="dim"))
+    console.print(Text(one_line(f"{judgement.judge} · {judgement.protocol} · {judgement.mode} mode"), style="dim"))
     for note in judgement.notes:
         console.print(Text(f"note: {printable(note)}", style="dim"))
     rubric_of = judge.rubric if judge else find_protocol(judgement.protocol).rubric
@@ -218,17 +220,21 @@ def show(judgement: Judgement, console: Console, judge: Judge | None = None) -> 
 def _show_outcome(outcome: Outcome, rubric: Rubric, console: Console) -> None:
     console.print()
     if not isinstance(outcome, Verdict):
-        console.print(Text.assemble((f"{rubric.title}: ", "bold"), (f"unjudged ({outcome.reason.value})", "bold red")))
+        console.print(
+            Text.assemble((f"{one_line(rubric.title)}: ", "bold"), (f"unjudged ({outcome.reason.value})", "bold red"))
+        )
         console.print(Text(f"  {printable(outcome.detail)}"))
         return
     score = "" if outcome.score_100 is None else f"  {outcome.score_100:.1f} of 100"
     sure = "" if outcome.confidence is None else f"  confidence {outcome.confidence:.2f}"
     console.print(
-        Text.assemble((f"{rubric.title}: ", "bold"), (_said(outcome, rubric), "bold green"), (score + sure, "dim"))
+        Text.assemble(
+            (f"{one_line(rubric.title)}: ", "bold"), (_said(outcome, rubric), "bold green"), (score + sure, "dim")
+        )
     )
     if isinstance(rubric.answer, LabelAnswer):
         meaning = next((label.meaning for label in rubric.answer.labels if label.name == outcome.label), "")
-        console.print(Text(f"  {meaning.strip()}"))
+        console.print(Text(f"  {printable(meaning.strip())}"))
     if outcome.rationale:
         console.print(Text(f"  because: {printable(outcome.rationale)}", style="italic"))
     tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
@@ -239,14 +245,14 @@ def _show_outcome(outcome: Outcome, rubric: Rubric, console: Console) -> None:
 def _said(verdict: Verdict, rubric: Rubric) -> str:
     """Return what was answered, whatever the kind: a label, a number on its scale, or the items of a check list."""
     if verdict.label:
-        return verdict.label
+        return one_line(verdict.label)
     if isinstance(rubric.answer, NumberAnswer) and verdict.score is not None:
         return f"{verdict.score:g} on a scale of {rubric.answer.low} to {rubric.answer.high}"
     return ", ".join(f"{printable(str(key))} {printable(str(value))}" for key, value in verdict.values.items())
 
 
 def _first_line(text: str) -> str:
-    line = printable(" ".join(text.split()))
+    line = one_line(text)
     return line if len(line) <= 140 else line[:139] + "…"
 
 

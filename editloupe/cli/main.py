@@ -5,6 +5,8 @@ Exit codes: 0 all judged, 3 something is unjudged, 2 the user's mistake, 130 int
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -70,6 +72,8 @@ COMMANDS: tuple[Command, ...] = (
 )
 
 EPILOG = 'Example: editloupe judge before.png after.png "Change the color of the cup from white to red" --judge openai:gpt-5.1'
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
+"""What writing to a disk that is full or gone raises; with a file's name it is told where the file is written."""
 _USAGE_ERROR: type[Any] = typer.BadParameter.__bases__[0]
 """What typer raises for a wrong option or argument; its own module for it is private."""
 
@@ -111,8 +115,12 @@ def _options(
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a name the terminal cannot show must not end the command
     try:
         code: Any = build_app(wanted)(arguments, standalone_mode=False)
+        sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except UserError as error:
         return _say(str(error))
@@ -122,9 +130,13 @@ def run(arguments: list[str]) -> int:
         print("editloupe: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # The reader of a pipe has gone; there is nobody left to tell. Keep Python from flushing into it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()  # the reader of a pipe has gone; there is nobody left to tell
         return 0
+    except OSError as error:
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+        _forget_output()
+        return _say(f"the output cannot be written: {error.strerror}")
     except Exception as error:
         if not isinstance(error, _USAGE_ERROR):
             raise
@@ -132,6 +144,13 @@ def run(arguments: list[str]) -> int:
         return _say(f"{error.format_message()}{hint}")
 
 
+def _forget_output() -> None:
+    """Keep Python from flushing what is left at exit into a place that does not take it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _say(sentence: str) -> int:
-    print(f"editloupe: {' '.join(sentence.split())}", file=sys.stderr)
+    from editloupe.evals.words import one_line
+
+    print(f"editloupe: {one_line(sentence)}", file=sys.stderr)
     return 2

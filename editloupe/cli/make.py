@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from editloupe.cli.options import tell
+from editloupe.evals.words import command, for_json, one_line
 from editloupe.generators import billiards
 from editloupe.generators.registry import TASKS
 from editloupe.generators.registry import task as find_task
@@ -49,8 +49,8 @@ def make(
         if language not in ("en", "cn"):
             raise UserError(f'--language is en or cn, not "{language}"')
         lines, protocol = write_puzzles(out, find_task(what), count, seed, language), "edit-compass"
-    print(f"{lines} edits in {out / MANIFEST}")
-    tell(f"next: editloupe batch {out / MANIFEST} --protocol {protocol} --judge … --out RUN")
+    print(one_line(f"{lines} edits in {out / MANIFEST}"))
+    tell(f"next: {command('editloupe', 'batch', out / MANIFEST)} --protocol {protocol} --judge … --out RUN")
     return 0
 
 
@@ -63,9 +63,9 @@ def _check(folder: Path, answers: Path, as_json: bool) -> int:
         right += found.correct is True
         word = {True: "right", False: "wrong", None: "undecided"}[found.correct]
         if as_json:
-            print(json.dumps({"id": name, "correct": found.correct, "why": found.why}, ensure_ascii=False))
+            print(for_json({"id": name, "correct": found.correct, "why": found.why}))
         else:
-            print(f"{name}: {word}, {found.why}")
+            print(one_line(f"{name}: {word}, {found.why}"))
     if not as_json:
         print(f"{right} of {total} right, {undecided} undecided")
     return 3 if undecided else 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
+from editloupe.evals.words import one_line
 from editloupe.types import Box, Mode, UserError
 
 if TYPE_CHECKING:
@@ -217,7 +218,7 @@ def parse_images(texts: Sequence[str]) -> dict[str, tuple[Path, ...]]:
 
 def tell(sentence: str) -> None:
     """Say something to the user without disturbing what is piped."""
-    print(f"editloupe: {sentence}", file=sys.stderr)
+    print(f"editloupe: {one_line(sentence)}", file=sys.stderr)
 
 
 def _one_of(option: str, value: str, choices: Sequence[str]) -> Any:

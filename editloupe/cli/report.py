@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from editloupe.cli.options import tell
+from editloupe.evals.files import write_text
+from editloupe.evals.words import for_json
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -85,11 +87,7 @@ def deliver(text: str, out: Path | None) -> None:
     if out is None:
         sys.stdout.write(text)
         return
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text, "utf-8")
-    except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror or error}") from None
+    write_text(out, text)
     tell(f"report in {out}")
 
 
@@ -143,7 +141,7 @@ def _html(found: Report | Leaderboard, out: Path | None) -> str:
 
 
 def _json(found: Report | Leaderboard, out: Path | None) -> str:
-    return found.model_dump_json(indent=2) + "\n"
+    return for_json(found.model_dump(mode="json"), 2) + "\n"
 
 
 _RENDERERS: dict[str, Callable[[Report | Leaderboard, Path | None], str]] = {

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from editloupe.cli import options as o
+from editloupe.evals.files import write_text
 from editloupe.evals.pairs import load_pairs
 from editloupe.evals.reward import PROTOCOL, Accuracy, PairReport, judge_pairs
+from editloupe.evals.words import for_json, one_line
+from editloupe.storable import record_json
 from editloupe.types import UserError
 
 
@@ -68,10 +71,9 @@ def reward(
         read = list(itertools.islice(load_pairs(pairs), limit))
         report = judge_pairs(read, judge, "pairwise" if pairwise else "pointwise", concurrency)
     if out:
-        lines = [result.model_dump_json() for result in report.results]
-        out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_text(out, "".join(record_json(result) + "\n" for result in report.results))
     if as_json:
-        print(json.dumps(as_record(report), indent=2, ensure_ascii=False))
+        print(for_json(as_record(report), 2))
     else:
         show(report, Console(highlight=False))
     return 0 if report.overall.judged == report.overall.pairs else 3
@@ -97,7 +99,7 @@ def show(report: PairReport, console: Console) -> None:
         table.add_column(name, justify="left" if name == "dimension" else "right")
     for name, found in (*report.by_dimension.items(), ("overall", report.overall)):
         share = "–" if found.share is None else f"{found.share:.4f}"
-        table.add_row(name, share, str(found.correct), str(found.judged), str(found.pairs))
+        table.add_row(Text(one_line(name)), share, str(found.correct), str(found.judged), str(found.pairs))
     console.print(table)
     if report.way == "pairwise":
         console.print(

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from editloupe.cli import options as o
+from editloupe.evals.words import for_json, printable
 from editloupe.images import Album, encode
 from editloupe.tools.contract import ToolError, ToolResult, View
 from editloupe.tools.registry import build_toolbox
@@ -68,7 +69,7 @@ def tool_command(
         toolbox.close()
     report = _report(name, parameters, result, time.perf_counter() - started, _write(result, name, out))
     if as_json:
-        print(json.dumps(report, indent=2, ensure_ascii=False))
+        print(for_json(report, 2))
     else:
         _show(report, toolbox.notes)
     return 0
@@ -149,11 +150,11 @@ def _report(
 
 def _show(report: dict[str, Any], notes: Sequence[str]) -> None:
     console = Console(highlight=False)
-    console.print(Text(report["text"]))
+    console.print(Text(printable(report["text"])))
     for picture in report["pictures"]:
-        where = f" → {picture['file']}" if picture["file"] else ""
-        console.print(Text(f"  {picture['caption']} ({picture['width']} × {picture['height']}){where}"))
+        where = f" → {printable(str(picture['file']))}" if picture["file"] else ""
+        console.print(Text(f"  {printable(picture['caption'])} ({picture['width']} × {picture['height']}){where}"))
     for note in notes if report["pictures"] else ():
-        console.print(Text(f"note: {note}", style="dim"))
+        console.print(Text(f"note: {printable(note)}", style="dim"))
     if report["pictures"] and not report["pictures"][0]["file"]:
         console.print(Text("note: --out FOLDER keeps the pictures", style="dim"))

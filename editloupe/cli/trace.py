@@ -13,11 +13,13 @@ from rich.panel import Panel
 from rich.rule import Rule
 from rich.text import Text
 
+from editloupe.cli.options import tell
 from editloupe.evals.records import Unit
 from editloupe.evals.store import Run
-from editloupe.evals.words import printable
+from editloupe.evals.words import for_json, one_line, printable
 from editloupe.rubrics.model import LabelAnswer
 from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.storable import storable
 from editloupe.types import Edit, Observation, Sha, Step, Trace, Usage, UserError, Verdict
 
 
@@ -37,11 +39,13 @@ def trace(
             raise UserError(f'edit "{edit_id}" has no such verdict in {run.name}; it has {have or "none"}')
         stories = [(unit, opened.load_trace(edit_id, unit.criterion, unit.repeat)) for unit in units]
         if as_json:
-            print(json.dumps(_as_json(opened, edit, stories), indent=2, ensure_ascii=False))
-            return
-        console = Console(highlight=False)
-        for renderable in _story(opened, edit, stories):
-            console.print(renderable)
+            print(for_json(_as_json(opened, edit, stories), 2))
+        else:
+            console = Console(highlight=False)
+            for renderable in _story(opened, edit, stories):
+                console.print(renderable)
+        for sentence in opened.damage.told():
+            tell(sentence)
 
 
 def _wanted(unit: Unit, criterion: str | None, repeat: int | None) -> bool:
@@ -51,11 +55,8 @@ def _wanted(unit: Unit, criterion: str | None, repeat: int | None) -> bool:
 def _as_json(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) -> dict[str, Any]:
     shas = sorted({sha for _, traces in stories for trace in traces for sha in _shown(trace)})
     return {
-        "edit": edit.model_dump(mode="json"),
-        "units": [
-            {**unit.model_dump(mode="json"), "traces": [trace.model_dump(mode="json") for trace in traces]}
-            for unit, traces in stories
-        ],
+        "edit": storable(edit),
+        "units": [{**storable(unit), "traces": [storable(trace) for trace in traces]} for unit, traces in stories],
         "pictures": {sha: str(path.relative_to(run.folder)) for sha in shas if (path := run.pictures.find(sha))},
     }
 
@@ -67,12 +68,12 @@ def _shown(trace: Trace) -> set[Sha]:
 
 def _story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) -> list[RenderableType]:
     first = stories[0][0]
-    setting = f"{printable(first.judge)} · {first.protocol} · {first.mode} mode"
+    setting = one_line(f"{first.judge} · {first.protocol} · {first.mode} mode")
     head = Text.assemble((printable(edit.instruction), "bold"), f"\n{setting}")
-    told: list[RenderableType] = [Panel(head, title=Text(f"edit {printable(edit.id)}"), title_align="left")]
+    told: list[RenderableType] = [Panel(head, title=Text(f"edit {one_line(edit.id)}"), title_align="left")]
     for unit, traces in stories:
         name = unit.criterion + (f", repeat {unit.repeat}" if unit.repeat else "")
-        told.append(Rule(Text(name, style="bold"), align="left"))
+        told.append(Rule(Text(one_line(name), style="bold"), align="left"))
         for trace in traces:
             if trace.target is not None:
                 told.append(Text(f"target {trace.target + 1}", style="bold"))
@@ -90,7 +91,7 @@ def _step(run: Run, step: Step) -> RenderableType:
         size = "×".join(map(str, sent.size))
         shrunk = "" if sent.scale == 1 else f", shrunk from {'×'.join(map(str, sent.original_size))}"
         line = f"shown: {printable(sent.name)}, {size} {sent.format}{shrunk}, {_where(run, sent.sha)}"
-        lines.append(Text(line, style="dim"))
+        lines.append(Text(printable(line), style="dim"))
     if step.thought:
         lines.append(Text(f"thought: {printable(step.thought)}", style="italic"))
     for call in step.calls:
@@ -115,7 +116,7 @@ def _observation(run: Run, seen: Observation) -> RenderableType:
     lines: list[RenderableType] = [text]
     for number, sha in enumerate(seen.pictures):
         caption = seen.captions[number] if number < len(seen.captions) else "picture"
-        lines.append(Text(f"  {printable(caption)}: {_where(run, sha)}", style="dim"))
+        lines.append(Text(f"  {printable(f'{caption}: {_where(run, sha)}')}", style="dim"))
     return Padding(Group(*lines), (0, 0, 0, 2))
 
 

@@ -69,6 +69,8 @@ class Ending:
     stops_requested: int
     """How often the user asked to stop."""
     judge: str
+    damage: tuple[str, ...] = ()
+    """What of the run could not be read."""
 
     @property
     def complete(self) -> bool:
@@ -141,7 +143,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         )
         with _little_to_collect(), nullcontext() if quiet else progress:
             await runner.judge_all(batch.edits())
-        return Ending(tally, spending, stop.why, stop.requests, judge.spec)
+        return Ending(tally, spending, stop.why, stop.requests, judge.spec, run.damage.told())
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from editloupe.evals.dlebench import from_dlebench
 from editloupe.evals.ids import IdSet
 from editloupe.evals.readers import REQUIRED, Row, reader_for
-from editloupe.files import whole_text
+from editloupe.storable import storable_text
 from editloupe.types import Edit, UserError
 
 Layout = Literal["editloupe", "dlebench"]
@@ -69,10 +69,10 @@ def edit_from(row: Row, folder: Path, allow_outside: bool = False) -> Edit:
 def _id(row: Row) -> str:
     value = row.values.get("id")
     if value is None or value == "":
-        return whole_text(Path(str(row.values["edited"])).stem)
+        return storable_text(Path(str(row.values["edited"])).stem)
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise row.error('"id" must be a text or a whole number')
-    return whole_text(str(value))
+    return storable_text(str(value))
 
 
 def _path(row: Row, name: str, value: Any, folder: Path, allow_outside: bool) -> Path:

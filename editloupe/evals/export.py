@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TextIO
 
+from editloupe.evals.files import whole_file, write_text
 from editloupe.evals.records import Unit
 from editloupe.evals.store import Run
+from editloupe.evals.words import for_csv, for_json
+from editloupe.storable import finite_number, whole_number
 from editloupe.types import Edit, UserError, Verdict
 
 COLUMNS: Mapping[str, str] = {
@@ -54,14 +56,14 @@ def row_of(unit: Unit) -> dict[str, Any]:
         "repeat": unit.repeat,
         "status": outcome.status,
         "label": judged.label if judged else None,
-        "score": judged.score if judged else None,
-        "score_100": judged.score_100 if judged else None,
+        "score": finite_number(judged.score) if judged else None,
+        "score_100": finite_number(judged.score_100) if judged else None,
         "reason": None if isinstance(outcome, Verdict) else outcome.reason.value,
         "steps": outcome.steps,
-        "input_tokens": outcome.usage.input_tokens,
-        "output_tokens": outcome.usage.output_tokens,
-        "cost": unit.cost,
-        "seconds": unit.seconds,
+        "input_tokens": whole_number(outcome.usage.input_tokens),
+        "output_tokens": whole_number(outcome.usage.output_tokens),
+        "cost": finite_number(unit.cost),
+        "seconds": finite_number(unit.seconds),
     }
 
 
@@ -69,18 +71,21 @@ def to_jsonl(run: Run, out: TextIO) -> int:
     """Write one JSON object a line; return how many."""
     count = 0
     for unit in run.units():
-        out.write(json.dumps(row_of(unit), ensure_ascii=False) + "\n")
+        out.write(for_json(row_of(unit)) + "\n")
         count += 1
     return count
 
 
 def to_csv(run: Run, out: TextIO) -> int:
-    """Write a header and one line a unit, empty cells where there is nothing; return how many."""
+    """Write a header and one line a unit, empty cells where there is nothing; return how many.
+
+    A text that a spreadsheet would take for a formula begins with an apostrophe.
+    """
     writer = csv.DictWriter(out, list(COLUMNS), lineterminator="\n")
     writer.writeheader()
     count = 0
     for unit in run.units():
-        writer.writerow(row_of(unit))
+        writer.writerow({name: for_csv(value) for name, value in row_of(unit).items()})
         count += 1
     return count
 
@@ -103,27 +108,33 @@ def to_datasets(run: Run, folder: Path, images: bool = False) -> int:
         fields += [(role, picture) for role in ("source", "edited")]
         features |= {role: {"_type": "Image"} for role in ("source", "edited")}
     schema = arrow.schema(fields, metadata={"huggingface": json.dumps({"info": {"features": features}})})
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} exists and is not an empty folder; name another one")
-    (folder / "data").mkdir(parents=True)
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UserError(f"{folder} exists and is not an empty folder; name another one")
+        (folder / "data").mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror or error}") from None
     count = _write_parquet(folder / "data" / "train-00000-of-00001.parquet", schema, _dataset_rows(run, images))
-    (folder / "README.md").write_text(_card(run, count), "utf-8")
+    write_text(folder / "README.md", _card(run, count))
     return count
 
 
 def _dataset_rows(run: Run, images: bool) -> Iterator[dict[str, Any]]:
     for edit_id, units in groupby(run.units(), key=lambda unit: unit.edit_id):
-        edit, pictures = run.edit(edit_id)
+        try:
+            edit, pictures = run.edit(edit_id)
+        except UserError:  # noted by the run as damaged
+            edit, pictures = None, {}
         shown = {role: _picture(run, pictures, role) for role in ("source", "edited")} if images else {}
         for unit in units:
             yield {**row_of(unit), **_about_edit(edit, unit), **shown}
 
 
-def _about_edit(edit: Edit, unit: Unit) -> dict[str, Any]:
+def _about_edit(edit: Edit | None, unit: Unit) -> dict[str, Any]:
     return {
-        "instruction": edit.instruction,
-        "instruction_type": edit.instruction_type,
-        "model": edit.model,
+        "instruction": edit.instruction if edit else None,
+        "instruction_type": edit.instruction_type if edit else None,
+        "model": edit.model if edit else None,
         "judge": unit.judge,
         "protocol": unit.protocol,
         "mode": unit.mode,
@@ -132,8 +143,17 @@ def _about_edit(edit: Edit, unit: Unit) -> dict[str, Any]:
 
 
 def _picture(run: Run, pictures: Mapping[str, list[str]], role: str) -> dict[str, Any] | None:
-    path = run.pictures.find(pictures[role][0]) if pictures.get(role) else None
-    return {"bytes": path.read_bytes(), "path": path.name} if path else None
+    """Return a picture; None where the run never had it, and where it is gone, which is noted."""
+    if not pictures.get(role):
+        return None
+    path = run.pictures.find(pictures[role][0])
+    try:
+        if path is not None:
+            return {"bytes": path.read_bytes(), "path": path.name}
+    except OSError:
+        pass
+    run.damage.add("pictures", pictures[role][0])
+    return None
 
 
 def _write_parquet(path: Path, schema: Any, rows: Iterator[dict[str, Any]]) -> int:
@@ -141,7 +161,7 @@ def _write_parquet(path: Path, schema: Any, rows: Iterator[dict[str, Any]]) -> i
     from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
     count = 0
-    with _whole_file(path) as part, parquet.ParquetWriter(part, schema) as writer:
+    with whole_file(path) as part, parquet.ParquetWriter(part, schema) as writer:
         for group in _in_groups(rows):
             writer.write_table(arrow.Table.from_pylist(group, schema=schema))
             count += len(group)
@@ -161,26 +181,6 @@ def _card(run: Run, count: int) -> str:
         f"{count} rows, one a unit of work (edit, criterion, repeat), judged by {judges or 'EditLoupe'}. "
         "Unjudged units have a reason and no score.\n"
     )
-
-
-@contextmanager
-def _whole_file(path: Path) -> Iterator[Path]:
-    """Give a path to write to that takes its name only when it is whole."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        yield part
-        part.replace(path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
-    finally:
-        part.unlink(missing_ok=True)
-
-
-@contextmanager
-def text_file(path: Path) -> Iterator[TextIO]:
-    """Open a text file that takes its name only when it is whole."""
-    with _whole_file(path) as part, part.open("w", encoding="utf-8", newline="") as out:
-        yield out
 
 
 def _arrow() -> Any:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from editloupe.evals.bootstrap import Floats
-from editloupe.evals.readers import READERS, Row
+from editloupe.evals.label_file import read_label_rows
+from editloupe.evals.readers import READERS, Row, read_jsonl
 from editloupe.evals.table import Table
-from editloupe.files import whole_text
 from editloupe.rubrics.model import Answer, LabelAnswer, NumberAnswer, YesNoAnswer
+from editloupe.storable import storable_text
 from editloupe.types import UserError
 
 LABELS = "labels.jsonl"
@@ -59,7 +60,7 @@ def human_labels(table: Table, file: str | Path | None = None) -> Human:
     if not human.given:
         return studio
     if not studio.given:
-        return human
+        return Human(human.origin, human.given, studio.notes)
     both = {key: {**human.given.get(key, {}), **studio.given.get(key, {})} for key in {**human.given, **studio.given}}
     return Human(f"{human.origin} and {studio.origin}", both, studio.notes)
 
@@ -94,11 +95,12 @@ def _from_file(table: Table, path: Path) -> Human:
     ours = {row.edit.id for row in table.rows}
     given: dict[tuple[str, str], dict[str, float]] = {}
     strange: set[str] = set()
-    for row in reader(path):
+    notes: list[str] = []
+    for row in read_label_rows(path, notes) if reader is read_jsonl else reader(path):
         edit_id = row.values.get("edit_id", row.values.get("id"))
         if edit_id is None or edit_id == "":
             raise row.error('"edit_id" is missing')
-        edit_id = whole_text(str(edit_id))
+        edit_id = storable_text(str(edit_id))
         for criterion, name, label in _cells(row, table, row_may_skip=path.suffix.lower() == ".csv"):
             if edit_id not in ours:
                 strange.add(edit_id)
@@ -109,16 +111,17 @@ def _from_file(table: Table, path: Path) -> Human:
             labels.pop(name, None)
             if score is not None:
                 labels[name] = score
-    some = ", ".join(sorted(strange)[:3])
-    notes = (f"{len(strange)} labelled edits are not in this run ({some}{' …' if len(strange) > 3 else ''}).",)
-    return Human(path.name, {key: labels for key, labels in given.items() if labels}, notes if strange else ())
+    if strange:
+        some = ", ".join(sorted(strange)[:3])
+        notes.append(f"{len(strange)} labelled edits are not in this run ({some}{' …' if len(strange) > 3 else ''}).")
+    return Human(path.name, {key: labels for key, labels in given.items() if labels}, tuple(notes))
 
 
 def _cells(row: Row, table: Table, row_may_skip: bool) -> Iterator[tuple[str, str | None, Any]]:
     """Yield criterion, annotator and label of everything a row says; an empty cell of a CSV file is not in its row."""
     values = row.values
     annotator = values.get("annotator")
-    name = whole_text(str(annotator)).strip() or None if annotator is not None else None
+    name = storable_text(str(annotator)).strip() or None if annotator is not None else None
     if (criterion := values.get("criterion")) is not None:
         if "label" not in values and "score" not in values and not row_may_skip:
             raise row.error('"label" is missing')

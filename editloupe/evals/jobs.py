@@ -16,6 +16,7 @@ from editloupe.agent.refusals import refused_by_server
 from editloupe.evals.store import Run
 from editloupe.files import check_file
 from editloupe.images import ImageError
+from editloupe.storable import fits, storable, storable_text
 from editloupe.types import Edit, Reason, Sha
 
 SERVER = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.SERVER_REFUSED})
@@ -147,7 +148,7 @@ class Planner:
             "SELECT criterion, repeat, key, quick, tries, status, reason, "
             "CASE reason WHEN 'request_refused' THEN outcome END FROM units WHERE edit_id = ?"
         )
-        return {(row[0], row[1]): Known(*row[2:]) for row in self._reader.execute(query, (edit_id,))}
+        return {(row[0], row[1]): Known(*row[2:]) for row in self._reader.execute(query, (storable_text(edit_id),))}
 
     def _key(self, edit: Edit, criterion: str, repeat: int, hashes: dict[Path, Sha]) -> str | None:
         try:
@@ -162,7 +163,8 @@ class Planner:
         except OSError:
             return None
         files = [(path, found.st_size, found.st_mtime_ns) for path, found in stats]
-        facts = json.dumps([self._configuration, edit.model_dump(mode="json"), files], sort_keys=True)
+        row = edit.model_dump(mode="json") if fits(dict(edit)) else storable(edit)
+        facts = json.dumps([self._configuration, row, files], sort_keys=True)
         return hashlib.sha256(facts.encode("utf-8", "replace")).hexdigest()[:32]
 
     def close(self) -> None:

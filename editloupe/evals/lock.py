@@ -18,14 +18,21 @@ class RunLock:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             holder = os.read(self._file, 200).decode("utf-8", "replace").strip() or "another process"
             os.close(self._file)
             raise UserError(
                 f"{path.parent} is being written by {holder}; wait for it to end, or write into another folder"
             ) from None
-        os.ftruncate(self._file, 0)
-        os.write(self._file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+        except OSError:
+            os.close(self._file)
+            raise
+        try:
+            os.ftruncate(self._file, 0)
+            os.write(self._file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+        except OSError:
+            os.close(self._file)  # or this process would keep the run from the next writer
+            raise
 
     def release(self) -> None:
         """Let the next writer in; the file stays, for removing it would race with whoever is opening it."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import os
+import re
+import stat
 import threading
 from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
@@ -16,15 +18,20 @@ from editloupe.types import Judgement, Sha
 SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}
 
 
+_HASH = re.compile(r"[0-9a-f]{8,128}")
+
+
 class PictureFolder:
-    """Pictures under `pictures/<first two letters>/<hash>.<suffix>`."""
+    """Pictures under `pictures/<first two letters>/<hash>.<suffix>`; nothing outside the folder is ever a picture of it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def find(self, sha: Sha) -> Path | None:
         """Return the file of a picture, or None where the run does not hold it."""
-        return next((path for suffix in SUFFIXES.values() if (path := self._path(sha, suffix)).exists()), None)
+        if not _HASH.fullmatch(sha):
+            return None
+        return next((path for suffix in SUFFIXES.values() if self._holds(path := self._path(sha, suffix))), None)
 
     def __contains__(self, sha: object) -> bool:
         return isinstance(sha, str) and self.find(sha) is not None
@@ -39,7 +46,20 @@ class PictureFolder:
         return path
 
     def _path(self, sha: Sha, suffix: str) -> Path:
+        if not _HASH.fullmatch(sha):
+            raise ValueError(f"{sha!r} is not the hash of a picture")
         return self.folder / sha[:2] / f"{sha}{suffix}"
+
+    def _holds(self, path: Path) -> bool:
+        """True for a file that is in this folder itself, not somewhere a link leads to."""
+        try:
+            if not stat.S_ISREG(os.lstat(path).st_mode) and not path.is_file():
+                return False
+            if path.is_symlink() or path.parent.is_symlink():
+                return path.resolve().is_relative_to(self.folder.resolve())
+        except (OSError, ValueError, RuntimeError):
+            return False
+        return True
 
 
 def file_of(picture: Picture) -> tuple[str, bytes]:

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe.evals.traffic import TrafficControl
+from editloupe.evals.words import one_line
 from editloupe.types import Judgement, Unjudged
 
 LINE_EVERY = 10.0
@@ -96,7 +97,7 @@ class Progress:
 
     def say(self, sentence: str) -> None:
         """Print a sentence above the live view."""
-        self._console.print(Text(f"editloupe: {sentence}"), soft_wrap=True)
+        self._console.print(Text(f"editloupe: {one_line(sentence)}"), soft_wrap=True)
 
     def line(self) -> str:
         """Return the state in one line."""

@@ -15,6 +15,7 @@ from editloupe.evals.pictures import KeptPictures, PictureFolder, kept_pictures
 from editloupe.evals.prices import Price
 from editloupe.evals.redact import Redactor
 from editloupe.images import Album
+from editloupe.storable import finite_number, record_json, storable_text, whole_number
 from editloupe.types import Judgement, Mode, Outcome, Record, Trace, Usage, Verdict
 
 _OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
@@ -82,8 +83,8 @@ class Filing:
         return Saved(
             position=self.position,
             edit={
-                "edit_id": edit.id,
-                "edit": _text(edit.model_dump_json(), clean),
+                "edit_id": storable_text(edit.id),
+                "edit": _text(record_json(edit), clean),
                 "pictures": json.dumps(kept.roles),
             },
             units=[self._unit(outcome, clean) for outcome in self.judgement.verdicts],
@@ -96,35 +97,35 @@ class Filing:
         criterion, usage = outcome.criterion, outcome.usage
         own = [trace.seconds for trace in self.judgement.traces if trace.criterion == criterion]
         return {
-            "edit_id": self.judgement.edit.id,
-            "criterion": criterion,
+            "edit_id": storable_text(self.judgement.edit.id),
+            "criterion": storable_text(criterion),
             "repeat": self.repeat,
             "key": self.keys.get(criterion),
             "quick": self.quick,
             "tries": self.tries.get(criterion, 1),
             "configuration": self.configuration,
-            "protocol": self.judgement.protocol,
+            "protocol": storable_text(self.judgement.protocol),
             "mode": self.judgement.mode,
-            "judge": self.judgement.judge,
+            "judge": storable_text(self.judgement.judge),
             "status": outcome.status,
-            "label": judged.label if judged else None,
-            "score": judged.score if judged else None,
-            "score_100": judged.score_100 if judged else None,
+            "label": storable_text(judged.label) if judged and judged.label is not None else None,
+            "score": finite_number(judged.score) if judged else None,
+            "score_100": finite_number(judged.score_100) if judged else None,
             "reason": None if isinstance(outcome, Verdict) else outcome.reason.value,
             "steps": outcome.steps,
-            **{name: getattr(usage, name) for name in Usage.model_fields},
-            "cost": self.price.cost(usage) if self.price else None,
-            "seconds": max(own, default=0.0),
-            "outcome": _text(outcome.model_dump_json(), clean),
+            **{name: whole_number(getattr(usage, name)) for name in Usage.model_fields},
+            "cost": finite_number(self.price.cost(usage)) if self.price else None,
+            "seconds": max((_duration(seconds) for seconds in own), default=0.0),
+            "outcome": _text(record_json(outcome), clean),
             "finished_at": timestamp(),
         }
 
     def _trace(self, trace: Trace, clean: Redactor) -> tuple[tuple[Any, ...], list[tuple[float, str]]]:
-        head = trace.model_dump(mode="json", exclude={"steps", "prompt"})
-        head["prompt"] = [text_sha(_text(text, clean)) for text in trace.prompt]
-        place = (trace.edit_id, trace.criterion, self.repeat, trace.target, trace.seconds)
-        steps = [(step.seconds, _text(step.model_dump_json(), clean)) for step in trace.steps]
-        return (*place, _text(json.dumps(head, ensure_ascii=False), clean)), steps
+        prompt = tuple(text_sha(_text(text, clean)) for text in trace.prompt)
+        head = record_json(trace.model_copy(update={"prompt": prompt}), without={"steps"})
+        place = (storable_text(trace.edit_id), storable_text(trace.criterion), self.repeat, trace.target)
+        steps = [(_duration(step.seconds), _text(record_json(step), clean)) for step in trace.steps]
+        return (*place, _duration(trace.seconds), _text(head, clean)), steps
 
 
 def text_sha(text: str) -> str:
@@ -138,4 +139,9 @@ def timestamp() -> str:
 
 
 def _text(text: str, clean: Redactor) -> str:
-    return clean(text).encode("utf-8", "replace").decode("utf-8")
+    return clean(storable_text(text))
+
+
+def _duration(seconds: float) -> float:
+    """Return seconds as a number the database takes: no time is negative, endless or nan."""
+    return max(0.0, finite_number(seconds) or 0.0)

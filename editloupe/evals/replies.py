@@ -8,7 +8,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from langchain_core.messages import messages_from_dict
+
 from editloupe.evals.store import Run
+from editloupe.types import Usage
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,14 @@ class KeptReplies:
         self._run = run
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        """Return the reply kept for this request, if any."""
-        return self._run.reply(reply_key(key))
+        """Return the reply kept for this request, if any; one that is no reply any more is noted and asked for again."""
+        reply = self._run.reply(reply_key(key))
+        if reply is not None:
+            with self._run.damage.reading("kept replies", key[:12]):
+                messages_from_dict([dict(reply["message"])])
+                Usage.model_validate(reply["usage"])
+                return reply
+        return None
 
     def put(self, key: str, reply: Mapping[str, Any]) -> None:
         """Keep a reply."""

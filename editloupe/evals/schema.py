@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from editloupe.evals.damage import RunConnection, damaged
 from editloupe.types import UserError
 
 VERSION = 1
@@ -87,42 +88,81 @@ CREATE TABLE spent (
 """
 
 
-def connect_to_write(path: Path) -> sqlite3.Connection:
+def connect_to_write(path: Path) -> RunConnection:
     """Open the file for its one writer, making the tables where there are none.
 
     A commit survives the end of the process at any moment; a power cut may cost the last seconds, never the file.
     """
     fresh = not path.exists() or path.stat().st_size == 0
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
-    if not fresh:
-        check(connection, path)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    connection.execute("PRAGMA wal_autocheckpoint = 0")
-    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-        marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
-        connection.executescript(f"BEGIN IMMEDIATE; {TABLES} {marks} COMMIT;")
+    try:
+        connection = _connect(path)
+        try:
+            if not fresh:
+                check(connection, path)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+            if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+                marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
+                connection.executescript(f"BEGIN IMMEDIATE; {TABLES} {marks} COMMIT;")
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.OperationalError as error:
+        raise UserError(f"{path.parent} cannot be written: {error}") from None
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        raise UserError(damaged(path, error)) from None
+    connection.path, connection.writing = path, True
     return connection
 
 
-def connect_to_read(path: Path) -> sqlite3.Connection:
-    """Open the file for reading, also while it is being written and also on a disk that cannot be written."""
-    if not path.is_file():
+def connect_to_read(path: Path) -> RunConnection:
+    """Open the file for reading, also while it is being written and also on a disk that cannot be written.
+
+    Whatever goes wrong later while rows are read is told in a sentence that names the run.
+    """
+    if not _is_file(path):
         raise UserError(f"{path.parent} is not a run: it holds no {path.name}")
-    last: sqlite3.Error | None = None
+    last = ""
     for options in ("mode=ro", "mode=ro&immutable=1"):
-        connection = sqlite3.connect(
-            f"{path.resolve().as_uri()}?{options}", uri=True, isolation_level=None, check_same_thread=False, timeout=30
-        )
+        connection = _connect(f"{path.resolve().as_uri()}?{options}")
         try:
             check(connection, path)
             if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
                 raise UserError(f"{path.parent} is not a run: its {path.name} is empty")
-            return connection
         except sqlite3.OperationalError as error:
             connection.close()
-            last = error
+            last = str(error)  # the error itself would keep this frame and the file with it
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            connection.close()
+            raise UserError(damaged(path, error)) from None
+        except BaseException:
+            connection.close()
+            raise
+        else:
+            connection.path = path
+            connection.without_log = "immutable" in options and _is_file(path.with_name(f"{path.name}-wal"))
+            return connection
     raise UserError(f"{path} cannot be read: {last}")
+
+
+def _connect(place: str | Path) -> RunConnection:
+    return sqlite3.connect(
+        place,
+        uri=isinstance(place, str),
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=30,
+        factory=RunConnection,
+    )
+
+
+def _is_file(path: Path) -> bool:
+    """Say whether there is a file; a name too long for any file is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def check(connection: sqlite3.Connection, path: Path) -> None:
@@ -132,7 +172,7 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
     except sqlite3.OperationalError:
         raise
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not a run's file or is damaged ({error})") from None
     if version == 0 and application == 0:
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]

@@ -13,12 +13,15 @@ from types import TracebackType
 from typing import Any
 
 from editloupe.evals import schema
+from editloupe.evals.damage import Damage
 from editloupe.evals.lock import RunLock
 from editloupe.evals.pictures import PictureFolder
+from editloupe.evals.readback import Pictures, Unreadable, read_about, read_edit, read_reply, read_trace
 from editloupe.evals.records import Filing, Saved, Unit, text_sha, timestamp
 from editloupe.evals.redact import Redactor
 from editloupe.images import Album
-from editloupe.types import Edit, Judgement, Step, Trace, Usage, UserError
+from editloupe.storable import finite_number, storable, storable_text, whole_number
+from editloupe.types import Edit, Judgement, Trace, Usage, UserError
 
 FILE, ABOUT, LOCK, PICTURES = "run.sqlite", "run.json", "run.lock", "pictures"
 _USAGE = tuple(Usage.model_fields)
@@ -34,6 +37,8 @@ class Run:
         self._lock = lock
         self._turn = threading.RLock()
         self._without_secrets = Redactor()
+        self.damage = Damage()
+        """What could not be read so far; the rest of the run is read all the same."""
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
@@ -78,7 +83,7 @@ class Run:
         with self._turn:
             if self._lock:
                 # Where the disk is full the log stays beside the file; nothing is lost, the next reader reads both.
-                with suppress(sqlite3.Error):
+                with suppress(sqlite3.Error, UserError):
                     self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._connection.close()
             if self._lock:
@@ -106,16 +111,19 @@ class Run:
     # What was judged, by what
 
     def about(self) -> dict[str, Any]:
-        """Return run.json: schema, and every configuration that judged something here."""
+        """Return run.json: schema, and every configuration that judged something here.
+
+        Where it is missing or damaged the verdicts are still there to be read: nothing is known of who gave them.
+        """
         try:
-            found: dict[str, Any] = json.loads((self.folder / ABOUT).read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(f"{self.folder / ABOUT} cannot be read ({error})") from None
-        return found
+            return read_about(self.folder / ABOUT)
+        except Unreadable as error:
+            self.damage.note(f"{error}; who judged with which settings is not known.")
+            return {"schema": schema.VERSION, "configurations": []}
 
     def configure(self, description: Mapping[str, Any]) -> str:
         """Add a judge's description to run.json where it is not there yet; return the name units refer to it by."""
-        name, about = self.name_of(description), self.about()
+        name, about = self.name_of(description), read_about(self.folder / ABOUT)
         if all(known["name"] != name for known in about["configurations"]):
             known = json.loads(self._canonical(description))
             about["configurations"].append({"name": name, "first_used": timestamp(), **known})
@@ -127,7 +135,8 @@ class Run:
         return text_sha(self._canonical(description))[:16]
 
     def _canonical(self, description: Mapping[str, Any]) -> str:
-        return self._without_secrets(json.dumps(description, sort_keys=True, ensure_ascii=False, default=str))
+        text = json.dumps(description, sort_keys=True, ensure_ascii=False, default=str)
+        return self._without_secrets(storable_text(text))
 
     def _write_about(self, about: Mapping[str, Any]) -> None:
         part = self.folder / f".{ABOUT}.part"
@@ -199,41 +208,52 @@ class Run:
     # Replies and what was paid for them
 
     def reply(self, key: str) -> dict[str, Any] | None:
-        """Return a kept model reply."""
+        """Return a kept model reply; one that cannot be read any more counts as not kept and is noted."""
         with self._turn:
             row = self._connection.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
-        return json.loads(row[0]) if row else None
+        return read_reply(self.damage, key, row[0]) if row else None
 
     def keep_reply(self, key: str, reply: Mapping[str, Any], edit_id: str | None = None) -> None:
         """Keep a model reply; it is on disk when this returns."""
-        row = (key, edit_id, self._without_secrets(json.dumps(reply)), timestamp())
+        try:
+            text = json.dumps(reply)
+        except (TypeError, ValueError, RecursionError):
+            text = json.dumps(storable(reply))
+        row = (key, None if edit_id is None else storable_text(edit_id), self._without_secrets(text), timestamp())
         with self._turn, self._told():
             self._connection.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", row)
 
     def replies_of(self, edit_id: str) -> dict[str, dict[str, Any]]:
         """Return all replies kept for an edit, by request."""
+        query, place = "SELECT key, reply FROM replies WHERE edit_id = ?", (storable_text(edit_id),)
         with self._turn:
-            rows = self._connection.execute("SELECT key, reply FROM replies WHERE edit_id = ?", (edit_id,)).fetchall()
-        return {key: json.loads(reply) for key, reply in rows}
+            rows = self._connection.execute(query, place).fetchall()
+        return {key: reply for key, text in rows if (reply := read_reply(self.damage, key, text)) is not None}
 
     def pay(self, judge: str, usage: Usage, cost: float | None) -> None:
         """Add one reply to what the run has spent, whatever becomes of the unit it belongs to."""
         added = ", ".join(f"{name} = {name} + excluded.{name}" for name in _USAGE)
         marks = ", ".join("?" * (len(_USAGE) + 2))
+        counts = (whole_number(getattr(usage, name)) for name in _USAGE)
         with self._turn, self._told():
             self._connection.execute(
                 f"INSERT INTO spent (judge, {', '.join(_USAGE)}, cost) VALUES ({marks}) ON CONFLICT (judge) DO UPDATE "
                 f"SET {added}, cost = cost + excluded.cost",
-                (judge, *(getattr(usage, name) for name in _USAGE), cost),
+                (storable_text(judge), *counts, finite_number(cost)),
             )
 
     def spent(self) -> tuple[Usage, float | None]:
         """Return all tokens paid for so far and their cost, which is None where some price was unknown."""
         with self._turn:
             rows = self._connection.execute(f"SELECT {', '.join(_USAGE)}, cost FROM spent").fetchall()
-        usage = sum((Usage(**dict(zip(_USAGE, row[:-1], strict=True))) for row in rows), Usage())
-        costs = [row[-1] for row in rows]
-        return usage, None if None in costs else sum(costs)
+        try:
+            # A sum beyond SQLite's range comes back as a float.
+            counts = [[int(value) for value in row[:-1]] for row in rows]
+            costs = [None if row[-1] is None else float(row[-1]) for row in rows]
+        except (TypeError, ValueError, OverflowError):
+            raise UserError(f"the run {self.folder} is damaged: what was spent so far cannot be read") from None
+        usage = sum((Usage(**dict(zip(_USAGE, row, strict=True))) for row in counts), Usage())
+        return usage, None if None in costs else sum(cost for cost in costs if cost is not None)
 
     # Reading
 
@@ -246,43 +266,61 @@ class Run:
         )
         with closing(self.reader()) as reader:
             reader.row_factory = sqlite3.Row
-            for row in reader.execute(query, () if edit_id is None else (edit_id,)):
-                yield Unit.from_row(dict(row))
+            for row in reader.execute(query, () if edit_id is None else (storable_text(edit_id),)):
+                unit = None
+                with self.damage.reading("verdicts", f"{row['edit_id']}, {row['criterion']}"):
+                    unit = Unit.from_row(dict(row))
+                if unit is not None:
+                    yield unit
+            if edit_id is None:
+                for (name,) in reader.execute("SELECT edit_id FROM units EXCEPT SELECT edit_id FROM edits"):
+                    self.damage.add("edits with verdicts", str(name))
 
-    def edits(self) -> Iterator[tuple[Edit, dict[str, list[str]]]]:
+    def edits(self) -> Iterator[tuple[Edit, Pictures]]:
         """Yield every edit with the hashes of its pictures by role, in the order of the manifest."""
         with closing(self.reader()) as reader:
-            for edit, pictures in reader.execute("SELECT edit, pictures FROM edits ORDER BY position, edit_id"):
-                yield Edit.model_validate_json(edit), json.loads(pictures)
+            for row in reader.execute("SELECT edit_id, edit, pictures FROM edits ORDER BY position, edit_id"):
+                if (found := read_edit(self.damage, *row)) is not None:
+                    yield found
 
-    def edit(self, edit_id: str) -> tuple[Edit, dict[str, list[str]]]:
+    def edit(self, edit_id: str) -> tuple[Edit, Pictures]:
         """Return one edit with the hashes of its pictures by role; an unknown id is a UserError with close matches."""
+        query = "SELECT edit_id, edit, pictures FROM edits WHERE edit_id = ?"
         with self._turn:
-            row = self._connection.execute("SELECT edit, pictures FROM edits WHERE edit_id = ?", (edit_id,)).fetchone()
+            row = self._connection.execute(query, (storable_text(edit_id),)).fetchone()
         if row is None:
-            raise UserError(self._unknown(edit_id))
-        return Edit.model_validate_json(row[0]), json.loads(row[1])
+            raise UserError(self._unknown(storable_text(edit_id)))
+        if (found := read_edit(self.damage, *row)) is None:
+            raise UserError(f'the run {self.folder} is damaged: the edit "{edit_id}" cannot be read')
+        return found
 
     def load_trace(self, edit_id: str, criterion: str | None = None, repeat: int | None = None) -> tuple[Trace, ...]:
         """Return the traces of an edit: every criterion and repeat, or only those named."""
         self.edit(edit_id)
-        query, values = "SELECT trace, head FROM traces WHERE edit_id = ?", [edit_id]
+        query, values = "SELECT trace, head FROM traces WHERE edit_id = ?", [storable_text(edit_id)]
         for name, wanted in (("criterion", criterion), ("repeat", repeat)):
             if wanted is not None:
-                query, values = f"{query} AND {name} = ?", [*values, str(wanted)]
+                query, values = f"{query} AND {name} = ?", [*values, storable_text(str(wanted))]
         with self._turn:
             heads = self._connection.execute(f"{query} ORDER BY criterion, repeat, trace", values).fetchall()
-            return tuple(self._trace(number, json.loads(head)) for number, head in heads)
+            found = [self._trace(str(edit_id), number, head) for number, head in heads]
+        return tuple(trace for trace in found if trace is not None)
 
-    def _trace(self, number: int, head: dict[str, Any]) -> Trace:
-        steps = self._connection.execute("SELECT step FROM steps WHERE trace = ? ORDER BY position", (number,))
-        texts = [self._connection.execute("SELECT text FROM texts WHERE sha = ?", (sha,)) for sha in head["prompt"]]
-        prompt = tuple(text.fetchone()[0] for text in texts)
-        return Trace(**{**head, "prompt": prompt, "steps": tuple(Step.model_validate_json(step) for (step,) in steps)})
+    def _trace(self, edit_id: str, number: int, head: Any) -> Trace | None:
+        query = "SELECT position, step FROM steps WHERE trace = ? ORDER BY position"
+        steps = self._connection.execute(query, (number,)).fetchall()
+        return read_trace(self.damage, edit_id, head, steps, self._text)
+
+    def _text(self, sha: str) -> str | None:
+        row = self._connection.execute("SELECT text FROM texts WHERE sha = ?", (sha,)).fetchone()
+        return str(row[0]) if row else None
 
     def reader(self) -> sqlite3.Connection:
         """Return a connection of one's own for reading; docs/batch.md describes the tables."""
-        return schema.connect_to_read(self.folder / FILE)
+        connection = schema.connect_to_read(self.folder / FILE)
+        if connection.without_log:
+            self.damage.note(f"The log beside {FILE} cannot be used on this disk; what was written last is not shown.")
+        return connection
 
     def _unknown(self, edit_id: str) -> str:
         with self._turn:

@@ -30,13 +30,13 @@ class Score:
 def scores(run: Run) -> list[Score]:
     """Return the scores by criterion; unjudged units count as such and never as a low score."""
     query = (
-        "SELECT criterion, repeat, count(*), sum(status = 'judged'), avg(score_100) "
+        "SELECT CAST(criterion AS TEXT), repeat, count(*), total(status = 'judged'), avg(score_100) "
         "FROM units GROUP BY criterion, repeat ORDER BY criterion, repeat"
     )
     found: dict[str, list[tuple[int, int, float | None]]] = defaultdict(list)
     with closing(run.reader()) as reader:
         for criterion, _, units, judged, mean in reader.execute(query):
-            found[criterion].append((units, judged, mean))
+            found[criterion].append((units, int(judged), mean))
     return [_score(criterion, rows) for criterion, rows in found.items()]
 
 
@@ -54,9 +54,12 @@ def _score(criterion: str, rows: list[tuple[int, int, float | None]]) -> Score:
 
 def unjudged(run: Run) -> dict[str, tuple[int, str]]:
     """Return how many units are unjudged by reason, with the id of one edit each."""
-    query = "SELECT reason, count(*), min(edit_id) FROM units WHERE status = 'unjudged' GROUP BY reason ORDER BY 2 DESC"
+    query = (
+        "SELECT CAST(reason AS TEXT), count(*), CAST(min(edit_id) AS TEXT) FROM units WHERE status = 'unjudged' "
+        "GROUP BY reason ORDER BY 2 DESC"
+    )
     with closing(run.reader()) as reader:
-        return {reason: (count, example) for reason, count, example in reader.execute(query)}
+        return {str(reason): (count, str(example)) for reason, count, example in reader.execute(query)}
 
 
 def mean_usage(run: Run, judge: str, mode: str) -> dict[str, tuple[dict[str, float], int]]:

@@ -56,6 +56,8 @@ class Table:
     protocol: str
     rows: tuple[Row, ...]
     about: Mapping[str, Any]
+    damage: tuple[str, ...] = ()
+    """What of the run could not be read, a sentence each."""
 
     @cached_property
     def criteria(self) -> tuple[str, ...]:
@@ -99,8 +101,9 @@ class Table:
         """What is known of each criterion's rubric: as run.json recorded it, else as this version has it."""
         found: dict[str, Mapping[str, Any]] = {}
         for one in self.about.get("configurations", ()):
-            if one.get("protocol") == self.protocol:
-                for rubric in dict(one.get("rubrics", {})).values():
+            rubrics = one.get("rubrics", {}) if one.get("protocol") == self.protocol else {}
+            for rubric in rubrics.values() if isinstance(rubrics, Mapping) else ():
+                if isinstance(rubric, Mapping) and "criterion" in rubric:
                     found.setdefault(str(rubric["criterion"]), rubric)
         for known in PROTOCOLS:
             if known.name == self.protocol:
@@ -162,7 +165,10 @@ def table_of(run: Run | Table | str | Path, protocol: str | None = None) -> Tabl
         if protocol in (None, unit.protocol):
             by_edit.setdefault(unit.edit_id, {}).setdefault(unit.criterion, []).append(unit)
     if not protocols:
-        raise UserError(f"the run {run.folder.name} holds no verdicts yet")
+        damage = " ".join(run.damage.told())
+        raise UserError(
+            f"the run {run.folder.name} holds no verdicts {f'that can be read. {damage}' if damage else 'yet'}"
+        )
     if protocol is None and len(protocols) > 1:
         raise UserError(
             f"the run {run.folder.name} holds verdicts of {' and '.join(protocols)}; name one with --protocol"
@@ -174,8 +180,10 @@ def table_of(run: Run | Table | str | Path, protocol: str | None = None) -> Tabl
         for edit, pictures in run.edits()
         if edit.id in by_edit
     )
-    name = run.folder.resolve().name
-    return Table(name, run.folder, protocol or next(iter(protocols)), rows, run.about())
+    if not rows:
+        raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.told())}")
+    name, about = run.folder.resolve().name, run.about()
+    return Table(name, run.folder, protocol or next(iter(protocols)), rows, about, run.damage.told())
 
 
 def row_means(values: Floats) -> Floats:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import html
+import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Sequence
+from os import PathLike, fspath
+from typing import Any
+
+from editloupe.storable import MARK, fits, storable, storable_text
 
 _STEERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u2028\u2029")
 """Marks that reverse or hide the text around them."""
-_MARKDOWN = re.compile(r"([\\`*_\[\]<>#|~!])")
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>#|~!&])")
+_ADDRESS = re.compile(r"(?i):(?=//)|(?<=\bwww)(?=\.)|(?<=\w)(?=@\w)")
+"""Where an escape keeps Markdown from making a link of an address by itself."""
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""What JSON may hold as it is and a terminal obeys; below a space JSON itself writes an escape."""
+_FORMULA = ("=", "+", "-", "@", "\t", "＝", "＋", "－", "＠")
+"""What makes a spreadsheet take a cell for a formula."""
 
 
 def printable(text: str) -> str:
@@ -19,6 +31,75 @@ def printable(text: str) -> str:
     'red [31mtext'
     """
     return "".join(c for c in text if c in "\n\t" or (c.isprintable() and c not in _STEERING))
+
+
+def one_line(text: str) -> str:
+    r"""Return text on one line that steers no terminal: for sentences that carry names and what servers say.
+
+    >>> one_line("no file\x1b[2J\n  called a.png")
+    'no file[2J called a.png'
+    """
+    return " ".join(printable(text).split())
+
+
+def for_json(value: Any, indent: int | None = None) -> str:
+    r"""Return a value as JSON that reads back equal and steers no terminal; what JSON cannot hold carries a mark.
+
+    >>> for_json({"text": "\x9b31m é"})
+    '{"text": "\\u009b31m é"}'
+    """
+    text = json.dumps(value if fits(value) else storable(value), indent=indent, ensure_ascii=False)
+    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def for_csv(value: Any) -> Any:
+    """Return a cell: text that a spreadsheet would take for a formula begins with an apostrophe, numbers stay numbers.
+
+    A character that steers a terminal is replaced by a mark, for tables are looked at there too.
+
+    >>> for_csv("=1+1"), for_csv(-1.5), for_csv("Wrong Action")
+    ("'=1+1", -1.5, 'Wrong Action')
+    """
+    if not isinstance(value, str):
+        return value
+    text = "".join(c if printable(c) else MARK for c in storable_text(value))
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
+
+
+def command(*parts: str | PathLike[str]) -> str:
+    r"""Return a command to copy into a shell, every part quoted where it has to be.
+
+    >>> print(command("editloupe", "trace", "runs/a b"), command("trace", "cup\x1b[2J"))
+    editloupe trace 'runs/a b' trace $'cup\x1b[2J'
+    """
+    return " ".join(_quoted(str(fspath(part))) for part in parts)
+
+
+def _quoted(part: str) -> str:
+    if part == printable(part) and "\n" not in part and "\t" not in part:
+        return shlex.quote(part)
+    # A shell's own escapes, so that the command can be copied and still means this very name.
+    return "$'" + "".join(c if c == printable(c) and c not in "\n\t\\'" else _escape(c) for c in part) + "'"
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def trace_command(
+    folder: str | PathLike[str], edit_id: str, criterion: str | None = None, repeat: int | None = None
+) -> str:
+    """Return the command that shows the trace behind a verdict.
+
+    >>> trace_command("runs/gpt", "-x; rm", "instruction_following")
+    "editloupe trace --criterion instruction_following -- runs/gpt '-x; rm'"
+    """
+    named = ["--criterion", criterion] if criterion else []
+    named += ["--repeat", str(repeat)] if repeat else []
+    # A name may begin with a dash; everything after `--` is taken as it is.
+    dashes = ["--"] if edit_id.startswith("-") or str(fspath(folder)).startswith("-") else []
+    return command("editloupe", "trace", *named, *dashes, folder, edit_id)
 
 
 def counted(labels: Sequence[str]) -> str:
@@ -55,4 +136,15 @@ def for_markdown(text: str) -> str:
     >>> for_markdown("a|b *c*")
     'a\\|b \\*c\\*'
     """
-    return _MARKDOWN.sub(r"\\\1", " ".join(printable(text).split()))
+    return _ADDRESS.sub(lambda found: f"\\{found[0]}", _MARKDOWN.sub(r"\\\1", one_line(text)))
+
+
+def code_for_markdown(text: str) -> str:
+    """Return text on one line as code, whatever backticks it holds.
+
+    >>> code_for_markdown("a `b`")
+    '`` a `b` ``'
+    """
+    line = one_line(text)
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    return f"`{line}`" if fence == "`" else f"{fence} {line} {fence}"

@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from editloupe.files import read_text, whole_text
+from editloupe.files import read_text
+from editloupe.storable import storable_text
 from editloupe.types import UserError
 
 MAX_BYTES = 300_000
@@ -40,7 +41,7 @@ class CarefulLoader(yaml.SafeLoader):
     def construct_scalar(self, node: Any) -> Any:
         """Return a text that can be written anywhere."""
         value = super().construct_scalar(node)
-        return whole_text(value) if isinstance(value, str) else value
+        return storable_text(value) if isinstance(value, str) else value
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
         """Return a mapping; a key that stands twice in it is a mistake, not a choice."""
@@ -48,7 +49,7 @@ class CarefulLoader(yaml.SafeLoader):
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             name = str(getattr(key, "value", ""))
             if isinstance(key, yaml.ScalarNode) and name in seen:
-                raise yaml.YAMLError(f'line {key.start_mark.line + 1}: "{whole_text(name)}" stands twice')
+                raise yaml.YAMLError(f'line {key.start_mark.line + 1}: "{storable_text(name)}" stands twice')
             seen.add(name)
         return super().construct_mapping(node, deep)
 

@@ -8,7 +8,6 @@ Rows with `target_boxes` in place of a criterion hold corrected boxes; `agree` p
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from editloupe.evals.readers import read_jsonl
+from editloupe.evals.label_file import append_line, read_label_rows
 from editloupe.evals.records import timestamp
+from editloupe.storable import storable
 from editloupe.types import Box, UserError
 
 FILE = "labels.jsonl"
@@ -52,6 +52,8 @@ class LabelBook:
         self._undo: dict[str, list[tuple[Place, Value]]] = {}
         self.version = 0
         """Changes with every row, so that a table knows when to look again."""
+        self.notes: tuple[str, ...] = ()
+        """What of the file was passed over."""
 
     def annotators(self) -> list[str]:
         """Return the names of all who labelled something, in the order in which they began."""
@@ -113,21 +115,18 @@ class LabelBook:
         boxes = [list(box) for box in value] if isinstance(value, tuple) else None
         said = {BOXES: boxes} if place.criterion is None else {"criterion": place.criterion, "label": value}
         row = {"edit_id": place.edit_id, **said, "annotator": annotator, "at": timestamp(), **more}
-        line = json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        line = json.dumps(storable(row), ensure_ascii=False).encode()
         with self._lock:
             self._read()
             try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                with self.path.open("ab") as file:
-                    file.write(line)
-                    file.flush()
-                    os.fsync(file.fileno())
+                size = append_line(self.path, line)
             except OSError as error:
                 raise UserError(
                     f"{self.path} cannot be written ({error.strerror or error}); name another file with --labels"
                 ) from None
-            self._take(row)
-            self._size += len(line)
+            self._take(storable(row))
+            # Where another studio wrote in between, or a line was mended, the size is not what it should be: read anew.
+            self._size = size if size == max(self._size, 0) + len(line) + 1 else -1
 
     def _read(self) -> None:
         """Read the file anew where somebody else has changed it."""
@@ -137,7 +136,7 @@ class LabelBook:
             size = 0
         if size == self._size:
             return
-        self._given, self._undo = {}, {}
+        self._given, self._undo, self.notes = {}, {}, ()
         if size:
             try:
                 self._take_all()
@@ -148,22 +147,14 @@ class LabelBook:
         self.version += 1
 
     def _take_all(self) -> None:
-        self._end_last_line()
-        for row in read_jsonl(self.path):
+        notes: list[str] = []
+        for row in read_label_rows(self.path, notes):
             if row.values.get("annotator") and row.values.get("edit_id") is not None:
                 try:
                     self._take(row.values)
                 except (ValidationError, TypeError):
                     raise row.error(f"{BOXES} must be a list of boxes [x1, y1, x2, y2]") from None
-
-    def _end_last_line(self) -> None:
-        """A file written by hand may lack its last line break; the next row must not continue that line."""
-        with self.path.open("rb") as file:
-            file.seek(-1, os.SEEK_END)
-            ended = file.read(1) == b"\n"
-        if not ended and os.access(self.path, os.W_OK):
-            with self.path.open("ab") as file:
-                file.write(b"\n")
+        self.notes = tuple(notes)
 
     def _take(self, row: Mapping[str, Any]) -> None:
         if BOXES not in row and row.get("criterion") is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from editloupe.evals.store import Run
 from editloupe.studio.story import parting, parting_sentence, roles_of, steps_of
 from editloupe.types import Observation, Sent, Step, ToolCall, Trace
+from tests.evals.runs import Line, make_run
 from tests.studio.conftest import OpenStudio
 from tests.studio.samples import long_trace
 
@@ -170,3 +171,12 @@ def test_an_edit_that_is_not_there_is_a_page_that_says_so(studio: OpenStudio, tm
         answer = client.get(address, params=wanted, headers={"accept": "text/html"})
         assert answer.status_code == 404
         assert "<h1>That did not work</h1>" in answer.text
+
+
+def test_an_edit_whose_pictures_were_not_kept_has_its_pages(tmp_path: Path, studio: OpenStudio) -> None:
+    folder = make_run(tmp_path / "run", [Line("e0")])
+    client = studio(runs=(folder,))
+    for page in ("/runs/run/trace?edit=e0", "/runs/run/annotate?annotator=ana&edit=e0"):
+        answer = client.get(page)
+        assert answer.status_code == 200
+        assert "The run did not keep the pictures of this edit." in answer.text

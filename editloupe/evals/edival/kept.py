@@ -14,6 +14,7 @@ from typing import Any
 from editloupe.evals.edival.files import write_bytes
 from editloupe.evals.redact import Redactor
 from editloupe.evals.replies import current_work
+from editloupe.storable import fits, storable
 
 FOLDER = ".replies"
 
@@ -29,13 +30,14 @@ class KeptWhileUnderWay:
         """Return the reply kept for this request, if any."""
         try:
             found: Mapping[str, Any] = json.loads(self._path(key).read_text("utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
-        return found
+        return found if fits(found) else storable(found)
 
     def put(self, key: str, reply: Mapping[str, Any]) -> None:
         """Keep a reply; it is on disk when this returns."""
-        write_bytes(self._path(key), self._without_secrets(json.dumps(reply)).encode())
+        text = json.dumps(reply if fits(reply) else storable(reply), default=str)
+        write_bytes(self._path(key), self._without_secrets(text).encode())
 
     def drop(self, name: str) -> None:
         """Let go of a picture's replies."""

@@ -109,7 +109,12 @@ def turn_scores(run: Run) -> list[TurnScore]:
         if unit.repeat == 0:
             outcomes.setdefault(unit.edit_id, {})[unit.criterion] = unit.outcome
     edits = {edit.id: edit for edit, _ in run.edits() if KEY in edit.extra}
-    return [_score(edits[name], found) for name, found in outcomes.items() if name in edits]
+    scores: list[TurnScore] = []
+    for name, found in outcomes.items():
+        if name in edits:
+            with run.damage.reading("turns", name):
+                scores.append(_score(edits[name], found))
+    return scores
 
 
 def _score(edit: Edit, found: Mapping[str, Outcome]) -> TurnScore:
@@ -147,11 +152,11 @@ def figures_of(folder: Path, missing: Missing = "complete") -> EdivalFigures:
         for unit in run.units():
             if not isinstance(unit.outcome, Verdict):
                 unjudged[unit.outcome.reason.value] = unjudged.get(unit.outcome.reason.value, 0) + 1
-        about = run.about()["configurations"]
+        about, damage = run.about()["configurations"], run.damage.told()
     if not scores:
         raise UserError(f"{folder} holds no chains judged by `editloupe edival evaluate`")
     turns = max(score.turn for score in scores)
-    notes = tuple(dict.fromkeys(note for one in about for note in one.get("notes", ())))
+    notes = (*damage, *dict.fromkeys(str(note) for one in about for note in one.get("notes") or ()))
     shapes = {score.square for score in scores}
     both = {True, False} <= shapes
     return EdivalFigures(

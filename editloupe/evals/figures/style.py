@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,8 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from editloupe.evals.words import printable
+from editloupe.evals.files import make_folder, whole_file
+from editloupe.evals.words import one_line
 
 WIDTH = 7.0
 """Inches; a text column of a page."""
@@ -81,7 +83,7 @@ def shortened(names: Sequence[str], most: int = 34) -> list[str]:
 
 def plain(text: str) -> str:
     """Return text that matplotlib can draw and does not take for a formula."""
-    return printable(text).replace("$", r"\$")
+    return one_line(text).replace("$", r"\$")
 
 
 def as_svg(figure: Figure) -> bytes:
@@ -96,13 +98,16 @@ def as_png(figure: Figure, dpi: int = 200) -> bytes:
 
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure as what its suffix says: .svg, .pdf or .png."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(_as(path.suffix.removeprefix("."), figure, dpi=200))
+    make_folder(path.parent)
+    with whole_file(path) as part:
+        part.write_bytes(_as(path.suffix.removeprefix("."), figure, dpi=200))
     return path
 
 
 def _as(kind: str, figure: Figure, **options: Any) -> bytes:
     target = io.BytesIO()
-    with look():
+    with look(), warnings.catch_warnings():
+        # A name in a script the font does not have is drawn as boxes; the tables beside the figure have it whole.
+        warnings.filterwarnings("ignore", message="Glyph")
         figure.savefig(target, format=kind, facecolor="white", **options)
     return target.getvalue()

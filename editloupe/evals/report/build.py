@@ -43,7 +43,7 @@ def build_report(
         notes.append(f"The paper's own tables are left out: {error}.")
     areas = {name: trend for name in table.criteria if (trend := area_trend(table, name)) is not None}
     return Report(
-        **{**dict(found), "notes": (*found.notes, *_mixed(table), *notes, *people.notes)},
+        **{**dict(found), "notes": (*table.damage, *found.notes, *_mixed(table), *notes, *people.notes)},
         run=table.name,
         folder=str(table.folder),
         judge=" + ".join(table.judges),

@@ -12,10 +12,9 @@ from importlib.resources import files
 from editloupe.evals.instructive import Instructive
 from editloupe.evals.report.blocks import Block, Cases, Drawing, Grid, Heading, Paragraph, Points
 from editloupe.evals.report.drawn import Draw
-from editloupe.evals.report.text import trace_command
-from editloupe.evals.report.thumbnails import Thumbnail, thumbnails, tool_picture
+from editloupe.evals.report.thumbnails import PICTURES, Thumbnail, thumbnails, tool_picture
 from editloupe.evals.store import Run
-from editloupe.evals.words import counted, for_html, shortened
+from editloupe.evals.words import counted, for_html, shortened, trace_command
 from editloupe.types import Observation, Step, Trace
 
 _INTERVAL = re.compile(r"^(\S+) (\[[^\]]*\])$")
@@ -83,6 +82,9 @@ class _Page:
         edit, pictures = run.edit(item.edit_id)
         small = thumbnails(run, edit, pictures)
         shown = _pictures(small) if small else "<p>The run did not keep the pictures of this edit.</p>"
+        gone = [role for role, shas in pictures.items() if shas and run.damage.holds(PICTURES, shas[0])]
+        if gone:
+            shown = f"{_pictures(small)}<p>Missing from the run, or damaged: {for_html(', '.join(gone))}.</p>"
         title = cases.titles.get(item.criterion, item.criterion)
         facts = {
             title: item.label,
@@ -95,7 +97,7 @@ class _Page:
         listed = "".join(f"<dt>{for_html(n)}</dt><dd>{for_html(v)}</dd>" for n, v in facts.items() if v)
         traces = run.load_trace(item.edit_id, item.criterion, item.repeat)
         told = "".join(_trace(run, trace) for trace in traces)
-        command = f"<code>{for_html(trace_command(cases.folder, item))}</code>"
+        command = f"<code>{for_html(trace_command(cases.folder, item.edit_id, item.criterion, item.repeat))}</code>"
         details = f"<details><summary>Trace: what the judge did</summary>{told}</details>" if told else ""
         return (
             f'<section class="case" id="case-{self._cases}"><h4>{for_html(item.edit_id)} '
@@ -155,10 +157,13 @@ def _step(run: Run, step: Step) -> str:
 
 
 def _observation(run: Run, seen: Observation) -> str:
-    small = []
+    small, gone = [], 0
     for place, sha in enumerate(seen.pictures):
         caption = seen.captions[place] if place < len(seen.captions) else "picture"
         if (one := tool_picture(run, sha, caption)) is not None:
             small.append(one)
+        else:
+            gone += 1
     kind = ' class="problem"' if seen.failed else ""
-    return f"<div{kind}>→ {for_html(seen.text)}</div>{_pictures(small) if small else ''}"
+    lost = f"<div>{gone} of its pictures missing from the run, or damaged</div>" if gone else ""
+    return f"<div{kind}>→ {for_html(seen.text)}</div>{_pictures(small) if small else ''}{lost}"

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from editloupe.evals.instructive import Instructive
 from editloupe.evals.report.blocks import Block, Cases, Drawing, Grid, Heading, Paragraph, Points
-from editloupe.evals.report.text import trace_command
-from editloupe.evals.words import counted, for_markdown
+from editloupe.evals.words import code_for_markdown, counted, for_markdown, trace_command
 
 
 def as_markdown(blocks: Sequence[Block], pictures: Mapping[str, str] | None = None) -> str:
@@ -45,8 +44,8 @@ def _case(cases: Cases, number: int, item: Instructive) -> str:
     title = cases.titles.get(item.criterion, item.criterion)
     human = f"; people: {counted(item.human)}" if item.human else ""
     said = for_markdown(f"{title}: {item.label}{human}")
-    command = trace_command(cases.folder, item).replace("`", "")
+    command = code_for_markdown(trace_command(cases.folder, item.edit_id, item.criterion, item.repeat))
     return (
         f"{number}. **{for_markdown(item.edit_id)}**, {item.kind} ({for_markdown(item.because)}): "
-        f"“{for_markdown(item.instruction)}” – {said}. `{command}`"
+        f"“{for_markdown(item.instruction)}” – {said}. {command}"
     )

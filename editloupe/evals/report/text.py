@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shlex
 from collections.abc import Sequence
 
 from rich import box
@@ -16,7 +15,7 @@ from rich.text import Text
 
 from editloupe.evals.instructive import Instructive
 from editloupe.evals.report.blocks import Block, Cases, Grid, Heading, Paragraph, Points
-from editloupe.evals.words import counted, printable
+from editloupe.evals.words import counted, printable, trace_command
 
 WIDTH = 110
 """Columns where nothing else is known, as in a file."""
@@ -76,14 +75,6 @@ def _case(cases: Cases, item: Instructive) -> list[RenderableType]:
     lines = [
         Text(f"“{printable(item.instruction)}”", style="italic"),
         Text(printable(f"{title}: {item.label}{human}")),
-        Text(trace_command(cases.folder, item), style="dim"),
+        Text(trace_command(cases.folder, item.edit_id, item.criterion, item.repeat), style="dim"),
     ]
     return [head, *(Padding(line, (0, 0, 0, 2)) for line in lines), Text()]
-
-
-def trace_command(folder: str, item: Instructive) -> str:
-    """Return the command that shows the trace behind a verdict."""
-    repeat = ["--repeat", str(item.repeat)] if item.repeat else []
-    # An id may begin with a dash; everything after `--` is taken as it is.
-    place = ["--", folder, item.edit_id] if item.edit_id.startswith("-") else [folder, item.edit_id]
-    return printable(shlex.join(["editloupe", "trace", "--criterion", item.criterion, *repeat, *place]))

@@ -15,6 +15,7 @@ from editloupe.types import Box, Edit, Sha
 
 LONG_SIDE, CROP_SIDE, TRACE_SIDE = 290, 190, 220
 QUALITY = 82
+PICTURES = "pictures"
 _FRAME = (213, 94, 0)
 _MOST_OF_PICTURE = 0.4
 """Targets that take up more than this share of the picture need no enlargement."""
@@ -31,7 +32,7 @@ class Thumbnail:
 
 
 def thumbnails(run: Run, edit: Edit, pictures: dict[str, list[Sha]]) -> list[Thumbnail]:
-    """Return source and edit, both enlarged at the target, and the reference; only what the run kept."""
+    """Return source and edit, both enlarged at the target, and the reference; what is gone is noted as damage."""
     opened = {role: _opened(run, shas[0]) for role, shas in pictures.items() if shas}
     source, edited = opened.get("source"), opened.get("edited")
     found = []
@@ -57,13 +58,15 @@ def tool_picture(run: Run, sha: Sha, caption: str) -> Thumbnail | None:
 
 
 def _opened(run: Run, sha: Sha) -> Image.Image | None:
+    """Open a picture of the run; one that is gone or damaged is noted as such."""
     path = run.pictures.find(sha)
-    if path is None:
-        return None
     try:
-        return Image.fromarray(open_picture(path).pixels)
+        if path is not None:
+            return Image.fromarray(open_picture(path).pixels)
     except ImageError:
-        return None
+        pass
+    run.damage.add(PICTURES, sha)
+    return None
 
 
 def _framed(picture: Image.Image, boxes: tuple[Box, ...]) -> Image.Image:

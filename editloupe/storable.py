@@ -1,0 +1,118 @@
+"""Values any file and any database can hold: what cannot be represented is replaced by U+FFFD, seen and never dropped.
+
+A model may reply with half an emoji, with parameters nested nine hundred deep or with a number that is none. Such a reply
+is a reply like any other: it is kept, told in a trace and counted, with a mark where something could not be written down.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Set
+from enum import Enum
+from numbers import Integral, Real
+from os import PathLike, fspath
+from typing import Any
+
+from pydantic import BaseModel
+
+MARK = "\ufffd"
+DEEPEST = 64
+"""Levels of lists and mappings inside each other; readers of JSON give up at about 200."""
+LARGEST = 2**63 - 1
+"""The largest whole number of SQLite and of Parquet."""
+_LONGEST_NUMBER = 10**300
+"""Whole numbers beyond this are kept as text: Python itself refuses to print very long ones."""
+
+_ENDLESS = {math.inf: "Infinity", -math.inf: "-Infinity"}
+
+
+def storable_text(text: str) -> str:
+    r"""Return the text with a mark for every half of a character.
+
+    >>> storable_text("cup \ud83d red"), storable_text("\ud83d\ude00")
+    ('cup � red', '😀')
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def fits(value: Any) -> bool:
+    """True where every text, number and level of a value can be written down as it is."""
+    waiting = [(value, 0)]
+    while waiting:
+        one, depth = waiting.pop()
+        if isinstance(one, str):
+            if storable_text(one) is not one:
+                return False
+        elif isinstance(one, (Mapping, list, tuple)):
+            if depth >= DEEPEST:
+                return False
+            waiting += [(inner, depth + 1) for inner in (one.values() if isinstance(one, Mapping) else one)]
+            if isinstance(one, Mapping):
+                waiting += [(name, depth) for name in one]
+        elif isinstance(one, PathLike):
+            waiting.append((fspath(one), depth))
+        elif isinstance(one, float):
+            if not math.isfinite(one):
+                return False
+        elif isinstance(one, int) and not -_LONGEST_NUMBER < one < _LONGEST_NUMBER:
+            return False
+    return True
+
+
+def storable(value: Any, depth: int = 0) -> Any:
+    """Return a value as plain JSON holds it; records become mappings, and what does not fit carries a mark.
+
+    >>> storable({"box": (1, float("nan")), "text": "half \\ud83d"})
+    {'box': [1, 'NaN'], 'text': 'half �'}
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Enum):
+        return storable(value.value, depth)
+    if isinstance(value, str):
+        return storable_text(str(value))
+    if isinstance(value, Integral):
+        return int(value) if -_LONGEST_NUMBER < int(value) < _LONGEST_NUMBER else f"{MARK} a number too long to keep"
+    if isinstance(value, Real):
+        number = float(value)
+        return number if math.isfinite(number) else _ENDLESS.get(number, "NaN")
+    if isinstance(value, BaseModel):
+        value = {name: getattr(value, name) for name in type(value).model_fields}
+    if isinstance(value, (Mapping, list, tuple, set, frozenset)):
+        if depth >= DEEPEST:
+            return f"{MARK} nested deeper than {DEEPEST} levels"
+        if isinstance(value, Mapping):
+            return {storable_text(str(name)): storable(inner, depth + 1) for name, inner in value.items()}
+        return [storable(inner, depth + 1) for inner in value]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return storable_text(str(fspath(value) if isinstance(value, PathLike) else value))
+
+
+def record_json(record: BaseModel, without: Set[str] = frozenset()) -> str:
+    """Return a record as JSON that can be kept and read back, whatever texts and values it holds; some fields left out."""
+    try:
+        text = record.model_dump_json(exclude=set(without) or None)
+        # Fewer brackets than levels that are allowed cannot be nested deeper; where there are more, levels are counted.
+        # Pydantic itself puts three marks for half a character in a key, where one is due.
+        if text.count("{") + text.count("[") <= DEEPEST and MARK not in text:
+            return text
+    except (ValueError, RecursionError):  # pydantic's own error is a ValueError
+        pass
+    whole = {name: getattr(record, name) for name in type(record).model_fields if name not in without}
+    return json.dumps(storable(whole), ensure_ascii=False)
+
+
+def whole_number(value: int) -> int:
+    """Return a whole number within SQLite's range."""
+    return max(-LARGEST, min(LARGEST, value))
+
+
+def finite_number(value: float | None) -> float | None:
+    """Return a number, None where it is none or has no end."""
+    return value if value is not None and math.isfinite(value) else None
