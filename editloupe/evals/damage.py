@@ -20,6 +20,10 @@ _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError, 
 EXAMPLES = 3
 
 
+class RunDamaged(UserError):
+    """A run, or a part of it, that cannot be read."""
+
+
 class Damage:
     """What of a run could not be read, each thing once."""
 
@@ -117,7 +121,7 @@ class _RunCursor(sqlite3.Cursor):
             raise (_told(error, self.connection) or error) from None
 
 
-def _told(error: sqlite3.Error | UnicodeDecodeError, connection: sqlite3.Connection) -> UserError | None:
+def _told(error: sqlite3.Error | UnicodeDecodeError, connection: sqlite3.Connection) -> RunDamaged | None:
     """Return a sentence where the file is at fault, None where the program is.
 
     A disk that is full, taken away or read-only is the writer's own business: it has to stop what is being paid for.
@@ -126,7 +130,7 @@ def _told(error: sqlite3.Error | UnicodeDecodeError, connection: sqlite3.Connect
         return None
     if connection.writing and not _is_damage(error):
         return None
-    return UserError(damaged(connection.path, error))
+    return RunDamaged(damaged(connection.path, error))
 
 
 def _is_damage(error: Exception) -> bool:

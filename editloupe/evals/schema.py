@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from editloupe.evals.damage import RunConnection, damaged
+from editloupe.evals.damage import RunConnection, RunDamaged, damaged
 from editloupe.types import UserError
 
 VERSION = 1
@@ -111,7 +111,7 @@ def connect_to_write(path: Path) -> RunConnection:
     except sqlite3.OperationalError as error:
         raise UserError(f"{path.parent} cannot be written: {error}") from None
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        raise UserError(damaged(path, error)) from None
+        raise RunDamaged(damaged(path, error)) from None
     connection.path, connection.writing = path, True
     return connection
 
@@ -122,20 +122,20 @@ def connect_to_read(path: Path) -> RunConnection:
     Whatever goes wrong later while rows are read is told in a sentence that names the run.
     """
     if not _is_file(path):
-        raise UserError(f"{path.parent} is not a run: it holds no {path.name}")
+        raise RunDamaged(f"{path.parent} is not a run: it holds no {path.name}")
     last = ""
     for options in ("mode=ro", "mode=ro&immutable=1"):
         connection = _connect(f"{path.resolve().as_uri()}?{options}")
         try:
             check(connection, path)
             if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-                raise UserError(f"{path.parent} is not a run: its {path.name} is empty")
+                raise RunDamaged(f"{path.parent} is not a run: its {path.name} is empty")
         except sqlite3.OperationalError as error:
             connection.close()
             last = str(error)  # the error itself would keep this frame and the file with it
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             connection.close()
-            raise UserError(damaged(path, error)) from None
+            raise RunDamaged(damaged(path, error)) from None
         except BaseException:
             connection.close()
             raise
@@ -143,7 +143,7 @@ def connect_to_read(path: Path) -> RunConnection:
             connection.path = path
             connection.without_log = "immutable" in options and _is_file(path.with_name(f"{path.name}-wal"))
             return connection
-    raise UserError(f"{path} cannot be read: {last}")
+    raise RunDamaged(f"{path} cannot be read: {last}")
 
 
 def _connect(place: str | Path) -> RunConnection:
@@ -173,7 +173,7 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     except sqlite3.OperationalError:
         raise
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not a run's file or is damaged ({error})") from None
+        raise RunDamaged(f"{path} is not a run's file or is damaged ({error})") from None
     if version == 0 and application == 0:
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if tables == 0:

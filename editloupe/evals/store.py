@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from editloupe.evals import schema
-from editloupe.evals.damage import Damage
+from editloupe.evals.damage import Damage, RunDamaged
 from editloupe.evals.lock import RunLock
 from editloupe.evals.pictures import PictureFolder
 from editloupe.evals.readback import Pictures, Unreadable, read_about, read_edit, read_reply, read_trace
@@ -251,7 +251,7 @@ class Run:
             counts = [[int(value) for value in row[:-1]] for row in rows]
             costs = [None if row[-1] is None else float(row[-1]) for row in rows]
         except (TypeError, ValueError, OverflowError):
-            raise UserError(f"the run {self.folder} is damaged: what was spent so far cannot be read") from None
+            raise RunDamaged(f"the run {self.folder} is damaged: what was spent so far cannot be read") from None
         usage = sum((Usage(**dict(zip(_USAGE, row, strict=True))) for row in counts), Usage())
         return usage, None if None in costs else sum(cost for cost in costs if cost is not None)
 
@@ -291,7 +291,7 @@ class Run:
         if row is None:
             raise UserError(self._unknown(storable_text(edit_id)))
         if (found := read_edit(self.damage, *row)) is None:
-            raise UserError(f'the run {self.folder} is damaged: the edit "{edit_id}" cannot be read')
+            raise RunDamaged(f'the run {self.folder} is damaged: the edit "{edit_id}" cannot be read')
         return found
 
     def load_trace(self, edit_id: str, criterion: str | None = None, repeat: int | None = None) -> tuple[Trace, ...]:

@@ -12,7 +12,7 @@ from starlette.middleware import Middleware
 from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from editloupe.studio.damage import RunDamaged
+from editloupe.evals.damage import RunDamaged
 from editloupe.studio.door import Door
 from editloupe.studio.guard import Guard
 from editloupe.studio.library import OpenRun

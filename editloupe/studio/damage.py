@@ -6,11 +6,8 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from editloupe.evals.damage import RunDamaged
 from editloupe.types import UserError
-
-
-class RunDamaged(UserError):
-    """A run, or a part of it, that cannot be read."""
 
 
 @contextmanager

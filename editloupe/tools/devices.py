@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 
 def module(name: str) -> Any:
     """Import a package of an extra at the moment it is needed, untyped: it may be absent where this is checked."""
+    if name == "torch":
+        # Some virtual machines announce AMX and then refuse its instructions, which ends the whole process at the first
+        # multiplication in bfloat16. oneDNN reads this once; whoever is sure of AMX sets another value.
+        os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
     return importlib.import_module(name)
 
 

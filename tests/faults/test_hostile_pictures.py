@@ -258,8 +258,10 @@ async def test_pixels_beyond_the_budget_wait_their_turn_and_none_is_lost() -> No
         async with budget.room(pixels):
             under_way += min(pixels, 10)
             most = max(most, under_way)
-            await asyncio.sleep(0.001)
-            under_way -= min(pixels, 10)
+            try:
+                await asyncio.sleep(0.001)
+            finally:
+                under_way -= min(pixels, 10)
             finished += 1
 
     tasks = [asyncio.create_task(one(size)) for size in (3, 4, 9, 1, 500, 2, 2, 10, 0, 6) * 10]

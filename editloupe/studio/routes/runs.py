@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from editloupe.evals.damage import RunDamaged
 from editloupe.rubrics.registry import PROTOCOLS
 from editloupe.studio.charts import TITLES
-from editloupe.studio.damage import RunDamaged
 from editloupe.studio.library import ClosedRun, OpenRun
 from editloupe.studio.people import choices, rubric_of
 from editloupe.studio.queries import APARTS, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, facts_of, page_of

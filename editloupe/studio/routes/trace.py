@@ -10,8 +10,9 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from editloupe.evals.damage import RunDamaged
 from editloupe.evals.records import Unit
-from editloupe.studio.damage import RunDamaged, readable
+from editloupe.studio.damage import readable
 from editloupe.studio.library import OpenRun
 from editloupe.studio.story import StepView, parting, parting_sentence, steps_of
 from editloupe.studio.studio import Studio, studio_of
