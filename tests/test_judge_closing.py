@@ -206,6 +206,7 @@ def test_a_fault_that_ends_a_batch_leaves_no_other_behind_unheard(
     assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of loops that end before their connections are closed
 def test_one_judge_serves_one_event_loop_after_another(edit: Edit, scripted: StartServer) -> None:
     server = scripted(labelled)
     judge = open_judge(server)
@@ -214,6 +215,7 @@ def test_one_judge_serves_one_event_loop_after_another(edit: Edit, scripted: Sta
     assert judge(edit).judged
     assert server.served == 4 * 2, "no request had to be sent again"
     judge.close()
+    gc.collect()
 
 
 @pytest.mark.parametrize("ending", ["pass", "raise SystemExit(3)", "judge.close()"])
@@ -225,7 +227,8 @@ def test_a_program_that_leaves_a_batch_early_ends_at_once(
     program.write_text(
         "from editloupe import Edit, Judge\n"
         f"edit = Edit(source={str(edit.source)!r}, edited={str(edit.edited)!r}, instruction='Paint it')\n"
-        f"judge = Judge('openai:gpt-4.1', base_url={server.openai_url!r}, mode='plain')\n"
+        f"judge = Judge('openai:gpt-4.1', base_url={server.openai_url!r}, mode='plain',"
+        " criteria=['instruction_following'])\n"
         "edits = (edit.model_copy(update={'id': str(n)}) for n in range(100))\n"
         f"for judgement in judge.batch(edits, concurrency=4):\n    break\n{ending}\n"
     )

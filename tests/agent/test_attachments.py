@@ -48,10 +48,13 @@ async def test_the_wire_carries_what_chat_openai_sends_with_the_pictures_written
     kept = conversation(picture_block(first, "Source Image"), picture_block(second, "Edited Image"))
     urls = [{"type": "image_url", "image_url": {"url": data_url(album, s), "detail": "high"}} for s in (first, second)]
 
-    await client(server.openai_url).ainvoke(conversation(*urls))
+    plain, ours = client(server.openai_url), attaching_client(server.openai_url)
+    await plain.ainvoke(conversation(*urls))
     light = on_the_wire(kept, "openai", album, LIMITS)
     with attaching(album, LIMITS):
-        await attaching_client(server.openai_url).ainvoke(light)
+        await ours.ainvoke(light)
+    await plain.root_async_client.close()
+    await ours.root_async_client.close()
 
     assert server.requests[1].body == server.requests[0].body
     assert json.dumps(server.requests[1].body).count("base64,") == 2
@@ -101,6 +104,7 @@ async def test_conversations_under_way_together_get_their_own_pictures(scripted:
         return data_url(album, sha)
 
     sent = await asyncio.gather(*(ask(shade) for shade in range(8)))
+    await model.root_async_client.close()
     bodies = [json.dumps(request.body) for request in server.requests]
     assert all(sum(url in body for body in bodies) == 1 for url in sent)
 

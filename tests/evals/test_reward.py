@@ -133,7 +133,12 @@ def test_rewards_keep_the_order_of_the_edits_and_their_number(tmp_path: Path, sc
     expected = [25.0 * (n % 5) for n in range(30)]
     assert reward(edits, judge, concurrency=8) == expected
     assert reward(edits, judge, concurrency=8) == expected
-    assert [one.score for one in asyncio.run(areward(edits, open_judge(server), concurrency=8))] == expected
+
+    async def as_a_trainer_would() -> list[Any]:
+        async with open_judge(server) as own:
+            return await areward(edits, own, concurrency=8)
+
+    assert [one.score for one in asyncio.run(as_a_trainer_would())] == expected
     assert server.peak <= 8
     assert reward([], judge) == []
 
