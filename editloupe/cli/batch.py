@@ -184,7 +184,7 @@ def batch(
         _show(run, ending, as_json)
     for sentence in ending.damage:
         o.tell(sentence)
-    return 130 if ending.stops_requested else 3 if left or not ending.complete else 0
+    return ending.exit_code(bool(left))
 
 
 def _show_forecast(found: Forecast, as_json: bool) -> int:

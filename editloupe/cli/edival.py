@@ -222,7 +222,7 @@ def evaluate(
     for reason, (count, example) in left.items():
         o.tell(f"{count} unjudged ({reason}), for instance: {trace_command(out, example)}")
     o.tell(f"next: {command('editloupe', 'edival', 'report', out)}")
-    return 130 if done.ending.stops_requested else 3 if left or not done.ending.complete else 0
+    return done.ending.exit_code(bool(left))
 
 
 @app.command()

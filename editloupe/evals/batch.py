@@ -20,7 +20,7 @@ from editloupe.evals.prices import Price, price_of
 from editloupe.evals.progress import Progress, Tally
 from editloupe.evals.replies import KeptReplies
 from editloupe.evals.runner import Runner
-from editloupe.evals.stopping import Stop, listening
+from editloupe.evals.stopping import INTERRUPTED, Stop, listening
 from editloupe.evals.store import FILE, Run
 from editloupe.evals.traffic import Limits, Spending, TrafficControl
 from editloupe.judge import Judge
@@ -76,6 +76,12 @@ class Ending:
     def complete(self) -> bool:
         """True where every unit of the manifest has an outcome."""
         return self.tally.missing <= 0
+
+    def exit_code(self, unjudged: bool) -> int:
+        """Return the code of a command that ends so; a request to stop that came when all was done has changed nothing."""
+        if self.stops_requested and not self.complete:
+            return INTERRUPTED
+        return 3 if unjudged or not self.complete else 0
 
 
 def dry_run(batch: Batch) -> Forecast:
