@@ -23,7 +23,7 @@ from editloupe.graphs.edit import EDIT_GRAPH, Desk, tool_notes
 from editloupe.graphs.loop import LoopLimits
 from editloupe.graphs.stage import Differences
 from editloupe.images import LONG_SIDE, Album, WireLimits, hash_file
-from editloupe.loop_thread import LoopClosed, LoopThread
+from editloupe.loop_thread import AskedFromWithin, LoopClosed, LoopThread
 from editloupe.pixel_budget import room_for
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.own import with_files
@@ -266,6 +266,8 @@ class Judge:
             return self._loop_thread.run(work)
         except LoopClosed:
             raise UserError(CLOSED) from None
+        except AskedFromWithin:
+            raise UserError("a judge cannot be asked by the very edits it is given; use a second judge there") from None
 
     def unit_key(self, edit: Edit, criterion: str, repeat: int = 0, hashes: dict[Path, Sha] | None = None) -> str:
         """Return the content key of one unit of work: what is asked, of whom, with which pictures and settings.

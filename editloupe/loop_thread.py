@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
@@ -15,6 +16,8 @@ T = TypeVar("T")
 Farewell = Callable[[], Awaitable[None]]
 """What is left to do on the loop once everything else on it has ended."""
 
+NEEDED = 16
+"""Descriptors that must be free for a loop and a first connection."""
 AT_EXIT = 5.0
 """Seconds the program's end waits for a loop to end."""
 
@@ -23,17 +26,26 @@ class LoopClosed(Exception):
     """The loop was closed before, or while, this was done."""
 
 
+class AskedFromWithin(Exception):
+    """What runs on the loop waits for the loop, which would be for ever."""
+
+
 class LoopThread:
     """Runs coroutines on one loop, so that clients keep their connections from call to call; begins with the first call."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._lock = threading.Lock()
         self._closed = False
+        self._farewell: Farewell | None = None
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
-        self._farewell: Farewell | None = None
+        self._problem: BaseException | None = None
 
     @property
     def started(self) -> bool:
@@ -44,7 +56,7 @@ class LoopThread:
         """Run a coroutine to its end and return its result; an interrupted wait cancels it."""
         try:
             future = self._submit(work)
-        except LoopClosed:
+        except BaseException:
             work.close()
             raise
         try:
@@ -74,6 +86,10 @@ class LoopThread:
             self._thread.join(wait)
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        if self._process != os.getpid():  # forked: the thread stayed with the parent
+            self._begin_anew()
+        if self._thread is threading.current_thread():
+            raise AskedFromWithin
         with self._lock:
             if self._closed:
                 raise LoopClosed
@@ -87,12 +103,22 @@ class LoopThread:
         self._thread = threading.Thread(target=self._main, args=(ready,), name=self._name, daemon=True)
         self._thread.start()
         ready.wait()
+        if problem := self._problem:
+            self._thread = self._problem = None
+            raise problem
         _OPEN.add(self)
 
     def _main(self, ready: threading.Event) -> None:
         # The runner cancels what is left, ends generators and worker threads, and closes the loop.
-        with asyncio.Runner(loop_factory=event_loop) as runner:
-            runner.run(self._until_the_end(ready))
+        try:
+            with asyncio.Runner(loop_factory=event_loop) as runner:
+                runner.run(self._until_the_end(ready))
+        except BaseException as error:
+            if ready.is_set():
+                raise
+            self._problem = error  # no descriptors left for a loop: whoever waits for it is told
+        finally:
+            ready.set()
 
     async def _until_the_end(self, ready: threading.Event) -> None:
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
@@ -113,7 +139,16 @@ def event_loop() -> asyncio.AbstractEventLoop:
         import uvloop
     except ImportError:  # it has no Windows build
         return asyncio.new_event_loop()
+    _check_descriptors()
     return uvloop.new_event_loop()
+
+
+def _check_descriptors() -> None:
+    """Raise OSError where too few descriptors are left for a loop: libuv would end the whole process."""
+    with contextlib.ExitStack() as opened:
+        for _ in range(NEEDED // 2):
+            for descriptor in os.pipe():
+                opened.callback(os.close, descriptor)
 
 
 _OPEN: weakref.WeakSet[LoopThread] = weakref.WeakSet()

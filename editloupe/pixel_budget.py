@@ -117,6 +117,10 @@ def pixel_budget() -> PixelBudget:
     return PixelBudget(int(given) * 1_000_000)
 
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=pixel_budget.cache_clear)  # what the parent holds is not given back here
+
+
 @asynccontextmanager
 async def room_for(paths: Iterable[Path]) -> AsyncIterator[None]:
     """Hold room for these pictures, of which only the headers are read."""

@@ -235,3 +235,46 @@ def test_a_program_that_leaves_a_batch_early_ends_at_once(
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
     assert done.returncode == (3 if "SystemExit" in ending else 0), done.stderr
     assert done.stderr == ""
+
+
+def test_a_judge_asked_by_the_edits_it_is_given_says_so_and_does_not_wait_for_itself(edit: Edit) -> None:
+    with Judge("rules", mode="plain") as judge:
+
+        def edits() -> Iterator[Edit]:
+            judge(edit)
+            yield edit
+
+        with pytest.raises(UserError, match="by the very edits it is given"):
+            list(judge.batch(edits()))
+        assert judge(edit).judged
+
+
+@needs_proc
+def test_no_descriptor_left_for_a_loop_is_an_error_and_no_hang(edit: Edit, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, resource\nfrom editloupe import Edit, Judge\n"
+        f"edit = Edit(source={str(edit.source)!r}, edited={str(edit.edited)!r}, instruction='Paint it')\n"
+        "judge = Judge('rules', mode='plain')\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir('/proc/self/fd')), 4096))\n"
+        "try:\n    judge(edit)\nexcept OSError as error:\n    print('told', error.errno)\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))\n"
+        "print(len(judge(edit).verdicts))\njudge.close()\n"
+    )
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["told", "24", "2"], done.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_judge_that_was_used_before_a_fork_judges_after_it_too(edit: Edit, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os\nfrom editloupe import Edit, Judge\n"
+        f"edit = Edit(source={str(edit.source)!r}, edited={str(edit.edited)!r}, instruction='Paint it')\n"
+        "judge = Judge('rules', mode='tools')\njudge(edit)\n"
+        "child = os.fork()\n"
+        "if not child:\n    os._exit(len(judge(edit).verdicts))\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(judge(edit).verdicts))\n"
+    )
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["2", "2"], done.stderr

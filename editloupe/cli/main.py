@@ -102,14 +102,18 @@ def _placeholder() -> None:
     """Stand for a command in the list of commands."""
 
 
-def _options(
-    show_version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True)
-    ] = False,
-) -> None:
-    if show_version:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"editloupe {version('editloupe')}")
         raise typer.Exit
+
+
+def _options(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
 
 
 def run(arguments: list[str]) -> int:
@@ -129,7 +133,7 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print("editloupe: interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit):  # rich leaves by the latter
         _forget_output()  # the reader of a pipe has gone; there is nobody left to tell
         return 0
     except OSError as error:

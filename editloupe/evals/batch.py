@@ -25,7 +25,7 @@ from editloupe.evals.store import FILE, Run
 from editloupe.evals.traffic import Limits, Spending, TrafficControl
 from editloupe.judge import Judge
 from editloupe.loop_thread import event_loop
-from editloupe.types import Edit
+from editloupe.types import Edit, UserError
 
 WORKERS = 8
 """Threads that read, decode and encode pictures beside the event loop."""
@@ -115,8 +115,6 @@ def judge_batch(batch: Batch, *, quiet: bool = False, signals: bool = False) -> 
 async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: bool) -> Ending:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(WORKERS))
     async with AsyncExitStack() as open_:
-        if signals:
-            open_.enter_context(listening(stop))
         traffic = TrafficControl(batch.limits)
         judge = batch.open_judge(replies=KeptReplies(run), traffic=traffic)
         open_.push_async_callback(judge.aclose)
@@ -127,6 +125,10 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         planner = Planner(run, judge, configuration, batch.repeats, batch.retry_unjudged)
         open_.callback(planner.close)
         tally = Tally(total=planner.units_of(batch.edits()))
+        if not tally.total:
+            raise UserError("the manifest holds no edits to judge")
+        if signals:  # until here, where nothing was asked yet, a stop ends the command at once
+            open_.enter_context(listening(stop))
         executor = await _executor(batch, run, judge, traffic)
         open_.push_async_callback(executor.close)
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import monotonic
@@ -171,7 +171,7 @@ class RayExecutor:
             self._load[number] += 1
             try:
                 kept = self._run.replies_of(job.edit.id)
-                judgement, pictures = await self.workers[number].judge.remote(job, kept)
+                judgement, pictures = await self._unless_failed(self.workers[number].judge.remote(job, kept))
                 return Done(job, judgement, pictures)
             except self._ray.exceptions.RayTaskError as error:
                 raise error.cause if isinstance(error.cause, Exception) else error from None
@@ -186,12 +186,25 @@ class RayExecutor:
             f"edit {job.edit.id} was given to {TIMES} workers and every one was lost; see the cluster's logs"
         )
 
+    async def _unless_failed(self, answer: Awaitable[Any]) -> Any:
+        """Wait for a worker; raises at once what ended the listening, for then nothing can be kept any more."""
+        asked = asyncio.ensure_future(answer)
+        await asyncio.wait({asked, self._news}, return_when=asyncio.FIRST_COMPLETED)
+        if not asked.done():
+            asked.cancel()
+            await self._news
+        return await asked
+
     async def _listen(self) -> None:
+        """File what the workers tell until the session ends; where that cannot be done, they are told to stop."""
         while True:
             try:
                 await self._take_news()
             except self._ray.exceptions.RayError:
                 await asyncio.sleep(0.5)
+            except Exception as error:
+                self.stop(str(error))
+                raise
 
     async def _take_news(self, wait: bool = True) -> None:
         """File what the workers tell: replies are kept, tokens are counted, a cap that is reached stops everybody."""
@@ -199,7 +212,7 @@ class RayExecutor:
             if message[0] == "reply":
                 self._run.keep_reply(*message[1:])
             elif message[0] == "paid":
-                self._traffic.count(message[1])
+                self._traffic.count(*message[1:])
             elif message[0] == "refused":
                 self._traffic.refuse(None)
         if why := self._traffic.spending.why_full():
@@ -213,8 +226,7 @@ class RayExecutor:
     async def close(self) -> None:
         """File the last news and let go of the workers; a cluster that was there before stays."""
         self._news.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._news
+        await asyncio.gather(self._news, return_exceptions=True)
         try:
             with suppress(self._ray.exceptions.RayError, TimeoutError):
                 async with asyncio.timeout(LAST_NEWS):

@@ -16,7 +16,7 @@ from editloupe.evals.ray_vision import share_vision
 from editloupe.evals.replies import current_work, reply_key
 from editloupe.evals.traffic import Limits, Spending, TrafficControl
 from editloupe.judge import Judge
-from editloupe.types import Judgement
+from editloupe.types import Judgement, Usage
 
 REMEMBERED = 100_000
 """Hashes of pictures a worker remembers to have sent."""
@@ -43,7 +43,7 @@ class Switchboard:
     async def tell(self, message: tuple[Any, ...]) -> None:
         """Take a message."""
         if message[0] == "paid":
-            self._spending.add(message[1])
+            self._spending.add(*message[1:])
         self._messages.append(message)
         self._news.set()
 
@@ -128,7 +128,7 @@ class WorkerTraffic(TrafficControl):
     """One worker's part of the traffic; the driver is told what it takes."""
 
     def __init__(self, limits: Limits, outbox: Outbox, purse: Any = None) -> None:
-        super().__init__(limits, paid=lambda usage, cost: outbox.tell(("paid", usage)))
+        super().__init__(limits)
         self._outbox, self._purse = outbox, purse
 
     @asynccontextmanager
@@ -147,6 +147,11 @@ class WorkerTraffic(TrafficControl):
             finally:
                 await self._outbox.delivered()
                 await self._purse.release.remote()
+
+    def lose(self, usage: Usage, estimated: bool = True) -> None:
+        """Count what a request took, and tell the driver."""
+        super().lose(usage, estimated)
+        self._outbox.tell(("paid", usage, estimated))
 
     def refuse(self, retry_after: float | None) -> None:
         """Allow less, and tell the driver."""

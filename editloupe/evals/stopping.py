@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
@@ -39,13 +40,17 @@ class Stop:
         self.why = "interrupted"
         loop = asyncio.get_running_loop()
         if self.requests == 1:
-            loop.call_later(FINISHING, self.no_more_requests, self.why)
+            loop.call_later(FINISHING, lambda: self.no_more_requests("interrupted"))
             loop.call_later(WAITING, self._leave)
         else:
             self._leave()
 
     def _leave(self) -> None:
         self._at_once.set()
+        self.end_soon()
+
+    def end_soon(self) -> None:
+        """See to it that the process ends within a stated time, whatever does not end by itself; from any thread."""
         if self._last_resort is None:
             self._last_resort = threading.Timer(LEAVING, _end_process)
             self._last_resort.daemon = True
@@ -73,7 +78,11 @@ def listening(stop: Stop) -> Iterator[None]:
     """Take Ctrl-C, a polite kill and a closed terminal as requests to stop, until the block ends."""
     loop = asyncio.get_running_loop()
 
+    signals = itertools.count(1)
+
     def heard(number: int, frame: Any) -> None:
+        if next(signals) > 1:
+            stop.end_soon()  # the loop may be too busy to hear of it
         loop.call_soon_threadsafe(stop.request_stop)
 
     # A process that was told to outlive its terminal keeps ignoring that signal.

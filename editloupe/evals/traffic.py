@@ -72,7 +72,8 @@ class Spending:
         self._limits, self._price = limits, price
         self.usage = before
         self.cost = None if price is None else price.cost(before) if cost is None else cost
-        self._before, self._replies, self._tokens = before.requests, 0, 0
+        self._replies = before.requests
+        self._tokens = before.input_tokens + before.output_tokens
         self.estimated = 0
         """Replies whose tokens are an estimate, because the server did not say or the reply never came."""
 
@@ -89,7 +90,7 @@ class Spending:
 
     @property
     def tokens_a_reply(self) -> float:
-        """The mean of this session."""
+        """The mean of the whole run so far; 0 where nothing is known."""
         return self._tokens / self._replies if self._replies else 0.0
 
     def room_for(self, replies: int) -> bool:
@@ -98,14 +99,16 @@ class Spending:
 
     def why_full(self, replies: int = 0) -> str | None:
         """Say which cap is reached, counting replies still under way at their usual size."""
-        mean, tokens = self.tokens_a_reply, self.usage.input_tokens + self.usage.output_tokens
-        cap = self._limits.max_tokens
-        if cap is not None and (tokens >= cap or tokens + replies * mean > cap):
-            return f"the cap of {cap} tokens is reached ({tokens} used)"
+        tokens, cap = self.usage.input_tokens + self.usage.output_tokens, self._limits.max_tokens
+        if cap is not None:
+            each = self.tokens_a_reply or min(FIRST_GUESS, cap)  # the first request of all goes out alone if need be
+            if tokens >= cap or tokens + replies * each > cap:
+                return f"the cap of {cap} tokens is reached ({tokens} used)"
         spent, cap_cost = self.cost, self._limits.max_cost
         if cap_cost is not None and spent is not None:
-            each = spent / max(1, self._before + self._replies)
-            if spent >= cap_cost or spent + replies * each > cap_cost:
+            guess = self._price.cost(Usage(input_tokens=FIRST_GUESS)) if self._price else 0.0
+            cost = spent / self._replies if self._replies else min(guess, cap_cost)
+            if spent >= cap_cost or spent + replies * cost > cap_cost:
                 return f"the cap of ${cap_cost:g} is reached (${spent:.4f} spent)"
         return None
 

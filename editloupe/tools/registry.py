@@ -86,10 +86,12 @@ class Toolbox:
         self._tools: dict[str, Tool] = {}
         for tool in tools:
             self._admit(tool)
-        self._workers = ThreadPoolExecutor(
-            settings.workers or min(8, os.cpu_count() or 1),
-            thread_name_prefix="editloupe-tool",
-        )
+        self._start_workers()
+
+    def _start_workers(self) -> None:
+        count = self.settings.workers or min(8, os.cpu_count() or 1)
+        self._workers = ThreadPoolExecutor(count, thread_name_prefix="editloupe-tool")
+        self._process = os.getpid()
 
     def _admit(self, tool: Tool) -> None:
         try:
@@ -148,6 +150,8 @@ class Toolbox:
 
     def in_worker(self, work: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
         """Have a worker thread of the tools do something, so that the event loop goes on."""
+        if self._process != os.getpid():  # forked: the threads stayed with the parent
+            self._start_workers()
         return asyncio.get_running_loop().run_in_executor(self._workers, work, *arguments)
 
     def compare_by(self, comparing: Compare) -> None:

@@ -386,3 +386,21 @@ def test_the_manifest_is_read_as_places_become_free(scripted: StartServer, tmp_p
     run(Batch(edits, wanted.out, wanted.open_judge, limits=wanted.limits))
     ahead = [number - served // 2 for number, served in taken[100:]]
     assert max(ahead) <= 2 * LOOK_AHEAD + 3 + 3
+
+
+def test_a_cap_holds_when_the_same_command_is_given_again(scripted: StartServer, tmp_path: Path) -> None:
+    server = scripted(answers)
+    manifest = write_manifest(tmp_path, 20)
+    for _ in range(3):
+        capped = batch(server, manifest, tmp_path / "run", limits=Limits(concurrency=8, max_tokens=120 * 10 + 60))
+        assert "the cap of 1260 tokens is reached" in str(run(capped).why)
+        assert server.served == 10
+    raised = batch(server, manifest, tmp_path / "run", limits=Limits(concurrency=8, max_tokens=120 * 12))
+    run(raised)
+    assert server.served == 12
+
+
+def test_a_manifest_without_edits_is_a_mistake(scripted: StartServer, tmp_path: Path) -> None:
+    (tmp_path / "manifest.jsonl").write_text("")
+    with pytest.raises(UserError, match="holds no edits"):
+        run(batch(scripted(answers), tmp_path / "manifest.jsonl", tmp_path / "run"))

@@ -99,7 +99,7 @@ async def test_a_cap_is_never_passed_by_more_than_what_was_under_way() -> None:
 
 async def test_a_cap_counts_what_earlier_sessions_spent() -> None:
     limits = Limits(max_tokens=1000)
-    control = TrafficControl(limits, Spending(limits, None, Usage(requests=10, input_tokens=950)))
+    control = TrafficControl(limits, Spending(limits, None, Usage(requests=10, input_tokens=850)))
     await ask(control)
     with pytest.raises(OverBudget, match="the cap of 1000 tokens is reached"):
         await ask(control)
