@@ -176,6 +176,7 @@ def test_what_a_batch_left_early_had_under_way_has_ended_with_it(
     with caplog.at_level(logging.ERROR, "asyncio"), open_judge(server) as judge:
         with closing(judge.batch(many(edit, 500), concurrency=4)) as judgements:
             next(judgements)
+        time.sleep(0.3)  # the server may still be reading what had been sent
         asked = server.served
         time.sleep(0.3)
         assert server.served == asked
