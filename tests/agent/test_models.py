@@ -36,7 +36,8 @@ def test_a_key_with_white_space_around_it_is_sent_without(
 
 @specs
 @pytest.mark.parametrize(
-    "key", ["sk-inner space-22", "sk-inner\nline-22", "sk-ünïcödé-22", "\ufeffsk-mark-22", "sk-\x00\x1b-22", "sk-\udcff-22"]
+    "key",
+    ["sk-inner space-22", "sk-inner\nline-22", "sk-ünïcödé-22", "\ufeffsk-mark-22", "sk-\x00\x1b-22", "sk-\udcff-22"],
 )
 def test_a_key_that_can_be_none_is_told_by_its_variable_alone(
     monkeypatch: pytest.MonkeyPatch, spec: str, key: str

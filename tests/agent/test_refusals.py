@@ -14,7 +14,9 @@ GEMINI_LIMIT = (
     "You exceeded your current quota, please check your plan and billing details. For more information on this error, head to: "
     "https://ai.google.dev/gemini-api/docs/rate-limits. * Quota exceeded for metric: requests, limit: 10"
 )
-LITELLM_QUOTA = "litellm.RateLimitError: RateLimitError: OpenAIException - You exceeded your current quota, please check your plan"
+LITELLM_QUOTA = (
+    "litellm.RateLimitError: RateLimitError: OpenAIException - You exceeded your current quota, please check your plan"
+)
 SENTENCES = [
     (429, OLDER_LIMIT, "other"),
     (429, OLDER_LIMIT.partition(" Please")[0] + " Add a payment method under /account/billing.", "other"),

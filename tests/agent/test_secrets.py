@@ -74,7 +74,11 @@ def test_an_ordinary_address_is_shown_as_it_is(url: str) -> None:
         ("https://h/v1;parameter-782/x", "https://h/v1;[secret]/x", "parameter-782"),
         ("https://h/v1?api-version=1;key=parameter-783", "https://h/v1?api-version=1;key=[secret]", "parameter-783"),
         ("https://h/v1?version=sk-harmless-784", "https://h/v1?version=[secret]", "sk-harmless-784"),
-        ("https://h/v1?region=0123456789abcdef0123456785", "https://h/v1?region=[secret]", "0123456789abcdef0123456785"),
+        (
+            "https://h/v1?region=0123456789abcdef0123456785",
+            "https://h/v1?region=[secret]",
+            "0123456789abcdef0123456785",
+        ),
         ("https://h/sk-in-the-path-786/v1", "https://h/[secret]/v1", "sk-in-the-path-786"),
         ("https://h/v1#sk-fragment-787", "https://h/v1", "sk-fragment-787"),
     ],
