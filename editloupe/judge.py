@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 from editloupe.agent.chat import Chat
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_lanes
-from editloupe.agent.models import ModelSettings, open_chat
+from editloupe.agent.models import ModelSettings, keyed_profile, open_chat
 from editloupe.agent.secrets import shown
 from editloupe.graphs.edit import EDIT_GRAPH, Desk, tool_notes
 from editloupe.graphs.loop import LoopLimits
@@ -284,10 +284,16 @@ class Judge:
                 mode="json", include={"instruction", "instruction_type", "target_boxes", "hint", "extra"}
             ),
             "rubric": rubric.model_dump(mode="json"),
-            "judge": self.parameters(),
+            "judge": self._asked_by(rubric),
             "repeat": repeat,
         }
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+
+    def _asked_by(self, rubric: Rubric) -> dict[str, Any]:
+        """Return what the key of a rubric's units says about the judge."""
+        looks = rubric.modes[self.mode].tools or (rubric.stage is not None and self.settings.differences == "tool")
+        profile = self._chat.profile if looks else keyed_profile(self.spec, self.settings)
+        return {**self.parameters(), "profile": profile.model_dump(mode="json")}
 
     def criteria_for(self, edit: Edit) -> tuple[str, ...]:
         """Return the criteria this edit is asked; all of them where it does not say what that depends on."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,8 @@ from typing import Any
 import pytest
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, Unjudged, UserError, Verdict
+from editloupe.images import hash_file
+from editloupe.types import Mode
 from tests.conftest import StartServer
 from tests.pictures import edit_pair, save, textured
 from tests.scripted import Request, final, wrong_key
@@ -121,3 +125,38 @@ def test_without_a_spec_the_environment_decides(monkeypatch: pytest.MonkeyPatch)
     judge = Judge()
     assert judge.spec == "openai:gpt-4.1"
     assert "secretsecret" not in repr(judge.describe())
+
+
+OF_0_1 = {
+    "family": "OpenAI-compatible",
+    "provider": "openai",
+    "pattern": "",
+    "native_tools": False,
+    "per_mille": False,
+    "temperature": True,
+    "max_image_bytes": 15_000_000,
+    "structured_output": False,
+}
+"""The profile 0.1 had for any name it did not know, as it is part of its keys."""
+
+
+@pytest.mark.parametrize("name", ["gemini-3-pro", "google/gemini-2.5-flash", "our-gemini-3", "google/gemma-3-27b-it"])
+@pytest.mark.parametrize(("mode", "kept"), [("plain", True), ("tools", False)])
+def test_units_without_tools_keep_the_key_of_0_1_whatever_has_been_learnt_of_a_name(
+    edit: Edit, name: str, mode: Mode, kept: bool
+) -> None:
+    criterion, url = "instruction_following", "http://127.0.0.1:9/v1"
+    with Judge(f"openai:{name}", mode=mode, base_url=url) as judge:
+        files = {role: [hash_file(path) for path in paths] for role, paths in edit.files.items()}
+        asked = {"instruction", "instruction_type", "target_boxes", "hint", "extra"}
+        facts = {
+            "pictures": files,
+            "edit": edit.model_dump(mode="json", include=asked),
+            "rubric": judge.rubric(criterion).model_dump(mode="json"),
+            "judge": {**judge.parameters(), **({"profile": OF_0_1} if kept else {})},
+            "repeat": 0,
+        }
+        key = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+        assert judge.unit_key(edit, criterion) == key
+        assert judge.parameters()["profile"] != OF_0_1
+        assert judge.describe()["profile"] == judge._chat.profile.model_dump(mode="json"), "the run tells what was sent"

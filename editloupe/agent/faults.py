@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from editloupe.agent.http import BrokenReply, Redirected
-from editloupe.agent.refusals import names_a_model, parameter_in, refusal_about
+from editloupe.agent.refusals import names_a_model, parameter_in, refusal_about, wait_in
 from editloupe.agent.secrets import shown, without_secrets
 from editloupe.types import Reason, Usage, UserError
 
@@ -171,7 +171,7 @@ def _status(error: BaseException) -> int | None:
 
 
 def _retry_after(chain: list[BaseException]) -> float | None:
-    """Return how long the server asks to wait: the Retry-After header, or the delay Gemini writes into its error."""
+    """Return how long the server asks to wait: the Retry-After header, the delay in Gemini's error, or its sentence."""
     for error in chain:
         response: Any = getattr(error, "response", None)
         headers = getattr(response, "headers", None) or {}
@@ -183,7 +183,8 @@ def _retry_after(chain: list[BaseException]) -> float | None:
         delay = re.search(r"'?\"?retryDelay'?\"?:\s*'?\"?(\d+(?:\.\d+)?)s", str(error))
         if delay:
             return float(delay[1])
-    return None
+    # The errors' own texts, because the sentence that is shown is cut.
+    return next((wait for error in chain if (wait := wait_in(str(error))) is not None), None)
 
 
 def _seconds(text: str) -> float | None:

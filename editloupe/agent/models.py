@@ -14,7 +14,7 @@ from editloupe.agent.chat import Chat, ModelChat, Reply, Request, RetryPolicy, u
 from editloupe.agent.clients import Client, Clients
 from editloupe.agent.hooks import Replies, Traffic
 from editloupe.agent.http import Address, Gate, gemini_client, keep_logs_clean, openai_client, trust
-from editloupe.agent.profiles import Profile, profile_of, split_spec
+from editloupe.agent.profiles import Profile, profile_in_0_1, profile_of, split_spec
 from editloupe.agent.secrets import remember, remember_address
 from editloupe.types import Record, UserError
 
@@ -128,6 +128,17 @@ def adjusted(profile: Profile, settings: ModelSettings) -> Profile:
     return profile.model_copy(update=changes)
 
 
+def keyed_profile(spec: str, settings: ModelSettings) -> Profile:
+    """Return the profile that is part of the key of a unit without tools.
+
+    How tools are called and positions are counted decides nothing there, so a model that 0.1 did not know by its name keeps
+    the key it had, and a run of 0.1 goes on without judging again.
+    """
+    provider, name = split_spec(spec)
+    profile = profile_in_0_1(provider, name)
+    return profile if provider == "rules" else adjusted(profile, settings)
+
+
 def sampling(profile: Profile, settings: ModelSettings) -> dict[str, Any]:
     """Return the sampling parameters that are sent: temperature 0 where it is accepted."""
     parameters: dict[str, Any] = {}
@@ -142,8 +153,14 @@ def sampling(profile: Profile, settings: ModelSettings) -> dict[str, Any]:
 
 def _key(provider: str, base_url: str | None, spec: str) -> str:
     for name in KEYS[provider]:
-        if value := os.environ.get(name):
-            return value
+        value = os.environ.get(name, "")
+        if key := value.strip():  # secrets mounted as files end with a line break
+            remember(value, key)
+            if not all("!" <= character <= "~" for character in key):
+                raise UserError(
+                    f"{name} has white space, a control character or one outside ASCII in it, as no key has; set it again"
+                )
+            return key
     if base_url or os.environ.get(BASE_URLS[provider]):
         return "none"  # local servers take any key, but the client insists on one
     raise UserError(

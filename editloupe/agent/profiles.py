@@ -110,3 +110,14 @@ def profile_of(provider: Provider, name: str) -> Profile:
     if found is None or found.family == usual.family:
         return usual
     return found.model_copy(update={"provider": provider, "native_tools": False, "structured_output": False})
+
+
+def profile_in_0_1(provider: Provider, name: str) -> Profile:
+    """Return the profile 0.1 had for a model: that of its provider's usual models where the family is another provider's.
+
+    >>> profile_in_0_1("openai", "gemini-3-pro").family
+    'OpenAI-compatible'
+    """
+    found = profile_of(provider, name)
+    listed = found in PROFILES and (found.provider, found.family) != ("openai", "Gemma")
+    return found if listed else next(p for p in PROFILES if p.provider == provider and not p.pattern)

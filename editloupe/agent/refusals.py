@@ -1,7 +1,7 @@
 """What a server's refusal is about: a key, a budget, the model, a parameter, or this very content.
 
 Servers and the proxies before them say the same things under different statuses, so the words decide. The patterns are taken
-from the sentences of OpenAI, Gemini, Anthropic, LiteLLM's proxy, OpenRouter, vLLM and Ollama.
+from the sentences of OpenAI, Gemini, Anthropic, DashScope, Zhipu, LiteLLM's proxy, OpenRouter, vLLM and Ollama.
 """
 
 from __future__ import annotations
@@ -14,11 +14,23 @@ About = Literal["key", "budget", "model", "pictures", "content", "other"]
 _BUDGET = re.compile(
     r"insufficient_quota|budget has been exceeded|exceeded ?budget|budget_?exceeded|crossed budget|over budget|max budget"
     r"|budget limit|(insufficient|not enough|out of) (credit|balance|funds)|credit balance is too low|payment required"
-    r"|requires more credits|spend(ing)? limit",
+    r"|requires more credits|spend(ing)? limit|billing[ _]hard[ _]limit|billing[ _]not[ _]active|arrearage|欠费|余额不足",
     re.IGNORECASE,
 )
-_QUOTA = re.compile(r"exceeded your current quota|billing", re.IGNORECASE)
+_QUOTA = re.compile(
+    r"exceeded your current quota|check your (plan and )?billing|enable billing|billing to be enabled", re.IGNORECASE
+)
 """Gemini says this of its limits by the minute as well, then with the time to wait."""
+_BY_TIME = re.compile(r"rate[ _-]limit|\bper (min|sec)\b|per[ _-]?(minute|second)|\b[RT]PM\b", re.IGNORECASE)
+"""A limit that waiting cures. LiteLLM's RateLimitError is not among it: so it calls an empty account as well."""
+_ADDRESS = re.compile(r"https?://\S+")
+_WAIT = re.compile(
+    r"\b(?:try(?:ing)? (?:it |your request )?again|retry(?:ing)?)(?: your request)? (?:in|after)(?: about)?"
+    r"((?:\s*\d+(?:\.\d+)?\s*(?:ms|milliseconds?|s|secs?|seconds?|m|mins?|minutes?|h|hours?)(?![a-z]))+)",
+    re.IGNORECASE,
+)
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|mil|s|m|h)", re.IGNORECASE)
+_UNITS = {"ms": 0.001, "mil": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _KEY = re.compile(
     r"api[ _-]?key|API_KEY_INVALID|incorrect.{0,10}key|credential|authentication|unauthori[sz]ed|virtual key"
     r"|proxy server token|token (was )?not found in db|no connected db|permission denied",
@@ -43,6 +55,8 @@ _CONTENT = re.compile(
     r"|context.{0,12}(length|window)|maximum context|too (long|large|big|many (tokens|images|pixels))|string_above_max_length"
     r"|(prompt|input|request).{0,40}exceed|exceeds the (maximum|limit|allowed)|token limit|longer than the maximum"
     r"|reduce the (length|size)"
+    r"|inappropriate|data_?inspection|(?<!case[ -])(?<!in)sensitive|unsafe|nsfw|disallowed content|content exists risk"
+    r"|considered high risk|敏感|不安全|违规|違規|违法|违反|不合规|不当内容|不適切|内容安全|安全审核|内容.{0,6}审核"
     r"|(image|picture|file).{0,60}(invalid|unsupported|not supported|could not|cannot|can't|corrupt|too|exceed|truncated|empty)"
     r"|(invalid|unsupported|could not|cannot|unable to|failed to).{0,40}(image|picture|base64)",
     re.IGNORECASE | re.DOTALL,
@@ -96,7 +110,9 @@ def parameter_in(said: str, named: str | None = None) -> str | None:
 
 def refusal_about(status: int, said: str, waits: bool = False) -> About:
     """Return what a refusal with this status and these words is about; `waits`: the server gave a time to wait."""
-    if status == 402 or _BUDGET.search(said) or (_QUOTA.search(said) and not waits):
+    if status == 402 or _BUDGET.search(said):
+        return "budget"
+    if _QUOTA.search(said) and not (waits or wait_in(said) is not None or _BY_TIME.search(_ADDRESS.sub("", said))):
         return "budget"
     if status == 429:
         return "other"
@@ -109,6 +125,16 @@ def refusal_about(status: int, said: str, waits: bool = False) -> About:
     if status in (413, 451) or _CONTENT.search(said):
         return "content"
     return "key" if status == 403 or _KEY.search(said) else "other"
+
+
+def wait_in(said: str) -> float | None:
+    """Return the seconds after which a server's sentence asks to try again.
+
+    >>> wait_in("Rate limit reached. Please try again in 1m30s."), wait_in("Please retry in 250ms."), wait_in("Try again.")
+    (90.0, 0.25, None)
+    """
+    found = _WAIT.search(said)
+    return sum(float(number) * _UNITS[unit.lower()] for number, unit in _PART.findall(found[1])) if found else None
 
 
 def names_a_model(said: str) -> bool:

@@ -7,7 +7,7 @@ import html
 import os
 import re
 from collections.abc import Iterable
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, unquote_plus, urlsplit, urlunsplit
 
 PLACEHOLDER = "[secret]"
 LONG = 8
@@ -22,7 +22,16 @@ _IN_QUERY = re.compile(rf"([?&;]{_PARAMETER}=)[^&;\s\"'\\#<>]+", re.IGNORECASE)
 _USER_IN_ADDRESS = re.compile(r"(?<=://)[^/@\s\"']+@")
 _BEFORE = r"(?:bearer\s+|basic\s+|key\W{1,4}|token\W{1,4}|provided\W{1,4}|password\W{1,4})"
 _HARMLESS = frozenset({"api-version", "version", "model", "deployment", "region", "beta"})
-"""Parameters of an address whose values are no secrets."""
+"""Parameters of an address whose values are no secrets, unless they look like a key."""
+_PREFIXED = re.compile(
+    r"(?:sk|pk|rk|gsk|xai|nvapi|pplx|key)-[\w-]{6,}|(?:hf|gsk|ghp|r8)_\w{8,}|AIza[\w-]{10,}|AKIA[0-9A-Z]{12,}|ya29\.\S+"
+    r"|eyJ[\w-]{8,}\.\S+"
+)
+"""How the keys of known providers begin."""
+_RANDOM = re.compile(r"(?<![A-Za-z0-9])(?=[a-z]*[0-9])(?=[0-9]*[a-z])[a-z0-9]{24,}(?![a-z0-9])", re.IGNORECASE)
+"""Letters and digits without a break, longer than names and dates are."""
+_LONGEST_NAME = 20
+"""Of a parameter; what is longer and has no value is one itself."""
 
 _REMEMBERED: set[str] = set()
 
@@ -34,7 +43,7 @@ def remember(*values: str | None) -> None:
 
 
 def remember_address(url: str | None) -> None:
-    """Treat what an address carries besides a place as secrets: a password, values of its query."""
+    """Treat what an address carries besides a place as secrets: a password, values of its query and other parameters."""
     if not url:
         return
     try:
@@ -49,23 +58,71 @@ def remember_address(url: str | None) -> None:
     for name, value in parse_qsl(parts.query):
         if name.lower() not in _HARMLESS:
             remember(value)
+    for _, parameter in _parameters(parts):
+        for secret in _taken_apart(parameter)[1]:
+            remember(unquote(secret), unquote_plus(secret))
+    remember(*(unquote(part) for part in _folders(parts.path) if _PREFIXED.fullmatch(unquote(part))))
+    if _looks_like_a_key(parts.fragment):
+        remember(unquote(parts.fragment))
 
 
 def shown(url: str) -> str:
-    """Return an address as it may be shown: without user and password, the values of its query blotted out.
+    """Return an address as it may be shown: without user and password, the values of its parameters blotted out.
 
     >>> shown("https://me:word@example.org/v1?api-key=abc&api-version=2")
     'https://example.org/v1?api-key=[secret]&api-version=2'
     """
-    if not any(mark in url for mark in "@?#"):
+    if not any(mark in url for mark in "@?#;") and not _PREFIXED.search(url):
         return url
     try:
         parts = urlsplit(url)
     except ValueError:
         return PLACEHOLDER
-    pairs = [pair.partition("=") for pair in parts.query.split("&")] if parts.query else []
-    query = "&".join(f"{n}{e}{v if n.lower() in _HARMLESS or not v else PLACEHOLDER}" for n, e, v in pairs)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, query, ""))
+    path = "/".join(_shown_folder(folder) for folder in parts.path.split("/"))
+    query = "".join(mark + _shown_parameter(parameter) for mark, parameter in _split(parts.query))
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], path, query, ""))
+
+
+def _shown_folder(folder: str) -> str:
+    (_, place), *parameters = _split(folder, ";")
+    place = PLACEHOLDER if _PREFIXED.fullmatch(unquote(place)) else place
+    return place + "".join(mark + _shown_parameter(parameter) for mark, parameter in parameters)
+
+
+def _shown_parameter(parameter: str) -> str:
+    return _taken_apart(parameter)[0]
+
+
+def _taken_apart(parameter: str) -> tuple[str, tuple[str, ...]]:
+    """Return a parameter as it may be shown, and its secrets; one without `=` is a value without a name."""
+    name, equals, value = parameter.partition("=")
+    if name.lower() in _HARMLESS and not _looks_like_a_key(value):
+        return parameter, ()
+    padded = equals and not value.strip("=") and (value or len(name) >= _LONGEST_NAME)  # base64 may end with `=`
+    if name and (not equals or padded or _looks_like_a_key(name)):
+        return PLACEHOLDER, (parameter, name, value.strip("="))
+    return (f"{name}={PLACEHOLDER}", (value,)) if value else (parameter, ())
+
+
+def _looks_like_a_key(text: str) -> bool:
+    text = unquote(text)
+    return bool(_PREFIXED.match(text) or _RANDOM.search(text))
+
+
+def _parameters(parts: SplitResult) -> list[tuple[str, str]]:
+    """Return the parameters of an address: those of its query, and those behind a `;` in its path."""
+    behind = [pair for folder in parts.path.split("/") for pair in _split(folder, ";")[1:]]
+    return [*_split(parts.query), *behind]
+
+
+def _folders(path: str) -> list[str]:
+    return [folder.partition(";")[0] for folder in path.split("/")]
+
+
+def _split(text: str, marks: str = "&;") -> list[tuple[str, str]]:
+    """Return the parts of a text, each behind the mark it stood behind."""
+    first, *others = re.split(f"([{marks}])", text)
+    return [("", first), *zip(others[::2], others[1::2], strict=True)]
 
 
 class Secrets:
@@ -73,7 +130,7 @@ class Secrets:
 
     def __init__(self, values: Iterable[str] | None = None) -> None:
         held = os.environ.items() if values is None else ()
-        self._own = {value for name, value in held if _VARIABLE.search(name) and value.lower() not in WORDS}
+        self._own = {value for name, value in held if _VARIABLE.search(name) and value.strip().lower() not in WORDS}
         self._own.update(values or ())
         self._known: frozenset[str] = frozenset()
         self._probes: tuple[tuple[str, bytes], ...] = ()
@@ -102,9 +159,10 @@ class Secrets:
             self._known = frozenset(value.strip() for value in self._own | _REMEMBERED if value.strip())
             forms = [form for value in sorted(self._known, key=len, reverse=True) for form in _forms(value)]
             probes = {_probe(value) for value in self._known} | {form for v in self._known for form in _base64(v)}
-            self._probes = tuple((probe, probe.encode()) for probe in sorted(probes))
+            # A variable may hold bytes that are no text, which Python keeps as halves of surrogate pairs.
+            self._probes = tuple((probe, probe.encode("utf-8", "surrogatepass")) for probe in sorted(probes))
             whole = "|".join(forms) or r"(?!)"
-            self._text, self._bytes = re.compile(whole), re.compile(whole.encode())
+            self._text, self._bytes = re.compile(whole), re.compile(whole.encode("utf-8", "surrogatepass"))
 
 
 def without_secrets(text: str) -> str:

@@ -9,7 +9,6 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -71,8 +70,8 @@ class Door:
     async def answer(self, scope: Scope, headers: Headers, receive: Receive) -> Response | None:
         """Return None for whoever may pass, else what they are told."""
         path, reading = scope["path"], scope["method"] in READING
-        shown = _cookie(headers, self._cookie)
-        known = bool(shown) and _same(shown, self._session)
+        shown = _cookies(headers, self._cookie)
+        known = any(_same(value, self._session) for value in shown)
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = next((value for name, value in query if name == "token"), None)
         if reading and given is not None:
@@ -173,12 +172,14 @@ def _sender(scope: Scope) -> str:
     return address.packed[:8].hex() if isinstance(address, IPv6Address) else host
 
 
-def _cookie(headers: Headers, name: str) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
-    except CookieError:
-        return ""
-    return found.value if found else ""
+def _cookies(headers: Headers, name: str) -> list[str]:
+    """Return the values of a cookie, whatever others on this host have put beside it.
+
+    Cookies do not know ports, and the standard library's parser drops all of them where it dislikes one. There may be several
+    of one name: a browser sends those of longer paths first, whoever set them.
+    """
+    sent = (pair.partition("=") for line in headers.getlist("cookie") for pair in line.split(";"))
+    return [value.strip() for given, _, value in sent if given.strip() == name]
 
 
 def _same(given: str, wanted: str) -> bool:

@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from editloupe.agent.secrets import shown as shown_address
 from editloupe.evals.redact import Redactor
 from editloupe.types import UserError
 
@@ -62,7 +63,7 @@ class StudioSettings:
         shown: dict[str, str] = {}
         clean = Redactor()
         for base_url in dict.fromkeys(self.base_urls):
-            name = plain = clean(base_url)
+            name = plain = clean(shown_address(base_url))
             while name in shown:
                 name = f"{plain} ({len(shown) + 1})"
             shown[name] = base_url

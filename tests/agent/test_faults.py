@@ -63,6 +63,13 @@ def test_retry_after_is_read_as_seconds_milliseconds_and_date() -> None:
     assert sort(ServerError(429)).retry_after is None
 
 
+def test_a_time_to_wait_that_stands_in_the_sentence_is_kept_even_behind_what_is_shown_of_it() -> None:
+    long = f"You exceeded your current quota, please check your plan and billing details. {'* Quota ' * 60}"
+    fault = sort(ServerError(429, f"{long}Please retry in 12.5s."))
+    assert (fault.fatal, fault.again, fault.slow_down, fault.retry_after) == (None, True, True, 12.5)
+    assert sort(ServerError(429, "Please try again in 20s.", retry_after="7")).retry_after == 7
+
+
 def test_a_status_deep_in_the_chain_is_found() -> None:
     outer = RuntimeError("wrapped")
     outer.__cause__ = ServerError(503)

@@ -4,9 +4,40 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.agent.refusals import parameter_in, refusal_about, refused_by_server
+from editloupe.agent.refusals import parameter_in, refusal_about, refused_by_server, wait_in
 
+OLDER_LIMIT = (
+    "Rate limit reached for default-gpt-3.5-turbo in organization org-1 on requests per min (RPM): Limit 3, Used 3, Requested 1. "
+    "Please try again in 20s. Visit https://platform.openai.com/account/billing to add a payment method."
+)
+GEMINI_LIMIT = (
+    "You exceeded your current quota, please check your plan and billing details. For more information on this error, head to: "
+    "https://ai.google.dev/gemini-api/docs/rate-limits. * Quota exceeded for metric: requests, limit: 10"
+)
+LITELLM_QUOTA = (
+    "litellm.RateLimitError: RateLimitError: OpenAIException - You exceeded your current quota, please check your plan"
+)
 SENTENCES = [
+    (429, OLDER_LIMIT, "other"),
+    (429, OLDER_LIMIT.partition(" Please")[0] + " Add a payment method under /account/billing.", "other"),
+    (429, f"{GEMINI_LIMIT} Please retry in 12.5s.", "other"),
+    (429, "You exceeded your current quota: GenerateRequestsPerMinutePerProject", "other"),
+    (429, "Tokens per minute: check your billing", "other"),
+    (429, GEMINI_LIMIT, "budget"),
+    (429, LITELLM_QUOTA, "budget"),
+    (429, "insufficient_quota: You exceeded your current quota; try again in 20s; rate limit", "budget"),
+    (429, "Budget has been exceeded! Current cost: 2, Max budget: 1. Please try again in 20s, rate limit", "budget"),
+    (429, "Billing hard limit has been reached", "budget"),
+    (429, "Your account is not active, please check your billing details on our website.", "budget"),
+    (400, "<400> InternalError.Algo.DataInspectionFailed: Input data may contain inappropriate content.", "content"),
+    (400, "data_inspection_failed: Output data may contain something", "content"),
+    (400, "系统检测到输入或生成内容可能包含不安全或敏感内容，请您避免输入易产生敏感内容的提示语", "content"),
+    (400, "内容违规", "content"),
+    (400, "InputImageSensitiveContentDetected: the input image may contain sensitive information", "content"),
+    (400, "Content Exists Risk", "content"),
+    (400, "The request was rejected because it was considered high risk", "content"),
+    (400, "Header names are case-sensitive here", "other"),
+    (429, "您的账户已欠费，请充值后重试", "budget"),
     (400, "Budget has been exceeded! Current cost: 0.002, Max budget: 0.001", "budget"),
     (422, "ExceededBudget: User=u over budget. Spend=1.2, Budget=1.0", "budget"),
     (429, "Budget has been exceeded! Current cost: 0.002, Max budget: 0.001", "budget"),
@@ -44,6 +75,26 @@ def test_the_words_decide_what_a_refusal_is_about(status: int, said: str, about:
 def test_a_quota_that_comes_with_a_time_to_wait_is_a_limit_by_the_minute() -> None:
     assert refusal_about(429, "You exceeded your current quota, see billing details", waits=True) == "other"
     assert refusal_about(429, "Budget has been exceeded!", waits=True) == "budget"
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [
+        ("Please try again in 20s.", 20),
+        ("Please try again in 1m30s. Contact us", 90),
+        ("Please try again in 7m12.5s.", 432.5),
+        ("Please try again in 250ms.", 0.25),
+        ("Please retry in 12.5s.", 12.5),
+        ("Please retry after 26 seconds.", 26),
+        ("Try again in 2 minutes", 120),
+        ("Please try again in 1h2m.", 3720),
+        ("Please try again in 2 steps", None),
+        ("Please try again later, in 20 s or so", None),
+        ("Limit 20s", None),
+    ],
+)
+def test_the_time_to_wait_is_read_from_the_sentence(said: str, seconds: float | None) -> None:
+    assert wait_in(said) == seconds
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from editloupe.agent.secrets import Secrets, shown
+from editloupe.agent.secrets import Secrets, remember_address, shown, without_secrets
 
 KEY = "k/9+z=Ab-cd_ef.gh~12"
 
@@ -60,6 +60,55 @@ def test_what_an_address_carries_is_taken_out() -> None:
 @pytest.mark.parametrize("url", ["http://localhost:8000/v1", "https://host/v1/", "", "http://[::1]:80/v1"])
 def test_an_ordinary_address_is_shown_as_it_is(url: str) -> None:
     assert shown(url) == url
+
+
+@pytest.mark.parametrize(
+    ("url", "there", "secret"),
+    [
+        ("http://h/v1?sk-bare-secret-777", "http://h/v1?[secret]", "sk-bare-secret-777"),
+        ("http://h/v1?api-version=1&bare%2Bsecret-778", "http://h/v1?api-version=1&[secret]", "bare+secret-778"),
+        ("http://h/v1?YmFyZS1zZWNyZXQtNzc5MQ==", "http://h/v1?[secret]", "YmFyZS1zZWNyZXQtNzc5MQ"),
+        ("http://h/v1?YmFyZS1zZWNyZXQtNzc5MTI=", "http://h/v1?[secret]", "YmFyZS1zZWNyZXQtNzc5MTI"),
+        ("http://h/v1?sk-bare-secret-780=1", "http://h/v1?[secret]", "sk-bare-secret-780"),
+        ("https://h/v1;key=parameter-781", "https://h/v1;key=[secret]", "parameter-781"),
+        ("https://h/v1;parameter-782/x", "https://h/v1;[secret]/x", "parameter-782"),
+        ("https://h/v1?api-version=1;key=parameter-783", "https://h/v1?api-version=1;key=[secret]", "parameter-783"),
+        ("https://h/v1?version=sk-harmless-784", "https://h/v1?version=[secret]", "sk-harmless-784"),
+        (
+            "https://h/v1?region=0123456789abcdef0123456785",
+            "https://h/v1?region=[secret]",
+            "0123456789abcdef0123456785",
+        ),
+        ("https://h/sk-in-the-path-786/v1", "https://h/[secret]/v1", "sk-in-the-path-786"),
+        ("https://h/v1#sk-fragment-787", "https://h/v1", "sk-fragment-787"),
+    ],
+)
+def test_a_key_anywhere_in_an_address_is_neither_shown_nor_forgotten(url: str, there: str, secret: str) -> None:
+    assert shown(url) == there
+    remember_address(url)
+    assert without_secrets(f"I was asked with {secret}!") == "I was asked with [secret]!"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://h/openai/deployments/gpt-4o?api-version=2024-02-15-preview",
+        "https://h/v1?model=gpt-4o-2024-08-06-preview&deployment=Qwen2.5-VL-72B-Instruct-AWQ&region=eu-west-1",
+        "https://h/v1?beta",
+        "https://h/v1?empty=&api-version=1",
+        "https://h/v1/0123456789abcdef0123456789abcdef/gateway/openai",
+        "https://h/v1;version=2/x",
+    ],
+)
+def test_what_is_no_secret_stays_in_an_address(url: str) -> None:
+    assert shown(url) == url
+
+
+def test_a_variable_that_holds_no_text_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER_TOKEN", "\udcff\udcfe-token-of-bytes")
+    clean = Secrets()
+    assert clean("a \udcff\udcfe-token-of-bytes b") == "a [secret] b"
+    assert clean.in_body(b"token") == b"token"
 
 
 def test_a_long_text_is_searched_quickly() -> None:

@@ -221,6 +221,23 @@ def test_a_dead_server_behind_a_secret_address_is_told_without_the_secret(tmp_pa
     assert_clean("the judgement", judgement.model_dump_json())
 
 
+@pytest.mark.parametrize(
+    "carried", ["?{}", "?api-version=1&{}", "?api-version=1;key={}", "?version={}", ";key={}", "#{}"]
+)
+def test_a_secret_without_a_name_in_an_address_reaches_no_file(
+    scripted: StartServer, tmp_path: Path, carried: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    secret = "sk-bare-secret-777"
+    url = scripted(lambda _: fault(400, f"Asked with {secret}")).openai_url + carried.format(secret)
+    out = tmp_path / "run"
+    given = ["batch", str(write_manifest(tmp_path / "edits", 1)), "--out", str(out), "--mode", "plain", "--quiet"]
+    command([*given, "--judge", SPECS[0], "--base-url", url])
+    files = [path for path in out.rglob("*") if path.is_file()]
+    assert {"run.json", "run.sqlite"} <= {path.name for path in files}
+    assert not [path for path in files if secret.encode() in path.read_bytes()]
+    assert secret not in "".join(capfd.readouterr())
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_no_secret_is_in_what_ray_writes(

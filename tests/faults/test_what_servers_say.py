@@ -106,6 +106,46 @@ def test_a_batch_without_budget_ends_with_2_and_files_nothing(
     assert server.served <= 4
 
 
+LIMITS = [
+    "Rate limit reached for gpt-4.1 in organization org-1 on requests per min (RPM): Limit 3, Used 3, Requested 1. Please "
+    "try again in 300ms. Please add a payment method to increase your rate limit. Visit https://platform.openai.com/account/billing.",
+    "You exceeded your current quota, please check your plan and billing details. * Quota exceeded for metric: "
+    f"{'generativelanguage.googleapis.com/generate_requests, ' * 6}limit: 10. Please retry in 0.3s.",
+]
+
+
+@both
+@pytest.mark.parametrize("sentence", LIMITS, ids=["openai", "gemini"])
+def test_a_limit_by_the_minute_is_waited_for_as_long_as_its_sentence_says(
+    scripted: StartServer, asked: Callable[..., Judgement], spec: str, sentence: str
+) -> None:
+    came: list[float] = []
+
+    def script(request: Request) -> Reply:
+        came.append(time.perf_counter())
+        return fault(429, sentence) if len(came) == 1 else GOOD
+
+    assert asked(scripted(script), spec).judged
+    assert came[1] - came[0] >= 0.3
+
+
+@both
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "<400> InternalError.Algo.DataInspectionFailed: Input data may contain inappropriate content.",
+        "系统检测到输入或生成内容可能包含不安全或敏感内容，请您避免输入易产生敏感内容的提示语",
+    ],
+    ids=["dashscope", "zhipu"],
+)
+def test_a_filter_is_one_in_any_words(
+    scripted: StartServer, asked: Callable[..., Judgement], spec: str, sentence: str
+) -> None:
+    server = scripted(lambda _: fault(400, sentence))
+    assert only(asked(server, spec)).reason is Reason.REFUSED
+    assert server.served == 1
+
+
 def batch(folder: Path, server: ScriptedServer, count: int = 4, **options: Any) -> Any:
     if not (folder / "manifest.jsonl").exists():
         write_manifest(folder, count)

@@ -165,6 +165,28 @@ def test_two_studios_do_not_fight_over_one_cookie_and_do_not_take_each_others() 
         assert (one.get("/judge").status_code, two.get("/judge").status_code) == (200, 200)
 
 
+@pytest.mark.parametrize(
+    "beside",
+    [
+        'prefs={"theme":"dark"}; {}',
+        "name=John Doe; {}",
+        "{}; name=John Doe",
+        "a[b]=1; {}; c:d=ü",
+        "no-value;; {};",
+        'open="; {}',
+        "editloupe-8642=of-another-path; {}",
+        "x={}; {}",
+    ],
+)
+def test_what_others_on_this_host_keep_in_cookies_does_not_lock_anybody_out(studio: OpenStudio, beside: str) -> None:
+    client = studio(bearer=False)
+    own = client.get(f"/?token={TOKEN}").headers["set-cookie"].partition(";")[0]
+    client.cookies.clear()
+    sent = own.join(beside.rsplit("{}", 1)).encode("latin-1")
+    assert client.get("/judge", headers=[(b"cookie", sent)]).status_code == 200
+    assert client.get("/judge", headers=[(b"cookie", sent.replace(own.encode(), own[:-1].encode()))]).status_code == 401
+
+
 def test_the_cookie_of_an_earlier_start_leads_to_a_page_that_says_what_to_open(studio: OpenStudio) -> None:
     first = studio(bearer=False)
     first.get(f"/?token={TOKEN}")

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.agent.hooks import Replies, Traffic, Watcher
-from editloupe.agent.models import open_chat
+from editloupe.agent.models import keyed_profile, open_chat
+from editloupe.agent.secrets import shown
 from editloupe.graphs.edival import CRITERIA, EDIVAL_GRAPH, Bench
 from editloupe.graphs.edival_looks import Eye
 from editloupe.graphs.loop import LoopLimits
@@ -173,7 +174,7 @@ class EdivalJudge:
             "pictures": pictures,
             "edit": edit.model_dump(mode="json", include={"instruction", "extra"}),
             "criterion": criterion,
-            "judge": self.parameters(),
+            "judge": {**self.parameters(), "profile": keyed_profile(self.spec, self.settings).model_dump(mode="json")},
             "repeat": repeat,
         }
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
@@ -200,6 +201,7 @@ class EdivalJudge:
         packages = ("editloupe", "langgraph", "langchain-core", "langchain-openai", "langchain-google-genai")
         return {
             **self.parameters(),
+            "base_url": shown(self.base_url) if self.base_url else self.base_url,
             "criteria": list(self.criteria),
             "rubrics": {},
             "versions": {name: version(name) for name in packages},
