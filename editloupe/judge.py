@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Sequ
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from editloupe.agent.chat import Chat
@@ -102,17 +101,13 @@ class Judge:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     @property

@@ -219,9 +219,10 @@ class RayExecutor:
             self.stop(why)
 
     def stop(self, sentence: str) -> None:
-        """Tell every worker to send no further request."""
+        """Tell every worker to send no further request; one that is gone sends none."""
         for worker in self.workers:
-            worker.stop.remote(sentence)
+            with suppress(Exception):  # Ray raises a bare one where the session is being closed
+                worker.stop.remote(sentence)
 
     async def close(self) -> None:
         """File the last news and let go of the workers; a cluster that was there before stays."""
