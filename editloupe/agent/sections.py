@@ -41,7 +41,7 @@ OPENING, CLOSING = "\"'“‘„«「『`", "\"'”’“»」』`"
 _CHANNEL = "channel"
 _OURSELVES = frozenset({"", "assistant", "model", "final"})
 """The speakers that are the judge itself."""
-MOST_BROKEN = 20
+MOST_BROKEN = 10
 """Broken objects that are passed over in one reply; behind the last of them nothing is taken for an object."""
 MOST_MARKS = 5_000
 """Tags, fences and objects that are looked at in one reply; an answer has a handful of them, and one with more is not read."""

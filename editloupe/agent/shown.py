@@ -41,7 +41,7 @@ def stands_apart(parts: Sequence[Part], index: int) -> None:
     if parts[index].kind != "object" or not says_something(line):
         return
     lead = line.rstrip(" \t*_`([（)）\"'”’»")
-    if lead and lead[-1] not in _LEADS_IN and not lead.endswith(" -"):
+    if lead and lead[-1] not in _LEADS_IN and not lead.endswith((" -", "`json")):
         raise Malformed(
             f'Your JSON object stands within a sentence ("{short(line[-60:])}"); '
             "write it on a line of its own, at the end of the reply."

@@ -111,6 +111,7 @@ JSON_REPLIES = {
     "newlines and tabs in a string": '{"reason": "1. The hat\n2.\tis on.", "score": 7}',
     "braces in prose": f'The sign reads {{"OPEN"}} in red.\n{OBJECT}',
     "the form in code": f'I fill in `{{"score": <n>}}`.\n{OBJECT}',
+    "a fence in one line": f"```json {OBJECT} ```",
     "a list point": f"Result:\n- {OBJECT}",
     "fence on the line": f"Answer: ```json\n{OBJECT}\n```",
 }  # fmt: skip
