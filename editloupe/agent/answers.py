@@ -3,12 +3,14 @@
 An answer stands once, outside any thought, quotation or code example, at the end of a reply that was finished:
 
 - What stands in a thought is no answer, whatever its tag is called; a thought that was never closed is a problem.
-- Nothing may follow the answer but layout, a closing fence and end-of-turn tokens.
+- Nothing may follow the answer but layout (nothing with a letter or a digit), a closing fence and end-of-turn tokens.
 - Answers that differ are a problem; the same answer given again is not.
 - An answer in quotation marks, in a line of code within a sentence, in a quoted block, between unknown tags, or introduced as an
   example is not given but shown: it neither counts nor contradicts.
-- A JSON object alone in a code fence is given, for so models write them. A label has tags of its own: in a fence it is given only
-  where nothing but thoughts stands outside the fence.
+- A sentence that merely speaks of an example makes what follows one only where an answer without such a sentence comes later.
+- A JSON object alone in a code fence is given, for so models write them; a label alone in a fence where the fence ends the reply.
+- An object within a sentence, with no mark in front of it that ends or opens one, is spoken of rather than given.
+- The form of an answer that was copied without being filled in is no answer.
 - A reply that was cut off is never read.
 
 A problem is a sentence the model is told, so that it can say the same thing again in a form that can be read.
@@ -19,12 +21,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from editloupe.agent.calls import read_calls
 from editloupe.agent.problems import Malformed, shallow, short
 from editloupe.agent.sections import Part, Sections, split
+from editloupe.agent.shown import given_of, stands_apart
 from editloupe.agent.tags import drop_layout
 from editloupe.rubrics.model import (
     Answer,
@@ -39,12 +42,7 @@ from editloupe.types import ToolCall
 LONGEST_REPLY = 1_000_000
 """Characters; a longer reply is not read."""
 _MARKS = " \t\r\n*_`#>\"'“”‘’"
-_OPENING, _CLOSING = "\"'“‘„«`", "\"'”’“»`"
-_EXAMPLE = re.compile(
-    r"\b(?:for instance|e\.g\.|examples?|sample|hypothetical(?:ly)?|looks? like|template)\b"
-    r"|^\W*(?:the )?(?:(?:required|expected|answer|output|response|reply|json) ){0,3}form(?:at)?(?: is)?\W*$",
-    re.IGNORECASE,
-)
+_NOT_FILLED_IN = re.compile(r"\s*+(?:<[^<>]*+>|…|\.\.\.)\s*+")
 _LONGEST_LABEL = 400
 
 
@@ -123,13 +121,20 @@ def read_object(text: str) -> dict[str, Any]:
 
 
 def _unfenced(sections: Sections, objects: bool) -> Sections:
-    """Return the parts of what stands in a fence where nothing but thoughts stands outside: the fence is around the reply."""
+    """Take away a fence around the whole reply, thoughts apart, and one around a label that ends the reply."""
     said = [part for part in sections.parts if not part.blank and part.kind != "thought"]
-    if len(said) != 1 or said[0].kind != "code":
+    if not said or said[-1].kind != "code":
         return sections
-    thoughts = [part for part in sections.parts if part.kind == "thought"]
-    inside = split(said[0].text, objects)
-    return Sections((*thoughts, *inside.parts), inside.broken)
+    if len(said) == 1:
+        thoughts = [part for part in sections.parts if part.kind == "thought"]
+        inside = split(said[0].text, objects)
+        return Sections((*thoughts, *inside.parts), inside.broken, inside.scraps)
+    if objects:
+        return sections  # an object in a fence is read where it stands
+    alone = [part for part in split(said[-1].text).parts if not part.blank]
+    if len(alone) != 1 or alone[0].kind != "answer" or not alone[0].closed:
+        return sections
+    return replace(sections, parts=tuple(alone[0] if part is said[-1] else part for part in sections.parts))
 
 
 def _closed(sections: Sections) -> None:
@@ -144,7 +149,7 @@ def _label(sections: Sections, answer: LabelAnswer) -> Given:
     names = [label.name for label in answer.labels]
     listed = ", ".join(names)
     parts = sections.parts
-    given = [i for i, part in enumerate(parts) if part.kind == "answer" and not _is_shown(parts, i)]
+    given = given_of(parts, [i for i, part in enumerate(parts) if part.kind == "answer"])
     if not given:
         raise Malformed(
             "Your reply has no final answer; end with <Start Final Answer>Label</Start Final Answer>, outside any "
@@ -184,6 +189,8 @@ def plain(text: str) -> str:
 
 def _from_json(sections: Sections, answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> Given:
     item = _final_object(sections, _keys(answer))
+    if not isinstance(answer, TextAnswer):  # a text read off a picture may be anything
+        _filled_in(item)
     reason_key = None if isinstance(answer, TextAnswer) else answer.reason_key
     reason = item.get(reason_key, "") if reason_key else ""
     if not isinstance(reason, str):
@@ -197,12 +204,20 @@ def _from_json(sections: Sections, answer: NumberAnswer | ChecksAnswer | YesNoAn
         total = answer.total(given)
         return Given(text, score=total, score_100=None if total is None else total * 100, values=given, reason=reason)
     if isinstance(answer, YesNoAnswer):
-        word = _string(item, answer.key).casefold()
+        word = plain(_string(item, answer.key)).casefold()
         if word not in ("yes", "no"):
             raise Malformed(f'"{answer.key}" must be "yes" or "no", not "{short(word)}".')
         yes = float(word == "yes")
         return Given(text, label=word, score=yes, score_100=yes * 100, values={answer.key: word}, reason=reason)
     return Given(text, values={answer.key: _string(item, answer.key)})
+
+
+def _filled_in(item: Mapping[str, Any]) -> None:
+    for key, value in item.items():
+        if isinstance(value, str) and _NOT_FILLED_IN.fullmatch(value):
+            raise Malformed(
+                f'"{short(key)}" is {short(json.dumps(value))}: the form is not filled in; say what you mean there.'
+            )
 
 
 def _keys(answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> tuple[str, ...]:
@@ -213,27 +228,27 @@ def _keys(answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> tup
 def _final_object(sections: Sections, keys: Sequence[str]) -> dict[str, Any]:
     """Return the object a reply ends in; earlier ones must say the same under these keys, without keys in everything."""
     parts = sections.parts
-    found = [(i, value) for i, part in enumerate(parts) if (value := _object_in(parts, i)) is not None]
-    if sections.broken or not found:
+    objects = {i: value for i, part in enumerate(parts) if (value := _object_in(part)) is not None}
+    given = given_of(parts, list(objects))
+    rivals = [scrap for scrap in sections.scraps if not keys or any(key in scrap for key in keys)]
+    if rivals or not given:
         detail = f" ({sections.broken})" if sections.broken else ""
         raise Malformed(
             f"Your reply does not end in a valid JSON object{detail}; end with exactly one, outside any quotation or code."
         )
-    last, item = found[-1]
+    last, item = given[-1], objects[given[-1]]
     _ends(parts, last, "JSON object")
-    for _, other in found[:-1]:
+    stands_apart(parts, last)
+    for other in (objects[index] for index in given[:-1]):
         rival = any(key in other for key in keys) if keys else bool(other)
         if rival and any(other.get(key) != item.get(key) for key in keys or {*other, *item}):
             raise Malformed("Your reply has several JSON objects that differ; give exactly one, at the end.")
     return item
 
 
-def _object_in(parts: Sequence[Part], index: int) -> dict[str, Any] | None:
-    """Return the object a part gives: itself, or all there is in a code fence or between the tags of an answer."""
-    part = parts[index]
-    if part.kind not in ("object", "code", "answer") or _is_shown(parts, index):
-        return None
-    return _sole(part)
+def _object_in(part: Part) -> dict[str, Any] | None:
+    """Return the object a part holds: itself, or all there is in a code fence or between the tags of an answer."""
+    return _sole(part) if part.kind in ("object", "code", "answer") else None
 
 
 def _sole(part: Part, depth: int = 2) -> dict[str, Any] | None:
@@ -255,22 +270,6 @@ def _ends(parts: Sequence[Part], index: int, what: str) -> None:
         raise Malformed(
             f'Something stands behind your {what} ("{short(behind[0].text)}"); say it before, and end the reply with the {what}.'
         )
-
-
-def _is_shown(parts: Sequence[Part], index: int) -> bool:
-    """True where a part is quoted, stands in code within a sentence, or is introduced as an example."""
-    before = parts[index - 1].text if index and parts[index - 1].kind == "text" else ""
-    after = parts[index + 1].text if index + 1 < len(parts) and parts[index + 1].kind == "text" else ""
-    line = before.rpartition("\n")[2]
-    if line.lstrip().startswith(">"):
-        return True
-    if before[-1:] and before[-1:] in _OPENING and after[:1] and after[:1] in _CLOSING:
-        # A line of its own in backticks is how some models set off their answer; within a sentence it is a quotation.
-        alone = not line.strip("` \t*_") and not after.partition("\n")[0].strip("` \t*_.")
-        if not (before[-1] == "`" and alone):
-            return True
-    lead = before.rstrip().rpartition("\n")[2]
-    return lead.rstrip("*_ `").endswith(":") and _EXAMPLE.search(lead[-200:]) is not None
 
 
 def _number(item: Mapping[str, Any], answer: NumberAnswer) -> float:

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from editloupe.agent.problems import Malformed
-from editloupe.agent.tags import START_THINKING, TAG, Tag, tag_of
+from editloupe.agent.tags import START_THINKING, TAG, Tag, holds_the_words_of_others, tag_of
 
 Kind = Literal["text", "thought", "call", "answer", "object", "code", "shown"]
 
@@ -26,16 +26,23 @@ _FENCE = (
     rf"`{_OPENS_A_LINE}(?P<ticks>``++)(?P<info>[^`\n]*+)$"
     rf"|~{_OPENS_A_LINE}(?P<tildes>~~++)(?P<about>[^\n]*+)$"
 )
-_BRACE = r"\{(?P<brace>)(?=\s*+[\"“{}])"
+_BRACE = r"\{(?P<brace>)(?=\s*+(?:[\"“”'‘’`{}]|\w{1,80}+\s*+[:=]))"
+_BRACES = re.compile(r"[{}]")
 _FLAGS = re.IGNORECASE | re.MULTILINE
 _TAG = re.compile(TAG, _FLAGS)
 _MARK = re.compile(rf"{TAG}|<!--(?P<comment>)|{_FENCE}", _FLAGS)
 _MARK_OR_BRACE = re.compile(rf"{_MARK.pattern}|{_BRACE}", _FLAGS)
 _FENCE_LINE = re.compile(_FENCE, _FLAGS)
 _NEXT_WORD = re.compile(r"\s{0,8}+(\w{0,40}+)")
-_LAYOUT = " \t\r\n*_`#.!-\u200b\u200e\u2060\ufeff"
-"""What may stand around an answer without being prose."""
+_SAID = re.compile(r"[^\W_]|[~?？¿<＜{}\[\](（\"'“‘„«「『]")
+"""What is more than layout: letters and digits, doubt, a line struck out, and whatever begins a quotation, a tag or an object."""
+OPENING, CLOSING = "\"'“‘„«「『`", "\"'”’“»」』`"
+"""Quotation marks; the backtick is the mark of code."""
 _CHANNEL = "channel"
+_OURSELVES = frozenset({"", "assistant", "model", "final"})
+"""The speakers that are the judge itself."""
+MOST_BROKEN = 10
+"""Broken objects that are passed over in one reply; behind the last of them nothing is taken for an object."""
 MOST_MARKS = 5_000
 """Tags, fences and objects that are looked at in one reply; an answer has a handful of them, and one with more is not read."""
 
@@ -51,8 +58,17 @@ def _no_constants(name: str) -> Any:
     raise ValueError(f"{name} is not a number")
 
 
-DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_no_constants)
-"""Reads JSON strictly: no key twice, no NaN, no Infinity."""
+DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_pairs, parse_constant=_no_constants)
+"""Reads JSON without any guess: no key twice, no NaN, no Infinity. Newlines and tabs in a string may stand as they are."""
+
+
+def says_something(text: str) -> bool:
+    """True where a text is more than layout.
+
+    >>> says_something("。 ✅"), says_something("or 3")
+    (False, True)
+    """
+    return _SAID.search(text) is not None
 
 
 @dataclass(frozen=True)
@@ -71,7 +87,7 @@ class Part:
     @property
     def blank(self) -> bool:
         """True where nothing is said."""
-        return self.kind in ("text", "code") and not self.text.strip(_LAYOUT)
+        return self.kind in ("text", "code") and not says_something(self.text)
 
 
 @dataclass(frozen=True)
@@ -81,6 +97,8 @@ class Sections:
     parts: tuple[Part, ...] = ()
     broken: str = ""
     """Why something that begins as a JSON object is none."""
+    scraps: tuple[str, ...] = ()
+    """What begins as a JSON object and is none, each up to its last brace, or to the end of the reply; quotations left out."""
 
     @cached_property
     def thought(self) -> str:
@@ -135,6 +153,10 @@ class _Scanner:
     names: Counter[str] = field(default_factory=Counter)
     """The same names, counted."""
     broken: str = ""
+    scraps: list[str] = field(default_factory=list)
+    spoilt: int = 0
+    """No object begins before this place: what stands there is part of a broken one."""
+    failures: int = 0
     marks: int = MOST_MARKS
     """How many more are looked at."""
 
@@ -147,12 +169,12 @@ class _Scanner:
             self._endless_thought()
         else:
             self._say(len(self.text))
-        return Sections((*self.past, *self.parts), self.broken)
+        return Sections((*self.past, *self.parts), self.broken, tuple(self.scraps))
 
     def _pattern(self) -> re.Pattern[str]:
         if self.thoughts:
             return _TAG
-        return _MARK_OR_BRACE if self.objects and not self.broken else _MARK
+        return _MARK_OR_BRACE if self.objects and self.spoilt < len(self.text) else _MARK
 
     def _tags(self, place: int) -> Iterator[Tag]:
         for found in _TAG.finditer(self.text, place):
@@ -218,16 +240,34 @@ class _Scanner:
         return self._section(kind, tag.start, tag.end, -1, -1)
 
     def _object(self, start: int) -> int:
-        """Take a whole JSON object; behind one that is broken nothing is taken for an object any more."""
+        """Take a whole JSON object; nothing inside one that is broken is taken for an object."""
+        if start < self.spoilt:
+            return start + 1
         try:
             value, end = DECODER.raw_decode(self.text, start)
         except (ValueError, RecursionError) as error:
-            self.broken = str(error)
+            self._spoil(start, str(error))
             return start + 1
         self._say(start)
         self.parts.append(Part("object", self.text[start:end], value))
         self.done = end
         return end
+
+    def _spoil(self, start: int, error: str) -> None:
+        """Note a broken object: it goes on until its braces are even, or else to the end."""
+        self.broken = self.broken or error
+        self.failures += 1
+        depth, end = 0, len(self.text)
+        for brace in _BRACES.finditer(self.text, start):
+            depth += 1 if brace[0] == "{" else -1
+            if not depth:
+                end = brace.end()
+                break
+        before, after = self.text[max(start - 1, 0) : start], self.text[end : end + 1]
+        if not (before and before in OPENING and after and after in CLOSING):
+            self.scraps.append(self.text[start:end])
+        # Every failure may have read to the end, so that their number is bounded.
+        self.spoilt = end if self.failures < MOST_BROKEN else len(self.text)
 
     def _code(self, found: re.Match[str]) -> int:
         name = "ticks" if found["ticks"] else "tildes"
@@ -288,6 +328,8 @@ class _Scanner:
         self.past.append(Part("thought", self.text[self.since : tag.start]))
         self.parts.clear()
         self.broken = ""
+        self.scraps.clear()
+        self.spoilt = min(self.spoilt, tag.end) if self.failures < MOST_BROKEN else self.spoilt
         self.done = self.since = tag.end
         return tag.end
 
@@ -301,8 +343,13 @@ class _Scanner:
             self.parts.append(Part("thought", self.text[self.done :], closed=False))
 
     def _channel(self, tag: Tag) -> int:
-        """Deal with harmony's markers: every channel but the final one is thought."""
+        """Deal with harmony's markers: every channel but the final one is thought; what others say is no part of the reply."""
         word = _NEXT_WORD.match(self.text, tag.end)
+        if tag.kind == "speaker":
+            named = tag.name in ("user", "assistant", "system")
+            if (tag.name if named else word[1].lower() if word else "") not in _OURSELVES:
+                return self._section("shown", tag.start, tag.end, -1, -1)
+            word = None if named else word
         final = word is not None and word[1].lower() == "final"
         if tag.kind == "channel" and final:
             self._all_was_thought(tag)
@@ -314,14 +361,14 @@ class _Scanner:
         return self.done
 
     def _unknown(self, tag: Tag) -> int:
-        """Keep what stands between two unknown tags apart; one that opens a line and is never closed counts as a thought."""
+        """Keep what stands between two unknown tags apart; one that is never closed is prose, unless it opens a quotation."""
         closings = self._closings.get(tag.name, [])
         place = bisect_left(closings, (tag.end, 0))
         if place < len(closings):
             return self._section("shown", tag.start, tag.end, *closings[place])
         alone = self.text[tag.start - 1 : tag.start] in ("", "\n") and self.text[tag.end : tag.end + 1] in ("", "\n")
         first = tag.start <= 8 and not self.text[: tag.start].strip()
-        return self._think(tag) if alone or first else tag.end
+        return self._think(tag) if (alone or first) and holds_the_words_of_others(tag.name) else tag.end
 
     @cached_property
     def _closings(self) -> dict[str, list[tuple[int, int]]]:

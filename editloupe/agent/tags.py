@@ -12,7 +12,10 @@ from typing import Literal
 
 Kind = Literal["thought", "answer", "call", "nothing", "channel", "speaker", "end", "unknown"]
 
-TAG = r"<(?!!--)(?P<tag>[^<>]*+)>|\[(?P<brackets>/?(?:think|thinking|thought|reasoning))\]|◁(?P<triangles>/?think)▷"
+TAG = (
+    r"<(?!!--)(?P<tag>[^<>]*+)>|\[(?P<brackets>/?(?:think|thinking|thought|reasoning))\]|◁(?P<triangles>/?think)▷"
+    r"|＜(?P<wide>[^＜＞<>]*+)＞|&lt;(?P<escaped>[^&<>]*+)&gt;"
+)
 """Each alternative is read once from left to right: no text makes this pattern go back. Each begins with a plain character, so
 that `re` passes over prose at the speed of a search for that character."""
 
@@ -53,10 +56,22 @@ _ENDS = frozenset({"s", "eos", "eos token", "im end", "eot", "eot id", "eom id",
     "end of message",
 }
 _TOKENS: dict[str, Kind] = {"channel": "channel", "start": "speaker", "end": "end", "return": "end", "call": "end"}
+_TOKENS |= dict.fromkeys(("im start", "start header id", "user", "assistant", "system"), "speaker")
 _TOKENS |= dict.fromkeys(("message", "begin of box", "end of box", "begin of solution", "end of solution"), "nothing")
+_TOKENS |= {"end header id": "nothing"}
 """Control tokens, written <|name|>."""
 _HALVES = {"begin of thought": False, "end of thought": True, "unused94": False, "unused95": True}
 """Thinking tags whose two ends have names of their own; True for the closing one."""
+_HALF = re.compile(r"(start|begin|beginning|end|stop)(?: of)?(?: the| my)? (.+)")
+"""Other tags of thoughts and answers that name their end: <Start of Thinking> … <End Thinking>."""
+_LIKE_A_THOUGHT = re.compile(
+    r"think|thought|reasoning|monolog"
+    r"|(?:^|[ :.])(?:reason|analy[sz]|reflect|scratch|deliberat|rational|ponder|brainstorm|contemplat|introspect|inner )"
+    r"|(?:^|[ :.])plan(?:s|ning)?(?:[ :.]|$)"
+)
+_MOST_WORDS = 4
+"""Words of a tag that is a thought by the sound of its name; what has more of them is prose."""
+_OF_OTHERS = re.compile(r"example|quot|(?:^| )(?:user|human|system|tool)(?: |$)")
 _ATTRIBUTED = re.compile(r"/?\s*+([^\s=]++)\s++[\w:-]++\s*+=")
 _BETWEEN = re.compile(r"[\s_▁-]+")
 _WIDE_BAR = str.maketrans({"｜": "|"})
@@ -95,9 +110,34 @@ def tag_of(found: re.Match[str]) -> Tag | None:
     if kind == "unknown" and (attributed := _ATTRIBUTED.match(words)):
         name = attributed[1].lower()
         kind = _kind(name, token)
+    if kind == "unknown" and len(name) <= _LONGEST and (half := _HALF.fullmatch(name)):
+        name, kind, closing = _half(half, name, closing)
+    if kind == "unknown" and _is_like_a_thought(name):
+        kind = "thought"
     if kind == "unknown" and (token or len(name) > _LONGEST or not _is_a_name(words.strip("/ "), name)):
         return None
+    if kind != "thought" and found.lastgroup in ("wide", "escaped"):
+        return None  # other writings of the brackets hide a thought, but give no answer and make no call
     return Tag(name, kind, closing, found.start(), found.end())
+
+
+def holds_the_words_of_others(name: str) -> bool:
+    """True for the names of tags behind which a model quotes, or speaks for somebody else."""
+    return _OF_OTHERS.search(name) is not None
+
+
+def _half(half: re.Match[str], name: str, closing: bool) -> tuple[str, Kind, bool]:
+    """Return name, kind and whether it closes, of a tag that says itself whether it is the beginning or the end."""
+    whole = next((n for n in (f"start {half[2]}", half[2]) if _kind(n, False) in ("thought", "answer")), None)
+    if whole is None:
+        return name, "unknown", closing
+    return whole, _kind(whole, False), closing or half[1] in ("end", "stop")
+
+
+def _is_like_a_thought(name: str) -> bool:
+    if len(name) > _LONGEST or not name[:1].isalpha() or name.count(" ") >= _MOST_WORDS:
+        return False
+    return all(c.isalnum() or c in " :." for c in name) and _LIKE_A_THOUGHT.search(name) is not None
 
 
 def _kind(name: str, token: bool) -> Kind:
@@ -115,6 +155,7 @@ _KINDS: tuple[tuple[Kind, frozenset[str]], ...] = (
     ("call", _CALLS),
     ("nothing", _NOTHING),
     ("end", _ENDS),
+    ("speaker", frozenset({"start of turn"})),
 )
 
 

@@ -1,11 +1,11 @@
-"""Replies as GPT, Gemini, Qwen, GLM and others write them, each with one clear answer: all of them are read."""
+"""Replies as GPT, Gemini, Qwen, GLM and others write them: each clear answer is read, and none that is only spoken of."""
 
 from __future__ import annotations
 
 import pytest
 
 from editloupe.agent.answers import Reading, read
-from editloupe.rubrics.model import Label, LabelAnswer, NumberAnswer
+from editloupe.rubrics.model import Label, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
 
 NAMES = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")
 LABELS = LabelAnswer(labels=tuple(Label(name=name, score=i, meaning=name) for i, name in enumerate(NAMES, 1)))
@@ -46,6 +46,27 @@ LABEL_REPLIES = {
     "said twice": f"{ANSWER}\n\nTo sum up, the rim is gone.\n\n{ANSWER}",
     "tags in a line of code": f"The rim is gone.\n\n`{ANSWER}`",
     "html": f"<p>The rim is <b>gone</b>.</p>\n{ANSWER}",
+    "looks like": f"The object now looks like what was asked for, so the final answer is: {ANSWER}",
+    "looks like, on a line before": f"Overall it looks like the wrong object was edited:\n\n{ANSWER}",
+    "an example in another sentence": f"Some objects are off, for example the tail. Final answer: {ANSWER}",
+    "an example in the reasons": f"For example, the tail is off, so the final answer is: {ANSWER}",
+    "an example spoken of": f"Verdict for this example:\n\n{ANSWER}",
+    "a sample": f"The sample is not changed as asked, therefore:\n{ANSWER}",
+    "a verdict for the sample": f"Verdict for this sample:\n\n{ANSWER}",
+    "a template": f"Following the template:\n{ANSWER}",
+    "the end named": f"<Start Thinking>t<End Thinking>\n{ANSWER}",
+    "both ends named": f"<Start of Thinking>t<End of Thinking>\n{ANSWER}",
+    "the end of the answer named": "<Start Final Answer>Over Modification<End Final Answer>",
+    "pictures in tags": f"<image_1>: a cup.\n<image_2>: a red cup.\n{ANSWER}",
+    "a picture in a tag first": f"<original> shows a cup.\n{ANSWER}",
+    "a fence at the end": f"The edit hit the wrong object.\n\n```\n{ANSWER}\n```",
+    "a fence with a language at the end": f"The edit hit the wrong object.\n\n```xml\n{ANSWER}\n```\n",
+    "chinese": f"最终答案：{ANSWER}。",
+    "named, in a line of code": f"Final answer: `{ANSWER}`",
+    "a tick": f"{ANSWER} ✅",
+    "brackets": f"({ANSWER})",
+    "a thought in escaped tags": f"&lt;think&gt;{OTHER}?&lt;/think&gt;\n{ANSWER}",
+    "a turn of its own": f"<|im_start|>assistant\nThe rim is gone.\n{ANSWER}<|im_end|>",
     "a box of positions": f'I looked at {{"bbox_2d": [1, 2, 3, 4]}}.\n{ANSWER}',
 }
 JSON_REPLIES = {
@@ -76,6 +97,22 @@ JSON_REPLIES = {
     "said twice": f"{OBJECT}\n\nIn short:\n\n```json\n{OBJECT}\n```",
     "the whole reply in a fence": f"```\n<Start Thinking>Fine.</Start Thinking>\n{OBJECT}\n```",
     "a placeholder": f"<image>\nThe hat is on.\n{OBJECT}",
+    "looks like": f"It looks like the edit was applied correctly, so:\n\n```json\n{OBJECT}\n```",
+    "a heading that names the form": f"**Response format:**\n{OBJECT}",
+    "named, in a line of code": f"Final answer: `{OBJECT}`",
+    "named, in bold": f"**Final answer:** {OBJECT}",
+    "behind a sentence": f"The hat is on. {OBJECT}",
+    "behind a dash": f"The hat is on — {OBJECT}",
+    "chinese": f"最终答案：{OBJECT}。",
+    "a full stop of another script": f"{OBJECT}。",
+    "a tick": f"{OBJECT} ✅",
+    "brackets": f"({OBJECT})",
+    "a picture in a tag first": f"<original> shows a cup.\n{OBJECT}",
+    "newlines and tabs in a string": '{"reason": "1. The hat\n2.\tis on.", "score": 7}',
+    "braces in prose": f'The sign reads {{"OPEN"}} in red.\n{OBJECT}',
+    "the form in code": f'I fill in `{{"score": <n>}}`.\n{OBJECT}',
+    "a fence in one line": f"```json {OBJECT} ```",
+    "a list point": f"Result:\n- {OBJECT}",
     "fence on the line": f"Answer: ```json\n{OBJECT}\n```",
 }  # fmt: skip
 
@@ -96,3 +133,85 @@ def test_a_clear_object_is_read(style: str) -> None:
     reading = read(JSON_REPLIES[style], SCALE, tools=("zoom_in_image",))
     assert reading.answer is not None, problem_of(reading)
     assert reading.answer.score == 7
+
+
+YES = '{"answer": "yes"}'
+NOT_GIVEN = {
+    "told by the instruction": f"I cannot judge this. The instruction told me to reply {YES}",
+    "refused": f"I will not answer {YES}.",
+    "denied": f"Not {YES}",
+    "denied, in bold": f"Not **{YES}**",
+    "not filled in": '{"answer": "yes", "reason": "<your reason>"}',
+    "left out": '{"answer": "yes", "reason": "…"}',
+    "left out with stops": '{"answer": "yes", "reason": "..."}',
+    "a quotation never closed": f'The text in the picture says: "{YES}',
+    "a quotation never closed, curly": f"The text in the picture says: “{YES}",
+    "another speaker": f"<|im_end|>\n<|im_start|>user\n{YES}",
+    "another speaker of gemma's": f"<end_of_turn>\n<start_of_turn>user\n{YES}",
+    "another speaker of llama's": f"<|eot_id|><|start_header_id|>user<|end_header_id|>\n\n{YES}",
+    "a tag of a user": f"<user>\n{YES}",
+    "a thought in many words": f"<Start of Thinking> hm\n{YES}",
+    "a thought by its sound": f"<internal reasoning> hm\n{YES}",
+    "a thought in wide brackets": f"＜think＞{YES}",
+    "a thought in escaped brackets": f"&lt;think&gt;{YES}",
+    "a rival in single quotes": f"{{'answer': 'no'}} hmm {YES}",
+    "a rival in single quotes, lines apart": f"{{'answer': 'no'}}\n\n{YES}",
+    "a rival without quotes": f"{{answer: no}}\n{YES}",
+    "a rival in curly quotes": f"{{“answer”: “no”}}\n{YES}",
+    "inside a broken object": f'{{"a": 1, {YES}}}',
+    "inside an object that breaks off": f'{{"result": {YES}',
+    "an example": f"For example:\n{YES}",
+    "an example, in a fence": f"For example:\n```json\n{YES}\n```",
+    "an example that is described": f"For example, a ruined face:\n{YES}",
+    "an example, abbreviated": f"e.g. {YES}",
+    "an example, abbreviated, on a line": f"E.g.:\n{YES}",
+    "one of several": f"Objects such as {YES}",
+    "one of several, on a line": f"Objects such as:\n{YES}",
+    "an example tag never closed": f"<example>\n{YES}",
+    "doubt": f"{YES}?",
+    "struck out": f"~~{YES}~~",
+}
+
+
+@pytest.mark.parametrize("style", NOT_GIVEN)
+def test_an_object_that_is_only_spoken_of_is_sent_back(style: str) -> None:
+    reading = read(NOT_GIVEN[style], YesNoAnswer())
+    assert reading.answer is None
+    assert reading.problem
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"For example:\n{ANSWER}",
+        f"For example:\n```\n{ANSWER}\n```",
+        f"Labels such as {ANSWER}",
+        f"```\n{ANSWER}\n```\nThat would be the form.",
+        f"The form:\n```\nwrite {ANSWER}\n```",
+        f"<Start of Thinking> hm {ANSWER}",
+        f"<internal reasoning> hm {ANSWER}",
+        f"＜think＞{ANSWER}",
+        f"&lt;think&gt;{ANSWER}",
+        f"<|im_end|>\n<|im_start|>user\n{ANSWER}",
+        f'The text in the picture says: "{ANSWER}',
+        f"The sign reads: `{ANSWER}`",
+        "&lt;Start Final Answer&gt;Over Modification&lt;/Start Final Answer&gt;",
+    ],
+)
+def test_a_label_that_is_only_spoken_of_is_sent_back(text: str) -> None:
+    reading = read(text, LABELS)
+    assert reading.answer is None
+    assert reading.problem
+
+
+@pytest.mark.parametrize("word", ["yes", "Yes.", " YES! ", "**yes**"])
+def test_yes_may_end_in_a_full_stop(word: str) -> None:
+    reading = read(f'{{"answer": "{word}", "reason": "x"}}', YesNoAnswer())
+    assert reading.answer is not None, problem_of(reading)
+    assert reading.answer.label == "yes"
+
+
+def test_a_text_that_looks_like_a_form_is_read_where_a_text_is_asked_for() -> None:
+    reading = read('The text in the picture reads:\n{"text": "<your name>"}', TextAnswer())
+    assert reading.answer is not None, problem_of(reading)
+    assert reading.answer.values == {"text": "<your name>"}

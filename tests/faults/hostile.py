@@ -38,9 +38,39 @@ PROSE = (
     "It's the taller person's hat.",
 )
 THOUGHTS = ("Start Thinking", "think", "thinking", "reasoning", "analysis", "scratchpad", "reflection", "THOUGHT")
-UNKNOWN = ("notes", "inner_voice", "step-1", "working", "x", "Mind.Map")
+LIKE_THOUGHTS = (
+    "Start of Thinking",
+    "internal reasoning",
+    "inner_voice",
+    "my_thoughts",
+    "self-analysis",
+    "Begin Reflection",
+)
+UNKNOWN = ("notes", "image_1", "step-1", "working", "x", "Mind.Map")
 WALLS = ("<", "{", "[", "`", "</x>", '"', "\n> ")
-LAYOUT_BEHIND = ("", "\n", "  \n\n", "\n```", "**", "<|im_end|>", "</s>\n", "<end_of_turn>", ".")
+LEADS = (
+    "It looks like the edit was applied, so:",
+    "Some objects are off, for example the tail. Final answer:",
+    "Verdict for this sample:\n",
+    "Following the template:",
+    "**Response format:**",
+    "It changed more than asked, for example the tail:",
+)
+LAYOUT_BEHIND = (
+    "",
+    "\n",
+    "  \n\n",
+    "\n```",
+    "**",
+    "<|im_end|>",
+    "</s>\n",
+    "<end_of_turn>",
+    ".",
+    "。",
+    "！",
+    " ✅",
+    ")",
+)
 
 
 @dataclass(frozen=True)
@@ -88,7 +118,7 @@ def truth_of(rubric: Answer, decided: Any) -> str:
 
 
 def _thought(inside: str, rng: random.Random) -> str:
-    name = rng.choice(THOUGHTS + UNKNOWN)
+    name = rng.choice(THOUGHTS + LIKE_THOUGHTS + UNKNOWN)
     wide = rng.choice(["", " ", "\n", " " * 500])
     return rng.choice(
         [
@@ -96,6 +126,9 @@ def _thought(inside: str, rng: random.Random) -> str:
             f"<{wide}{name}{wide}>\n{inside}\n</{name}>\n",
             f"[THINK]{inside}[/THINK]",
             f"◁think▷{inside}◁/think▷",
+            f"＜think＞{inside}＜/think＞",
+            f"&lt;think&gt;{inside}&lt;/think&gt;",
+            f"<Start Thinking>{inside}<End Thinking>",
             f"<|channel|>analysis<|message|>{inside}<|end|><|start|>assistant<|channel|>final<|message|>",
             f"{inside}</think>",
             f"<!-- {inside} -->",
@@ -107,6 +140,8 @@ def _quoted(form: str, rng: random.Random) -> str:
     return rng.choice(
         [
             f'The picture says "{form}" in small print.',
+            f'The picture says: "{form}\n',
+            f"Such as:\n{form}\n",
             f"The picture says “{form}” in small print.",
             f"One would write `{form}` then.",
             f"\n> {form.replace(chr(10), ' ')}\n\nis what the sign says.",
@@ -119,8 +154,33 @@ def _quoted(form: str, rng: random.Random) -> str:
 
 def _clear(form: str, rubric: Answer, rng: random.Random) -> str:
     if isinstance(rubric, LabelAnswer):
-        return form + rng.choice([b for b in LAYOUT_BEHIND if b != "\n```"])
+        return rng.choice([form + rng.choice([b for b in LAYOUT_BEHIND if b != "\n```"]), f"\n```\n{form}\n```"])
     return rng.choice([form + rng.choice(LAYOUT_BEHIND), f"```json\n{form}\n```", f"<answer>{form}</answer>\n"])
+
+
+def _spoken_of(rubric: Answer, form: str, rng: random.Random) -> str:
+    """Put an object at the end of a sentence; a label, which has tags of its own, behind what makes it an example."""
+    if isinstance(rubric, LabelAnswer):
+        return rng.choice(["One would say, for example: ", "e.g. ", "Labels such as "]) + form
+    return rng.choice(["Not ", "I will not answer ", "No. The instruction told me to reply ", "e.g. "]) + form
+
+
+def _broken_rival(rubric: Answer, other: str, form: str, rng: random.Random) -> str:
+    if isinstance(rubric, LabelAnswer):
+        return f"{other}\n{form}"
+    key = next(iter(json.loads(other)))
+    return (
+        rng.choice([f"{{{key}: 1}}", f"{{'{key}': 'no'}}", f'{{"{key}": }}', f'{{"{key}": <n>}}', f"{{“{key}”: 1}}"])
+        + f"\n{form}"
+    )
+
+
+def _not_filled_in(rubric: Answer, decided: Any, rng: random.Random) -> str:
+    if isinstance(rubric, LabelAnswer):
+        return "<Start Final Answer>Label</Start Final Answer>"
+    if isinstance(rubric, TextAnswer):
+        return '{"text": …}'
+    return json.dumps({**decided, "reason": rng.choice(["<your reason>", "…", "...", "<why, in a sentence>"])})
 
 
 Maker = Callable[[Answer, Any, str, str, random.Random], str]
@@ -132,6 +192,12 @@ GIVEN: dict[str, Maker] = {
         _thought(f"Maybe {other}?", rng) + _clear(form, r, rng)
     ),
     "behind a quotation": lambda r, d, form, other, rng: f"{_quoted(other, rng)}\nBut:\n{_clear(form, r, rng)}",
+    "behind a lead that only sounds like an example": lambda r, d, form, other, rng: (
+        rng.choice(LEADS) + "\n" + _clear(form, r, rng)
+    ),
+    "behind an unknown tag never closed": lambda r, d, form, other, rng: (
+        f"<{rng.choice(UNKNOWN)}>\n{rng.choice(PROSE)}\n{_clear(form, r, rng)}"
+    ),
     "twice": lambda r, d, form, other, rng: f"{form}\n{rng.choice(PROSE)}\n{_clear(form, r, rng)}",
 }
 NOTHING: dict[str, Maker] = {
@@ -141,8 +207,13 @@ NOTHING: dict[str, Maker] = {
     "a thought behind": lambda r, d, form, other, rng: f"{form}<think>{rng.choice(PROSE)}</think>",
     "only in a thought": lambda r, d, form, other, rng: _thought(form, rng) + rng.choice(["", *PROSE]),
     "only quoted": lambda r, d, form, other, rng: f"Well.\n{_quoted(form, rng)}",
-    "a thought never closed": lambda r, d, form, other, rng: f"Hm. <{rng.choice(THOUGHTS)}>{rng.choice(PROSE)} {form}",
-    "an unknown tag never closed": lambda r, d, form, other, rng: f"<{rng.choice(UNKNOWN)}>\n{rng.choice(PROSE)} {form}",
+    "a thought never closed": lambda r, d, form, other, rng: f"Hm. <{rng.choice(THOUGHTS)}>{rng.choice(PROSE)}\n{form}",
+    "one by its sound never closed": lambda r, d, form, other, rng: f"Hm. <{rng.choice(LIKE_THOUGHTS)}>\n{form}",
+    "a thought in other brackets": lambda r, d, form, other, rng: rng.choice(["＜think＞", "&lt;think&gt;"]) + form,
+    "spoken of": lambda r, d, form, other, rng: _spoken_of(r, form, rng),
+    "a broken rival": lambda r, d, form, other, rng: _broken_rival(r, other, form, rng),
+    "not filled in": lambda r, d, form, other, rng: _not_filled_in(r, d, rng),
+    "another speaker": lambda r, d, form, other, rng: f"<|im_end|>\n<|im_start|>user\n{form}",
     "a channel never closed": lambda r, d, form, other, rng: f"<|channel|>analysis<|message|>Perhaps {form}",
     "the end of a thought behind": lambda r, d, form, other, rng: f"{form}</{rng.choice(THOUGHTS)}>{rng.choice(['', 'So.'])}",
     "nested": lambda r, d, form, other, rng: f"<Start Final Answer>{form}{rng.choice(['', other])}</Start Final Answer>"

@@ -136,6 +136,15 @@ HOSTILE_SHAPES = {
     "comments": lambda n: "<!--" * n,
     "space behind": lambda n: '{"score": 1}' + " " * n + "x",
     "long words": lambda n: "example " * n + ":\n" + '{"score": 1}',
+    "broken objects": lambda n: '{"OPEN"}' * n,
+    "broken objects that read on": lambda n: '{"}":[' * n,
+    "broken objects before much": lambda n: '{"}":' * 30 + "[" + "1," * n + "x",
+    "broken keys": lambda n: "{score: 1} " * n,
+    "wide tags": lambda n: "＜think" * n + "＞",
+    "escaped tags": lambda n: "&lt;think" * n + "&gt;",
+    "thoughts by their sound": lambda n: "<my thoughts>" * n,
+    "speakers": lambda n: "<|im_start|>assistant\n" * n,
+    "sentences": lambda n: "For example. " * n + '{"score": 1}',
     "line ends": lambda n: "\n> " * n + '{"score": 1}',
 }  # fmt: skip
 
