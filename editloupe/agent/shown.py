@@ -31,6 +31,10 @@ _GIVES = re.compile(
 """Introduces what stands behind it as the answer."""
 _LEADS_IN = ":.!?—–…→>：。！？．"
 """The marks that may stand between a sentence and an object on the same line."""
+_NAMES_IT = re.compile(
+    r"\b(?:answer|verdict|decision|judge?ment|score|rating|result|output|response|json)\s*(?:is|=)$", re.IGNORECASE
+)
+_DENIES = re.compile(r"\b(?:not|never|cannot|no|told|asked|if|would)\b|n[’']t\b", re.IGNORECASE)
 _LONGEST_LEAD = 400
 """Characters before an answer that are looked at for how it is introduced."""
 
@@ -41,6 +45,9 @@ def stands_apart(parts: Sequence[Part], index: int) -> None:
     if parts[index].kind != "object" or not says_something(line):
         return
     lead = line.rstrip(" \t*_`([（)）\"'”’»")
+    told = lead[-_LONGEST_LEAD:]
+    if _NAMES_IT.search(told) and not _DENIES.search(told):  # "The answer is {…}"
+        return
     if lead and lead[-1] not in _LEADS_IN and not lead.endswith((" -", "`json")):
         raise Malformed(
             f'Your JSON object stands within a sentence ("{short(line[-60:])}"); '

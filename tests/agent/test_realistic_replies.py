@@ -70,6 +70,8 @@ LABEL_REPLIES = {
     "a box of positions": f'I looked at {{"bbox_2d": [1, 2, 3, 4]}}.\n{ANSWER}',
 }
 JSON_REPLIES = {
+    "named in a sentence": f"The hat is on. My answer is {OBJECT}",
+    "named by a sign": f"Answer = {OBJECT}",
     "bare": OBJECT,
     "gpt, prose first": f"The hat sits on the taller person.\n\n{OBJECT}",
     "gpt, json fence": f"Here is my evaluation in the required JSON format:\n\n```json\n{OBJECT}\n```",

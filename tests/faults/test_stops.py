@@ -34,6 +34,9 @@ WHOLE = {"plain": 5.0, "tools": 6.0, "repeats": 6.0, "ray": 16.0}
 """Seconds in which the moments of stopping lie: a little more than such a batch takes."""
 
 
+RAY_KILLED = "workers go on for a second after their driver was killed, and what they are told then is not kept"
+
+
 def check_whole(folder: Path, repeats: int) -> None:
     """Every unit is there once, judged."""
     with Run.open(folder) as run:
@@ -90,8 +93,11 @@ def test_a_stop_at_any_moment_ends_with_its_code_and_a_sentence_and_the_same_com
     [
         ("repeats", 4),
         *(
-            pytest.param(kind, 10 if kind == "ray" else 30, marks=[pytest.mark.slow, pytest.mark.timeout(1500)])
-            for kind in KINDS
+            pytest.param(kind, 30, marks=[pytest.mark.slow, pytest.mark.timeout(1500)])
+            for kind in ("plain", "tools", "repeats")
+        ),
+        pytest.param(
+            "ray", 10, marks=[pytest.mark.slow, pytest.mark.timeout(1500), pytest.mark.xfail(reason=RAY_KILLED)]
         ),
     ],
 )
