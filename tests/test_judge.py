@@ -30,9 +30,9 @@ def edit(tmp_path: Path) -> Edit:
 
 
 async def test_judge_works_inside_and_outside_a_running_loop(edit: Edit, scripted: StartServer) -> None:
-    judge = Judge("google_genai:gemini-2.5-pro", base_url=scripted(labelled).gemini_url)
-    inside = await judge.ajudge(edit)
-    outside = await asyncio.to_thread(judge, edit)
+    async with Judge("google_genai:gemini-2.5-pro", base_url=scripted(labelled).gemini_url) as judge:
+        inside = await judge.ajudge(edit)
+        outside = await asyncio.to_thread(judge, edit)
     assert inside.judged
     assert [v.criterion for v in outside.verdicts] == ["instruction_following", "visual_consistency"]
 
