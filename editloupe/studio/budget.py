@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import warnings
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from PIL import Image
 
 from editloupe.images import FORMATS
+from editloupe.pixel_budget import PixelBudget
 
 T = TypeVar("T")
 
@@ -28,16 +27,15 @@ JUDGED_AT_ONCE = 150_000_000
 Image.core.set_block_size(64 * 2**20)  # type: ignore[attr-defined]
 
 
-class PixelBudget:
+class DecodingThreads:
     """Decodes pictures in two threads of its own, up to so many pixels at one time; who asks for more waits.
 
     Threads of its own, because the memory a thread has used for a picture is kept for that thread's next one.
     """
 
     def __init__(self, pixels: int = AT_ONCE) -> None:
-        self._whole = pixels
-        self._left = pixels
-        self._changed = threading.Condition()
+        self._budget = PixelBudget(pixels)
+        self._headers = threading.Lock()
         self._threads = ThreadPoolExecutor(2, "decoding")
 
     def run(self, work: Callable[[], T], *files: Path) -> T:
@@ -49,48 +47,17 @@ class PixelBudget:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _in_turn(self, work: Callable[[], T], files: Sequence[Path]) -> T:
-        wanted = min(self._whole, sum(self.pixels_of(file) or 0 for file in files))
-        with self._changed:
-            self._changed.wait_for(lambda: self._left >= wanted)
-            self._left -= wanted
-        try:
+        with self._budget.room_in_thread(sum(self.pixels_of(file) or 0 for file in files)):
             return work()
-        finally:
-            with self._changed:
-                self._left += wanted
-                self._changed.notify_all()
 
     def pixels_of(self, file: Path) -> int | None:
         """Return how many pixels a file's header promises, None where it is no picture; nothing is decoded."""
-        with self._changed, warnings.catch_warnings():  # the filters of warnings belong to all threads together
+        with self._headers, warnings.catch_warnings():  # the filters of warnings belong to all threads together
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             try:
                 with Image.open(file, formats=FORMATS) as image:
                     return image.size[0] * image.size[1]
             except Image.DecompressionBombError:
-                return self._whole + 1
+                return self._budget.total + 1
             except Exception:  # whoever opens it next says in a sentence what is wrong with it
                 return None
-
-
-class Turns:
-    """Lets tasks of one event loop go on side by side up to so many pixels; who asks for more waits for the others."""
-
-    def __init__(self, pixels: int = JUDGED_AT_ONCE) -> None:
-        self._whole = pixels
-        self._left = pixels
-        self._changed = asyncio.Condition()
-
-    @asynccontextmanager
-    async def turn(self, pixels: int) -> AsyncIterator[None]:
-        """Hold room for so many pixels."""
-        wanted = min(self._whole, pixels)
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._left >= wanted)
-            self._left -= wanted
-        try:
-            yield
-        finally:
-            self._left += wanted
-            async with self._changed:
-                self._changed.notify_all()

@@ -13,7 +13,8 @@ from typing import Any
 
 from editloupe.images import Album
 from editloupe.judge import Judge
-from editloupe.studio.budget import Turns
+from editloupe.pixel_budget import PixelBudget
+from editloupe.studio.budget import JUDGED_AT_ONCE
 from editloupe.studio.request import JudgeRequest
 from editloupe.studio.story import roles_of
 from editloupe.studio.uploads import Uploads
@@ -96,7 +97,7 @@ class Desk:
         self._clean = clean
         self._longest = longest
         self._jobs: dict[str, Job] = {}
-        self._turns = Turns()
+        self._pixels = PixelBudget(JUDGED_AT_ONCE)
         self._closed = False
 
     def get(self, key: str) -> Job | None:
@@ -139,7 +140,7 @@ class Desk:
             shas = (asked.source, asked.edited, asked.reference)
             with self._uploads.held(shas):
                 pixels = await asyncio.to_thread(self._uploads.pixels, shas)
-                async with self._turns.turn(pixels):
+                async with self._pixels.room(pixels):
                     await self._judge(job, judge, edit, {"source": asked.source, "edited": asked.edited})
         except asyncio.CancelledError:
             job.tell("stopped", sentence="Stopped. What was seen until then stays here; nothing was kept.")

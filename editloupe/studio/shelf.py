@@ -12,7 +12,7 @@ import numpy as np
 
 from editloupe.evals.pictures import SUFFIXES, PictureFolder
 from editloupe.images import Pixels, encode, open_picture
-from editloupe.studio.budget import PixelBudget
+from editloupe.studio.budget import DecodingThreads
 from editloupe.tools.difference import align
 from editloupe.types import Sha
 
@@ -29,7 +29,7 @@ class Shelf:
     """Finds pictures by hash in some folders and keeps what it made from them."""
 
     def __init__(
-        self, folders: Callable[[], Iterable[PictureFolder]], budget: PixelBudget, kept_bytes: int = 64 * 2**20
+        self, folders: Callable[[], Iterable[PictureFolder]], budget: DecodingThreads, kept_bytes: int = 64 * 2**20
     ) -> None:
         self._folders = folders
         self._budget = budget

@@ -10,7 +10,7 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from editloupe.images import Album
-from editloupe.studio.budget import PixelBudget
+from editloupe.studio.budget import DecodingThreads
 from editloupe.studio.charts import ChartRoom
 from editloupe.studio.curtain import Curtain
 from editloupe.studio.library import Library, OpenRun
@@ -30,7 +30,7 @@ class Studio:
     settings: StudioSettings
     library: Library
     uploads: Uploads
-    budget: PixelBudget
+    budget: DecodingThreads
     shelf: Shelf
     pages: Pages
     desk: Desk
@@ -39,7 +39,7 @@ class Studio:
     @classmethod
     def open(cls, settings: StudioSettings) -> Studio:
         """Open the runs and make everything ready."""
-        library, budget, curtain = Library(settings), PixelBudget(), Curtain()
+        library, budget, curtain = Library(settings), DecodingThreads(), Curtain()
         try:
             uploads = Uploads(budget)
         except BaseException:

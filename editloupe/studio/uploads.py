@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from editloupe.evals.pictures import PictureFolder, file_of
 from editloupe.images import Picture, decode
-from editloupe.studio.budget import PixelBudget
+from editloupe.studio.budget import DecodingThreads
 from editloupe.studio.settings import UPLOAD_PIXELS
 from editloupe.types import Sha, UserError
 
@@ -28,7 +28,7 @@ MOST_BYTES = 1024 * 2**20
 class Uploads:
     """Uploaded files under their hashes, and the pictures the page shows of them and of what the tools made."""
 
-    def __init__(self, budget: PixelBudget, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, budget: DecodingThreads, most_bytes: int = MOST_BYTES) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="editloupe-studio-"))
         self.shown = PictureFolder(self.folder / "shown")
         self._files = self.folder / "files"

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.studio.budget import PixelBudget, Turns
+from editloupe.pixel_budget import PixelBudget
+from editloupe.studio.budget import DecodingThreads
 from editloupe.studio.settings import UPLOAD_BYTES, UPLOAD_PIXELS
 from editloupe.studio.uploads import Uploads
 from editloupe.types import UserError
@@ -90,7 +91,7 @@ def test_a_body_that_breaks_off_leaves_nothing(listen: Listen, tmp_path: Path, m
 
 def test_only_so_much_is_kept_and_what_is_being_judged_stays(tmp_path: Path) -> None:
     given = [save(textured(seed=number), tmp_path / f"{number}.png") for number in range(6)]
-    uploads = Uploads(PixelBudget(), most_bytes=5 * given[0].stat().st_size)
+    uploads = Uploads(DecodingThreads(), most_bytes=5 * given[0].stat().st_size)
     try:
         first = str(uploads.copy(given[0])["sha"])
         with uploads.held([first, ""]):
@@ -112,7 +113,7 @@ def test_only_so_much_is_kept_and_what_is_being_judged_stays(tmp_path: Path) -> 
     "sha", ["", "../" * 8 + "etc/passwd", "a" * 31, "A" * 32, "0" * 32 + "\n", "..", "/etc/passwd"]
 )
 def test_a_hash_that_is_none_finds_no_file(sha: str) -> None:
-    uploads = Uploads(PixelBudget())
+    uploads = Uploads(DecodingThreads())
     try:
         with pytest.raises(UserError, match="choose it again"):
             uploads.path(sha)
@@ -141,11 +142,11 @@ def test_a_disk_that_is_full_is_a_sentence(studio: OpenStudio, tmp_path: Path) -
 
 
 async def test_large_edits_are_judged_one_after_another_and_small_ones_side_by_side() -> None:
-    turns, under_way, most = Turns(100), 0, 0
+    turns, under_way, most = PixelBudget(100), 0, 0
 
     async def judge(pixels: int) -> None:
         nonlocal under_way, most
-        async with turns.turn(pixels):
+        async with turns.room(pixels):
             under_way += pixels
             most = max(most, under_way)
             await asyncio.sleep(0.01)
@@ -160,13 +161,13 @@ async def test_large_edits_are_judged_one_after_another_and_small_ones_side_by_s
     most = 0
     await asyncio.gather(*(judge(25) for _ in range(4)))
     assert most == 100
-    async with asyncio.timeout(1), turns.turn(10**9):
+    async with asyncio.timeout(1), turns.room(10**9):
         pass
 
 
 def test_pictures_are_decoded_within_the_budget(tmp_path: Path) -> None:
     files = [save(textured(100, 80, seed=number), tmp_path / f"{number}.png") for number in range(8)]
-    budget = PixelBudget(8000)
+    budget = DecodingThreads(8000)
     under_way: list[int] = []
     most = []
 
