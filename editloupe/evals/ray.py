@@ -26,7 +26,7 @@ from editloupe.types import UserError
 TIMES = 8
 """How often a job is given to a worker before the run ends; with the waits in between, about a minute."""
 TAKE_BACK_EVERY = 0.01
-"""Seconds in which Ray may have the signals while it connects."""
+"""Seconds in which Ray may have the signals while it connects or leaves."""
 LAST_NEWS = 3.0
 """Seconds the workers' last messages are waited for when a session ends."""
 REST = 10.0
@@ -75,7 +75,8 @@ class Cluster:
     async def close(self) -> None:
         """Leave the cluster; one that was begun here has no process left after this."""
         if self._began:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._shutdown)
+            leaving = asyncio.get_running_loop().run_in_executor(self._thread, self._shutdown)
+            await _with_our_signal_handlers(leaving)
         self._thread.shutdown(wait=False)
 
     def _shutdown(self) -> None:
@@ -84,15 +85,17 @@ class Cluster:
         end_all(own)  # its agents notice only after some twenty seconds that what they served is gone
 
 
-async def _with_our_signal_handlers(connecting: asyncio.Future[None]) -> None:
-    """Wait for a connection; when Ray's native part takes SIGTERM for itself, it is taken back at once.
+async def _with_our_signal_handlers(work: asyncio.Future[None]) -> None:
+    """Wait for a connection to begin or end, and take SIGTERM back at once when Ray's native part has changed its handler.
 
-    Ray's handler would end the process with a stack trace. Nothing can be told not to set it.
+    When it connects it sets one that ends the process with a stack trace, when it leaves it sets the system's own, and it
+    cannot be told not to. While it holds the interpreter nothing can be taken back: a SIGTERM in that moment ends the
+    process in Ray's way.
     """
-    while not connecting.done():
+    while not work.done():
         with keeping_signal_handlers():
-            await asyncio.wait([connecting], timeout=TAKE_BACK_EVERY)
-    await connecting
+            await asyncio.wait([work], timeout=TAKE_BACK_EVERY)
+    await work
 
 
 def _ray_processes() -> dict[int, str]:
@@ -143,10 +146,12 @@ class RayExecutor:
         self.places = max(count, edits_at_once(judge.spec, len(judge.criteria), traffic.limits.concurrency))
         # Workers find the actors they report to by name: Ray warns on the terminal of a handle given to a constructor.
         session = uuid.uuid4().hex
-        switchboard = self._ray.remote(num_cpus=0, max_restarts=-1, name=f"editloupe-switchboard-{session}")(
-            Switchboard
+        # Every request may have a few messages waiting, and the driver's own question must always get through.
+        waiting = 1_000 + 4 * traffic.limits.concurrency
+        switchboard = self._ray.remote(
+            num_cpus=0, max_restarts=-1, max_concurrency=waiting, name=f"editloupe-switchboard-{session}"
         )
-        self._switchboard = switchboard.remote(traffic.spending)
+        self._switchboard, self._filed = switchboard(Switchboard).remote(traffic.spending), 0
         self.vision = self._vision(judge, f"editloupe-vision-{session}")
         worker = self._ray.remote(num_cpus=1, max_restarts=-1, max_concurrency=max(100, self.places))(JudgeWorker)
         self.workers = [
@@ -189,11 +194,14 @@ class RayExecutor:
     async def _unless_failed(self, answer: Awaitable[Any]) -> Any:
         """Wait for a worker; raises at once what ended the listening, for then nothing can be kept any more."""
         asked = asyncio.ensure_future(answer)
-        await asyncio.wait({asked, self._news}, return_when=asyncio.FIRST_COMPLETED)
-        if not asked.done():
+        asked.add_done_callback(lambda task: task.cancelled() or task.exception())  # heard, also where nobody waits now
+        try:
+            await asyncio.wait({asked, self._news}, return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                await self._news
+            return await asked
+        finally:
             asked.cancel()
-            await self._news
-        return await asked
 
     async def _listen(self) -> None:
         """File what the workers tell until the session ends; where that cannot be done, they are told to stop."""
@@ -208,13 +216,16 @@ class RayExecutor:
 
     async def _take_news(self, wait: bool = True) -> None:
         """File what the workers tell: replies are kept, tokens are counted, a cap that is reached stops everybody."""
-        for message in await self._switchboard.take.remote(wait):
+        for number, message in await self._switchboard.take.remote(self._filed, wait):
+            if number <= self._filed:  # handed over to two who asked at once
+                continue
             if message[0] == "reply":
                 self._run.keep_reply(*message[1:])
             elif message[0] == "paid":
                 self._traffic.count(*message[1:])
             elif message[0] == "refused":
                 self._traffic.refuse(None)
+            self._filed = number
         if why := self._traffic.spending.why_full():
             self.stop(why)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from editloupe.agent.hooks import OverBudget, Ticket
@@ -25,27 +27,36 @@ PATIENCE = 5.0
 LOST_AFTER = 300.0
 """Seconds after which a request that was let out is taken for lost."""
 
+Numbered = tuple[int, tuple[Any, ...]]
+"""A message and its place in the order of all."""
+
 
 class Switchboard:
-    """Takes the workers' messages until the driver asks for them, and keeps the run's purse; an asynchronous actor.
+    """Takes the workers' messages until the driver has filed them, and keeps the run's purse; an asynchronous actor.
 
-    The driver hears of a reply only after a while. So that a cap on cost or tokens is not overrun meanwhile, workers ask here
-    before every request of a capped run.
+    A message has arrived when the driver has filed it: a worker that outlives its driver is told nothing more, and sends
+    no further request. The driver hears of a reply only after a while. So that a cap on cost or tokens is not overrun
+    meanwhile, workers ask here before every request of a capped run.
     """
 
     def __init__(self, spending: Spending) -> None:
-        self._messages: list[tuple[Any, ...]] = []
-        self._news = asyncio.Event()
+        self._messages: deque[Numbered] = deque()
+        self._number = time.time_ns()  # one that was restarted goes on with higher numbers
+        self._filed = self._number
+        self._change = asyncio.Condition()
         self._spending = spending
         self._under_way = 0
-        self._change = asyncio.Condition()
 
     async def tell(self, message: tuple[Any, ...]) -> None:
-        """Take a message."""
+        """Take a message; returns when the driver has filed it."""
         if message[0] == "paid":
             self._spending.add(*message[1:])
-        self._messages.append(message)
-        self._news.set()
+        async with self._change:
+            self._number += 1
+            number = self._number
+            self._messages.append((number, message))
+            self._change.notify_all()
+            await self._change.wait_for(lambda: self._filed >= number)
 
     async def admit(self) -> str | None:
         """Let one more request out, now or when replies under way turned out small enough; else say which cap is reached."""
@@ -66,20 +77,21 @@ class Switchboard:
             self._under_way -= 1
             self._change.notify_all()
 
-    async def take(self, wait: bool = True) -> list[tuple[Any, ...]]:
-        """Hand over all messages; where there are none, wait a while for the first."""
-        if wait and not self._messages:
-            try:
-                await asyncio.wait_for(self._news.wait(), PATIENCE)
-            except TimeoutError:
-                return []
-        messages, self._messages = self._messages, []
-        self._news.clear()
-        return messages
+    async def take(self, filed: int, wait: bool = True) -> list[Numbered]:
+        """Let go of what the driver has filed and hand over the rest; where there is none, wait a while for the first."""
+        async with self._change:
+            while self._messages and self._messages[0][0] <= filed:
+                self._messages.popleft()
+            self._filed = max(self._filed, filed)
+            self._change.notify_all()
+            if wait and not self._messages:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._change.wait_for(lambda: bool(self._messages)), PATIENCE)
+            return list(self._messages)
 
 
 class Outbox:
-    """A worker's messages to the driver, and whether they have arrived."""
+    """A worker's messages to the driver, and whether it has filed them."""
 
     def __init__(self, switchboard: Any) -> None:
         self._switchboard = switchboard
@@ -90,7 +102,7 @@ class Outbox:
         self._on_their_way.append(self._switchboard.tell.remote(message))
 
     async def delivered(self) -> None:
-        """Wait until everything told so far has arrived."""
+        """Wait until the driver has filed everything told so far."""
         sent = list(self._on_their_way)
         for reference in sent:
             await reference
@@ -119,7 +131,7 @@ class SentReplies:
         return self._lent.get(reply_key(key))
 
     def put(self, key: str, reply: Mapping[str, Any]) -> None:
-        """Send a reply to the driver; the traffic control lets no request out before it has arrived."""
+        """Send a reply to the driver; the traffic control lets no request out before it is filed."""
         work = current_work()
         self._outbox.tell(("reply", reply_key(key), dict(reply), work.edit_id if work else None))
 
@@ -133,9 +145,11 @@ class WorkerTraffic(TrafficControl):
 
     @asynccontextmanager
     async def _place(self) -> AsyncIterator[Ticket]:
-        """Wait for a place once the last replies are with the driver: a worker may be lost at any moment."""
-        await self._outbox.delivered()
+        """Wait for a place, and until the last replies are filed: a worker or the driver may be lost at any moment."""
         async with super()._place() as ticket:
+            await self._outbox.delivered()
+            if self.stopped is not None:
+                raise OverBudget(self.stopped)
             if self._purse is None:
                 yield ticket
                 return

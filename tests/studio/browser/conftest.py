@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-from playwright.sync_api import Browser, Page, sync_playwright  # noqa: E402
+from playwright.sync_api import Browser, Page, expect, sync_playwright  # noqa: E402
 
 from tests.studio.conftest import TOKEN  # noqa: E402
 
@@ -23,6 +23,9 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+PATIENCE = 30_000
+"""Milliseconds a page may take on a busy machine before what a test waits for is taken for missing."""
+expect.set_options(timeout=PATIENCE)
 NewPage = Callable[..., Page]
 
 
@@ -54,7 +57,7 @@ def new_page(chromium: Browser) -> Iterator[NewPage]:
         if known:
             assert context.request.get("/", params={"token": TOKEN}).ok
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on(
             "console",
