@@ -198,7 +198,7 @@ def show(name: str, facts: dict[str, float], ideal: float, replies: int) -> None
 
 def where_time_goes(run: Path, facts: dict[str, float]) -> None:
     """Sum the traces: waiting for the model, tools, and the rest of the loops."""
-    from editloupe.evals.store import Run
+    from editloupe.evals.runs.store import Run
 
     waiting, looking, whole = 0.0, Counter[str](), 0.0
     with Run.open(run) as opened:

@@ -19,9 +19,9 @@ import numpy as np
 import yaml
 from rules_data import IF_LABELS, VC_LABELS, Measured, load, measure
 
-from editloupe.agent.rules import decide_if, decide_vc
+from editloupe.agent.rules import instruction_following, visual_consistency
 from editloupe.agent.rules.decision import in_order
-from editloupe.agent.rules.table import Consistency, Step, Steps, Table, Term
+from editloupe.agent.rules.thresholds import Consistency, Step, Steps, Table, Term
 
 OUT = Path(__file__).parent.parent / "editloupe/agent/rules/thresholds.yaml"
 PENALTY = 0.05
@@ -161,9 +161,9 @@ def fit(data: Sequence[Measured]) -> Table:
     return draft.model_copy(update={"consistency": limits})
 
 
-def whole(m: Measured, target: Step) -> decide_if.Whole:
+def whole(m: Measured, target: Step) -> instruction_following.Whole:
     """Choose the target's region as the judge does."""
-    return decide_if.choose(m.regions, m.request, bool(m.whole["whole_scene"]), target, m.text)
+    return instruction_following.choose(m.regions, m.request, bool(m.whole["whole_scene"]), target, m.text)
 
 
 def best_limits(data: Sequence[Measured], table: Table, mode: str) -> Consistency:
@@ -181,7 +181,7 @@ def best_limits(data: Sequence[Measured], table: Table, mode: str) -> Consistenc
 
 def following(m: Measured, table: Table, mode: str) -> int:
     """Judge Instruction Following with a table, the worst target counting."""
-    steps = decide_if.steps_for(m.request, m.text, table, known=mode == "oracle")
+    steps = instruction_following.steps_for(m.request, m.text, table, known=mode == "oracle")
     sets = m.crops if mode == "oracle" else [whole(m, table.target).numbers]
     return min(IF_LABELS.index(in_order(steps, numbers).label) for numbers in sets)
 
@@ -193,10 +193,10 @@ def consistency(m: Measured, table: Table, mode: str, limits: Consistency | None
         found, targets = m.masked, [tuple(box) for box in m.known.edit.target_boxes]
     else:
         chosen = whole(m, table.target)
-        sure = decide_if.steps_for(m.request, m.text, table, known=False).hit.probability(chosen.numbers)
+        sure = instruction_following.steps_for(m.request, m.text, table, known=False).hit.probability(chosen.numbers)
         found, targets = m.whole, [chosen.box] if chosen.box and sure >= limits.claim else []
-    places = decide_vc.outside(found, targets, m.own, limits, m.request.kind == "count" and bool(targets))
-    return VC_LABELS.index(decide_vc.decide(found, places, limits, "").label)
+    places = visual_consistency.outside(found, targets, m.own, limits, m.request.kind == "count" and bool(targets))
+    return VC_LABELS.index(visual_consistency.decide(found, places, limits, "").label)
 
 
 def interval(hits: dict[str, list[bool]], rounds: int = 2000) -> tuple[float, float, float]:

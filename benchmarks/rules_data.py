@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from editloupe.agent.rules import decide_if, reading, regions
+from editloupe.agent.rules import instruction_following, reading, regions
 from editloupe.agent.rules.request import Request
 from editloupe.agent.rules.understand import understand
 from editloupe.images import Album
@@ -90,14 +90,14 @@ def measure(known: Known) -> Measured:
     result = Measured(known, request)
     for case in dlebench.make_cases(known.edit, following, "oracle", album):
         text = reading.look(case, album, request) if request.kind == "text" else reading.Reading()
-        result.crops.append(decide_if.crop_numbers(case, album, request, text))
+        result.crops.append(instruction_following.crop_numbers(case, album, request, text))
     case = dlebench.make_cases(known.edit, consistency, "oracle", album)[0]
     result.masked = differences(case, album, EDITED)
     if request.kind == "count":
         result.own = tuple(tuple(region["box"]) for region in differences(case, album, REFERENCE)["regions"])
     case = dlebench.make_cases(known.edit, following, "tools", album)[0]
     result.whole = differences(case, album, EDITED)
-    result.regions = decide_if.measured_regions(case, album, request, result.whole)
+    result.regions = instruction_following.measured_regions(case, album, request, result.whole)
     if request.kind == "text":
         result.text = reading.look(case, album, request)
     return result

@@ -25,9 +25,9 @@ from editloupe.images import LONG_SIDE, Album, WireLimits, hash_file
 from editloupe.loop_thread import AskedFromWithin, LoopClosed, LoopThread
 from editloupe.pixel_budget import room_for
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.own import with_files
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.user_rubrics import with_files
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Unjudged, UserError, Verdict

@@ -74,7 +74,7 @@ def test_no_module_is_longer_than_four_hundred_lines(path: Path) -> None:
 
 def test_the_judge_and_its_tools_load_without_the_heavy_parts() -> None:
     code = (
-        "import sys, editloupe.judge, editloupe.tools.registry, editloupe.cli.main, editloupe.evals.store;"
+        "import sys, editloupe.judge, editloupe.tools.registry, editloupe.cli.main, editloupe.evals.runs.store;"
         f"print(sorted(set({HEAVY!r}) & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

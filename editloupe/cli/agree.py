@@ -9,7 +9,7 @@ import typer
 
 from editloupe.cli.options import tell
 from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver
-from editloupe.evals.words import for_json
+from editloupe.safe_text import for_json
 
 FORMATS = ("text", "json")
 
@@ -28,11 +28,11 @@ def agree(
     Example: editloupe agree runs/gpt --human labels.csv
     """
     kind = chosen_format(format, out, FORMATS)
-    from editloupe.evals.agreement import agreement
-    from editloupe.evals.bootstrap import Resampling
+    from editloupe.evals.analysis.agreement import agreement
+    from editloupe.evals.analysis.bootstrap import Resampling
+    from editloupe.evals.analysis.run_rows import table_of
+    from editloupe.evals.report.agreement_blocks import agreement_blocks
     from editloupe.evals.report.text import as_text
-    from editloupe.evals.report.told import agreement_blocks
-    from editloupe.evals.table import table_of
 
     table = table_of(run, protocol)
     for sentence in table.damage:

@@ -14,18 +14,18 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe.cli import options as o
-from editloupe.evals import summary
-from editloupe.evals.batch import Batch, Ending, dry_run, judge_batch
-from editloupe.evals.datasets import Layout, load_manifest
-from editloupe.evals.forecast import Forecast
-from editloupe.evals.jobs import FAILED
-from editloupe.evals.layouts import LANGUAGES, layouts, load_benchmark
-from editloupe.evals.prices import parse_price
-from editloupe.evals.progress import duration
-from editloupe.evals.store import Run
-from editloupe.evals.traffic import Limits
-from editloupe.evals.words import command, for_json, one_line, trace_command
+from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
+from editloupe.evals.batch.forecast import Forecast
+from editloupe.evals.batch.jobs import FAILED
+from editloupe.evals.batch.progress import duration
+from editloupe.evals.batch.traffic import Limits
+from editloupe.evals.manifests.datasets import Layout, load_manifest
+from editloupe.evals.manifests.layouts import LANGUAGES, layouts, load_benchmark
+from editloupe.evals.runs import summary
+from editloupe.evals.runs.prices import parse_price
+from editloupe.evals.runs.store import Run
 from editloupe.rubrics.registry import usual_repeats
+from editloupe.safe_text import command, for_json, one_line, trace_command
 from editloupe.types import Edit, Reason, UserError
 
 TOOL_MEMORY = 16 * 2**20

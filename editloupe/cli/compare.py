@@ -9,7 +9,7 @@ import typer
 
 from editloupe.cli.options import tell
 from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver
-from editloupe.evals.words import for_json
+from editloupe.safe_text import for_json
 
 FORMATS = ("text", "md", "json")
 
@@ -29,12 +29,12 @@ def compare(
     Example: editloupe compare runs/gpt-tools runs/gpt-plain
     """
     kind = chosen_format(format, out, FORMATS)
-    from editloupe.evals.bootstrap import Resampling
-    from editloupe.evals.compare import compare as compared
+    from editloupe.evals.analysis.bootstrap import Resampling
+    from editloupe.evals.analysis.compare import compare as compared
+    from editloupe.evals.analysis.run_rows import table_of
+    from editloupe.evals.report.agreement_blocks import comparison_blocks
     from editloupe.evals.report.markdown import as_markdown
     from editloupe.evals.report.text import as_text
-    from editloupe.evals.report.told import comparison_blocks
-    from editloupe.evals.table import table_of
 
     a, b = table_of(run_a, protocol), table_of(run_b, protocol)
     for table in (a, b):

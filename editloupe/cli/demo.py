@@ -13,8 +13,8 @@ from rich.text import Text
 from editloupe.cli import options as o
 from editloupe.cli.judge import judge_and_keep, show
 from editloupe.demo import demo_manifest
-from editloupe.evals.datasets import load_manifest
-from editloupe.evals.words import one_line, printable, trace_command
+from editloupe.evals.manifests.datasets import load_manifest
+from editloupe.safe_text import one_line, printable, trace_command
 
 
 def demo(

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe.agent.models import BASE_URLS, KEYS
-from editloupe.evals.words import for_json, printable
+from editloupe.safe_text import for_json, printable
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 import typer
 
 from editloupe.cli import options as o
-from editloupe.evals.files import write_text
-from editloupe.evals.words import command, for_json, one_line, trace_command
+from editloupe.safe_text import command, for_json, one_line, trace_command
 from editloupe.types import Record, UserError
+from editloupe.whole_files import write_text
 
 if TYPE_CHECKING:
     from editloupe.evals.edival.asking import Asker
-    from editloupe.evals.edival.kept import KeptWhileUnderWay
-    from editloupe.evals.edival.many import Tally
-    from editloupe.evals.edival.tables import EdivalFigures
+    from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
+    from editloupe.evals.edival.metrics import EdivalFigures
+    from editloupe.evals.edival.picture_queue import Tally
     from editloupe.evals.report.blocks import Block
     from editloupe.rubrics.edival.scoring import Missing
 
@@ -70,7 +70,7 @@ def decompose(
     """
     from editloupe.evals.edival.decompose import Decomposer
     from editloupe.evals.edival.files import pictures_in
-    from editloupe.evals.edival.kept import KeptWhileUnderWay
+    from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
     from editloupe.rubrics.edival.settings import load_settings
     from editloupe.tools.finders import WholePictureFinder
 
@@ -111,7 +111,7 @@ def instruct(
     """
     from editloupe.evals.edival.files import SceneFile, read_folder
     from editloupe.evals.edival.instruct import LISTS, Instructor
-    from editloupe.evals.edival.kept import KeptWhileUnderWay
+    from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
     from editloupe.rubrics.edival.settings import load_settings
     from editloupe.rubrics.edival.tasks import TYPES
 
@@ -168,12 +168,12 @@ def evaluate(
 
     Example: editloupe edival evaluate chains results --out runs/edival --judge openai:qwen2.5-vl-7b --base-url http://localhost:8000/v1
     """
-    from editloupe.evals import summary
+    from editloupe.evals.batch.traffic import Limits
     from editloupe.evals.edival.evaluate import Evaluation
     from editloupe.evals.edival.evaluate import evaluate as judge_results
     from editloupe.evals.edival.judge import open_instruments
-    from editloupe.evals.store import Run
-    from editloupe.evals.traffic import Limits
+    from editloupe.evals.runs import summary
+    from editloupe.evals.runs.store import Run
     from editloupe.graphs.edival import CRITERIA
     from editloupe.judge import JudgeSettings
     from editloupe.rubrics.edival.settings import load_settings
@@ -244,7 +244,7 @@ def report(
     found = _figures(run, missing)
     drawn = drawings(found)
     if figures:
-        from editloupe.evals.figures import save
+        from editloupe.evals.report.figures import save
 
         for name, draw in drawn.items():
             save(draw(), figures / f"{name}.svg")
@@ -265,7 +265,7 @@ def compare(
     Example: editloupe edival compare runs/default runs/threshold-04
     """
     from editloupe.evals.edival import compare as comparing
-    from editloupe.evals.store import Run
+    from editloupe.evals.runs.store import Run
 
     settings = []
     for folder in (a, b):
@@ -281,7 +281,7 @@ def compare(
 
 
 def _figures(run: Path, missing: str) -> EdivalFigures:
-    from editloupe.evals.edival.tables import figures_of
+    from editloupe.evals.edival.metrics import figures_of
     from editloupe.rubrics.edival.scoring import Missing
 
     if missing not in get_args(Missing):

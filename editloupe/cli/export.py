@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.options import tell
-from editloupe.evals import export as exports
-from editloupe.evals.files import text_file
-from editloupe.evals.store import Run
+from editloupe.evals.runs import export as exports
+from editloupe.evals.runs.store import Run
 from editloupe.types import UserError
+from editloupe.whole_files import text_file
 
 FORMATS = ("jsonl", "csv", "parquet", "datasets")
 

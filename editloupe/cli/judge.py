@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.text import Text
 
 from editloupe.cli import options as o
-from editloupe.evals.store import Run
-from editloupe.evals.words import for_json, one_line, printable, trace_command
+from editloupe.evals.runs.store import Run
 from editloupe.images import Album
 from editloupe.judge import Judge
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.safe_text import for_json, one_line, printable, trace_command
 from editloupe.storable import storable
 from editloupe.types import Edit, Judgement, Outcome, Step, Trace, UserError, Verdict
 

@@ -154,7 +154,7 @@ def _forget_output() -> None:
 
 
 def _say(sentence: str) -> int:
-    from editloupe.evals.words import one_line
+    from editloupe.safe_text import one_line
 
     print(f"editloupe: {one_line(sentence)}", file=sys.stderr)
     return 2

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.options import tell
-from editloupe.evals.words import command, for_json, one_line
 from editloupe.generators import billiards
 from editloupe.generators.registry import TASKS
 from editloupe.generators.registry import task as find_task
 from editloupe.generators.writing import MANIFEST, check_answers, write_billiards, write_puzzles
+from editloupe.safe_text import command, for_json, one_line
 from editloupe.types import UserError
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
-from editloupe.evals.words import one_line
+from editloupe.safe_text import one_line
 from editloupe.types import Box, Mode, UserError
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from editloupe.cli.options import tell
-from editloupe.evals.files import write_text
-from editloupe.evals.words import for_json
+from editloupe.safe_text import for_json
 from editloupe.types import UserError
+from editloupe.whole_files import write_text
 
 if TYPE_CHECKING:
+    from editloupe.evals.analysis.scores import UnjudgedRule
     from editloupe.evals.report import Leaderboard, Report
-    from editloupe.evals.scores import UnjudgedRule
 
 FORMATS = ("text", "md", "html", "json")
 SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".json": "json", ".txt": "text"}
@@ -59,7 +59,7 @@ def report(
     kind = chosen_format(format, out, FORMATS)
     if unjudged not in ("left_out", "worst"):
         raise UserError(f'--unjudged is left_out or worst, not "{unjudged}"')
-    from editloupe.evals.bootstrap import Resampling
+    from editloupe.evals.analysis.bootstrap import Resampling
     from editloupe.evals.report import build_leaderboard, build_report
 
     how = Resampling(resamples, seed)
@@ -113,12 +113,12 @@ def _text(found: Report | Leaderboard, out: Path | None) -> str:
 def _markdown(found: Report | Leaderboard, out: Path | None) -> str:
     """Figures go beside the file, for Markdown cannot hold them; without a file there are none."""
     from editloupe.evals.report.blocks import sequence
-    from editloupe.evals.report.drawn import drawings
+    from editloupe.evals.report.draw_figures import drawings
     from editloupe.evals.report.markdown import as_markdown
 
     places = {}
     if out is not None:
-        from editloupe.evals.figures import save
+        from editloupe.evals.report.figures import save
 
         folder = out.with_name(f"{out.stem}_figures")
         for name, draw in drawings(found).items():
@@ -131,7 +131,7 @@ def _html(found: Report | Leaderboard, out: Path | None) -> str:
     from importlib.metadata import version
 
     from editloupe.evals.report.blocks import sequence
-    from editloupe.evals.report.drawn import drawings
+    from editloupe.evals.report.draw_figures import drawings
     from editloupe.evals.report.html import as_html
     from editloupe.evals.report.model import Report as OneReport
 
@@ -153,8 +153,8 @@ _RENDERERS: dict[str, Callable[[Report | Leaderboard, Path | None], str]] = {
 
 
 def _save_figures(found: Report | Leaderboard, folder: Path) -> int:
-    from editloupe.evals.figures import save
-    from editloupe.evals.report.drawn import drawings
+    from editloupe.evals.report.draw_figures import drawings
+    from editloupe.evals.report.figures import save
 
     drawn = drawings(found)
     for name, draw in drawn.items():

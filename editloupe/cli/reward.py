@@ -12,12 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe.cli import options as o
-from editloupe.evals.files import write_text
-from editloupe.evals.pairs import load_pairs
+from editloupe.evals.manifests.pairs import load_pairs
 from editloupe.evals.reward import PROTOCOL, Accuracy, PairReport, judge_pairs
-from editloupe.evals.words import for_json, one_line
+from editloupe.safe_text import for_json, one_line
 from editloupe.storable import record_json
 from editloupe.types import UserError
+from editloupe.whole_files import write_text
 
 
 def reward(

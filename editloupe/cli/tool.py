@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from editloupe.cli import options as o
-from editloupe.evals.words import for_json, printable
 from editloupe.images import Album, encode
+from editloupe.safe_text import for_json, printable
 from editloupe.tools.contract import ToolError, ToolResult, View
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings

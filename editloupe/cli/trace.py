@@ -14,11 +14,11 @@ from rich.rule import Rule
 from rich.text import Text
 
 from editloupe.cli.options import tell
-from editloupe.evals.records import Unit
-from editloupe.evals.store import Run
-from editloupe.evals.words import for_json, one_line, printable
+from editloupe.evals.runs.records import Unit
+from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import LabelAnswer
 from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.safe_text import for_json, one_line, printable
 from editloupe.storable import storable
 from editloupe.types import Edit, Observation, Sha, Step, Trace, Usage, UserError, Verdict
 

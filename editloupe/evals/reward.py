@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from editloupe.evals.pairs import Pair
+from editloupe.evals.manifests.pairs import Pair
 from editloupe.judge import Judge
 from editloupe.rubrics.editreward.scoring import PAIRWISE, Decision, by_orders, by_scores, is_right
 from editloupe.types import Edit, Judgement, Record, Unjudged, Usage

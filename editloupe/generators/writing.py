@@ -12,7 +12,8 @@ from typing import Any
 from PIL import Image
 
 from editloupe.files import read_text
-from editloupe.generators import billiards, table
+from editloupe.generators import billiards
+from editloupe.generators import billiards_drawing as table
 from editloupe.generators.contract import Checked, Task
 from editloupe.generators.registry import task as find_task
 from editloupe.images import Pixels, open_picture

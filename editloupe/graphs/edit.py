@@ -20,8 +20,8 @@ from editloupe.agent.chat import Chat, RetryBudget
 from editloupe.agent.hooks import Watcher
 from editloupe.graphs.context import LiveContext
 from editloupe.graphs.edival_single import by_objects
-from editloupe.graphs.looks import Looks
 from editloupe.graphs.loop import LOOP, Failure, LoopLimits, Session, opening, usage_of_steps
+from editloupe.graphs.observation_cache import Looks
 from editloupe.graphs.stage import Differences, Staged, first_stage, texts_of
 from editloupe.images import Album, ImageError, WireLimits
 from editloupe.rubrics.case import Case

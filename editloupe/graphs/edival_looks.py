@@ -17,8 +17,8 @@ from editloupe.tools.contract import Kept, Memory
 from editloupe.tools.drawing import crop, resized, with_boxes
 from editloupe.tools.features import Features, backgrounds_alike, regions_alike, without
 from editloupe.tools.finders import Finder
-from editloupe.tools.memory import key
 from editloupe.tools.quality import Quality, luminance_quantiles
+from editloupe.tools.result_cache import key
 from editloupe.types import Box, Observation, Sha, Step, ToolCall
 
 DETECT, COMPARE, MEASURE = "detect_object", "compare_regions", "measure_quality"

@@ -37,7 +37,7 @@ from editloupe.agent.messages import (
 from editloupe.agent.prompts import final_form, system_text, task_text
 from editloupe.agent.schemas import answer_schema
 from editloupe.graphs.context import LiveContext
-from editloupe.graphs.looks import Looks
+from editloupe.graphs.observation_cache import Looks
 from editloupe.images import Album, WireLimits
 from editloupe.rubrics.case import Case
 from editloupe.tools.contract import Frame, Memory, NoMemory, Tool, View

@@ -12,10 +12,10 @@ from starlette.middleware import Middleware
 from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from editloupe.evals.damage import RunDamaged
-from editloupe.studio.door import Door
+from editloupe.evals.runs.damage import RunDamaged
 from editloupe.studio.guard import Guard
 from editloupe.studio.library import OpenRun
+from editloupe.studio.login import Door
 from editloupe.studio.render import HERE
 from editloupe.studio.routes import annotate, judge, pictures, runs, trace
 from editloupe.studio.settings import StudioSettings

@@ -48,9 +48,9 @@ class ChartRoom:
 
 def _draw(one: OpenRun, protocol: str) -> Charts:
     try:
-        from editloupe.evals.figures import as_svg
         from editloupe.evals.report.build import build_report
-        from editloupe.evals.report.drawn import drawings
+        from editloupe.evals.report.draw_figures import drawings
+        from editloupe.evals.report.figures import as_svg
     except ImportError as error:
         raise UserError(f"the charts need {error.name}, which is not installed") from None
     with readable(one.name):

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from editloupe.evals.damage import RunDamaged
+from editloupe.evals.runs.damage import RunDamaged
 from editloupe.types import UserError
 
 

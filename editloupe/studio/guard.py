@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from editloupe.studio.door import READING, Door
+from editloupe.studio.login import READING, Door
 from editloupe.studio.settings import FORM_BYTES, UPLOAD_BYTES, StudioSettings
 
 POLICY = (

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from editloupe.evals.store import Run
+from editloupe.evals.runs.store import Run
 from editloupe.studio.damage import readable
+from editloupe.studio.human_labels import consensus, rubric_of
 from editloupe.studio.labels import LabelBook
-from editloupe.studio.people import consensus, rubric_of
 
 TABLES = """
 CREATE TABLE edits (

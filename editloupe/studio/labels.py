@@ -16,8 +16,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from editloupe.evals.label_file import append_line, read_label_rows
-from editloupe.evals.records import timestamp
+from editloupe.evals.analysis.label_file import append_line, read_label_rows
+from editloupe.evals.runs.records import timestamp
 from editloupe.storable import storable
 from editloupe.types import Box, UserError
 

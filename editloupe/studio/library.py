@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.damage import RunDamaged
-from editloupe.evals.pictures import PictureFolder
-from editloupe.evals.records import Unit
-from editloupe.evals.store import FILE, Run
+from editloupe.evals.runs.damage import RunDamaged
+from editloupe.evals.runs.pictures import PictureFolder
+from editloupe.evals.runs.records import Unit
+from editloupe.evals.runs.store import FILE, Run
 from editloupe.studio.damage import readable
 from editloupe.studio.index import RunIndex
 from editloupe.studio.labels import FILE as LABELS

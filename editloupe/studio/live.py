@@ -14,9 +14,9 @@ from typing import Any
 from editloupe.images import Album
 from editloupe.judge import Judge
 from editloupe.pixel_budget import PixelBudget
-from editloupe.studio.budget import JUDGED_AT_ONCE
+from editloupe.studio.decoding_threads import JUDGED_AT_ONCE
 from editloupe.studio.request import JudgeRequest
-from editloupe.studio.story import roles_of
+from editloupe.studio.trace_view import roles_of
 from editloupe.studio.uploads import Uploads
 from editloupe.types import Edit, Judgement, Step, Trace, UserError
 

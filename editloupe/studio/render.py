@@ -12,9 +12,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
 from editloupe.rubrics.model import LabelAnswer
-from editloupe.studio.curtain import Curtain
-from editloupe.studio.people import rubric_of
-from editloupe.studio.story import KINDS
+from editloupe.studio.human_labels import rubric_of
+from editloupe.studio.redaction import Curtain
+from editloupe.studio.trace_view import KINDS
 
 HERE = Path(__file__).parent
 

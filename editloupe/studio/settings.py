@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from editloupe.agent.secrets import shown as shown_address
-from editloupe.evals.redact import Redactor
+from editloupe.evals.runs.redact import Redactor
 from editloupe.types import UserError
 
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")

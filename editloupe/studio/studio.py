@@ -10,15 +10,15 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from editloupe.images import Album
-from editloupe.studio.budget import DecodingThreads
 from editloupe.studio.charts import ChartRoom
-from editloupe.studio.curtain import Curtain
+from editloupe.studio.decoding_threads import DecodingThreads
 from editloupe.studio.library import Library, OpenRun
 from editloupe.studio.live import Desk, Renderer
+from editloupe.studio.picture_cache import Shelf
+from editloupe.studio.redaction import Curtain
 from editloupe.studio.render import Pages
 from editloupe.studio.settings import StudioSettings
-from editloupe.studio.shelf import Shelf
-from editloupe.studio.story import step_view
+from editloupe.studio.trace_view import step_view
 from editloupe.studio.uploads import Uploads
 from editloupe.types import Judgement, Step, Trace
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from starlette.exceptions import HTTPException
 
-from editloupe.evals.pictures import PictureFolder, file_of
+from editloupe.evals.runs.pictures import PictureFolder, file_of
 from editloupe.images import Picture, decode
-from editloupe.studio.budget import DecodingThreads
+from editloupe.studio.decoding_threads import DecodingThreads
 from editloupe.studio.settings import UPLOAD_PIXELS
 from editloupe.types import Sha, UserError
 

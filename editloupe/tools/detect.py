@@ -9,7 +9,7 @@ from editloupe.images import Picture
 from editloupe.tools import drawing
 from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View
 from editloupe.tools.grounding import GroundingDino
-from editloupe.tools.memory import key
+from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from editloupe.images import Pixels, hash_pixels
 from editloupe.tools.contract import Kept, Memory, NoMemory
-from editloupe.tools.memory import key
 from editloupe.tools.realesrgan import RealESRGAN, SpandrelModel, gpu_for_ncnn
+from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.upscale import Fast, Nothing, Upscaler
 

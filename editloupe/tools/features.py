@@ -22,7 +22,7 @@ from editloupe.tools.contract import ToolError
 from editloupe.tools.devices import module, pick_device, torch_dtype
 from editloupe.tools.drawing import resized
 from editloupe.tools.grounding import without_progress_bars
-from editloupe.tools.memory import key
+from editloupe.tools.result_cache import key
 from editloupe.types import Box
 
 DINO_V3 = "facebook/dinov3-vitb16-pretrain-lvd1689m"

@@ -11,7 +11,7 @@ from editloupe.tools import drawing, geometry
 from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View
 from editloupe.tools.difference import Comparison, GlobalChange, compare
 from editloupe.tools.enhance import Enhancer
-from editloupe.tools.memory import key
+from editloupe.tools.result_cache import key
 from editloupe.types import Box
 
 CONTEXT = 0.35

@@ -14,8 +14,8 @@ from editloupe.images import Pixels
 from editloupe.tools import drawing, geometry
 from editloupe.tools.contract import Kept, ToolResult, View
 from editloupe.tools.devices import module
-from editloupe.tools.memory import key
 from editloupe.tools.parameters import read_box
+from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.zoom import box_schema
 from editloupe.types import Box

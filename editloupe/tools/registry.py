@@ -16,9 +16,9 @@ from editloupe.tools.contract import Memory, NoMemory, Selective, Tool, ToolErro
 from editloupe.tools.detect import DetectObject
 from editloupe.tools.enhance import Enhancer, build_enhancer
 from editloupe.tools.localize import Compare, LocalizeDifferences
-from editloupe.tools.memory import ToolMemory
 from editloupe.tools.parameters import checked
 from editloupe.tools.read_text import ReadText
+from editloupe.tools.result_cache import ToolMemory
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.zoom import ZoomInImage
 from editloupe.types import UserError

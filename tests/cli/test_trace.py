@@ -6,7 +6,7 @@ import typer
 from typer.testing import CliRunner
 
 from editloupe.cli.trace import trace
-from editloupe.evals.store import Run
+from editloupe.evals.runs.store import Run
 from editloupe.types import UserError
 from tests.evals.samples import judgement
 

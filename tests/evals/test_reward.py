@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from editloupe import Judge, UserError
 from editloupe.cli.main import run
-from editloupe.evals.pairs import Pair, load_pairs
+from editloupe.evals.manifests.pairs import Pair, load_pairs
 from editloupe.evals.reward import PairResult, accuracy, areward, judge_pairs, reward
 from editloupe.rubrics.editreward.scoring import by_orders, by_scores, is_right
 from tests.conftest import StartServer

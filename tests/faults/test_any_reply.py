@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.store import Run
+from editloupe.evals.runs.store import Run
 from editloupe.storable import DEEPEST, MARK, fits, storable
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest, write_picture

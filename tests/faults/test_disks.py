@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals import records
-from editloupe.evals.store import Run
+from editloupe.evals.runs import records
+from editloupe.evals.runs.store import Run
 from editloupe.studio.labels import LabelBook
 from editloupe.types import UserError
 from tests.evals.runs import IF, Line, make_run

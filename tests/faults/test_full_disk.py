@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals import writer
-from editloupe.evals.batch import Batch, judge_batch
-from editloupe.evals.store import Run
-from editloupe.evals.traffic import Limits
+from editloupe.evals.batch.batch import Batch, judge_batch
+from editloupe.evals.batch.traffic import Limits
+from editloupe.evals.runs import writer
+from editloupe.evals.runs.store import Run
 from editloupe.judge import Judge
 from editloupe.types import UserError
 from tests.conftest import StartServer

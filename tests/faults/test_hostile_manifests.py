@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from editloupe import Edit, Judge, load_manifest
-from editloupe.evals.jobs import Planner
-from editloupe.evals.layouts import load_benchmark
-from editloupe.evals.pairs import load_pairs
-from editloupe.evals.prices import price_of
-from editloupe.evals.store import Run
+from editloupe.evals.batch.jobs import Planner
+from editloupe.evals.manifests.layouts import load_benchmark
+from editloupe.evals.manifests.pairs import load_pairs
+from editloupe.evals.runs.prices import price_of
+from editloupe.evals.runs.store import Run
 from editloupe.types import Box, Reason, Unjudged, UserError
 from tests.faults.hostile_manifests import nested, value, write_hostile
 from tests.pictures import save, textured

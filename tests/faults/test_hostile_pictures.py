@@ -17,9 +17,9 @@ import pytest
 from PIL import Image
 
 from editloupe import Edit, Judge
-from editloupe.evals.jobs import Planner
-from editloupe.evals.local import judge_job
-from editloupe.evals.store import Run
+from editloupe.evals.batch.jobs import Planner
+from editloupe.evals.batch.local_executor import judge_job
+from editloupe.evals.runs.store import Run
 from editloupe.images import Album, ImageError, Picture, WireLimits, declared_pixels, decode, hash_file, open_picture
 from editloupe.pixel_budget import PixelBudget, pixel_budget
 from editloupe.types import Reason, Unjudged, UserError

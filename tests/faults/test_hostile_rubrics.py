@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from editloupe.rubrics import formula
 from editloupe.rubrics.model import ChecksAnswer, LabelAnswer, NumberAnswer
-from editloupe.rubrics.own import with_files
 from editloupe.rubrics.ranges import range_of
+from editloupe.rubrics.user_rubrics import with_files
 from editloupe.types import UserError
 
 LABELS = "name: fit\nquestion: Does it fit?\nanswer:\n  kind: label\n  labels:\n"

@@ -13,13 +13,13 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.demo import demo_manifest
-from editloupe.evals import local
-from editloupe.evals.batch import Batch, judge_batch
-from editloupe.evals.datasets import load_manifest
-from editloupe.evals.jobs import Job
-from editloupe.evals.local import Done, judge_job
-from editloupe.evals.store import Run
-from editloupe.evals.traffic import Limits
+from editloupe.evals.batch import local_executor
+from editloupe.evals.batch.batch import Batch, judge_batch
+from editloupe.evals.batch.jobs import Job
+from editloupe.evals.batch.local_executor import Done, judge_job
+from editloupe.evals.batch.traffic import Limits
+from editloupe.evals.manifests.datasets import load_manifest
+from editloupe.evals.runs.store import Run
 from editloupe.judge import Judge
 from tests.pictures import save, textured
 
@@ -124,7 +124,7 @@ def test_two_runs_say_the_same_whatever_finishes_first(
         order[concurrency].append(f"{job.edit.id} {job.repeat}")
         return done
 
-    monkeypatch.setattr(local, "judge_job", late)
+    monkeypatch.setattr(local_executor, "judge_job", late)
     said = []
     for concurrency in (1, 8):
         rng, order[concurrency] = random.Random(concurrency), []

@@ -18,7 +18,7 @@ from langchain_core.tracers.context import collect_runs
 from editloupe import Edit, Judge, JudgeSettings, UserError
 from editloupe.agent.chat import RetryPolicy
 from editloupe.cli.main import run as command
-from editloupe.evals.store import Run
+from editloupe.evals.runs.store import Run
 from editloupe.types import Step, Trace
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.store import Run
+from editloupe.evals.runs.store import Run
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest
 from tests.faults.commands import (

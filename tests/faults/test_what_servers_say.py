@@ -18,10 +18,10 @@ import pytest
 from editloupe import Edit, Judge, Judgement, JudgeSettings, Reason, Unjudged, UserError, Verdict
 from editloupe.agent.chat import RetryPolicy
 from editloupe.cli.main import run
-from editloupe.evals.batch import Batch, judge_batch
-from editloupe.evals.datasets import load_manifest
-from editloupe.evals.prices import Price
-from editloupe.evals.traffic import Limits
+from editloupe.evals.batch.batch import Batch, judge_batch
+from editloupe.evals.batch.traffic import Limits
+from editloupe.evals.manifests.datasets import load_manifest
+from editloupe.evals.runs.prices import Price
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest
 from tests.pictures import edit_pair
@@ -443,7 +443,7 @@ def test_replies_that_may_have_been_paid_and_never_came_count_towards_the_cap(
 
 
 async def test_a_request_that_is_cancelled_counts_by_estimate(scripted: StartServer, edit: Edit) -> None:
-    from editloupe.evals.traffic import TrafficControl
+    from editloupe.evals.batch.traffic import TrafficControl
 
     traffic = TrafficControl(Limits())
     judge = Judge(

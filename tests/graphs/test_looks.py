@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from editloupe.graphs.looks import Looks
+from editloupe.graphs.observation_cache import Looks
 from editloupe.images import Album, WireLimits
 from editloupe.tools.contract import ToolError, ToolPicture, ToolResult, View
 from editloupe.tools.registry import Toolbox, build_toolbox

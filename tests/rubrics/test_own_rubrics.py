@@ -12,7 +12,7 @@ import yaml
 
 from editloupe import Judge, UserError, Verdict
 from editloupe.cli.main import run
-from editloupe.rubrics.own import with_files
+from editloupe.rubrics.user_rubrics import with_files
 from tests.conftest import StartServer
 from tests.pictures import save, textured
 from tests.rubrics.samples import edit_for, good_reply

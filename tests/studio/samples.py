@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from editloupe.evals.records import Filing
-from editloupe.evals.store import Run
+from editloupe.evals.runs.records import Filing
+from editloupe.evals.runs.store import Run
 from editloupe.images import Album, Pixels
 from editloupe.rubrics.registry import protocol
 from editloupe.types import (

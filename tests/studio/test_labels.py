@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.agreement import agreement
-from editloupe.evals.bootstrap import Resampling
+from editloupe.evals.analysis.agreement import agreement
+from editloupe.evals.analysis.bootstrap import Resampling
+from editloupe.studio.human_labels import alpha, choices, consensus, rubric_of
 from editloupe.studio.labels import LabelBook
-from editloupe.studio.people import alpha, choices, consensus, rubric_of
 from editloupe.types import Box, UserError
 from tests.studio.conftest import OpenStudio
 from tests.studio.samples import LABELS, many_edits

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from editloupe.evals.store import Run
+from editloupe.evals.runs.store import Run
 from editloupe.studio.live import Job
 from editloupe.studio.request import JudgeRequest
 from editloupe.studio.routes.judge import _Events

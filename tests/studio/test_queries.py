@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.store import Run
+from editloupe.evals.runs.store import Run
 from editloupe.studio.index import RunIndex
 from editloupe.studio.labels import LabelBook
 from editloupe.studio.queries import PAGE_SIZE, Wanted, conditions, facts_of, page_of, statement

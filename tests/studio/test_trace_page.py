@@ -6,8 +6,8 @@ import json
 from html import unescape
 from pathlib import Path
 
-from editloupe.evals.store import Run
-from editloupe.studio.story import parting, parting_sentence, roles_of, steps_of
+from editloupe.evals.runs.store import Run
+from editloupe.studio.trace_view import parting, parting_sentence, roles_of, steps_of
 from editloupe.types import Observation, Sent, Step, ToolCall, Trace
 from tests.evals.runs import Line, make_run
 from tests.studio.conftest import OpenStudio

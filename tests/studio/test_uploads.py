@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.pixel_budget import PixelBudget
-from editloupe.studio.budget import DecodingThreads
+from editloupe.studio.decoding_threads import DecodingThreads
 from editloupe.studio.settings import UPLOAD_BYTES, UPLOAD_PIXELS
 from editloupe.studio.uploads import Uploads
 from editloupe.types import UserError

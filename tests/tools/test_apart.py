@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from editloupe.images import Pixels
-from editloupe.tools.apart import Comparers
+from editloupe.tools.comparison_pool import Comparers
 from editloupe.tools.difference import Comparison, compare
 
 LEAVE_ONE_BEHIND = """
 import os, signal, sys
 import numpy as np
-from editloupe.tools.apart import Comparers
+from editloupe.tools.comparison_pool import Comparers
 if __name__ == "__main__":
     comparers = Comparers(1)
     comparers(np.zeros((64, 64, 3), np.uint8), np.zeros((64, 64, 3), np.uint8))

@@ -13,7 +13,7 @@ from editloupe.tools.contract import ToolError
 from editloupe.tools.detect import DetectObject
 from editloupe.tools.drawing import with_boxes
 from editloupe.tools.grounding import GroundingDino
-from editloupe.tools.memory import ToolMemory
+from editloupe.tools.result_cache import ToolMemory
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tiling import Found
 from editloupe.types import Box

@@ -10,9 +10,9 @@ from skimage import data
 
 from editloupe.images import Pixels
 from editloupe.tools.enhance import Enhancer, build_enhancer
-from editloupe.tools.memory import ToolMemory
 from editloupe.tools.realesrgan import RealESRGAN, packaged_weights, tiles
 from editloupe.tools.registry import build_toolbox
+from editloupe.tools.result_cache import ToolMemory
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.upscale import Fast, Nothing
 from editloupe.types import UserError

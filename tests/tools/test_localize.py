@@ -13,7 +13,7 @@ from editloupe.tools.difference import Comparison, compare
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.geometry import iou
 from editloupe.tools.localize import LocalizeDifferences
-from editloupe.tools.memory import ToolMemory
+from editloupe.tools.result_cache import ToolMemory
 from editloupe.tools.upscale import Fast, Nothing
 from editloupe.types import Box
 from tests.tools.conftest import MakeView

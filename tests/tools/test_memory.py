@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from editloupe.tools.contract import Kept
-from editloupe.tools.memory import ToolMemory, key
+from editloupe.tools.result_cache import ToolMemory, key
 
 
 def picture(value: int, kilobytes: int = 100) -> Kept:

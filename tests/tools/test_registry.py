@@ -14,8 +14,8 @@ import pytest
 
 from editloupe.images import Pixels
 from editloupe.tools.contract import Kept, Tool, ToolError, ToolResult, View
-from editloupe.tools.memory import key
 from editloupe.tools.registry import BUILT_IN, Toolbox, build_toolbox
+from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import UserError
 from tests.tools.conftest import MakeView

@@ -12,12 +12,12 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from editloupe.agent.rules import decide_if, decide_vc, reading
+from editloupe.agent.rules import instruction_following, reading, visual_consistency
 from editloupe.agent.rules.boxes import attached
 from editloupe.agent.rules.decision import Decision, in_order
 from editloupe.agent.rules.pixels import Rect
 from editloupe.agent.rules.request import Request
-from editloupe.agent.rules.table import table
+from editloupe.agent.rules.thresholds import table
 from editloupe.agent.rules.understand import understand
 from editloupe.images import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
@@ -65,12 +65,14 @@ class _Turn:
         if request is None:
             return _unjudged("the embedded judge does not understand what this instruction asks for")
         if case.rubric.criterion == CRITERIA[0]:
-            return self._follow_crops(request) if decide_if.knows_target(case) else self._follow_whole(request)
+            return (
+                self._follow_crops(request) if instruction_following.knows_target(case) else self._follow_whole(request)
+            )
         return self._consistency(request)
 
     def _follow_crops(self, request: Request) -> AIMessage:
         text = reading.look(self.case, self.album, request) if request.kind == "text" else reading.Reading()
-        numbers = decide_if.crop_numbers(self.case, self.album, request, text)
+        numbers = instruction_following.crop_numbers(self.case, self.album, request, text)
         start = [
             f"Asked: {request.say()}. The target's place and a reference are known, so the three crops are measured."
         ]
@@ -80,7 +82,7 @@ class _Turn:
             start.append(
                 f"Known instances {numbers['before']:.0f}, found afterwards {numbers['after']:.0f}, asked {request.new_count}."
             )
-        return _answer(start, in_order(decide_if.steps_for(request, text, table(), known=True), numbers))
+        return _answer(start, in_order(instruction_following.steps_for(request, text, table(), known=True), numbers))
 
     def _follow_whole(self, request: Request) -> AIMessage:
         if call := self._first_looks(request):
@@ -97,7 +99,9 @@ class _Turn:
             )
         if request.kind == "text":
             start.append(text.say(request))
-        return _answer(start, in_order(decide_if.steps_for(request, text, table(), known=False), whole.numbers))
+        return _answer(
+            start, in_order(instruction_following.steps_for(request, text, table(), known=False), whole.numbers)
+        )
 
     def _consistency(self, request: Request) -> AIMessage:
         known = bool(self.case.target_boxes.get(SOURCE))
@@ -115,15 +119,17 @@ class _Turn:
         else:
             text = self._text(request)
             whole = self._whole(request, found, text)
-            sure = decide_if.steps_for(request, text, table(), known=False).hit.probability(whole.numbers)
+            sure = instruction_following.steps_for(request, text, table(), known=False).hit.probability(whole.numbers)
             targets = [whole.box] if whole.box and sure >= limits.claim else []
             setting = (
                 f"besides {list(targets[0])}, which looks like the asked change"
                 if targets
                 else "(none is clearly the asked change)"
             )
-        places = decide_vc.outside(found, targets, own, limits, instances=request.kind == "count" and bool(targets))
-        return _answer([_summary(found)], decide_vc.decide(found, places, limits, setting))
+        places = visual_consistency.outside(
+            found, targets, own, limits, instances=request.kind == "count" and bool(targets)
+        )
+        return _answer([_summary(found)], visual_consistency.decide(found, places, limits, setting))
 
     def _first_looks(self, request: Request, to_search: bool = True) -> AIMessage | None:
         """Ask for the differences, then for the target or its text where they are not known; None where all is seen."""
@@ -150,11 +156,11 @@ class _Turn:
             return reading.from_tool(request, self.seen[READ])
         return reading.look(self.case, self.album, request)
 
-    def _whole(self, request: Request, found: Mapping[str, Any], text: reading.Reading) -> decide_if.Whole:
-        measured = decide_if.measured_regions(self.case, self.album, request, found)
-        if spotted := decide_if.spotted(self.seen.get(DETECT, {}), request):
+    def _whole(self, request: Request, found: Mapping[str, Any], text: reading.Reading) -> instruction_following.Whole:
+        measured = instruction_following.measured_regions(self.case, self.album, request, found)
+        if spotted := instruction_following.spotted(self.seen.get(DETECT, {}), request):
             measured = tuple(region for region in measured if any(attached(region.box, box, 0.1) for box in spotted))
-        return decide_if.choose(measured, request, bool(found["whole_scene"]), table().target, text)
+        return instruction_following.choose(measured, request, bool(found["whole_scene"]), table().target, text)
 
     def _may(self, tool: str) -> bool:
         return tool in self.offered and tool not in self.asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from editloupe.agent.rules.table import Steps
+from editloupe.agent.rules.thresholds import Steps
 
 LOCALIZATION_FAILURE, WRONG_ACTION, OVER_MODIFICATION, FLAWLESS = (
     "Localization Failure",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from editloupe.agent.rules.colours import colour_of
 from editloupe.agent.rules.request import Kind, Request
-from editloupe.agent.rules.table import vocabulary
+from editloupe.agent.rules.thresholds import vocabulary
 
 _WORDS = vocabulary()
 MATERIALS, SHAPES = frozenset(_WORDS["materials"]), frozenset(_WORDS["shapes"])

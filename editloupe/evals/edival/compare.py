@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from editloupe.evals.edival.tables import EdivalFigures, TurnFigures
+from editloupe.evals.analysis.statistics import pearson, spearman
+from editloupe.evals.edival.metrics import EdivalFigures, TurnFigures
 from editloupe.evals.report.blocks import Block, Grid, Heading, Paragraph
-from editloupe.evals.statistics import pearson, spearman
 from editloupe.types import Record, UserError
 
 METRICS: Mapping[str, Callable[[TurnFigures], float | None]] = {

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from editloupe.evals.edival.asking import Asker, prompts
 from editloupe.evals.edival.files import SceneFile, content_key, held, told_from, write_bytes, write_json
-from editloupe.evals.edival.kept import KeptWhileUnderWay
-from editloupe.evals.edival.many import Tally, work_through
+from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
+from editloupe.evals.edival.picture_queue import Tally, work_through
 from editloupe.images import Album, Picture, encode
 from editloupe.rubrics.edival.rules import Hit, grounded, usable
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject, all_objects, read_listing

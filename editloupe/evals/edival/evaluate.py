@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from editloupe.evals.batch import Batch, Ending, judge_batch
+from editloupe.evals.batch.batch import Batch, Ending, judge_batch
+from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.edival.files import ChainFile, read_folder
 from editloupe.evals.edival.judge import EdivalJudge, Instruments
 from editloupe.evals.edival.results import Expected, edits_of, expected, find_results
-from editloupe.evals.traffic import Limits
 from editloupe.graphs.edival import CRITERIA
 from editloupe.judge import JudgeSettings
 from editloupe.rubrics.edival.settings import EdivalSettings

@@ -22,8 +22,8 @@ from editloupe.evals.edival.files import (
     told_from,
     write_json,
 )
-from editloupe.evals.edival.kept import KeptWhileUnderWay
-from editloupe.evals.edival.many import Tally, work_through
+from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
+from editloupe.evals.edival.picture_queue import Tally, work_through
 from editloupe.images import Album
 from editloupe.rubrics.edival.instructions import (
     CONNECTORS,

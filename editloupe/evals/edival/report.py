@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from editloupe.evals.edival.metrics import EdivalFigures, ModelFigures, TurnFigures
 from editloupe.evals.edival.results import MULTI
-from editloupe.evals.edival.tables import EdivalFigures, ModelFigures, TurnFigures
 from editloupe.evals.report.blocks import Block, Drawing, Grid, Heading, Paragraph, Points
-from editloupe.evals.report.drawn import Draw
+from editloupe.evals.report.draw_figures import Draw
 from editloupe.rubrics.edival.scoring import Rate, pareto
 from editloupe.rubrics.edival.tasks import TYPES
 
@@ -169,13 +169,13 @@ def drawings(figures: EdivalFigures) -> dict[str, Draw]:
 
 
 def _curves(models: Sequence[ModelFigures]) -> Draw:
-    from editloupe.evals.edival.figures import marginal_curves
+    from editloupe.evals.edival.plots import marginal_curves
 
     return lambda: marginal_curves(models)
 
 
 def _panels(models: Sequence[ModelFigures], turn: int, mode: str) -> Draw:
-    from editloupe.evals.edival.figures import pareto_panels
+    from editloupe.evals.edival.plots import pareto_panels
 
     panels = {pair: points(models, turn, pair) for pair in PAIRS}
     kept = {pair: own for pair, own in panels.items() if any(None not in point for point in own.values())}

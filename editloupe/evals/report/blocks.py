@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from editloupe.evals.agreement import Measures
-from editloupe.evals.estimate import Estimate
-from editloupe.evals.instructive import Instructive
-from editloupe.evals.pairing import TITLES
+from editloupe.evals.analysis.agreement import Measures
+from editloupe.evals.analysis.estimate import Estimate
+from editloupe.evals.analysis.instructive import Instructive
+from editloupe.evals.analysis.pairing import TITLES
+from editloupe.evals.analysis.scores import Score
 from editloupe.evals.report.model import Leaderboard, Report
-from editloupe.evals.scores import Score
 
 
 @dataclass(frozen=True)

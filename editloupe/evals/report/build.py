@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from editloupe.evals.agreement import Agreement, agreement
-from editloupe.evals.bootstrap import Resampling
-from editloupe.evals.distribution import area_trend, distribution
-from editloupe.evals.human import human_labels
-from editloupe.evals.instructive import instructive
-from editloupe.evals.methods import methods
-from editloupe.evals.papers import paper_tables
+from editloupe.evals.analysis.agreement import Agreement, agreement
+from editloupe.evals.analysis.bootstrap import Resampling
+from editloupe.evals.analysis.distribution import area_trend, distribution
+from editloupe.evals.analysis.human import human_labels
+from editloupe.evals.analysis.instructive import instructive
+from editloupe.evals.analysis.methods import methods
+from editloupe.evals.analysis.run_rows import BASELINE, Table, table_of
+from editloupe.evals.analysis.scores import Score, Scores, UnjudgedRule, scores
+from editloupe.evals.papers.tables import paper_tables
 from editloupe.evals.report.model import Entry, Leaderboard, PaperTable, Report, Spent
-from editloupe.evals.scores import Score, Scores, UnjudgedRule, scores
-from editloupe.evals.store import Run
-from editloupe.evals.table import BASELINE, Table, table_of
+from editloupe.evals.runs.store import Run
 from editloupe.types import Usage, UserError
 
 

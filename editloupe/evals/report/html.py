@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.resources import files
 
-from editloupe.evals.instructive import Instructive
+from editloupe.evals.analysis.instructive import Instructive
 from editloupe.evals.report.blocks import Block, Cases, Drawing, Grid, Heading, Paragraph, Points
-from editloupe.evals.report.drawn import Draw
+from editloupe.evals.report.draw_figures import Draw
 from editloupe.evals.report.thumbnails import PICTURES, Thumbnail, thumbnails, tool_picture
-from editloupe.evals.store import Run
-from editloupe.evals.words import counted, for_html, shortened, trace_command
+from editloupe.evals.runs.store import Run
+from editloupe.safe_text import counted, for_html, shortened, trace_command
 from editloupe.types import Observation, Step, Trace
 
 _INTERVAL = re.compile(r"^(\S+) (\[[^\]]*\])$")
@@ -68,7 +68,7 @@ class _Page:
 
     def _drawing(self, block: Drawing) -> Iterator[str]:
         if draw := self._drawings.get(block.name):
-            from editloupe.evals.figures import as_svg
+            from editloupe.evals.report.figures import as_svg
 
             data = base64.b64encode(as_svg(draw())).decode()
             caption = for_html(block.caption)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from editloupe.evals.instructive import Instructive
+from editloupe.evals.analysis.instructive import Instructive
 from editloupe.evals.report.blocks import Block, Cases, Drawing, Grid, Heading, Paragraph, Points
-from editloupe.evals.words import code_for_markdown, counted, for_markdown, trace_command
+from editloupe.safe_text import code_for_markdown, counted, for_markdown, trace_command
 
 
 def as_markdown(blocks: Sequence[Block], pictures: Mapping[str, str] | None = None) -> str:

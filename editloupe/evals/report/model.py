@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from editloupe.evals.agreement import Agreement
-from editloupe.evals.distribution import AreaTrend, Distribution
-from editloupe.evals.estimate import Estimate, Number
-from editloupe.evals.instructive import Instructive
-from editloupe.evals.scores import Coverage, Scores
+from editloupe.evals.analysis.agreement import Agreement
+from editloupe.evals.analysis.distribution import AreaTrend, Distribution
+from editloupe.evals.analysis.estimate import Estimate, Number
+from editloupe.evals.analysis.instructive import Instructive
+from editloupe.evals.analysis.scores import Coverage, Scores
 from editloupe.types import Record
 
 

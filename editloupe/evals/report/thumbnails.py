@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageDraw
 
-from editloupe.evals.store import Run
+from editloupe.evals.runs.store import Run
 from editloupe.images import ImageError, open_picture
 from editloupe.tools.geometry import mapped, with_context
 from editloupe.types import Box, Edit, Sha

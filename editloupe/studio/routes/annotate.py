@@ -9,11 +9,11 @@ from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from editloupe.evals.human import score_of
-from editloupe.evals.records import Unit
+from editloupe.evals.analysis.human import score_of
+from editloupe.evals.runs.records import Unit
 from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.studio.human_labels import alpha, choices, rubric_for, rubric_of
 from editloupe.studio.library import OpenRun
-from editloupe.studio.people import alpha, choices, rubric_for, rubric_of
 from editloupe.studio.queries import facts_of
 from editloupe.studio.studio import Studio, studio_of
 from editloupe.types import Box, Edit, Record, UserError

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Send
 
 from editloupe.demo import demo_manifest
-from editloupe.evals.datasets import load_manifest
+from editloupe.evals.manifests.datasets import load_manifest
 from editloupe.judge import DEFAULT_JUDGE, JUDGE_VARIABLE
 from editloupe.rubrics.registry import PROTOCOLS
 from editloupe.studio.live import Job

@@ -11,9 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 
 from editloupe.demo import demo_manifest
-from editloupe.evals.datasets import load_manifest
+from editloupe.evals.manifests.datasets import load_manifest
 from editloupe.images import open_picture
-from editloupe.studio.shelf import MEDIA_TYPES, small_copy
+from editloupe.studio.picture_cache import MEDIA_TYPES, small_copy
 from editloupe.studio.studio import studio_of
 from editloupe.studio.uploads import SHA
 

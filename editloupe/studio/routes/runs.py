@@ -8,11 +8,11 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from editloupe.evals.damage import RunDamaged
+from editloupe.evals.runs.damage import RunDamaged
 from editloupe.rubrics.registry import PROTOCOLS
 from editloupe.studio.charts import TITLES
+from editloupe.studio.human_labels import choices, rubric_of
 from editloupe.studio.library import ClosedRun, OpenRun
-from editloupe.studio.people import choices, rubric_of
 from editloupe.studio.queries import APARTS, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, facts_of, page_of
 from editloupe.studio.studio import studio_of
 from editloupe.types import UserError

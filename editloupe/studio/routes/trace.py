@@ -10,13 +10,13 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from editloupe.evals.damage import RunDamaged
-from editloupe.evals.records import Unit
+from editloupe.evals.runs.damage import RunDamaged
+from editloupe.evals.runs.records import Unit
 from editloupe.studio.damage import readable
 from editloupe.studio.library import OpenRun
-from editloupe.studio.story import StepView, parting, parting_sentence, steps_of
+from editloupe.studio.raw_exchange import reply_of, request_of
 from editloupe.studio.studio import Studio, studio_of
-from editloupe.studio.talk import reply_of, request_of
+from editloupe.studio.trace_view import StepView, parting, parting_sentence, steps_of
 from editloupe.types import Edit, Trace, UserError
 
 router = APIRouter()

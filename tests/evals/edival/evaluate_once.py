@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from editloupe.agent.chat import RetryPolicy
+from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.edival.evaluate import Evaluated, Evaluation, evaluate
 from editloupe.evals.edival.judge import Instruments
-from editloupe.evals.traffic import Limits
 from editloupe.judge import JudgeSettings
 from editloupe.rubrics.edival.settings import EdivalSettings, published
 from tests.evals.edival.stand_ins import Brightness, ColorFinder, MeanColor

@@ -14,7 +14,7 @@ from editloupe.agent.models import ModelSettings, open_chat
 from editloupe.evals.edival.asking import Asker
 from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.files import SceneFile, pictures_in, read_json
-from editloupe.evals.edival.many import Tally
+from editloupe.evals.edival.picture_queue import Tally
 from editloupe.images import open_picture
 from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.types import UserError

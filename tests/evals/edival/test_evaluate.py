@@ -14,8 +14,8 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.edival.judge import Instruments
-from editloupe.evals.edival.tables import figures_of
-from editloupe.evals.store import Run
+from editloupe.evals.edival.metrics import figures_of
+from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
 from editloupe.rubrics.edival.settings import published
 from editloupe.tools.contract import ToolError

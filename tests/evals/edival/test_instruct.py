@@ -13,8 +13,8 @@ from editloupe.agent.models import ModelSettings, open_chat
 from editloupe.evals.edival.asking import Asker
 from editloupe.evals.edival.files import ChainFile, SceneFile, read_json
 from editloupe.evals.edival.instruct import Instructor
-from editloupe.evals.edival.kept import KeptWhileUnderWay
-from editloupe.evals.edival.many import Tally
+from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
+from editloupe.evals.edival.picture_queue import Tally
 from editloupe.rubrics.edival.pools import update
 from editloupe.rubrics.edival.rules import Hit
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from editloupe.evals.edival import compare as comparing
+from editloupe.evals.edival.metrics import EdivalFigures, models_of
 from editloupe.evals.edival.report import SHORT, blocks, drawings, points
-from editloupe.evals.edival.tables import EdivalFigures, models_of
-from editloupe.evals.figures import as_svg
 from editloupe.evals.report.blocks import Grid, Heading
+from editloupe.evals.report.figures import as_svg
 from editloupe.evals.report.html import as_html
 from editloupe.evals.report.markdown import as_markdown
 from editloupe.evals.report.text import as_text
@@ -204,8 +204,8 @@ def test_figures_that_never_vary_have_no_correlation_and_say_so() -> None:
 
 
 def test_a_folder_that_holds_no_chains_is_the_users_mistake(tmp_path: Path) -> None:
-    from editloupe.evals.edival.tables import figures_of
-    from editloupe.evals.store import Run
+    from editloupe.evals.edival.metrics import figures_of
+    from editloupe.evals.runs.store import Run
 
     with Run.write(tmp_path / "run"):
         pass

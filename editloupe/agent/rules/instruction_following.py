@@ -1,0 +1,162 @@
+"""Instruction Following from measured numbers: crops around a known target, or whole pictures without one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from editloupe.agent.rules import counting, crops, regions
+from editloupe.agent.rules.boxes import alike
+from editloupe.agent.rules.pixels import Rect
+from editloupe.agent.rules.reading import Reading
+from editloupe.agent.rules.request import Request
+from editloupe.agent.rules.thresholds import Step, Steps, Table
+from editloupe.images import Album
+from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
+
+Numbers = dict[str, float]
+
+
+def knows_target(case: Case) -> bool:
+    """True where the case shows crops around an annotated target beside a reference."""
+    return bool(case.target_boxes.get(SOURCE)) and REFERENCE in case.pictures
+
+
+def crop_numbers(case: Case, album: Album, request: Request, reading: Reading) -> Numbers:
+    """Measure the target in its crops."""
+    source, edited, reference = (album[case.pictures[name]].pixels for name in (SOURCE, EDITED, REFERENCE))
+    boxes = [_rect(box) for box in case.target_boxes[SOURCE]]
+    if request.kind == "count":
+        return counted(counting.measure(source, edited, reference, boxes), request)
+    return crops.measure(source, edited, reference, boxes[0]) | reading.numbers()
+
+
+def counted(found: Mapping[str, float], request: Request) -> Numbers:
+    """Compare counts with the asked one; without an old count in the words, the annotated instances are the old count."""
+    asked = float(request.new_count if request.new_count is not None else found["before"])
+    there = found["kept"] + found["recoloured"]
+    return dict(found) | {
+        "moved": min(1.0, abs(found["after"] - found["before"])),
+        "off": min(2.0, abs(found["after"] - asked)),
+        "recoloured_share": found["recoloured"] / there if there else 0.0,
+    }
+
+
+def _rect(box: Any) -> Rect:
+    x1, y1, x2, y2 = box
+    return int(x1), int(y1), int(x2), int(y2)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What was measured in whole pictures: all regions, the one taken for the target's change, and the decisive numbers."""
+
+    regions: tuple[regions.Region, ...]
+    chosen: int | None
+    numbers: Numbers
+
+    @property
+    def box(self) -> Rect | None:
+        """The region taken for the target's change."""
+        return self.regions[self.chosen].box if self.chosen is not None else None
+
+
+NOTHING: Numbers = dict.fromkeys(
+    [
+        "significance",
+        "fill",
+        "size",
+        "ground_before",
+        "ground_after",
+        "structure",
+        "detail",
+        "chroma",
+        "flat",
+        "asked_colour",
+        "asked_colour_before",
+        "said_colour",
+        "said_place",
+        "removed",
+        "added",
+        "recoloured",
+        "replaced",
+        "fits",
+    ],
+    0.0,
+)
+MOST = 8
+"""More regions than this are not measured; the first ones are the most significant."""
+
+
+def fits(request: Request, numbers: Mapping[str, float]) -> float:
+    """Say how much a region's change is of the asked sort, from 0 to 1."""
+    match request.kind:
+        case "color":
+            return numbers["asked_colour"] * (1 - numbers["asked_colour_before"])
+        case "material":
+            return max(0.6 * numbers["recoloured"], numbers["replaced"])
+        case "removal":
+            return numbers["removed"]
+        case "replacement":
+            return max(numbers["replaced"], 0.5 * numbers["added"])
+        case "count":
+            return max(numbers["added"], numbers["removed"])
+        case "shape":
+            return numbers["replaced"] * numbers["said_colour"] * 2
+        case _:
+            return max(numbers["replaced"], numbers["recoloured"]) * numbers["said_colour"] * 2
+
+
+def measured_regions(
+    case: Case, album: Album, request: Request, found: Mapping[str, Any]
+) -> tuple[regions.Region, ...]:
+    """Measure the changed regions of whole pictures; where the whole scene changed there are none to tell apart."""
+    places: Sequence[Mapping[str, Any]] = () if found["whole_scene"] else found["regions"][:MOST]
+    if not places:
+        return ()
+    look = regions.scene(*(album[case.pictures[name]].pixels for name in (SOURCE, EDITED)))
+    measured = [regions.measure(look, place["box"], float(place["significance"]), request) for place in places]
+    return tuple(regions.Region(r.box, dict(r.numbers) | {"fits": fits(request, r.numbers)}) for r in measured)
+
+
+def choose(
+    measured: Sequence[regions.Region], request: Request, collapsed: bool, target: Step, reading: Reading
+) -> Whole:
+    """Pick the region that looks most like the asked change, and gather the numbers the steps rest on."""
+    scores = tuple(target.probability(region.numbers) for region in measured)
+    chosen = max(range(len(scores)), key=lambda i: scores[i]) if scores else None
+    numbers = dict(measured[chosen].numbers) if chosen is not None else dict(NOTHING)
+    numbers |= {
+        "score": scores[chosen] if chosen is not None else 0.0,
+        "any": 1.0 if measured else 0.0,
+        "places": float(min(len(measured), 6)),
+        "collapsed": 1.0 if collapsed else 0.0,
+    }
+    return Whole(tuple(measured), chosen, numbers | _together(measured, chosen, request) | reading.numbers())
+
+
+def spotted(found: Mapping[str, Any], request: Request) -> list[Rect]:
+    """Return where a detector saw the target in the source; of several, the one on the side the instruction names."""
+    boxes = [_rect(thing["box"]) for thing in found.get("objects", ())]
+    ends = {"left": lambda b: b[0], "right": lambda b: -b[2], "top": lambda b: b[1], "bottom": lambda b: -b[3]}
+    return [min(boxes, key=ends[request.place])] if request.place and boxes else boxes
+
+
+def _together(measured: Sequence[regions.Region], chosen: int | None, request: Request) -> Numbers:
+    """Take the regions of the chosen one's size together: what came and went among them, for counts and copies."""
+    like = [r for r in measured if chosen is not None and alike(r.box, measured[chosen].box)]
+    came = sum(r.numbers["added"] > 0.5 for r in like)
+    went = sum(r.numbers["removed"] > 0.5 for r in like)
+    asked = (request.new_count or 0) - (request.old_count or 0)
+    return {
+        "moved": float(min(1, abs(came - went))),
+        "off": float(min(2, abs(came - went - asked))),
+        "also_recoloured": float(min(1, sum(r.numbers["recoloured"] > 0.5 for r in like))),
+    }
+
+
+def steps_for(request: Request, reading: Reading, table: Table, known: bool) -> Steps:
+    """Return the steps fitted for this kind of request; text that nobody could read has its own."""
+    name = "text_unread" if request.kind == "text" and not reading.done else request.kind
+    return (table.oracle if known else table.whole)[name]

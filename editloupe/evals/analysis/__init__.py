@@ -1,0 +1,23 @@
+"""What a run says: scores by its protocol's arithmetic, agreement with people, two runs compared, each with intervals."""
+
+from editloupe.evals.analysis.agreement import Agreement, agreement
+from editloupe.evals.analysis.bootstrap import Resampling
+from editloupe.evals.analysis.compare import Comparison, compare
+from editloupe.evals.analysis.estimate import Estimate
+from editloupe.evals.analysis.human import human_labels
+from editloupe.evals.analysis.run_rows import Table, table_of
+from editloupe.evals.analysis.scores import Scores, scores
+
+__all__ = [
+    "Agreement",
+    "Comparison",
+    "Estimate",
+    "Resampling",
+    "Scores",
+    "Table",
+    "agreement",
+    "compare",
+    "human_labels",
+    "scores",
+    "table_of",
+]

@@ -1,0 +1,142 @@
+"""From an edit's scores to a type's, and from the types' to the overall: each protocol's arithmetic, as data.
+
+All of it works on arrays whose last axes are groups and criteria, so that a thousand bootstrap resamples are computed
+like one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from editloupe.evals.analysis.bootstrap import Floats
+from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.types import Edit
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How a protocol gets from score_100 of single criteria to its published figures."""
+
+    sentence: str
+    """What a report says about the arithmetic."""
+    group: str = "instruction_type"
+    """The field of the edit that groups are made of."""
+    edit_score: Callable[[Edit, Mapping[str, float]], float | None] | None = None
+    """Puts an edit's criteria (0 to 100) into one score; without it a group has the mean of its criteria's means."""
+    final: Callable[[Mapping[str, Floats]], Floats] | None = None
+    """Puts a group's criterion means into its score where that is not their plain mean."""
+    levels: tuple[tuple[str, ...], ...] = ()
+    """Groups that are averaged among themselves first; groups in none of them are reported apart."""
+    by_edit: bool = False
+    """True where the overall is a mean over edits: a group counts as much as it has edits."""
+
+
+PLAIN = Arithmetic(
+    "An edit's score on a criterion is its place on the rubric's scale, 0 to 100; a group's score is the mean of its "
+    "criteria's means; the overall score is the plain mean over the groups."
+)
+DLEBENCH = Arithmetic(
+    "A label's score s (1 to 4) counts (s − 1) / 3 × 100; an instruction type's score is the mean of its "
+    "Instruction Following and its Visual Consistency; the overall score is the plain mean over the types."
+)
+ARITHMETIC: dict[str, Arithmetic] = {"dlebench": DLEBENCH}
+"""Protocols whose arithmetic is not said by their own record."""
+
+
+def arithmetic_of(name: str) -> Arithmetic:
+    """Return a protocol's arithmetic: what is listed here, else what its record says, else PLAIN."""
+    if name in ARITHMETIC:
+        return ARITHMETIC[name]
+    for known in PROTOCOLS:
+        if known.name == name:
+            return Arithmetic(
+                sentence=known.arithmetic or PLAIN.sentence,
+                edit_score=known.edit_score,
+                levels=known.levels,
+                by_edit=known.weighting == "edits",
+            )
+    return PLAIN
+
+
+@dataclass(frozen=True)
+class Macro:
+    """Means by group and criterion, the groups' scores and the overall, for one sample or for many at once."""
+
+    means: Floats
+    """… × groups × criteria."""
+    finals: Floats
+    """… × groups."""
+    overall: Floats
+    by_criterion: Floats
+    """… × criteria, each the mean over the groups that were asked it, weighted as the overall is."""
+
+
+def macro(
+    sums: Floats,
+    counts: Floats,
+    asked: Floats,
+    how: Arithmetic,
+    criteria: Sequence[str],
+    weights: Floats | None = None,
+) -> Macro:
+    """Work out means, group scores and the overall from sums and counts (… × groups × columns).
+
+    Columns are the criteria and, where the protocol scores whole edits, that score as one more. A group that lacks the
+    mean of a criterion it was asked has no score: nan.
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        columns = sums / counts
+    means = columns[..., : len(criteria)]
+    if how.edit_score is not None:
+        finals = columns[..., -1]
+    elif how.final is not None:
+        finals = how.final({name: means[..., place] for place, name in enumerate(criteria)})
+    else:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            finals = np.where(asked > 0, means, 0).sum(-1) / asked.sum(-1)
+    shares = weights if weights is not None else np.ones(finals.shape[-1]) / finals.shape[-1]
+    return Macro(means, finals, weighted(finals, shares), weighted_by_criterion(means, asked, shares))
+
+
+def weighted(finals: Floats, weights: Floats) -> Floats:
+    """Return the weighted mean over groups; groups of weight 0 may be undefined."""
+    if not weights.any():
+        return np.full(finals.shape[:-1], np.nan)
+    total: Floats = np.where(weights > 0, finals, 0) @ weights
+    return total
+
+
+def weighted_by_criterion(means: Floats, asked: Floats, weights: Floats) -> Floats:
+    """Return each criterion's mean over the groups that were asked it."""
+    shares = weights[:, None] * asked
+    with np.errstate(invalid="ignore", divide="ignore"):
+        total: Floats = np.where(shares > 0, means * shares, 0).sum(-2) / shares.sum(-2)
+    return total
+
+
+def group_weights(
+    groups: Sequence[str], defined: Sequence[bool], how: Arithmetic, edits: Sequence[float] | None = None
+) -> Floats:
+    """Return what each group counts in the overall: equal shares, equal levels with equal shares inside, or by edits.
+
+    >>> group_weights(["a", "b", "c"], [True, True, False], PLAIN).tolist()
+    [0.5, 0.5, 0.0]
+    >>> levels = Arithmetic("", levels=(("a", "b"), ("c",)))
+    >>> group_weights(["a", "b", "c", "d"], [True] * 4, levels).tolist()
+    [0.25, 0.25, 0.5, 0.0]
+    """
+    if how.by_edit and edits is not None:
+        sizes = np.where(np.array(defined, bool), np.array(edits, float), 0.0)
+        return np.asarray(sizes / sizes.sum() if sizes.any() else sizes)
+    levels = how.levels or tuple((group,) for group in groups)
+    usable = {group for group, known in zip(groups, defined, strict=True) if known}
+    held = [[group for group in level if group in usable] for level in levels]
+    held = [level for level in held if level]
+    weights = dict.fromkeys(groups, 0.0)
+    for level in held:
+        for group in level:
+            weights[group] = 1 / len(held) / len(level)
+    return np.array([weights[group] for group in groups])

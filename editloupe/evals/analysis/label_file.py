@@ -1,0 +1,91 @@
+"""A file of labels that only grows: read past a line that was cut off, and continued without spoiling what is there."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from editloupe.evals.manifests.readers import Row, read_jsonl
+from editloupe.types import UserError
+
+_BLOCK = 1 << 16
+
+
+def read_label_rows(path: Path, notes: list[str]) -> Iterator[Row]:
+    """Yield the rows of a JSONL file of labels.
+
+    A last line that was cut off (by a full disk, by a power cut) is passed over with a note; any other line that is not
+    JSON is the user's to mend and is told with its number.
+    """
+    torn, complete = b"", 0
+    try:
+        torn, complete = _torn(path)
+        yield from read_jsonl(path)
+    except UserError as error:
+        if not torn or not str(error).startswith(f"{path.name}, line {complete + 1}:"):
+            raise
+        notes.append(f"The last line of {path.name} was cut off and is passed over ({len(torn)} bytes).")
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror or error})") from None
+
+
+def append_line(path: Path, line: bytes) -> int:
+    """Append one line, on disk when this returns; return the file's size. One process at a time writes.
+
+    A line that was cut off is moved to `NAME.torn` first: behind it the row would be lost, and in the middle of the
+    file it would stop every reader.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        last = _last_line(file)
+        if last and not _is_object(last):
+            with path.with_name(f"{path.name}.torn").open("ab") as aside:
+                aside.write(last + b"\n")
+                aside.flush()
+                os.fsync(aside.fileno())
+            file.truncate(file.seek(0, os.SEEK_END) - len(last))
+        elif last:
+            line = b"\n" + line
+        size = file.seek(0, os.SEEK_END)
+        try:
+            rest = line + b"\n"
+            while rest:
+                rest = rest[file.write(rest) :]
+            os.fsync(file.fileno())
+        except OSError:
+            # Half a line is taken back, so that a full disk leaves the file as it was.
+            os.truncate(path, size)
+            raise
+        return file.seek(0, os.SEEK_END)
+
+
+def _torn(path: Path) -> tuple[bytes, int]:
+    """Return a last line without an end that is no row, and how many lines stand before it."""
+    with path.open("rb") as file:
+        last = _last_line(file)
+        if not last or _is_object(last):
+            return b"", 0
+        file.seek(0)
+        return last, sum(block.count(b"\n") for block in iter(lambda: file.read(_BLOCK), b""))
+
+
+def _last_line(file: IO[bytes]) -> bytes:
+    """Return what stands behind the last line break."""
+    end, tail = file.seek(0, os.SEEK_END), b""
+    while end > 0 and b"\n" not in tail:
+        start = max(0, end - _BLOCK)
+        file.seek(start)
+        tail, end = file.read(end - start) + tail, start
+    return tail.rpartition(b"\n")[2]
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line.decode("utf-8-sig")), dict) or not line.strip()
+    except (ValueError, RecursionError):
+        return not line.strip()

@@ -1,0 +1,187 @@
+"""A batch from end to end: opens the run and the judge, plans, judges, and says how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from editloupe.evals.batch.first_failures import FirstFailures
+from editloupe.evals.batch.forecast import Forecast, forecast
+from editloupe.evals.batch.jobs import Planner
+from editloupe.evals.batch.local_executor import Executor, LocalExecutor
+from editloupe.evals.batch.progress import Progress, Tally
+from editloupe.evals.batch.replies import KeptReplies
+from editloupe.evals.batch.runner import Runner
+from editloupe.evals.batch.stopping import INTERRUPTED, Stop, listening
+from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
+from editloupe.evals.runs.prices import Price, price_of
+from editloupe.evals.runs.store import FILE, Run
+from editloupe.judge import Judge
+from editloupe.loop_thread import event_loop
+from editloupe.types import Edit, UserError
+
+WORKERS = 8
+"""Threads that read, decode and encode pictures beside the event loop."""
+OpenJudge = Callable[..., Judge]
+"""Opens the judge of the batch with the hooks `replies` and `traffic`; Ray sends it to its workers."""
+Edits = Callable[[], Iterable[Edit]]
+"""Gives the edits from the first on, as often as it is called."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is to be judged, by whom, into which run, within which limits."""
+
+    edits: Edits
+    out: Path
+    open_judge: OpenJudge
+    limits: Limits = field(default_factory=Limits)
+    repeats: int = 1
+    retry_unjudged: bool = False
+    keep_going: bool = False
+    """Go on where the first edits all fail in the same way, which else ends the session."""
+    deadline: float | None = None
+    """Seconds one edit may take."""
+    price: Price | None = None
+    """Overrides the table."""
+    prices: Path | None = None
+    """A price file used instead of ours."""
+    executor: Literal["local", "ray"] = "local"
+    ray_address: str | None = None
+    ray_workers: int | None = None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a session ended."""
+
+    tally: Tally
+    spending: Spending
+    why: str | None
+    """What stopped it early: a cap, or the user."""
+    stops_requested: int
+    """How often the user asked to stop."""
+    judge: str
+    damage: tuple[str, ...] = ()
+    """What of the run could not be read."""
+
+    @property
+    def complete(self) -> bool:
+        """True where every unit of the manifest has an outcome."""
+        return self.tally.missing <= 0
+
+    def exit_code(self, unjudged: bool) -> int:
+        """Return the code of a command that ends so; a request to stop that came when all was done has changed nothing."""
+        if self.stops_requested and not self.complete:
+            return INTERRUPTED
+        return 3 if unjudged or not self.complete else 0
+
+
+def dry_run(batch: Batch) -> Forecast:
+    """Estimate what a batch would take; nothing is judged and nothing is written."""
+    with ExitStack() as open_:
+        if (batch.out / FILE).exists():
+            run = open_.enter_context(Run.open(batch.out))
+        else:
+            run = open_.enter_context(Run.write(open_.enter_context(TemporaryDirectory())))
+        judge = batch.open_judge()
+        open_.callback(judge.close)
+        described = judge.describe()
+        planner = Planner(run, judge, run.name_of(described), batch.repeats, batch.retry_unjudged)
+        open_.callback(planner.close)
+        return forecast(run, planner.jobs(enumerate(batch.edits())), described, _price(batch, judge.spec))
+
+
+def judge_batch(batch: Batch, *, quiet: bool = False, signals: bool = False) -> Ending:
+    """Judge a batch; edits the run holds already are passed over.
+
+    The manifest is read once before anything is asked, so that a mistake in its last line costs nothing.
+    """
+    stop = Stop()
+    try:
+        with Run.write(batch.out) as run, asyncio.Runner(loop_factory=event_loop) as runner:
+            return runner.run(_session(batch, run, stop, quiet, signals))
+    finally:
+        stop.over()
+
+
+async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: bool) -> Ending:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(WORKERS))
+    async with AsyncExitStack() as open_:
+        traffic = TrafficControl(batch.limits)
+        judge = batch.open_judge(replies=KeptReplies(run), traffic=traffic)
+        open_.push_async_callback(judge.aclose)
+        price = _price(batch, judge.spec)
+        spending = Spending(batch.limits, price, *run.spent())
+        traffic.charge(spending, lambda usage, cost: run.pay(judge.spec, usage, cost))
+        configuration = run.configure(judge.describe())
+        planner = Planner(run, judge, configuration, batch.repeats, batch.retry_unjudged)
+        open_.callback(planner.close)
+        tally = Tally(total=planner.units_of(batch.edits()))
+        if not tally.total:
+            raise UserError("the manifest holds no edits to judge")
+        if signals:  # until here, where nothing was asked yet, a stop ends the command at once
+            open_.enter_context(listening(stop))
+        executor = await _executor(batch, run, judge, traffic)
+        open_.push_async_callback(executor.close)
+
+        def no_more_requests(sentence: str) -> None:
+            traffic.stop(sentence)
+            executor.stop(sentence)
+
+        stop.no_more_requests = no_more_requests
+        progress = Progress(tally, traffic)
+        runner = Runner(
+            run,
+            executor,
+            planner,
+            configuration,
+            tally=tally,
+            price=price,
+            stop=stop,
+            first_failures=None if batch.keep_going else FirstFailures(),
+            tick=(lambda: None) if quiet else progress.tick,
+        )
+        with _little_to_collect(), nullcontext() if quiet else progress:
+            await runner.judge_all(batch.edits())
+        return Ending(tally, spending, stop.why, stop.requests, judge.spec, run.damage.told())
+
+
+@contextmanager
+def _little_to_collect() -> Iterator[None]:
+    """Keep what was imported and opened out of the garbage collector's rounds: judging leaves nothing of it behind.
+
+    Otherwise every full round walks some two hundred thousand objects while all conversations wait.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+async def _executor(batch: Batch, run: Run, judge: Judge, traffic: TrafficControl) -> Executor:
+    if batch.executor == "ray":
+        from editloupe.evals.batch.ray_executor import RayExecutor
+
+        return await RayExecutor.open(
+            run,
+            batch.open_judge,
+            judge,
+            traffic,
+            address=batch.ray_address,
+            workers=batch.ray_workers,
+            deadline=batch.deadline,
+        )
+    return LocalExecutor(judge, batch.limits.concurrency, batch.deadline)
+
+
+def _price(batch: Batch, spec: str) -> Price | None:
+    return batch.price or price_of(spec, batch.prices)

@@ -1,0 +1,107 @@
+"""Judging on this machine: every job is a task of one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from typing import Protocol
+
+import cv2
+
+from editloupe.agent.faults import clean
+from editloupe.evals.batch.jobs import Job
+from editloupe.evals.batch.replies import Work, working_on
+from editloupe.evals.runs.pictures import KeptPictures
+from editloupe.images import Album
+from editloupe.judge import Judge, edits_at_once
+from editloupe.tools.comparison_pool import Comparers
+from editloupe.types import Judgement, Reason, Unjudged, UserError
+
+
+@dataclass(frozen=True)
+class Done:
+    """A job's judgement and its pictures."""
+
+    job: Job
+    judgement: Judgement
+    album: Album | KeptPictures
+
+
+class Executor(Protocol):
+    """Whoever judges jobs."""
+
+    @property
+    def places(self) -> int:
+        """How many jobs to give it at one time."""
+
+    async def judge(self, job: Job) -> Done:
+        """Judge one job; raises UserError only where no other job would fare better (a wrong key)."""
+
+    def stop(self, sentence: str) -> None:
+        """Send no further request."""
+
+    async def close(self) -> None:
+        """Let go of everything."""
+
+
+class LocalExecutor:
+    """Judges in this process."""
+
+    def __init__(self, judge: Judge, concurrency: int, deadline: float | None = None) -> None:
+        share_cores()
+        self._judge = judge
+        self._deadline = deadline
+        self._comparers = compare_apart(judge)
+        self.places = edits_at_once(judge.spec, len(judge.criteria), concurrency)
+
+    async def judge(self, job: Job) -> Done:
+        """Judge one job, within the deadline."""
+        return await judge_job(self._judge, job, self._deadline)
+
+    def stop(self, sentence: str) -> None:
+        """Nothing is buffered here: the traffic control stops requests by itself."""
+
+    async def close(self) -> None:
+        """Let go of the processes beside this one; the judge belongs to whoever opened it."""
+        if self._comparers:
+            await asyncio.to_thread(self._comparers.close)
+
+
+def share_cores() -> None:
+    """Leave the cores to the edits: with many under way, OpenCV's own threads cost a third more CPU and gain nothing."""
+    cv2.setNumThreads(1)
+
+
+def compare_apart(judge: Judge) -> Comparers | None:
+    """Have the judge's pictures compared in other processes, one a core at most."""
+    if judge.spec == "rules" or not judge.uses_tools:
+        return None
+    comparers = Comparers(min(8, os.cpu_count() or 1))
+    judge.toolbox.compare_by(comparers)
+    return comparers
+
+
+async def judge_job(judge: Judge, job: Job, deadline: float | None) -> Done:
+    """Judge a job; whatever befalls this one edit becomes an outcome, not the end of the run."""
+    album = Album(job.hashes)
+    with working_on(Work(job.edit.id, job.tries)):
+        try:
+            async with asyncio.timeout(deadline):
+                judgement = await judge.ajudge(
+                    job.edit, criteria=job.criteria, repeat=job.repeat, strict=False, album=album
+                )
+        except TimeoutError:
+            sentence = f"the edit was not judged within its deadline of {deadline:g} s"
+            judgement = _left(judge, job, Reason.TIMEOUT, sentence)
+        except UserError:
+            raise
+        except Exception as error:  # any judge may fail on one edit; the run goes on and the outcome says why
+            sentence = f"judging failed: {type(error).__name__}: {clean(str(error))}"
+            judgement = _left(judge, job, Reason.INTERNAL, sentence)
+    return Done(job, judgement, album)
+
+
+def _left(judge: Judge, job: Job, reason: Reason, sentence: str) -> Judgement:
+    verdicts = tuple(Unjudged(criterion=name, reason=reason, detail=sentence) for name in job.criteria)
+    return Judgement(edit=job.edit, protocol=judge.protocol, mode=judge.mode, judge=judge.spec, verdicts=verdicts)

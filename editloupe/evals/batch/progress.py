@@ -1,0 +1,165 @@
+"""How a run is going: counted in one place, shown live on a terminal and as plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from editloupe.evals.batch.traffic import TrafficControl
+from editloupe.safe_text import one_line
+from editloupe.types import Judgement, Unjudged
+
+LINE_EVERY = 10.0
+"""Seconds between two plain lines."""
+
+
+@dataclass
+class Tally:
+    """What one session has done."""
+
+    total: int = 0
+    """Units of the manifest."""
+    held: int = 0
+    """Units the run held before."""
+    judged: int = 0
+    unjudged: Counter[str] = field(default_factory=Counter)
+    """By reason."""
+    retried: int = 0
+    """Requests that had to be sent again."""
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def done(self) -> int:
+        """Units finished in this session."""
+        return self.judged + sum(self.unjudged.values())
+
+    @property
+    def seconds(self) -> float:
+        """Since the session began."""
+        return time.monotonic() - self.started
+
+    @property
+    def missing(self) -> int:
+        """Units still to do."""
+        return self.total - self.held - self.done
+
+    @property
+    def seconds_left(self) -> float | None:
+        """At the rate so far; None while there is none."""
+        return self.missing * self.seconds / self.done if self.done and self.missing > 0 else None
+
+    def add(self, judgement: Judgement) -> None:
+        """Count a judgement that has been kept."""
+        for outcome in judgement.verdicts:
+            if isinstance(outcome, Unjudged):
+                self.unjudged[outcome.reason.value] += 1
+            else:
+                self.judged += 1
+        self.retried += sum(step.attempts - 1 for trace in judgement.traces for step in trace.steps)
+
+
+class Progress:
+    """Shows a tally while a run goes on; also a context manager."""
+
+    def __init__(self, tally: Tally, traffic: TrafficControl | None, file: TextIO | None = None) -> None:
+        self._tally, self._traffic = tally, traffic
+        self._console = Console(file=file or sys.stderr, highlight=False)
+        self._live: Live | None = None
+        self._last_line = time.monotonic()
+        self._first = True
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, get_renderable=self._table, refresh_per_second=4, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+    def tick(self) -> None:
+        """Say where the run is, where a line is due; the live view refreshes by itself."""
+        now = time.monotonic()
+        if self._live is None and now - self._last_line >= LINE_EVERY:
+            self._last_line = now
+            self.say(self.line())
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence above the live view."""
+        self._console.print(Text(f"editloupe: {one_line(sentence)}"), soft_wrap=True)
+
+    def line(self) -> str:
+        """Return the state in one line."""
+        tally = self._tally
+        parts = [f"{tally.held + tally.done}/{tally.total} units", f"{tally.judged} judged"]
+        if tally.unjudged:
+            parts.append(f"{sum(tally.unjudged.values())} unjudged ({_by_kind(tally.unjudged)})")
+        parts += [self._rate(), *self._money()]
+        if (left := tally.seconds_left) is not None:
+            parts.append(f"{duration(left)} left")
+        if errors := self._errors():
+            parts.append(errors)
+        return " · ".join(parts)
+
+    def _table(self) -> Table:
+        tally = self._tally
+        done = tally.held + tally.done
+        table = Table.grid(padding=(0, 2))
+        bar = ProgressBar(total=max(1, tally.total), completed=done, width=40)
+        table.add_row("judging", bar, f"{done}/{tally.total}")
+        counts = Text.assemble((f"{tally.judged} judged", "green"), "  ")
+        if tally.unjudged:
+            counts.append(f"{sum(tally.unjudged.values())} unjudged", "red")
+        left = tally.seconds_left
+        table.add_row("", counts, f"{duration(left)} left" if left is not None else "")
+        table.add_row("", " · ".join([self._rate(), *self._money()]), "")
+        if errors := " · ".join(filter(None, (_by_kind(tally.unjudged), self._errors()))):
+            table.add_row("", Text(errors, style="yellow"), "")
+        return table
+
+    def _rate(self) -> str:
+        seconds = self._tally.seconds
+        return f"{self._tally.done / seconds * 60:.1f} units a minute" if seconds > 0 else ""
+
+    def _money(self) -> list[str]:
+        if self._traffic is None or not self._traffic.spending.usage.requests:
+            return []
+        spending = self._traffic.spending
+        tokens = f"{spending.usage.input_tokens + spending.usage.output_tokens:,} tokens".replace(",", " ")
+        return [tokens, "cost unknown" if spending.cost is None else f"${spending.cost:.4f}"]
+
+    def _errors(self) -> str:
+        refusals = self._traffic.refusals if self._traffic else 0
+        parts = [f"{refusals} times asked to slow down" if refusals else ""]
+        parts.append(f"{self._tally.retried} requests sent again" if self._tally.retried else "")
+        if self._traffic and refusals and self._traffic.allowed < self._traffic.limits.concurrency:
+            parts.append(f"{int(self._traffic.allowed)} at a time")
+        return " · ".join(filter(None, parts))
+
+
+def _by_kind(unjudged: Counter[str]) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in unjudged.most_common())
+
+
+def duration(seconds: float) -> str:
+    """Write a time for a person.
+
+    >>> duration(42), duration(3700)
+    ('42 s', '1 h 2 min')
+    """
+    whole = round(seconds)
+    if whole < 100:
+        return f"{whole} s"
+    hours, minutes = divmod(round(whole / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

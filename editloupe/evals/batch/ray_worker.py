@@ -1,0 +1,223 @@
+"""What runs on a Ray cluster: workers that judge, and the switchboard through which they report to the driver."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from editloupe.agent.hooks import OverBudget, Ticket
+from editloupe.evals.batch.jobs import Job
+from editloupe.evals.batch.local_executor import judge_job, share_cores
+from editloupe.evals.batch.ray_vision import share_vision
+from editloupe.evals.batch.replies import current_work, reply_key
+from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
+from editloupe.evals.runs.pictures import KeptPictures, kept_pictures
+from editloupe.judge import Judge
+from editloupe.types import Judgement, Usage
+
+REMEMBERED = 100_000
+"""Hashes of pictures a worker remembers to have sent."""
+PATIENCE = 5.0
+"""Seconds the driver's question for news stays open."""
+LOST_AFTER = 300.0
+"""Seconds after which a request that was let out is taken for lost."""
+
+Numbered = tuple[int, tuple[Any, ...]]
+"""A message and its place in the order of all."""
+
+
+class Switchboard:
+    """Takes the workers' messages until the driver has filed them, and keeps the run's purse; an asynchronous actor.
+
+    A message has arrived when the driver has filed it: a worker that outlives its driver is told nothing more, and sends
+    no further request. The driver hears of a reply only after a while. So that a cap on cost or tokens is not overrun
+    meanwhile, workers ask here before every request of a capped run.
+    """
+
+    def __init__(self, spending: Spending) -> None:
+        self._messages: deque[Numbered] = deque()
+        self._number = time.time_ns()  # one that was restarted goes on with higher numbers
+        self._filed = self._number
+        self._change = asyncio.Condition()
+        self._spending = spending
+        self._under_way = 0
+
+    async def tell(self, message: tuple[Any, ...]) -> None:
+        """Take a message; returns when the driver has filed it."""
+        if message[0] == "paid":
+            self._spending.add(*message[1:])
+        async with self._change:
+            self._number += 1
+            number = self._number
+            self._messages.append((number, message))
+            self._change.notify_all()
+            await self._change.wait_for(lambda: self._filed >= number)
+
+    async def admit(self) -> str | None:
+        """Let one more request out, now or when replies under way turned out small enough; else say which cap is reached."""
+        async with self._change:
+            while (why := self._spending.why_full(self._under_way + 1)) is not None:
+                if not self._under_way:
+                    return why
+                try:
+                    await asyncio.wait_for(self._change.wait(), LOST_AFTER)
+                except TimeoutError:  # those under way went down with their worker
+                    return why
+            self._under_way += 1
+            return None
+
+    async def release(self) -> None:
+        """A request that was let out has ended."""
+        async with self._change:
+            self._under_way -= 1
+            self._change.notify_all()
+
+    async def take(self, filed: int, wait: bool = True) -> list[Numbered]:
+        """Let go of what the driver has filed and hand over the rest; where there is none, wait a while for the first."""
+        async with self._change:
+            while self._messages and self._messages[0][0] <= filed:
+                self._messages.popleft()
+            self._filed = max(self._filed, filed)
+            self._change.notify_all()
+            if wait and not self._messages:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._change.wait_for(lambda: bool(self._messages)), PATIENCE)
+            return list(self._messages)
+
+
+class Outbox:
+    """A worker's messages to the driver, and whether it has filed them."""
+
+    def __init__(self, switchboard: Any) -> None:
+        self._switchboard = switchboard
+        self._on_their_way: list[Any] = []
+
+    def tell(self, message: tuple[Any, ...]) -> None:
+        """Send a message and do not wait."""
+        self._on_their_way.append(self._switchboard.tell.remote(message))
+
+    async def delivered(self) -> None:
+        """Wait until the driver has filed everything told so far."""
+        sent = list(self._on_their_way)
+        for reference in sent:
+            await reference
+        arrived = set(sent)
+        self._on_their_way = [reference for reference in self._on_their_way if reference not in arrived]
+
+
+class SentReplies:
+    """Replies on their way to the driver, who alone writes the store; replies kept earlier come along with a job."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._lent: dict[str, Mapping[str, Any]] = {}
+
+    def lend(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
+        """Have these at hand while a job goes on."""
+        self._lent.update(kept)
+
+    def forget(self, kept: Mapping[str, Mapping[str, Any]]) -> None:
+        """Let go of them."""
+        for key in kept:
+            self._lent.pop(key, None)
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        """Return the reply kept for this request, if any."""
+        return self._lent.get(reply_key(key))
+
+    def put(self, key: str, reply: Mapping[str, Any]) -> None:
+        """Send a reply to the driver; the traffic control lets no request out before it is filed."""
+        work = current_work()
+        self._outbox.tell(("reply", reply_key(key), dict(reply), work.edit_id if work else None))
+
+
+class WorkerTraffic(TrafficControl):
+    """One worker's part of the traffic; the driver is told what it takes."""
+
+    def __init__(self, limits: Limits, outbox: Outbox, purse: Any = None) -> None:
+        super().__init__(limits)
+        self._outbox, self._purse = outbox, purse
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[Ticket]:
+        """Wait for a place, and until the last replies are filed: a worker or the driver may be lost at any moment."""
+        async with super()._place() as ticket:
+            await self._outbox.delivered()
+            if self.stopped is not None:
+                raise OverBudget(self.stopped)
+            if self._purse is None:
+                yield ticket
+                return
+            if why := await self._purse.admit.remote():
+                self.stop(why)
+                raise OverBudget(why)
+            try:
+                yield ticket
+            finally:
+                await self._outbox.delivered()
+                await self._purse.release.remote()
+
+    def lose(self, usage: Usage, estimated: bool = True) -> None:
+        """Count what a request took, and tell the driver."""
+        super().lose(usage, estimated)
+        self._outbox.tell(("paid", usage, estimated))
+
+    def refuse(self, retry_after: float | None) -> None:
+        """Allow less, and tell the driver."""
+        super().refuse(retry_after)
+        self._outbox.tell(("refused",))
+
+
+class JudgeWorker:
+    """Judges jobs side by side in one process; an asynchronous actor."""
+
+    def __init__(
+        self,
+        open_judge: Callable[..., Judge],
+        limits: Limits,
+        deadline: float | None,
+        session: str,
+        shared_vision: bool,
+        capped: bool = False,
+    ) -> None:
+        import ray  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+        share_cores()
+        switchboard = ray.get_actor(f"editloupe-switchboard-{session}")
+        self._outbox = Outbox(switchboard)
+        self._replies = SentReplies(self._outbox)
+        self._traffic = WorkerTraffic(limits, self._outbox, switchboard if capped else None)
+        self._judge = open_judge(replies=self._replies, traffic=self._traffic)
+        self._deadline = deadline
+        self._sent: set[str] = set()
+        if shared_vision:
+            share_vision(self._judge.toolbox, ray.get_actor(f"editloupe-vision-{session}"))
+
+    async def judge(self, job: Job, kept: Mapping[str, Mapping[str, Any]]) -> tuple[Judgement, KeptPictures]:
+        """Judge one job and hand back everything the store wants of it."""
+        self._replies.lend(kept)
+        try:
+            done = await judge_job(self._judge, job, self._deadline)
+        finally:
+            self._replies.forget(kept)
+        assert not isinstance(done.album, KeptPictures)
+        pictures = await asyncio.to_thread(kept_pictures, done.judgement, done.album, self._sent)
+        done.album.clear()
+        if len(self._sent) > REMEMBERED:
+            self._sent.clear()
+        self._sent.update(pictures.files)
+        await self._outbox.delivered()
+        return done.judgement, pictures
+
+    async def stop(self, sentence: str) -> None:
+        """Send no further request."""
+        self._traffic.stop(sentence)
+
+    async def process(self) -> int:
+        """Return the process's number, for tests and for people who look after a cluster."""
+        return os.getpid()

@@ -1,0 +1,150 @@
+"""Judges many edits into a run: streams them, keeps a bounded number under way, files what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import aclosing
+
+from editloupe.evals.batch.first_failures import FirstFailures
+from editloupe.evals.batch.jobs import Job, Planner
+from editloupe.evals.batch.local_executor import Done, Executor
+from editloupe.evals.batch.progress import Tally
+from editloupe.evals.batch.stopping import Stop
+from editloupe.evals.runs.prices import Price
+from editloupe.evals.runs.records import Filing
+from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.writer import Writer
+from editloupe.images import Album
+from editloupe.types import Edit, Judgement, Outcome, Reason, Unjudged
+
+LOOK_AHEAD = 16
+"""Edits whose pictures are hashed in one go, off the event loop; the first goes alone, so that judging begins at once."""
+
+
+class Runner:
+    """One session on a run; what it begins and does not finish is found again by the next."""
+
+    def __init__(
+        self,
+        run: Run,
+        executor: Executor,
+        planner: Planner,
+        configuration: str,
+        *,
+        tally: Tally | None = None,
+        price: Price | None = None,
+        stop: Stop | None = None,
+        first_failures: FirstFailures | None = None,
+        tick: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.tally = tally or Tally()
+        self.stop = stop or Stop()
+        self._run, self._executor, self._planner = run, executor, planner
+        self._configuration, self._price, self._tick = configuration, price, tick
+        self._first_failures = first_failures
+        self._writer = Writer(run)
+
+    async def judge_all(self, edits: Iterable[Edit]) -> Tally:
+        """Judge what the run does not hold yet; memory holds the edits under way and nothing of the others.
+
+        When this returns or raises, nothing is under way any more: no task, no reading of pictures, no writing.
+        """
+        jobs = self._planner.jobs(enumerate(edits))
+        under_way: set[asyncio.Task[None]] = set()
+        hurry = asyncio.create_task(self.stop.at_once())
+        try:
+            async with aclosing(self._ahead(jobs)) as ahead:
+                async for job in ahead:
+                    if self.stop.why or hurry.done():
+                        break
+                    under_way.add(asyncio.create_task(self._do(job)))
+                    if len(under_way) >= self._executor.places:
+                        await self._some_done(under_way, hurry)
+            while under_way and not hurry.done():
+                await self._some_done(under_way, hurry)
+        finally:
+            hurry.cancel()
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(hurry, *under_way, return_exceptions=True)
+            await asyncio.to_thread(self._writer.close)
+        if self._writer.failure:
+            raise self._writer.failure
+        return self.tally
+
+    async def _ahead(self, jobs: Iterator[Job]) -> AsyncGenerator[Job, None]:
+        """Take jobs from the planner a few at a time, in a worker thread, the next few while these are being judged."""
+        coming = self._next_of(jobs, 1)
+        try:
+            while batch := await coming:
+                self.tally.held = self._planner.held
+                coming = self._next_of(jobs, min(LOOK_AHEAD, 2 * len(batch)))
+                for job in batch:
+                    yield job
+            self.tally.held = self._planner.held
+        finally:
+            await asyncio.gather(coming, return_exceptions=True)  # the planner is closed after this
+
+    def _next_of(self, jobs: Iterator[Job], count: int) -> asyncio.Task[list[Job]]:
+        return asyncio.create_task(asyncio.to_thread(self._planner.some, jobs, count))
+
+    async def _some_done(self, under_way: set[asyncio.Task[None]], hurry: asyncio.Task[None]) -> None:
+        """Wait until something is done, a second at most, so that the progress is seen to move."""
+        done, _ = await asyncio.wait({*under_way, hurry}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+        self._tick()
+        if self._writer.failure:
+            raise self._writer.failure
+        for task in done - {hurry}:
+            under_way.discard(task)
+            task.result()
+
+    async def _do(self, job: Job) -> None:
+        done = await self._executor.judge(job)
+        try:
+            await self._file(done)
+        finally:
+            # Pixels go when the edit is written, whoever else may still hold the album.
+            if isinstance(done.album, Album):
+                done.album.clear()
+
+    async def _file(self, done: Done) -> None:
+        kept = finished_part(done.judgement)
+        if reason := _cap_reached(done):
+            self.stop.why = self.stop.why or reason
+        if kept.verdicts:
+            await self._writer.keep(self._filing(done, kept))
+            self.tally.add(kept)
+            if self._first_failures:
+                self._first_failures.add(kept)
+
+    def _filing(self, done: Done, kept: Judgement) -> Filing:
+        job = done.job
+        return Filing(
+            kept,
+            repeat=job.repeat,
+            album=done.album,
+            position=job.position,
+            keys=job.keys,
+            quick=job.quick,
+            tries=dict.fromkeys(job.criteria, job.tries),
+            configuration=self._configuration,
+            price=self._price,
+        )
+
+
+def finished_part(judgement: Judgement) -> Judgement:
+    """Return a judgement without the criteria that a cap cut short: those are not outcomes, they are still to do."""
+    kept = tuple(outcome for outcome in judgement.verdicts if not _cut_short(outcome))
+    names = {outcome.criterion for outcome in kept}
+    traces = tuple(trace for trace in judgement.traces if trace.criterion in names)
+    return judgement.model_copy(update={"verdicts": kept, "traces": traces})
+
+
+def _cap_reached(done: Done) -> str | None:
+    cut = (o for o in done.judgement.verdicts if isinstance(o, Unjudged) and _cut_short(o))
+    return next((outcome.detail for outcome in cut), None)
+
+
+def _cut_short(outcome: Outcome) -> bool:
+    return isinstance(outcome, Unjudged) and outcome.reason == Reason.BUDGET

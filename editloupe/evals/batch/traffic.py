@@ -1,0 +1,254 @@
+"""When a request may go out: adaptive concurrency, requests and tokens a minute, and caps for the whole run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from time import monotonic
+
+from editloupe.agent.hooks import OverBudget, Ticket
+from editloupe.evals.runs.prices import Price
+from editloupe.types import Record, Usage, UserError
+
+SHRINK = 0.75
+"""What is left of the allowed concurrency after a refusal."""
+BETWEEN_SHRINKS = 1.0
+"""Seconds; the refusals of one crowded moment count once."""
+FIRST_GUESS = 2000
+"""Tokens a request is taken for until the first replies tell."""
+Paid = Callable[[Usage, float | None], None]
+"""Is told what every reply took and cost."""
+_NOTHING = Usage()
+
+
+class Limits(Record):
+    """What a run may take; None means no limit."""
+
+    concurrency: int = 32
+    """Requests under way at one time."""
+    requests_a_minute: int | None = None
+    tokens_a_minute: int | None = None
+    max_cost: float | None = None
+    """US dollars, for the whole run, earlier sessions included."""
+    max_tokens: int | None = None
+    """Input and output together, for the whole run, earlier sessions included."""
+
+    def share(self, parts: int) -> Limits:
+        """Return one worker's part of the traffic; the caps stay with the driver."""
+        return Limits(
+            concurrency=max(1, self.concurrency // parts),
+            requests_a_minute=self.requests_a_minute and max(1, self.requests_a_minute // parts),
+            tokens_a_minute=self.tokens_a_minute and max(1, self.tokens_a_minute // parts),
+        )
+
+
+class Bucket:
+    """A leaky bucket: never more than `per_minute` in any minute, in steps of at most one second's worth."""
+
+    def __init__(self, per_minute: float, now: float) -> None:
+        self.room = max(1.0, per_minute / 60)
+        self.rate = max(per_minute - self.room, per_minute / 2) / 60
+        self.level, self._at = self.room, now
+
+    def wait(self, now: float) -> float:
+        """Return how many seconds until something may pass."""
+        self.level = min(self.room, self.level + (now - self._at) * self.rate)
+        self._at = now
+        return 0.0 if self.level > 0.999 or self.level >= self.room else (min(1.0, self.room) - self.level) / self.rate
+
+    def take(self, amount: float) -> None:
+        """Let this much pass; a large amount is paid back by waiting."""
+        self.level -= amount
+
+
+class Spending:
+    """What a run has paid so far and what it may pay."""
+
+    def __init__(self, limits: Limits, price: Price | None, before: Usage = _NOTHING, cost: float | None = 0.0) -> None:
+        if limits.max_cost is not None and price is None:
+            raise UserError("--max-cost needs a price, and that of this judge is unknown; give --price or --max-tokens")
+        self._limits, self._price = limits, price
+        self.usage = before
+        self.cost = None if price is None else price.cost(before) if cost is None else cost
+        self._replies = before.requests
+        self._tokens = before.input_tokens + before.output_tokens
+        self.estimated = 0
+        """Replies whose tokens are an estimate, because the server did not say or the reply never came."""
+
+    def add(self, usage: Usage, estimated: bool = False) -> float | None:
+        """Count one request; return its cost."""
+        cost = self._price.cost(usage) if self._price else None
+        self.usage = self.usage + usage
+        self.cost = None if cost is None or self.cost is None else self.cost + cost
+        self.estimated += estimated
+        tokens = usage.input_tokens + usage.output_tokens
+        self._replies += tokens > 0
+        self._tokens += tokens
+        return cost
+
+    @property
+    def tokens_a_reply(self) -> float:
+        """The mean of the whole run so far; 0 where nothing is known."""
+        return self._tokens / self._replies if self._replies else 0.0
+
+    def room_for(self, replies: int) -> bool:
+        """True where the caps leave room for so many more replies of the usual size."""
+        return self.why_full(replies) is None
+
+    def why_full(self, replies: int = 0) -> str | None:
+        """Say which cap is reached, counting replies still under way at their usual size."""
+        tokens, cap = self.usage.input_tokens + self.usage.output_tokens, self._limits.max_tokens
+        if cap is not None:
+            each = self.tokens_a_reply or min(FIRST_GUESS, cap)  # the first request of all goes out alone if need be
+            if tokens >= cap or tokens + replies * each > cap:
+                return f"the cap of {cap} tokens is reached ({tokens} used)"
+        spent, cap_cost = self.cost, self._limits.max_cost
+        if cap_cost is not None and spent is not None:
+            guess = self._price.cost(Usage(input_tokens=FIRST_GUESS)) if self._price else 0.0
+            cost = spent / self._replies if self._replies else min(guess, cap_cost)
+            if spent >= cap_cost or spent + replies * cost > cap_cost:
+                return f"the cap of ${cap_cost:g} is reached (${spent:.4f} spent)"
+        return None
+
+
+class TrafficControl:
+    """The traffic of one process; belongs to one event loop."""
+
+    def __init__(self, limits: Limits, spending: Spending | None = None, paid: Paid | None = None) -> None:
+        self.limits = limits
+        self.spending = spending or Spending(Limits(), None)
+        self.allowed = float(limits.concurrency)
+        self.under_way = 0
+        self.refusals = 0
+        self.stopped: str | None = None
+        self._stopping = asyncio.Event()
+        self._paid = paid
+        self._shrunk_at = float("-inf")
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._alarm: asyncio.TimerHandle | None = None
+        now = monotonic()
+        self._requests = Bucket(limits.requests_a_minute, now) if limits.requests_a_minute else None
+        self._tokens = Bucket(limits.tokens_a_minute, now) if limits.tokens_a_minute else None
+
+    def charge(self, spending: Spending, paid: Paid) -> None:
+        """Count replies here from this moment on."""
+        self.spending, self._paid = spending, paid
+
+    def stop(self, sentence: str) -> None:
+        """Let no further request out; those that wait end with OverBudget."""
+        self.stopped = self.stopped or sentence
+        self._stopping.set()
+        self._let_in()
+
+    async def pause(self, seconds: float) -> None:
+        """Wait so long, or until no further request is let out: whoever waits is to hear of it at once."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    def request(self) -> AbstractAsyncContextManager[Ticket]:
+        """Wait for a place and hold it while the request is under way."""
+        return self._place()
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[Ticket]:
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        self._let_in()
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled() and place.exception() is None:
+                self._leave(0)
+            raise
+        guess = self.spending.tokens_a_reply or FIRST_GUESS
+        if self._tokens:
+            self._tokens.take(guess)
+        ticket = _Ticket(self)
+        try:
+            yield ticket
+        finally:
+            self._leave(guess - ticket.tokens)
+
+    def _leave(self, tokens_left: float) -> None:
+        self.under_way -= 1
+        if self._tokens:
+            self._tokens.take(-tokens_left)
+        self._let_in()
+
+    def _let_in(self) -> None:
+        """Give places to those who wait, as far as every limit allows."""
+        while self._waiting:
+            if self._waiting[0].done():
+                self._waiting.popleft()
+            elif self.stopped is not None:
+                self._waiting.popleft().set_exception(OverBudget(self.stopped))
+            elif self.under_way >= max(1, int(self.allowed)):
+                return
+            elif (why := self.spending.why_full(self.under_way + 1)) is not None:
+                if self.under_way:
+                    return
+                self.stopped = why
+                self._stopping.set()
+            elif (seconds := self._seconds_to_wait()) > 0:
+                self._wake_in(seconds)
+                return
+            else:
+                if self._requests:
+                    self._requests.take(1)
+                self.under_way += 1
+                self._waiting.popleft().set_result(None)
+
+    def _seconds_to_wait(self) -> float:
+        now = monotonic()
+        return max((bucket.wait(now) for bucket in (self._requests, self._tokens) if bucket), default=0.0)
+
+    def _wake_in(self, seconds: float) -> None:
+        if self._alarm is None:
+            self._alarm = asyncio.get_running_loop().call_later(seconds, self._wake)
+
+    def _wake(self) -> None:
+        self._alarm = None
+        self._let_in()
+
+    def count(self, usage: Usage, estimated: bool = False) -> None:
+        """A reply came: count it and, as nothing was refused, allow a little more."""
+        self.lose(usage, estimated)
+        step = max(1.0, self.limits.concurrency / 16) / max(1.0, self.allowed)
+        self.allowed = min(float(self.limits.concurrency), self.allowed + step)
+
+    def lose(self, usage: Usage, estimated: bool = True) -> None:
+        """Count what a request took, whatever became of it."""
+        cost = self.spending.add(usage, estimated)
+        if self._paid:
+            self._paid(usage, cost)
+
+    def refuse(self, retry_after: float | None) -> None:
+        """The server asked for less: allow less, once for all refusals of the same moment."""
+        self.refusals += 1
+        now = monotonic()
+        if now - self._shrunk_at >= BETWEEN_SHRINKS:
+            self._shrunk_at = now
+            self.allowed = max(1.0, self.allowed * SHRINK)
+
+
+class _Ticket:
+    def __init__(self, control: TrafficControl) -> None:
+        self._control = control
+        self.tokens = 0
+
+    def done(self, usage: Usage, estimated: bool = False) -> None:
+        """The reply came."""
+        self.tokens = usage.input_tokens + usage.output_tokens
+        self._control.count(usage, estimated)
+
+    def lost(self, usage: Usage) -> None:
+        """No reply came."""
+        self.tokens = usage.input_tokens + usage.output_tokens
+        self._control.lose(usage, estimated=self.tokens > 0)
+
+    def refused(self, retry_after: float | None) -> None:
+        """The server asked for less traffic."""
+        self._control.refuse(retry_after)

@@ -1,0 +1,50 @@
+"""Replies kept while a picture is under way, so that a killed `decompose` or `instruct` does not pay twice.
+
+Once a picture is done, or has failed for good, its replies go: the next try asks anew.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from editloupe.evals.batch.replies import current_work
+from editloupe.evals.edival.files import write_bytes
+from editloupe.evals.runs.redact import Redactor
+from editloupe.storable import fits, storable
+
+FOLDER = ".replies"
+
+
+class KeptWhileUnderWay:
+    """Replies as files, one folder a picture, below the folder that is being written."""
+
+    def __init__(self, out: Path) -> None:
+        self._folder = out / FOLDER
+        self._without_secrets = Redactor()
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        """Return the reply kept for this request, if any."""
+        try:
+            found: Mapping[str, Any] = json.loads(self._path(key).read_text("utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+        return found if fits(found) else storable(found)
+
+    def put(self, key: str, reply: Mapping[str, Any]) -> None:
+        """Keep a reply; it is on disk when this returns."""
+        text = json.dumps(reply if fits(reply) else storable(reply), default=str)
+        write_bytes(self._path(key), self._without_secrets(text).encode())
+
+    def drop(self, name: str) -> None:
+        """Let go of a picture's replies."""
+        shutil.rmtree(self._folder / name, ignore_errors=True)
+        if self._folder.is_dir() and not any(self._folder.iterdir()):
+            self._folder.rmdir()
+
+    def _path(self, key: str) -> Path:
+        work = current_work()
+        return self._folder / (work.edit_id if work else "") / f"{key}.json"

@@ -1,0 +1,102 @@
+"""Benchmarks as their authors lay them out on disk: a folder of tasks, and a folder of one model's results."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from editloupe.files import read_text
+from editloupe.rubrics.load import mistake
+from editloupe.types import Edit, UserError
+
+LANGUAGES = ("en", "cn")
+PICTURES = (".png", ".jpg", ".jpeg", ".webp")
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Where a benchmark and a model's results lie, and what of them is wanted."""
+
+    data: Path
+    results: Path
+    languages: tuple[str, ...] = LANGUAGES
+    model: str | None = None
+    """The name under which the results are filed; else the name of their folder."""
+
+    def path(self, said: str, *folders: Path) -> Path:
+        """Return a picture of the benchmark, looked for in these folders; it may not lead out of the benchmark."""
+        try:
+            candidates = [(folder / said).resolve() for folder in (*folders, self.data)]
+            inside = [path for path in candidates if path.is_relative_to(self.data.resolve())]
+            if not inside:
+                raise UserError(f"{said} leads outside the benchmark's folder {self.data}")
+            return next((path for path in inside if path.exists()), inside[-1])
+        except (OSError, RuntimeError, ValueError):  # too long, links in a circle, a NUL or half a character
+            raise UserError(f"{said!r} leads nowhere in the benchmark's folder {self.data}") from None
+
+
+def read_json_list(file: Path) -> list[Mapping[str, Any]]:
+    """Return the objects of a JSON file that holds a list of them, or an object of them by id."""
+    try:
+        content = json.loads(read_text(file))
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{file} is not JSON ({error})") from None
+    items = list(content.values()) if isinstance(content, dict) else content
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise UserError(f"{file} must hold a list of objects")
+    return items
+
+
+def picture_in(folder: Path, stem: str) -> Path | None:
+    """Return the picture of this name in a folder, whatever its format."""
+    if not Path(os.path.normpath(folder / stem)).is_relative_to(os.path.normpath(folder)):
+        raise UserError(f"{stem!r} leads outside the folder {folder}")
+    try:
+        return next((path for suffix in PICTURES if (path := folder / f"{stem}{suffix}").is_file()), None)
+    except (OSError, ValueError):
+        raise UserError(f"no picture in {folder} can be called {stem!r}") from None
+
+
+def make_edit(where: str, **fields: Any) -> Edit:
+    """Return an edit of a benchmark; a mistake in its fields is told with its place."""
+    try:
+        return Edit(**fields)
+    except ValidationError as error:
+        raise UserError(f"{where}: {mistake(error)}") from None
+
+
+Reader = Callable[[Benchmark], Iterator[Edit]]
+
+
+def layouts() -> Mapping[str, Reader]:
+    """Return the readers by layout."""
+    from editloupe.evals.papers import editcompass, vibe, wiseedit
+
+    return {"wiseedit": wiseedit.read, "edit-compass": editcompass.read, "vibe": vibe.read}
+
+
+def load_benchmark(
+    layout: str,
+    data: str | Path,
+    results: str | Path,
+    languages: tuple[str, ...] = LANGUAGES,
+    model: str | None = None,
+) -> Iterator[Edit]:
+    """Stream the edits of a benchmark: its tasks with the pictures a model made for them."""
+    if layout not in (known := layouts()):
+        raise UserError(f'there is no layout "{layout}"; there are: {", ".join(known)}')
+    for name, folder in (("benchmark", Path(data)), ("results", Path(results))):
+        if not folder.is_dir():
+            raise UserError(f"there is no folder of {name} at {folder}")
+    wrong = [language for language in languages if language not in LANGUAGES]
+    if wrong:
+        raise UserError(f'the languages are {" and ".join(LANGUAGES)}, not "{wrong[0]}"')
+    return known[layout](Benchmark(Path(data), Path(results), languages, model))

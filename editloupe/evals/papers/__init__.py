@@ -1,0 +1,1 @@
+"""The papers' own benchmarks: how each is laid out on disk, and the tables each prints."""

@@ -1,0 +1,100 @@
+"""Reads VIBE's folders: `Tasks/<Level>/<Task>/*.json`, and a model's results in `<Level>/<Task>/`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from editloupe.evals.manifests.layouts import Benchmark, make_edit, picture_in, read_json_list
+from editloupe.types import Edit, UserError
+
+FOLDERS: Mapping[str, tuple[str, ...]] = {
+    "AD": ("Addition",),
+    "RM": ("Removal",),
+    "RP": ("Replacement",),
+    "TR": ("Translation",),
+    "PC": ("Pose_Control",),
+    "RO": ("Reorientation",),
+    "DI": ("Draft_Instantiation",),
+    "LC": ("Light_Control",),
+    "FS": ("Flow_Simulation", "Flow"),
+    "BI": ("Billiards",),
+}
+"""Names of the tasks' folders, in the data and in results."""
+STYLES = ("animation", "real-world", "sketch")
+
+
+def read(benchmark: Benchmark) -> Iterator[Edit]:
+    """Stream the samples of every task that has a folder of results."""
+    found = False
+    for task in FOLDERS:
+        data, results = _folder(benchmark.data, task), _folder(benchmark.results, task)
+        if data is None or results is None:
+            continue
+        files = [file for file in sorted(data.glob("*.json")) if "_results" not in file.name]
+        if not files:
+            raise UserError(f"{data} holds no JSON file with the task's samples")
+        found = True
+        saved = _saved(results)
+        for item in read_json_list(files[0]):
+            yield _edit(benchmark, task, data, results, item, saved)
+    if not found:
+        raise UserError(f"{benchmark.data} and {benchmark.results} have no task folder in common, such as */Addition")
+
+
+def _folder(root: Path, task: str) -> Path | None:
+    for name in FOLDERS[task]:
+        for pattern in (name, f"*/{name}", f"Tasks/*/{name}"):
+            if found := next((path for path in sorted(root.glob(pattern)) if path.is_dir()), None):
+                return found
+    return None
+
+
+def _saved(results: Path) -> dict[str, str]:
+    file = next(iter(sorted(results.glob("*_results.json"))), None)
+    items = read_json_list(file) if file else []
+    return {str(item.get("id")): str(item["saved_image_path"]) for item in items if item.get("saved_image_path")}
+
+
+def _edit(
+    benchmark: Benchmark, task: str, data: Path, results: Path, item: Mapping[str, Any], saved: Mapping[str, str]
+) -> Edit:
+    number, paths, text = str(item.get("id") or "").strip(), item.get("file_paths"), item.get("text_prompt")
+    where = f"{data.name}, sample {number or '?'}"
+    if not number or not isinstance(paths, dict) or not isinstance(text, dict) or not paths.get("source"):
+        raise UserError(f'{where}: "id", "file_paths.source" or "text_prompt" is missing')
+    source = benchmark.path(str(paths["source"]), data)
+    layer, target = str(paths.get("visual_instruction") or "").strip(), str(paths.get("target") or "").strip()
+    more: dict[str, tuple[Path, ...]] = {}
+    if layer:
+        more["pose" if task == "PC" else "layer"] = (benchmark.path(layer, data),)
+    elif task not in ("PC", "BI"):
+        more["annotated"] = (source,)
+    if target:
+        more["golden"] = (benchmark.path(target, data),)
+    style = str(item.get("style") or "") or next((name for name in STYLES if name in source.parts), None)
+    model = benchmark.model or benchmark.results.resolve().name
+    return make_edit(
+        where,
+        id=number if number.startswith(tuple(FOLDERS[task])) else f"{task}/{number}",
+        source=source,
+        edited=_output(results, number, saved.get(number)),
+        instruction=str(text.get("input_prompt") or "").strip() or "Edit this image as marked.",
+        instruction_type=task,
+        model=model,
+        more_images=more,
+        extra={"style": style} if style else {},
+    )
+
+
+def _output(results: Path, number: str, said: str | None) -> Path:
+    if said:
+        for folder in (results, results / "imgs"):
+            try:
+                path = (folder / said).resolve()
+                if path.is_file() and path.is_relative_to(results.resolve()):
+                    return path
+            except (OSError, RuntimeError, ValueError):
+                raise UserError(f"{said!r} leads nowhere in {results}") from None
+    return picture_in(results / "imgs", number) or picture_in(results, number) or results / "imgs" / f"{number}.png"

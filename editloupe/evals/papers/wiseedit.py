@@ -1,0 +1,124 @@
+"""Reads WiseEdit's folders: `WiseEdit/<Task>/<Subset>/`, `WiseEdit-Complex/<Subset>/`, and a model's results."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from editloupe.evals.manifests.layouts import Benchmark, make_edit, picture_in, read_json_list
+from editloupe.files import open_file
+from editloupe.rubrics.wiseedit.scoring import AWARENESS, COMPLEX, IMAGINATION, INTERPRETATION, OUTPUT
+from editloupe.types import Edit, UserError
+
+PROMPTS = {"en": "prompt", "cn": "promptcn"}
+"""The column with the instruction, by language."""
+
+
+def read(benchmark: Benchmark) -> Iterator[Edit]:
+    """Stream the cases, each language on its own; where the model left no picture the edit says so."""
+    subsets = list(_subsets(benchmark.data))
+    if not subsets:
+        raise UserError(f"{benchmark.data} holds neither WiseEdit/<Task>/<Subset> nor WiseEdit-Complex/<Subset>")
+    for model, results in _models(benchmark, {folder.name for _, folder in subsets}):
+        for task, folder in subsets:
+            for row in _rows(folder):
+                for language in benchmark.languages:
+                    yield _edit(benchmark, model, results, task, folder, row, language)
+
+
+def _subsets(data: Path) -> Iterator[tuple[str, Path]]:
+    for task in (AWARENESS, INTERPRETATION, IMAGINATION):
+        for folder in _folders(data / "WiseEdit" / task):
+            yield task, folder
+    for folder in _folders(data / COMPLEX):
+        yield COMPLEX, folder
+
+
+def _folders(parent: Path) -> list[Path]:
+    found = sorted(path for path in parent.iterdir() if path.is_dir()) if parent.is_dir() else []
+    return [path for path in found if (path / f"{path.name}.csv").is_file() or (path / "ins.json").is_file()]
+
+
+def _models(benchmark: Benchmark, subsets: set[str]) -> Iterator[tuple[str, Path]]:
+    """Yield models and their folders: the folder given, or every folder in it."""
+    results = benchmark.results
+    if any((results / name).is_dir() for name in subsets):
+        yield benchmark.model or results.resolve().name, results
+        return
+    names = [benchmark.model] if benchmark.model else sorted(p.name for p in results.iterdir() if p.is_dir())
+    known = [name for name in names if any((results / name / subset).is_dir() for subset in subsets)]
+    if not known:
+        raise UserError(f"{results} holds no results of the form <MODEL>/<SUBSET>/<en|cn>/<ID>.png")
+    for name in known:
+        yield name, results / name
+
+
+def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:
+    file = folder / f"{folder.name}.csv"
+    if not file.is_file():
+        yield from read_json_list(folder / "ins.json")
+        return
+    try:
+        with open_file(file) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as lines:
+            yield from csv.DictReader(lines)
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror or error}") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise UserError(f"{file} is not a CSV file in UTF-8 ({error})") from None
+
+
+def _edit(
+    benchmark: Benchmark, model: str, results: Path, task: str, folder: Path, row: Mapping[str, Any], language: str
+) -> Edit:
+    number = str(row.get("idx") or "").strip()
+    where = f"{folder.name}, case {number or '?'}"
+    instruction = str(row.get(PROMPTS[language]) or "").strip()
+    if not number or not instruction:
+        raise UserError(f'{where}: "idx" or "{PROMPTS[language]}" is missing')
+    inputs = [benchmark.path(said, folder, folder / "imgs") for said in _inputs(row)]
+    if not inputs:
+        raise UserError(f'{where}: "input_1" is missing')
+    place = results / folder.name / language
+    edited = picture_in(place, number)
+    references = tuple(benchmark.path(said, folder, folder / "img_ref") for said in _references(row))
+    more = {"inputs": tuple(inputs[1:]), "references": references}
+    return make_edit(
+        where,
+        id=f"{model}/{folder.name}/{language}/{number}",
+        source=inputs[0],
+        edited=edited or place / f"{number}.png",
+        instruction=instruction,
+        instruction_type=task,
+        hint=str(row.get("hint") or "").strip() or None,
+        model=model,
+        more_images={role: paths for role, paths in more.items() if paths},
+        extra={
+            "subset": folder.name,
+            "language": language,
+            "inputs": len(inputs),
+            OUTPUT: "present" if edited else "missing",
+        },
+    )
+
+
+def _inputs(row: Mapping[str, Any]) -> Iterator[str]:
+    number = 1
+    while said := str(row.get(f"input_{number}") or "").strip():
+        yield said
+        number += 1
+
+
+def _references(row: Mapping[str, Any]) -> list[str]:
+    """Return the reference pictures: a JSON list, or names with | or ; between them."""
+    said = row.get("ref")
+    if isinstance(said, str):
+        try:
+            said = json.loads(said)
+        except (ValueError, RecursionError):
+            said = str(said).replace(";", "|").split("|")
+    listed = said if isinstance(said, list) else [said] if said else []
+    return [text for item in listed if (text := str(item).strip())]

@@ -1,0 +1,135 @@
+"""Agreement and comparison as blocks, for the commands that show nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from editloupe.evals.analysis.agreement import Agreement, Confusion
+from editloupe.evals.analysis.compare import Comparison, Difference
+from editloupe.evals.analysis.pairing import TITLES
+from editloupe.evals.report.blocks import Block, Grid, Heading, Paragraph, Points, agreement_grids, measures_grid
+from editloupe.safe_text import counted
+
+SHOWN = 20
+"""Disagreements listed; the JSON form has all of them."""
+
+
+def agreement_blocks(found: Agreement, titles: dict[str, str]) -> Iterator[Block]:
+    """Tell how well a run agrees with people."""
+    yield Heading(f"{found.run}: {found.judge} · {found.protocol} · {found.mode} mode, against people", 1)
+    yield Paragraph(agreement_answer(found, titles), "answer")
+    if found.notes:
+        yield Points(found.notes)
+    if not found.annotators:
+        return
+    given = ", ".join(f"{name} {count}" for name, count in found.annotators.items())
+    yield Paragraph(f"Labels from {found.origin} ({given}). {found.consensus}")
+    yield from agreement_grids(found.criteria, titles)
+    for criterion, whole in found.criteria.items():
+        if whole.confusion:
+            yield confusion_grid(f"{titles.get(criterion, criterion)}: people ↓, judge →", whole.confusion)
+    for criterion, whole in found.criteria.items():
+        if len(whole.by_type) > 1:
+            yield measures_grid(f"{titles.get(criterion, criterion)}, by type", whole.by_type)
+
+
+def agreement_answer(found: Agreement, titles: dict[str, str]) -> str:
+    """Return the answer in a sentence or two."""
+    if not found.annotators:
+        return "Nothing to compare with: no edit of this run has a human label."
+    parts = []
+    for criterion, whole in found.criteria.items():
+        name, rho = titles.get(criterion, criterion), whole.spearman
+        if whole.n == 0:
+            parts.append(f"{name}: no edit has both a verdict and a human label.")
+            continue
+        said = f"Spearman ρ {rho.told()}" if rho.value is not None else f"no ρ, for {rho.why}"
+        same = "" if whole.accuracy.value is None else f", same label on {whole.accuracy.value * 100:.0f} %"
+        parts.append(f"{name}: {said}{same} of {whole.n} edits.")
+    return " ".join(parts)
+
+
+def confusion_grid(title: str, one: Confusion) -> Grid:
+    """Show a confusion matrix as a table."""
+    lines = zip(one.labels, one.counts, strict=True)
+    return Grid((title, *one.labels), tuple((name, *map(str, counts)) for name, counts in lines))
+
+
+def comparison_blocks(found: Comparison, titles: dict[str, str]) -> Iterator[Block]:
+    """Tell how two runs differ, and which agrees more with people."""
+    yield Heading(f"A = {found.a} against B = {found.b}", 1)
+    yield Paragraph(comparison_answer(found, titles), "answer")
+    left_out = tuple(f"{count} edits not compared: {why}." for why, count in found.left_out.items())
+    yield Points((f"A: {found.a_title}.", f"B: {found.b_title}.", *left_out, *found.notes))
+    yield Heading("Difference, A − B")
+    lines = [("overall", found.overall), *((titles.get(n, n), one) for n, one in found.criteria.items())]
+    yield Grid(
+        ("points of 100", "A", "B", "A − B", "p", "edits"),
+        tuple((name, *_difference(one), str(one.difference.n)) for name, one in lines),
+        "p: two-sided sign-flip test on paired differences.",
+    )
+    for criterion, one in found.criteria.items():
+        if one.labels:
+            name = titles.get(criterion, criterion)
+            yield Paragraph(f"{name}: same label on {one.same_label.told()} of {one.same_label.n} edits.")
+            yield confusion_grid(f"{name}: B ↓, A →", one.labels)
+    yield from _people(found, titles)
+    if found.disagreements:
+        yield Heading("Where they disagree")
+        rows = [
+            (one.edit_id, titles.get(one.criterion, one.criterion), one.a, one.b, counted(one.human) or "–")
+            for one in found.disagreements[:SHOWN]
+        ]
+        more = len(found.disagreements) - SHOWN
+        note = f"{more} more in the JSON form." if more > 0 else ""
+        yield Grid(("edit", "criterion", "A", "B", "people"), tuple(rows), note)
+
+
+def _difference(one: Difference) -> tuple[str, str, str, str]:
+    numbers = ["–" if value is None else f"{value:.1f}" for value in (one.a, one.b)]
+    return numbers[0], numbers[1], one.difference.told(1), _p(one.p)
+
+
+def _p(value: float | None) -> str:
+    return "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _people(found: Comparison, titles: dict[str, str]) -> Iterator[Block]:
+    if found.human:
+        yield Heading("Agreement with people")
+    for criterion, measures in found.human.items():
+        ceiling = found.ceiling.get(criterion)
+        rows = []
+        for name, one in measures.items():
+            reach = getattr(ceiling, name, None) if ceiling else None
+            closer = "–" if one.closer is None else one.closer.upper()
+            known = "–" if reach is None else reach.told()
+            rows.append((TITLES[name], one.a.told(), one.b.told(), one.difference.told(), closer, known))
+        columns = (titles.get(criterion, criterion), "A", "B", "A − B", "closer", "people among themselves")
+        yield Grid(columns, tuple(rows), f"On {measures['spearman'].a.n} edits that both judged and people labelled.")
+
+
+def comparison_answer(found: Comparison, titles: dict[str, str]) -> str:
+    """Return the answer in a few sentences: who scores higher, and who is closer to people."""
+    change = found.overall.difference
+    if change.value is None:
+        told = f"No overall difference: {change.why}."
+    elif change.low is None or change.high is None:
+        told = f"A scores {change.value:+.1f} points against B on {change.n} shared edits ({change.why})."
+    elif change.low <= 0 <= change.high:
+        told = f"A and B cannot be told apart on {change.n} shared edits: A − B = {change.told(1)} points of 100."
+    else:
+        higher, lower = ("A", "B") if change.value > 0 else ("B", "A")
+        told = (
+            f"{higher} scores higher than {lower} on {change.n} shared edits: A − B = {change.told(1)} points of 100."
+        )
+    for criterion, measures in found.human.items():
+        rho = measures["spearman"]
+        name = titles.get(criterion, criterion)
+        if rho.difference.value is None:
+            told += f" {name}: no ρ to compare ({rho.difference.why})."
+        elif rho.closer:
+            told += f" {name}: {rho.closer.upper()} agrees more with people (ρ {rho.a.told()} and {rho.b.told()})."
+        else:
+            told += f" {name}: neither agrees clearly more with people (ρ {rho.a.told()} and {rho.b.told()})."
+    return told

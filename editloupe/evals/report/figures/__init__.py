@@ -1,0 +1,17 @@
+"""Figures for papers and reports: readable in print, without colour vision, and made without a display."""
+
+from editloupe.evals.report.figures.agreement import confusion_matrix, whiskers
+from editloupe.evals.report.figures.scores import label_distribution, leaderboard, score_by_area, score_per_type
+from editloupe.evals.report.figures.style import as_png, as_svg, save
+
+__all__ = [
+    "as_png",
+    "as_svg",
+    "confusion_matrix",
+    "label_distribution",
+    "leaderboard",
+    "save",
+    "score_by_area",
+    "score_per_type",
+    "whiskers",
+]

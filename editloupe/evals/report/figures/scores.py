@@ -1,0 +1,217 @@
+"""Figures of scores: per type, per answer, by target area, and the leaderboard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from editloupe.evals.analysis.distribution import UNJUDGED, AreaTrend, Distribution
+from editloupe.evals.analysis.estimate import Estimate
+from editloupe.evals.analysis.scores import Scores
+from editloupe.evals.report.figures.style import (
+    BLUE,
+    INK,
+    MARKERS,
+    MUTED,
+    SERIES,
+    ink_on,
+    look,
+    ordinal,
+    plain,
+    sheet,
+    shortened,
+)
+
+WHOLE = "score"
+"""The series of types' scores beside those of the criteria."""
+MOST_LINES = 16
+"""Types up to which the criteria are drawn beside the scores."""
+
+
+def score_per_type(runs: Mapping[str, Scores], titles: Mapping[str, str] | None = None) -> Figure:
+    """Draw scores per type with intervals: of one run its criteria and the type's score, of several the types' scores."""
+    titles = titles or {}
+    kinds = list(dict.fromkeys(kind for scores in runs.values() for kind in scores.by_type))
+    lines = [*kinds, "overall"]
+    if len(runs) == 1:
+        (scores,) = runs.values()
+        found = {**scores.by_type, "overall": scores.overall}
+        criteria = list(scores.by_criterion)
+        series = {titles.get(name, name): [found[line].criteria.get(name) for line in lines] for name in criteria}
+        if len(criteria) > 1:
+            series = series if len(lines) <= MOST_LINES else {}
+            series[WHOLE] = [found[line] for line in lines]
+    else:
+        tables = {name: {**scores.by_type, "overall": scores.overall} for name, scores in runs.items()}
+        series = {name: [table.get(line) for line in lines] for name, table in tables.items()}
+    with look():
+        figure, (axes,) = sheet(0.9 + len(lines) * max(0.42, 0.17 * len(series)))
+        _dots(axes, lines, series)
+        axes.axhline(0.5, color=MUTED, linewidth=0.8)
+        axes.set_xlabel("score, 0 to 100")
+        axes.set_xlim(-2, 102)
+    return figure
+
+
+def _dots(axes: Axes, lines: Sequence[str], series: Mapping[str, Sequence[Estimate | None]]) -> None:
+    """Draw one row a line, one mark a series, whiskers for the intervals."""
+    places = np.arange(len(lines))[::-1].astype(float)
+    reach_out = 0.24 if len(series) < 4 else 0.36
+    offsets = np.linspace(reach_out, -reach_out, len(series)) if len(series) > 1 else np.zeros(1)
+    names = shortened(list(series))
+    for number, (name, values) in enumerate(series.items()):
+        known = [(place, *_ends(value)) for place, value in zip(places, values, strict=True) if _has_value(value)]
+        x = np.array([middle for _, _, middle, _ in known])
+        reach = np.array(
+            [[middle - low for _, low, middle, _ in known], [high - middle for _, _, middle, high in known]]
+        )
+        colour = INK if name == WHOLE else SERIES[number % len(SERIES)]
+        axes.errorbar(
+            x,
+            [place + offsets[number] for place, *_ in known],
+            xerr=np.maximum(reach, 0) if known else None,
+            fmt=MARKERS[number % len(MARKERS)],
+            color=colour,
+            markersize=5,
+            elinewidth=1.3,
+            capsize=2.5,
+            label=plain(names[number]),
+        )
+    axes.set_yticks(places, [plain(name) for name in shortened(lines)])
+    axes.set_ylim(-0.6, len(lines) - 0.4)
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)
+    if len(series) > 1:
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(3, len(series)), fontsize=8)
+
+
+def _has_value(value: Estimate | None) -> bool:
+    return value is not None and value.value is not None
+
+
+def _ends(one: Estimate | None) -> tuple[float, float, float]:
+    """Return low, value and high of an estimate that has a value; without an interval all three are the value."""
+    value = one.value if one and one.value is not None else 0.0
+    low, high = (one.low, one.high) if one else (None, None)
+    return value if low is None else low, value, value if high is None else high
+
+
+def label_distribution(distributions: Mapping[str, Distribution]) -> Figure:
+    """Draw how often each answer was given, one panel a criterion, one bar a group, the worst answer first."""
+    groups = max(len(one.counts) for one in distributions.values())
+    with look():
+        figure = Figure(figsize=(7.0, (1.05 + 0.34 * groups) * len(distributions)), layout="constrained")
+        panels = figure.subplots(len(distributions), 1, squeeze=False)[:, 0]
+        for axes, (title, one) in zip(panels, distributions.items(), strict=True):
+            _bars(axes, title, one)
+        panels[-1].set_xlabel("share of verdicts, %")
+    return figure
+
+
+def _bars(axes: Any, title: str, one: Distribution) -> None:
+    colours = ordinal(len(one.answers) - 1)
+    names = list(one.counts)
+    places = np.arange(len(names))[::-1]
+    totals = np.array([max(1, sum(line)) for line in one.counts.values()])
+    left = np.zeros(len(names))
+    for column, answer in enumerate(one.answers):
+        counts = np.array([line[column] for line in one.counts.values()])
+        if answer == UNJUDGED and not counts.any():
+            continue
+        shares = counts / totals * 100
+        spare = answer == UNJUDGED
+        colour = "white" if spare else colours[column]
+        axes.barh(
+            places,
+            shares,
+            left=left,
+            color=colour,
+            edgecolor=MUTED if spare else "white",
+            hatch="////" if spare else None,
+            linewidth=0.6,
+            height=0.72,
+            label=plain(answer),
+        )
+        for place, share, start, count in zip(places, shares, left, counts, strict=True):
+            if share >= 4:
+                box = {"facecolor": "white", "edgecolor": "none", "pad": 1} if spare else None
+                axes.text(
+                    start + share / 2,
+                    place,
+                    str(count),
+                    ha="center",
+                    va="center",
+                    fontsize=8,
+                    color=ink_on(colour),
+                    bbox=box,
+                )
+        left += shares
+    axes.set_yticks(places, [plain(name) for name in shortened(names, 24)])
+    axes.set_xlim(0, 100)
+    axes.set_title(plain(title), pad=20)
+    axes.tick_params(axis="y", length=0)
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 0.98), ncols=5, fontsize=7.5, borderaxespad=0, columnspacing=1.2)
+
+
+def score_by_area(trends: Mapping[str, AreaTrend]) -> Figure:
+    """Draw scores against target area on a log scale, with the sliding mean of ten and Pearson's r and p."""
+    with look():
+        figure, panels = sheet(2.9, len(trends), sharey=True)
+        for axes, (title, trend) in zip(panels, trends.items(), strict=True):
+            scatter = np.random.default_rng(0).uniform(-1.6, 1.6, len(trend.scores))
+            axes.scatter(
+                trend.areas,
+                np.array(trend.scores) + scatter,
+                s=12,
+                color=BLUE,
+                alpha=0.45,
+                linewidths=0,
+                label="edit",
+                rasterized=len(trend.scores) > 500,
+            )
+            if trend.sliding:
+                window = len(trend.scores) - len(trend.sliding) + 1
+                logs = np.convolve(np.log(trend.areas), np.ones(window) / window, "valid")
+                axes.plot(np.exp(logs), trend.sliding, color=INK, linewidth=1.6, label=f"mean of {window} neighbours")
+            axes.set_xscale("log")
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.set_ylim(-5, 105)
+            axes.set_xlabel(f"target area, {trend.unit}")
+            axes.grid(axis="y")
+            axes.set_axisbelow(True)
+            told = "no r" if trend.r is None else f"r = {trend.r:.2f}, {_p(trend.p)}"
+            axes.set_title(plain(f"{title}: {told}"), fontsize=9)
+        panels[0].set_ylabel("score, 0 to 100")
+        panels[0].legend(loc="lower left", fontsize=7.5, frameon=True, framealpha=0.9, edgecolor="none")
+    return figure
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return ""
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
+
+
+def leaderboard(entries: Mapping[str, Estimate]) -> Figure:
+    """Draw overall scores with intervals, the best on top."""
+    ordered = sorted(entries.items(), key=lambda entry: -(entry[1].value if entry[1].value is not None else -1))
+    with look():
+        figure, (axes,) = sheet(0.8 + 0.36 * len(ordered))
+        _dots(axes, [name for name, _ in ordered], {"overall": [value for _, value in ordered]})
+        for place, (_, value) in zip(range(len(ordered))[::-1], ordered, strict=True):
+            if value.value is not None:
+                axes.annotate(
+                    f"{value.value:.1f}",
+                    (value.value, place),
+                    xytext=(0, 6),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize=8,
+                )
+        axes.set_xlabel("overall score, 0 to 100")
+        axes.set_xlim(-2, 102)
+    return figure

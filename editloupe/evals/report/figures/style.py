@@ -1,0 +1,113 @@
+"""One look for all figures, and how they become files."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from editloupe.safe_text import one_line
+from editloupe.whole_files import make_folder, whole_file
+
+WIDTH = 7.0
+"""Inches; a text column of a page."""
+BLUE, ORANGE, GREEN, PINK, SKY, RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
+SERIES = (BLUE, ORANGE, GREEN, PINK, SKY, RED)
+"""The palette of Okabe and Ito, which people without full colour vision can tell apart."""
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+"""Every series also has its own mark, so that a grey print can be read; seven to six colours, so that pairs stay unlike."""
+INK, MUTED, GRID = "#1b1f24", "#5b6470", "#d5dae0"
+_SETTINGS: Any = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "text.color": INK,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "svg.hashsalt": "editloupe",
+    "pdf.fonttype": 42,
+}
+
+
+@contextmanager
+def look() -> Iterator[None]:
+    """Use our settings while a figure is drawn, and leave the user's own alone."""
+    with matplotlib.rc_context(_SETTINGS):
+        yield
+
+
+def sheet(height: float, panels: int = 1, **options: Any) -> tuple[Figure, list[Axes]]:
+    """Return an empty figure of the common width with panels side by side."""
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure, list(figure.subplots(1, panels, squeeze=False, **options)[0])
+
+
+def ordinal(count: int) -> list[Any]:
+    """Return colours from the worst answer (dark) to the best (light), whose order survives a grey print."""
+    scale = matplotlib.colormaps["cividis"]
+    return [scale(0.08 + 0.87 * place / max(1, count - 1)) for place in range(count)]
+
+
+def ink_on(colour: Any) -> str:
+    """Return black or white, whichever can be read on a colour."""
+    red, green, blue = matplotlib.colors.to_rgb(colour)
+    return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
+
+
+def shortened(names: Sequence[str], most: int = 34) -> list[str]:
+    """Return names that fit beside an axis; long ones lose their middle.
+
+    >>> shortened(["a-very-long-name-of-a-run"], 11)
+    ['a-ver…a-run']
+    """
+    half = (most - 1) // 2
+    return [name if len(name) <= most else f"{name[:half]}…{name[-half:]}" for name in names]
+
+
+def plain(text: str) -> str:
+    """Return text that matplotlib can draw and does not take for a formula."""
+    return one_line(text).replace("$", r"\$")
+
+
+def as_svg(figure: Figure) -> bytes:
+    """Return a figure as SVG; same figure, same bytes."""
+    return _as("svg", figure, metadata={"Date": None})
+
+
+def as_png(figure: Figure, dpi: int = 200) -> bytes:
+    """Return a figure as PNG."""
+    return _as("png", figure, dpi=dpi)
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure as what its suffix says: .svg, .pdf or .png."""
+    make_folder(path.parent)
+    with whole_file(path) as part:
+        part.write_bytes(_as(path.suffix.removeprefix("."), figure, dpi=200))
+    return path
+
+
+def _as(kind: str, figure: Figure, **options: Any) -> bytes:
+    target = io.BytesIO()
+    with look(), warnings.catch_warnings():
+        # A name in a script the font does not have is drawn as boxes; the tables beside the figure have it whole.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(target, format=kind, facecolor="white", **options)
+    return target.getvalue()

@@ -1,0 +1,194 @@
+"""A run's units for other programs: JSONL, CSV, Parquet, or a folder that Hugging Face `datasets` loads."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any, TextIO
+
+from editloupe.evals.runs.records import Unit
+from editloupe.evals.runs.store import Run
+from editloupe.safe_text import for_csv, for_json
+from editloupe.storable import finite_number, whole_number
+from editloupe.types import Edit, UserError, Verdict
+from editloupe.whole_files import whole_file, write_text
+
+COLUMNS: Mapping[str, str] = {
+    "edit_id": "string",
+    "criterion": "string",
+    "repeat": "int32",
+    "status": "string",
+    "label": "string",
+    "score": "float64",
+    "score_100": "float64",
+    "reason": "string",
+    "steps": "int32",
+    "input_tokens": "int64",
+    "output_tokens": "int64",
+    "cost": "float64",
+    "seconds": "float64",
+}
+"""The row of a unit, part of the public surface, with its Arrow types."""
+EDIT_COLUMNS: Mapping[str, str] = {
+    "instruction": "string",
+    "instruction_type": "string",
+    "model": "string",
+    "judge": "string",
+    "protocol": "string",
+    "mode": "string",
+    "rationale": "string",
+}
+"""What a datasets folder holds besides: it is read without the manifest at hand."""
+GROUP = 256
+"""Rows written at once; with pictures this bounds the memory."""
+
+
+def row_of(unit: Unit) -> dict[str, Any]:
+    """Return a unit as a flat row; a score is None where there is none, never 0."""
+    outcome = unit.outcome
+    judged = outcome if isinstance(outcome, Verdict) else None
+    return {
+        "edit_id": unit.edit_id,
+        "criterion": unit.criterion,
+        "repeat": unit.repeat,
+        "status": outcome.status,
+        "label": judged.label if judged else None,
+        "score": finite_number(judged.score) if judged else None,
+        "score_100": finite_number(judged.score_100) if judged else None,
+        "reason": None if isinstance(outcome, Verdict) else outcome.reason.value,
+        "steps": outcome.steps,
+        "input_tokens": whole_number(outcome.usage.input_tokens),
+        "output_tokens": whole_number(outcome.usage.output_tokens),
+        "cost": finite_number(unit.cost),
+        "seconds": finite_number(unit.seconds),
+    }
+
+
+def to_jsonl(run: Run, out: TextIO) -> int:
+    """Write one JSON object a line; return how many."""
+    count = 0
+    for unit in run.units():
+        out.write(for_json(row_of(unit)) + "\n")
+        count += 1
+    return count
+
+
+def to_csv(run: Run, out: TextIO) -> int:
+    """Write a header and one line a unit, empty cells where there is nothing; return how many.
+
+    A text that a spreadsheet would take for a formula begins with an apostrophe.
+    """
+    writer = csv.DictWriter(out, list(COLUMNS), lineterminator="\n")
+    writer.writeheader()
+    count = 0
+    for unit in run.units():
+        writer.writerow({name: for_csv(value) for name, value in row_of(unit).items()})
+        count += 1
+    return count
+
+
+def to_parquet(run: Run, path: Path) -> int:
+    """Write a Parquet file; return how many rows."""
+    arrow = _arrow()
+    schema = arrow.schema(list(COLUMNS.items()))
+    return _write_parquet(path, schema, (row_of(unit) for unit in run.units()))
+
+
+def to_datasets(run: Run, folder: Path, images: bool = False) -> int:
+    """Write a folder for `datasets.load_dataset(folder)`: typed rows, with the pictures where asked for."""
+    arrow = _arrow()
+    columns = {**COLUMNS, **EDIT_COLUMNS}
+    fields: list[tuple[str, Any]] = list(columns.items())
+    features: dict[str, Any] = {name: {"dtype": kind, "_type": "Value"} for name, kind in columns.items()}
+    if images:
+        picture = arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())])
+        fields += [(role, picture) for role in ("source", "edited")]
+        features |= {role: {"_type": "Image"} for role in ("source", "edited")}
+    schema = arrow.schema(fields, metadata={"huggingface": json.dumps({"info": {"features": features}})})
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise UserError(f"{folder} exists and is not an empty folder; name another one")
+        (folder / "data").mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror or error}") from None
+    count = _write_parquet(folder / "data" / "train-00000-of-00001.parquet", schema, _dataset_rows(run, images))
+    write_text(folder / "README.md", _card(run, count))
+    return count
+
+
+def _dataset_rows(run: Run, images: bool) -> Iterator[dict[str, Any]]:
+    for edit_id, units in groupby(run.units(), key=lambda unit: unit.edit_id):
+        try:
+            edit, pictures = run.edit(edit_id)
+        except UserError:  # noted by the run as damaged
+            edit, pictures = None, {}
+        shown = {role: _picture(run, pictures, role) for role in ("source", "edited")} if images else {}
+        for unit in units:
+            yield {**row_of(unit), **_about_edit(edit, unit), **shown}
+
+
+def _about_edit(edit: Edit | None, unit: Unit) -> dict[str, Any]:
+    return {
+        "instruction": edit.instruction if edit else None,
+        "instruction_type": edit.instruction_type if edit else None,
+        "model": edit.model if edit else None,
+        "judge": unit.judge,
+        "protocol": unit.protocol,
+        "mode": unit.mode,
+        "rationale": unit.outcome.rationale if isinstance(unit.outcome, Verdict) else None,
+    }
+
+
+def _picture(run: Run, pictures: Mapping[str, list[str]], role: str) -> dict[str, Any] | None:
+    """Return a picture; None where the run never had it, and where it is gone, which is noted."""
+    if not pictures.get(role):
+        return None
+    path = run.pictures.find(pictures[role][0])
+    try:
+        if path is not None:
+            return {"bytes": path.read_bytes(), "path": path.name}
+    except OSError:
+        pass
+    run.damage.add("pictures", pictures[role][0])
+    return None
+
+
+def _write_parquet(path: Path, schema: Any, rows: Iterator[dict[str, Any]]) -> int:
+    arrow = _arrow()
+    from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+    count = 0
+    with whole_file(path) as part, parquet.ParquetWriter(part, schema) as writer:
+        for group in _in_groups(rows):
+            writer.write_table(arrow.Table.from_pylist(group, schema=schema))
+            count += len(group)
+    return count
+
+
+def _in_groups(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    while group := list(islice(rows, GROUP)):
+        yield group
+
+
+def _card(run: Run, count: int) -> str:
+    judges = ", ".join(dict.fromkeys(str(known.get("spec")) for known in run.about()["configurations"]))
+    files = "  data_files:\n  - split: train\n    path: data/train-*.parquet\n"
+    return (
+        f"---\nconfigs:\n- config_name: default\n{files}---\n\n# Verdicts of {run.folder.name}\n\n"
+        f"{count} rows, one a unit of work (edit, criterion, repeat), judged by {judges or 'EditLoupe'}. "
+        "Unjudged units have a reason and no score.\n"
+    )
+
+
+def _arrow() -> Any:
+    try:
+        import pyarrow  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    except ImportError:
+        raise UserError("Parquet and datasets folders need pyarrow: pip install 'editloupe[data]'") from None
+    return pyarrow
+
+
+TEXT_FORMATS: Mapping[str, Callable[[Run, TextIO], int]] = {"jsonl": to_jsonl, "csv": to_csv}

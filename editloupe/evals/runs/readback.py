@@ -1,0 +1,84 @@
+"""Rows of a run read back into records; what is damaged is noted, and the rest comes out all the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from editloupe.evals.runs.damage import Damage
+from editloupe.evals.runs.schema import VERSION
+from editloupe.storable import MARK, fits, storable
+from editloupe.types import Edit, Step, Trace, UserError
+
+Pictures = dict[str, list[str]]
+"""Hashes by role."""
+_PICTURES: TypeAdapter[Pictures] = TypeAdapter(Pictures)
+LOST = f"{MARK} (this text is missing from the run)"
+
+
+class Unreadable(UserError):
+    """run.json is missing or damaged."""
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """Read run.json; raises Unreadable where it is not what this program wrote, UserError where a later version did."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read ({error.strerror or error})") from None
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"{path} is damaged ({' '.join(str(error).split())})") from None
+    known = found.get("configurations") if isinstance(found, dict) else None
+    if not isinstance(known, list) or not all(isinstance(one, dict) and "name" in one for one in known):
+        raise Unreadable(f"{path} is damaged (it is not the description of a run)")
+    if found.get("schema", VERSION) != VERSION:
+        raise UserError(f"{path} has schema version {found['schema']}, this EditLoupe reads version {VERSION}")
+    return dict(found)
+
+
+def read_edit(damage: Damage, edit_id: Any, text: Any, pictures: Any) -> tuple[Edit, Pictures] | None:
+    """Return an edit; without its pictures where only those cannot be read, None where it cannot be read itself."""
+    edit = None
+    with damage.reading("edits", str(edit_id)):
+        edit = Edit.model_validate_json(text)
+    if edit is None:
+        return None
+    shas: Pictures = {}
+    with damage.reading("lists of pictures", str(edit_id)):
+        shas = _PICTURES.validate_json(pictures)
+    return edit if edit.id == edit_id else edit.model_copy(update={"id": str(edit_id)}), shas
+
+
+def read_trace(
+    damage: Damage, edit_id: str, head: Any, steps: Iterable[tuple[int, Any]], text_of: Callable[[str], str | None]
+) -> Trace | None:
+    """Return a trace; a step or a text that cannot be read is named among its notes."""
+    found: list[Step] = []
+    notes: list[str] = []
+    for position, text in steps:
+        before = len(found)
+        with damage.reading("steps", f"{edit_id}, step {position}"):
+            found.append(Step.model_validate_json(text))
+        if len(found) == before:
+            notes.append(f"step {position} cannot be read: the run is damaged")
+    with damage.reading("traces", edit_id):
+        facts = dict(json.loads(head))
+        texts = [text_of(str(sha)) for sha in facts["prompt"]]
+        if None in texts:
+            damage.add("texts of prompts", edit_id)
+            notes.append("a text of the prompt is missing: the run is damaged")
+        prompt = tuple(LOST if text is None else text for text in texts)
+        return Trace(**{**facts, "prompt": prompt, "steps": tuple(found), "notes": (*facts.get("notes", ()), *notes)})
+    return None
+
+
+def read_reply(damage: Damage, key: str, text: Any) -> dict[str, Any] | None:
+    """Return a kept reply; None where it cannot be read, so that this one request is asked again."""
+    with damage.reading("kept replies", key[:12]):
+        found = dict(json.loads(text))
+        return found if fits(found) else dict(storable(found))
+    return None

@@ -1,0 +1,99 @@
+"""The one thread that writes judgements: pictures, then a transaction for all that came in the meantime."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from editloupe.evals.runs.records import Filing
+from editloupe.evals.runs.store import Run
+
+TOGETHER = 32
+"""Judgements one transaction takes at most."""
+CHECKPOINT_EVERY = 10.0
+"""Seconds between two moves of the write-ahead log into the file."""
+
+_Entry = tuple[Filing, asyncio.AbstractEventLoop, "asyncio.Future[None]"]
+
+
+class Writer:
+    """Keeps judgements off the event loop's thread; `keep` returns when they are on disk.
+
+    After the first write that fails nothing more is written: every `keep` under way and to come raises that failure.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._failure: BaseException | None = None
+        self._entries: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="editloupe-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What the disk or the database raised, if anything."""
+        return self._failure
+
+    async def keep(self, filing: Filing) -> None:
+        """Write a judgement; raises what the disk or the database raised, as a sentence where the user can mend it."""
+        loop = asyncio.get_running_loop()
+        written: asyncio.Future[None] = loop.create_future()
+        self._entries.put((filing, loop, written))
+        await written
+
+    def close(self) -> None:
+        """Write what is waiting and end the thread."""
+        self._entries.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        checked, open_ = time.monotonic(), True
+        while open_:
+            entries, open_ = self._next()
+            if entries:
+                self._attempt(partial(self._run.save_all, [filing for filing, _, _ in entries]))
+                self._settle(entries)
+            if time.monotonic() - checked > CHECKPOINT_EVERY:
+                self._attempt(self._run.checkpoint)
+                checked = time.monotonic()
+
+    def _attempt(self, writing: Callable[[], None]) -> None:
+        """Write, unless a write failed before; a failure is kept for everybody who waits."""
+        if self._failure is None:
+            try:
+                writing()
+            except BaseException as error:
+                self._failure = error
+
+    def _next(self) -> tuple[list[_Entry], bool]:
+        entries: list[_Entry] = []
+        try:
+            entry = self._entries.get(timeout=CHECKPOINT_EVERY)
+            while True:
+                if entry is None:
+                    return entries, False
+                entries.append(entry)
+                if len(entries) >= TOGETHER:
+                    return entries, True
+                entry = self._entries.get_nowait()
+        except queue.Empty:
+            return entries, True
+
+    def _settle(self, entries: list[_Entry]) -> None:
+        for _, loop, written in entries:
+            with suppress(RuntimeError):  # the loop has ended, and whoever waited with it
+                loop.call_soon_threadsafe(_settle, written, self._failure)
+
+
+def _settle(written: asyncio.Future[None], error: BaseException | None) -> None:
+    if written.done():
+        return
+    if error is None:
+        written.set_result(None)
+    else:
+        written.set_exception(error)

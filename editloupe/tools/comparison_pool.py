@@ -1,0 +1,173 @@
+"""Comparing pictures in processes beside this one.
+
+A comparison is some two hundred short steps of numpy and OpenCV, and a thread asks for Python's lock after each of them. Next to
+an event loop that reads replies all the time it takes three times as long as alone, and holds the loop up as often. A batch
+therefore has its pictures compared next door: pixels go there through a file in memory, the comparison comes back through a
+pipe, and the numbers are the same.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from typing import IO
+
+import cv2
+import numpy as np
+
+from editloupe.images import Pixels
+from editloupe.tools.difference import Comparison, compare
+
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(64 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(256 * 2**20)}
+"""Has glibc keep what a comparison used for the next one: getting it anew from the kernel is a fifth of a comparison."""
+_SHAPES = struct.Struct("<4q")
+"""Height and width of both pictures."""
+_LENGTH = struct.Struct("<q")
+
+
+class ComparersClosed(Exception):
+    """Nothing is compared any more."""
+
+
+class Comparers:
+    """A few processes that compare pictures, each started when the others are busy; call it from any thread."""
+
+    def __init__(self, processes: int) -> None:
+        self._all = [Comparer() for _ in range(processes)]
+        self._free: queue.LifoQueue[Comparer] = queue.LifoQueue()
+        for one in self._all:
+            self._free.put(one)
+
+    def __call__(self, first: Pixels, second: Pixels) -> Comparison:
+        """Compare two pictures as soon as a process is free."""
+        one = self._free.get()
+        try:
+            return one.compare(first, second)
+        finally:
+            self._free.put(one)
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that were started."""
+        return [one.pid for one in self._all if one.pid is not None]
+
+    def close(self) -> None:
+        """End the processes, also those at work; whoever waits for them or asks again is told so."""
+        for one in self._all:
+            one.close()
+
+
+class Comparer:
+    """One process, which ends when this one does, however that ends."""
+
+    def __init__(self) -> None:
+        self._pixels = _file_in_memory()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+        self._turn = threading.Lock()
+
+    @property
+    def pid(self) -> int | None:
+        """The process's number; None before it is needed."""
+        return self._process.pid if self._process else None
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """Start the process, which finds this program's modules where this one does."""
+        file = self._pixels.fileno()
+        return subprocess.Popen(
+            [sys.executable, "-c", f"from editloupe.tools.comparison_pool import serve; serve({file})"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            pass_fds=(file,),
+            env={**os.environ, **KEEP_MEMORY, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            process_group=0,  # Ctrl-C at the terminal does not reach it, not even while it starts
+        )
+
+    def compare(self, first: Pixels, second: Pixels) -> Comparison:
+        """Compare two pictures; where the process was killed it is done here, by the same code, and the next starts anew."""
+        with self._turn:
+            try:
+                if not self._closed:
+                    return self._ask(first, second)
+            except (OSError, EOFError):
+                self._end()
+            if self._closed:
+                raise ComparersClosed("the batch has ended")
+        return compare(first, second)
+
+    def _ask(self, first: Pixels, second: Pixels) -> Comparison:
+        self._process = self._process or self._start()
+        there, back = self._process.stdin, self._process.stdout
+        assert there is not None
+        assert back is not None
+        self._pixels.seek(0)
+        for pixels in (first, second):
+            if self._pixels.write(np.ascontiguousarray(pixels).data) != pixels.nbytes:
+                raise OSError("there is no room for the pixels")
+        there.write(_SHAPES.pack(*first.shape[:2], *second.shape[:2]))
+        there.flush()
+        answer = pickle.loads(_read(back, _LENGTH.unpack(_read(back, _LENGTH.size))[0]))
+        if isinstance(answer, Exception):
+            raise answer
+        assert isinstance(answer, Comparison)
+        return answer
+
+    def close(self) -> None:
+        """End the process, and the file with it once nobody writes to it."""
+        self._closed = True
+        if (process := self._process) is not None:
+            process.kill()  # whoever waits for its answer wakes up
+        with self._turn:
+            self._end()
+            self._pixels.close()
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            with suppress(OSError, ValueError):  # what was written into the pipe need not arrive any more
+                self._process.communicate()
+            self._process = None
+
+
+def _file_in_memory() -> IO[bytes]:
+    """Return a nameless file; where the system has none in memory, one that hardly gets to the disk."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("editloupe"), "r+b", buffering=0)
+    return tempfile.TemporaryFile(buffering=0)
+
+
+def serve(file: int) -> None:
+    """Compare what lies in the file until nothing more is asked; Ctrl-C is the business of whoever asks."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    cv2.setNumThreads(1)
+    incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer
+    while asked := incoming.read(_SHAPES.size):
+        height, width, second_height, second_width = _SHAPES.unpack(asked)
+        try:
+            answer: Comparison | Exception = compare(
+                _picture(file, 0, height, width), _picture(file, 3 * height * width, second_height, second_width)
+            )
+        except Exception as error:  # it is raised again where the comparison was asked for
+            answer = error
+        data = pickle.dumps(answer)
+        outgoing.write(_LENGTH.pack(len(data)) + data)
+        outgoing.flush()
+
+
+def _picture(file: int, start: int, height: int, width: int) -> Pixels:
+    return np.frombuffer(os.pread(file, 3 * height * width, start), np.uint8).reshape(height, width, 3)
+
+
+def _read(stream: IO[bytes], size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) < size:
+        raise EOFError("the other side is gone")
+    return data

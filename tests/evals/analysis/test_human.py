@@ -1,0 +1,132 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from editloupe.evals.analysis.human import human_labels, score_of
+from editloupe.evals.analysis.run_rows import Table, table_of
+from editloupe.rubrics.model import NumberAnswer, YesNoAnswer
+from editloupe.types import UserError
+from tests.evals.runs import IF, VC, Line, make_run
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    lines = [
+        Line("a", human={IF: "Flawless Execution", VC: ["Single Anomaly", "Perfect Consistency"]}),
+        Line("b", human={IF: ["wrong  action", ""]}),
+        Line("c"),
+    ]
+    return table_of(make_run(tmp_path / "run", lines))
+
+
+def test_labels_of_the_manifest_one_or_one_an_annotator(table: Table) -> None:
+    human = human_labels(table)
+    assert human.origin == "the manifest"
+    assert human.given["a", IF] == {"annotator 1": 4.0}
+    assert human.given["a", VC] == {"annotator 1": 3.0, "annotator 2": 4.0}
+    assert human.given["b", IF] == {"annotator 1": 2.0}
+    assert ("c", IF) not in human.given
+    assert human.annotators == ("annotator 1", "annotator 2")
+
+
+def test_long_rows_with_names_the_last_label_of_a_name_counts(table: Table, tmp_path: Path) -> None:
+    rows = [
+        {"edit_id": "a", "annotator": "Ada", "criterion": IF, "label": "Wrong Action"},
+        {"edit_id": "a", "annotator": "Ada", "criterion": IF, "label": "over modification"},
+        {"edit_id": "a", "annotator": "Bo", "criterion": IF, "label": "4"},
+        {"edit_id": "b", "annotator": "Bo", "criterion": IF, "label": "Wrong Action"},
+        {"edit_id": "b", "annotator": "Bo", "criterion": IF, "label": None},
+        {"edit_id": "z", "annotator": "Bo", "criterion": IF, "label": "Wrong Action"},
+    ]
+    file = tmp_path / "labels.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    human = human_labels(table, file)
+    assert human.given == {("a", IF): {"Ada": 3.0, "Bo": 4.0}}
+    assert human.notes == ("1 labelled edits are not in this run (z).",)
+
+
+def test_long_csv_rows_may_leave_a_label_empty(table: Table, tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text(f"id,annotator,criterion,label\na,Ada,{IF},Wrong Action\nb,Ada,{IF},\n", "utf-8")
+    assert human_labels(table, file).given == {("a", IF): {"Ada": 2.0}}
+
+
+def test_wide_rows_have_a_column_for_each_criterion(table: Table, tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text(f"edit_id,annotator,{IF},{VC}\na,Ada,Wrong Action,Scene Collapse\nb,Ada,,4\n", "utf-8")
+    assert human_labels(table, file).given == {
+        ("a", IF): {"Ada": 2.0},
+        ("a", VC): {"Ada": 1.0},
+        ("b", VC): {"Ada": 4.0},
+    }
+
+
+def test_rows_without_a_name_are_annotators_in_their_order(table: Table, tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text(f"edit_id,criterion,label\na,{IF},1\na,{IF},3\nb,{IF},2\n", "utf-8")
+    human = human_labels(table, file)
+    assert human.given["a", IF] == {"annotator 1": 1.0, "annotator 2": 3.0}
+    assert human.given["b", IF] == {"annotator 1": 2.0}
+
+
+def test_rows_like_those_of_a_manifest_are_read_with_a_skipped_label_as_null(table: Table, tmp_path: Path) -> None:
+    file = tmp_path / "labels.jsonl"
+    file.write_text(json.dumps({"id": "a", "human": {IF: [None, "Wrong Action"]}}), "utf-8")
+    assert human_labels(table, file).given == {("a", IF): {"annotator 2": 2.0}}
+
+
+def test_labels_given_in_the_studio_stand_beside_those_of_the_manifest(table: Table) -> None:
+    rows = [
+        {"edit_id": "a", "criterion": IF, "label": "Wrong Action", "annotator": "Ada", "at": "2026-01-01T00:00:00Z"},
+        {"edit_id": "c", "criterion": IF, "label": "4", "annotator": "Ada"},
+        {"edit_id": "c", "criterion": IF, "label": None, "annotator": "Ada", "undo": True},
+        {"edit_id": "c", "target_boxes": [[1, 2, 3, 4]], "annotator": "Ada"},
+    ]
+    (table.folder / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", "utf-8")
+    human = human_labels(table)
+    assert human.origin == "the manifest and labels.jsonl"
+    assert human.given["a", IF] == {"annotator 1": 4.0, "Ada": 2.0}
+    assert human.given["b", IF] == {"annotator 1": 2.0}
+    assert ("c", IF) not in human.given
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ({"edit_id": "a", "criterion": IF, "label": "Great"}, 'line 1: "Great" is no answer to instruction_following'),
+        ({"edit_id": "a", "criterion": IF, "label": "5"}, "its labels are Localization Failure, Wrong Action"),
+        ({"criterion": IF, "label": "4"}, 'line 1: "edit_id" is missing'),
+        ({"edit_id": "a", "criterion": IF, "lable": "4"}, '"label" is missing'),
+        ({"edit_id": "nobody", "criterion": IF, "label": "4"}, "has no label for an edit"),
+        ({"edit_id": "a", "criterion": "beauty", "label": "4"}, "has no label for an edit and criterion"),
+    ],
+)
+def test_a_mistake_in_the_file_is_told_with_its_place(
+    table: Table, tmp_path: Path, line: dict[str, str], sentence: str
+) -> None:
+    file = tmp_path / "labels.jsonl"
+    file.write_text(json.dumps(line), "utf-8")
+    with pytest.raises(UserError, match=sentence):
+        human_labels(table, file)
+
+
+def test_a_file_that_is_missing_or_of_another_kind_is_one_sentence(table: Table, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="was not found"):
+        human_labels(table, tmp_path / "none.csv")
+    (tmp_path / "labels.xlsx").write_bytes(b"PK")
+    with pytest.raises(UserError, match=r"is a \.jsonl, \.csv or \.parquet file"):
+        human_labels(table, tmp_path / "labels.xlsx")
+
+
+def test_numbers_and_yes_no_are_read_on_their_own_scales() -> None:
+    scale = NumberAnswer(low=1, high=10)
+    assert [score_of(scale, text) for text in ("7", "10.0", "11", "0", "nan", "high")] == [
+        7,
+        10,
+        None,
+        None,
+        None,
+        None,
+    ]
+    assert [score_of(YesNoAnswer(), text) for text in ("Yes", "no", "1", "maybe")] == [1, 0, 1, None]

@@ -1,0 +1,41 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from editloupe.evals.analysis.signflip import sign_flip
+
+
+def by_scipy(differences: np.ndarray, resamples: float) -> float:
+    found = stats.permutation_test(
+        (differences, np.zeros_like(differences)),
+        lambda a, b: float(np.mean(a - b)),
+        permutation_type="samples",
+        n_resamples=resamples,
+        rng=np.random.default_rng(0),
+    )
+    return float(found.pvalue)
+
+
+def test_few_differences_are_tested_exactly_as_scipy_does() -> None:
+    random = np.random.default_rng(1)
+    for size in (3, 6, 10):
+        differences = random.normal(0.4, 1, size)
+        assert sign_flip(differences) == pytest.approx(by_scipy(differences, np.inf), abs=1e-9)
+
+
+def test_many_differences_come_close_to_scipy() -> None:
+    differences = np.random.default_rng(2).normal(0.2, 1, 60)
+    assert sign_flip(differences) == pytest.approx(by_scipy(differences, 9999), abs=0.02)
+
+
+def test_no_difference_at_all_is_a_p_of_one() -> None:
+    assert sign_flip(np.zeros(20)) == 1.0
+
+
+def test_edits_without_a_difference_do_not_count_as_evidence() -> None:
+    assert sign_flip(np.array([1.0, 1.0, 1.0, *[0.0] * 50])) == 0.25
+
+
+def test_the_same_seed_gives_the_same_p() -> None:
+    differences = np.random.default_rng(3).normal(0.2, 1, 40)
+    assert sign_flip(differences, 5) == sign_flip(differences, 5)

@@ -1,0 +1,406 @@
+"""Batches against a scripted server: what is judged, kept, continued and capped."""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import sqlite3
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe.agent.chat import RetryPolicy
+from editloupe.agent.faults import ModelRejected
+from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
+from editloupe.evals.batch.runner import LOOK_AHEAD
+from editloupe.evals.batch.traffic import Limits
+from editloupe.evals.manifests.datasets import load_manifest
+from editloupe.evals.runs.prices import Price
+from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.summary import scores
+from editloupe.graphs.loop import Session, opening
+from editloupe.images import Album, Picture
+from editloupe.judge import Judge, JudgeSettings
+from editloupe.types import Unjudged, UserError
+from tests.conftest import StartServer
+from tests.evals.samples import write_manifest
+from tests.scripted import Answer, Reply, Request, ScriptedServer, call, drop, fault, final, say, wrong_key
+
+QUICK = RetryPolicy(first_wait=0.01, longest_wait=0.05, max_attempts=12)
+LABELS = {"instruction_following": "Wrong Action", "visual_consistency": "Perfect Consistency"}
+
+
+def criterion_of(request: Request) -> str:
+    return "visual_consistency" if "Scene Collapse" in request.system else "instruction_following"
+
+
+def answers(request: Request) -> Answer:
+    return final(LABELS[criterion_of(request)])
+
+
+def batch(server: ScriptedServer, manifest: Path, out: Path, **changes: Any) -> Batch:
+    judge_changes = changes.pop("judge", {})
+
+    def open_judge(**hooks: Any) -> Judge:
+        settings = JudgeSettings(retry=QUICK, timeout=10)
+        given = {"mode": "plain", "settings": settings, **judge_changes}
+        return Judge("openai:gpt-4.1", base_url=server.openai_url, **given, **hooks)
+
+    return Batch(lambda: load_manifest(manifest), out, open_judge, **{"limits": Limits(concurrency=8), **changes})
+
+
+def run(wanted: Batch) -> Ending:
+    return judge_batch(wanted, quiet=True)
+
+
+def units(out: Path) -> list[tuple[str, str, int, str]]:
+    with Run.open(out) as opened:
+        return [(u.edit_id, u.criterion, u.repeat, u.outcome.status) for u in opened.units()]
+
+
+def test_every_unit_is_judged_once_and_the_same_command_again_asks_nothing(
+    scripted: StartServer, tmp_path: Path
+) -> None:
+    server = scripted(answers)
+    wanted = batch(server, write_manifest(tmp_path, 5), tmp_path / "run")
+    first = run(wanted)
+    assert (first.tally.judged, first.tally.missing, server.served) == (10, 0, 10)
+    again = run(wanted)
+    assert (again.tally.judged, again.tally.held, server.served) == (0, 10, 10)
+    assert len(set(units(tmp_path / "run"))) == 10
+    with Run.open(tmp_path / "run") as opened:
+        labels = {(u.criterion, getattr(u.outcome, "label", None)) for u in opened.units()}
+        assert labels == set(LABELS.items())
+        (configuration,) = opened.about()["configurations"]
+        assert configuration["spec"] == "openai:gpt-4.1"
+        assert set(configuration["rubrics"]) == set(LABELS)
+
+
+def test_edits_added_to_the_manifest_are_the_only_ones_judged(scripted: StartServer, tmp_path: Path) -> None:
+    server = scripted(answers)
+    run(batch(server, write_manifest(tmp_path, 2), tmp_path / "run"))
+    manifest = write_manifest(tmp_path, 3)
+    assert run(batch(server, manifest, tmp_path / "run")).tally.judged == 2
+    assert server.served == 6
+
+
+def test_a_changed_picture_or_instruction_is_judged_again_and_a_touched_file_is_not(
+    scripted: StartServer, tmp_path: Path
+) -> None:
+    server = scripted(answers)
+    manifest = write_manifest(tmp_path, 3)
+    run(batch(server, manifest, tmp_path / "run"))
+    (tmp_path / "img/e0.png").write_bytes((tmp_path / "img/e1.png").read_bytes())
+    (tmp_path / "img/e2.png").touch()
+    assert run(batch(server, manifest, tmp_path / "run")).tally.judged == 2
+    rows = [json.loads(line) for line in manifest.read_text().splitlines()]
+    rows[1]["instruction"] = "Something else"
+    manifest.write_text("\n".join(map(json.dumps, rows)))
+    assert run(batch(server, manifest, tmp_path / "run")).tally.judged == 2
+    assert len(units(tmp_path / "run")) == 6
+
+
+def test_a_changed_rubric_judges_again_only_what_it_touches(
+    scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = scripted(answers)
+    wanted = batch(server, write_manifest(tmp_path, 2), tmp_path / "run")
+    run(wanted)
+    original = Judge.unit_key
+
+    def other_rubric(self: Judge, edit: Any, criterion: str, *rest: Any) -> str:
+        changed = " with another rubric" if criterion == "visual_consistency" else ""
+        return original(self, edit, criterion, *rest) + changed
+
+    describe = Judge.describe
+    monkeypatch.setattr(Judge, "unit_key", other_rubric)
+    monkeypatch.setattr(Judge, "describe", lambda self: {**describe(self), "note": "another rubric"})
+    assert run(wanted).tally.judged == 2
+    with Run.open(tmp_path / "run") as opened:
+        by_criterion = {(u.criterion, u.configuration) for u in opened.units()}
+    assert len(by_criterion) == 2
+    assert len({configuration for _, configuration in by_criterion}) == 2
+
+
+def test_repeats_have_replies_of_their_own_and_a_spread(scripted: StartServer, tmp_path: Path) -> None:
+    given = Counter[str]()
+
+    def moody(request: Request) -> Answer:
+        if criterion_of(request) == "visual_consistency":
+            return final("Perfect Consistency")
+        given["if"] += 1
+        return final("Wrong Action" if given["if"] % 2 else "Flawless Execution")
+
+    server = scripted(moody)
+    manifest = write_manifest(tmp_path, 1)
+    ending = run(batch(server, manifest, tmp_path / "run", repeats=2))
+    assert (ending.tally.judged, server.served) == (4, 4)
+    with Run.open(tmp_path / "run") as opened:
+        found = {score.criterion: score for score in scores(opened)}
+        assert len(opened.load_trace("e0", "instruction_following")) == 2
+    assert found["visual_consistency"].deviation == 0
+    assert found["instruction_following"].mean == pytest.approx((100 / 3 + 100) / 2)
+    assert found["instruction_following"].deviation == pytest.approx(47.14, abs=0.01)
+
+
+def test_a_server_full_of_faults_still_ends_with_everything_judged(scripted: StartServer, tmp_path: Path) -> None:
+    dice = random.Random(7)
+
+    def faulty(request: Request) -> Reply:
+        roll = dice.random()
+        if roll < 0.15:
+            return fault(429, retry_after=0.01)
+        if roll < 0.25:
+            return fault(500)
+        return drop() if roll < 0.30 else answers(request)
+
+    server = scripted(faulty)
+    ending = run(batch(server, write_manifest(tmp_path, 30), tmp_path / "run"))
+    assert (ending.tally.judged, ending.tally.missing) == (60, 0)
+    assert ending.tally.retried == server.served - 60 > 0
+
+
+def test_what_failed_is_tried_again_by_the_same_command_and_what_was_unreadable_only_when_asked(
+    scripted: StartServer, tmp_path: Path
+) -> None:
+    well = False
+
+    def sick(request: Request) -> Reply:
+        if well:
+            return answers(request)
+        return fault(500) if criterion_of(request) == "visual_consistency" else say("no idea, sorry")
+
+    server = scripted(sick)
+    manifest = write_manifest(tmp_path, 1)
+    settings = JudgeSettings(retry=QUICK.model_copy(update={"max_attempts": 2}), max_repairs=0)
+    wanted = batch(server, manifest, tmp_path / "run", judge={"settings": settings})
+    assert run(wanted).tally.unjudged == {"model_error": 1, "unreadable_answer": 1}
+    well = True
+    second = run(wanted)
+    assert (second.tally.judged, second.tally.held) == (1, 1)
+    third = run(batch(server, manifest, tmp_path / "run", retry_unjudged=True, judge={"settings": settings}))
+    assert (third.tally.judged, third.tally.held) == (1, 1)
+    assert [status for *_, status in units(tmp_path / "run")] == ["judged", "judged"]
+    with Run.open(tmp_path / "run") as opened:
+        assert [u.tries for u in opened.units()] == [2, 1]
+
+
+def test_a_cost_cap_stops_at_the_cap_and_a_higher_one_continues(scripted: StartServer, tmp_path: Path) -> None:
+    server = scripted(answers, delay=0.01)
+    manifest = write_manifest(tmp_path, 20)
+    price = Price(input=10_000, output=0)
+    each = 1.0  # 100 input tokens a reply
+    low = Limits(concurrency=4, max_cost=10 * each)
+    first = run(batch(server, manifest, tmp_path / "run", limits=low, price=price))
+    assert first.why is not None
+    assert "the cap of $10 is reached" in first.why
+    assert first.tally.missing > 0
+    assert 10 * each - each <= (first.spending.cost or 0) <= 10 * each + 4 * each
+    asked = server.served
+    second = run(batch(server, manifest, tmp_path / "run", limits=low, price=price))
+    assert server.served == asked
+    assert second.tally.judged == 0
+    assert run(batch(server, manifest, tmp_path / "run", price=price)).tally.missing == 0
+    assert server.served == 40
+    assert {status for *_, status in units(tmp_path / "run")} == {"judged"}
+
+
+def test_a_token_cap_needs_no_price_and_a_cost_cap_does(scripted: StartServer, tmp_path: Path) -> None:
+    server = scripted(answers)
+    manifest = write_manifest(tmp_path, 10)
+
+    def unknown(**hooks: Any) -> Judge:
+        return Judge("openai:nobody-knows", mode="plain", base_url=server.openai_url, **hooks)
+
+    def with_limits(limits: Limits) -> Batch:
+        return Batch(lambda: load_manifest(manifest), tmp_path / "run", unknown, limits=limits)
+
+    with pytest.raises(UserError, match="--max-cost needs a price"):
+        run(with_limits(Limits(max_cost=1)))
+    ending = run(with_limits(Limits(concurrency=2, max_tokens=600)))
+    assert ending.spending.cost is None
+    assert 480 <= ending.spending.usage.input_tokens + ending.spending.usage.output_tokens <= 600 + 2 * 120
+
+
+def test_an_edit_past_its_deadline_is_left_and_the_others_are_judged(scripted: StartServer, tmp_path: Path) -> None:
+    def slow(request: Request) -> Answer:
+        return answers(request).after(30.0 if "Do 1" in request.text else 0.0)
+
+    server = scripted(slow)
+    ending = run(batch(server, write_manifest(tmp_path, 3), tmp_path / "run", deadline=3.0))
+    assert (ending.tally.judged, ending.tally.unjudged) == (4, {"timeout": 2})
+    with Run.open(tmp_path / "run") as opened:
+        left = [u.outcome for u in opened.units("e1")]
+    assert all(isinstance(o, Unjudged) and "deadline of 3 s" in o.detail for o in left)
+
+
+def test_a_missing_picture_leaves_its_edit_unjudged_and_is_tried_again_when_it_is_there(
+    scripted: StartServer, tmp_path: Path
+) -> None:
+    server = scripted(answers)
+    manifest = write_manifest(tmp_path, 2)
+    picture = tmp_path / "img/e1.png"
+    data = picture.read_bytes()
+    picture.unlink()
+    wanted = batch(server, manifest, tmp_path / "run")
+    assert run(wanted).tally.unjudged == {"bad_image": 2}
+    picture.write_bytes(data)
+    assert run(wanted).tally.judged == 2
+
+
+def test_a_wrong_key_stops_everything_with_one_sentence(scripted: StartServer, tmp_path: Path) -> None:
+    server = scripted(lambda request: wrong_key())
+    with pytest.raises(ModelRejected, match="was not accepted"):
+        run(batch(server, write_manifest(tmp_path, 50), tmp_path / "run"))
+    assert server.served <= 24
+    assert units(tmp_path / "run") == []
+
+
+def test_a_mistake_at_the_end_of_the_manifest_is_told_before_anything_is_asked(
+    scripted: StartServer, tmp_path: Path
+) -> None:
+    server = scripted(answers)
+    manifest = write_manifest(tmp_path, 3)
+    with manifest.open("a") as file:
+        file.write("{broken\n")
+    with pytest.raises(UserError, match="line 4"):
+        run(batch(server, manifest, tmp_path / "run"))
+    assert server.served == 0
+
+
+def test_no_more_requests_are_under_way_than_allowed(scripted: StartServer, tmp_path: Path) -> None:
+    server = scripted(answers, delay=0.02)
+    run(batch(server, write_manifest(tmp_path, 12), tmp_path / "run", limits=Limits(concurrency=3)))
+    assert server.peak == 3
+
+
+def test_a_dry_run_writes_nothing_asks_nothing_and_learns_from_what_was_judged(
+    scripted: StartServer, tmp_path: Path
+) -> None:
+    server = scripted(answers)
+    manifest = write_manifest(tmp_path, 4)
+    wanted = batch(server, manifest, tmp_path / "run")
+    assumed = dry_run(wanted)
+    assert (assumed.units, assumed.measured, assumed.usage.requests) == (8, 0, 8)
+    assert not (tmp_path / "run").exists()
+    first_two: Callable[[], Any] = lambda: list(load_manifest(manifest))[:2]  # noqa: E731
+    judge_batch(Batch(first_two, wanted.out, wanted.open_judge), quiet=True)
+    before = server.served
+    measured = dry_run(wanted)
+    assert (measured.units, measured.measured, measured.usage.input_tokens) == (4, 4, 400)
+    assert server.served == before
+
+
+def test_an_error_inside_one_edit_is_its_outcome_not_the_end_of_the_run(
+    scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = scripted(answers)
+
+    def breaks(session: Session) -> Any:
+        if session.case.edit.id == "e1":
+            raise RuntimeError("a bug")
+        return opening(session)
+
+    monkeypatch.setattr("editloupe.graphs.edit.opening", breaks)
+    ending = run(batch(server, write_manifest(tmp_path, 3), tmp_path / "run"))
+    assert (ending.tally.judged, ending.tally.unjudged) == (4, {"internal_error": 2})
+
+
+def test_a_judge_that_raises_on_one_edit_does_not_end_the_run(
+    scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = scripted(answers)
+    judge_one = Judge.ajudge
+
+    async def breaks(self: Judge, edit: Any, **options: Any) -> Any:
+        if edit.id == "e1":
+            raise RuntimeError("a bug")
+        return await judge_one(self, edit, **options)
+
+    monkeypatch.setattr(Judge, "ajudge", breaks)
+    ending = run(batch(server, write_manifest(tmp_path, 3), tmp_path / "run"))
+    assert (ending.tally.judged, ending.tally.unjudged) == (4, {"internal_error": 2})
+
+
+def test_a_full_disk_ends_the_run_with_an_error_and_not_in_silence(
+    scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = scripted(answers)
+
+    def full(self: Run, filings: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(Run, "save_all", full)
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        run(batch(server, write_manifest(tmp_path, 3), tmp_path / "run"))
+
+
+def test_pictures_of_finished_edits_are_let_go_without_the_garbage_collector(
+    scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive: weakref.WeakSet[Picture] = weakref.WeakSet()
+    most = 0
+    judge_one = Judge.ajudge
+
+    async def watched(self: Judge, edit: Any, *, album: Album, **options: Any) -> Any:
+        nonlocal most
+        judgement = await judge_one(self, edit, album=album, **options)
+        alive.update(album._pictures.values())
+        most = max(most, len(alive))
+        return judgement
+
+    def looks_once(request: Request) -> Answer:
+        looked = any(message.role == "assistant" for message in request.messages)
+        return (
+            answers(request) if looked else call("zoom_in_image", bbox_2d=[1, 1, 20, 20], target_image="Edited Image")
+        )
+
+    monkeypatch.setattr(Judge, "ajudge", watched)
+    settings = JudgeSettings(tool_calls="native")
+    changes: dict[str, Any] = {"judge": {"mode": "tools", "settings": settings}, "limits": Limits(concurrency=4)}
+    gc.disable()
+    try:
+        ending = run(batch(scripted(looks_once), write_manifest(tmp_path, 40), tmp_path / "run", **changes))
+    finally:
+        gc.enable()
+    assert ending.tally.judged == 80
+    assert 3 <= most <= 3 * 6, "pictures are held after their edit is written"
+
+
+def test_the_manifest_is_read_as_places_become_free(scripted: StartServer, tmp_path: Path) -> None:
+    server = scripted(answers)
+    manifest = write_manifest(tmp_path, 100)
+    taken: list[tuple[int, int]] = []
+
+    def edits() -> Any:
+        for number, edit in enumerate(load_manifest(manifest)):
+            taken.append((number, server.served))
+            yield edit
+
+    wanted = batch(server, manifest, tmp_path / "run", limits=Limits(concurrency=4))
+    run(Batch(edits, wanted.out, wanted.open_judge, limits=wanted.limits))
+    ahead = [number - served // 2 for number, served in taken[100:]]
+    assert max(ahead) <= 2 * LOOK_AHEAD + 3 + 3
+
+
+def test_a_cap_holds_when_the_same_command_is_given_again(scripted: StartServer, tmp_path: Path) -> None:
+    server = scripted(answers)
+    manifest = write_manifest(tmp_path, 20)
+    for _ in range(3):
+        capped = batch(server, manifest, tmp_path / "run", limits=Limits(concurrency=8, max_tokens=120 * 10 + 60))
+        assert "the cap of 1260 tokens is reached" in str(run(capped).why)
+        assert server.served == 10
+    raised = batch(server, manifest, tmp_path / "run", limits=Limits(concurrency=8, max_tokens=120 * 12))
+    run(raised)
+    assert server.served == 12
+
+
+def test_a_manifest_without_edits_is_a_mistake(scripted: StartServer, tmp_path: Path) -> None:
+    (tmp_path / "manifest.jsonl").write_text("")
+    with pytest.raises(UserError, match="holds no edits"):
+        run(batch(scripted(answers), tmp_path / "manifest.jsonl", tmp_path / "run"))

@@ -1,0 +1,284 @@
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from editloupe.evals.analysis.bootstrap import Resampling
+from editloupe.evals.analysis.human import human_labels
+from editloupe.evals.analysis.instructive import instructive
+from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.report import Report, build_leaderboard, build_report
+from editloupe.evals.report.blocks import Cases, Drawing, Heading, sequence
+from editloupe.evals.report.draw_figures import drawings
+from editloupe.evals.report.html import as_html
+from editloupe.evals.report.markdown import as_markdown
+from editloupe.evals.report.text import as_text
+from editloupe.evals.runs.store import Run
+from editloupe.judge import Judge
+from tests.evals.runs import IF, VC, Line, make_run
+from tests.evals.samples import judgement
+
+QUICK = Resampling(100)
+HOSTILE = "<script>alert(1)</script> | *bold* [x](javascript:1) \x1b[31m \u202e"
+
+
+def lines(count: int = 12) -> list[Line]:
+    kinds = ("Change Color", "Change OCR", "Removal Object")
+    return [
+        Line(
+            f"e{n}",
+            None if n == 3 else 1 + n % 4,
+            2 + n % 3,
+            type=kinds[n % 3],
+            model=("x", "y")[n % 2],
+            human={IF: [str(1 + n % 4), str(1 + (n + n // 6) % 4)]},
+            confidence=0.2 if n == 7 else 0.9,
+            boxes=((5, 5, 15 + n, 20),),
+        )
+        for n in range(count)
+    ]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "run", lines(), pictures=True)
+
+
+@pytest.fixture
+def report(run: Path) -> Report:
+    return build_report(run, how=QUICK)
+
+
+def page(report: Report) -> str:
+    return as_html(sequence(report), drawings(report), report.run, "made here")
+
+
+class Parsed(HTMLParser):
+    """Collects tags with their attributes, and fails on tags that do not match."""
+
+    EMPTY = frozenset({"meta", "img"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_a_report_begins_with_the_answer_and_how_sure_it_is(report: Report) -> None:
+    order = [block.text for block in sequence(report) if isinstance(block, Heading) and block.level < 3]
+    head = "run: openai:gpt-5.1 · dlebench · tools mode"
+    assert order == [head, "How sure is that?", "Scores", "Agreement with people", "Edits to look at", "Methods"]
+    text = as_text(sequence(report))
+    first = text.splitlines()[1:4]
+    assert f"Overall score {report.overall.value:.1f} of 100 (95 % interval" in " ".join(first)
+    assert "23 of 24 verdicts were given (95.8 %); 1 is unjudged (1 unreadable answer) and left out." in text
+    assert "Best of 2 editing models: " in text
+
+
+def test_json_has_the_promised_keys_and_no_nan(report: Report) -> None:
+    text = report.model_dump_json()
+    data = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
+    assert {"value", "low", "high", "n"} <= data["overall"].keys()
+    assert set(data["by_type"]) == {"Change Color", "Change OCR", "Removal Object"}
+    assert data["coverage"]["judged"] == 23
+    assert data["agreement"]["criteria"][IF]["spearman"]["n"] == 11
+    assert data["methods"].startswith("We judged 12 edits")
+
+
+def test_the_page_is_whole_self_contained_and_without_script(report: Report) -> None:
+    text = page(report)
+    tags = Parsed(text).tags
+    names = {name for name, _ in tags}
+    assert not names & {"script", "link", "iframe", "object"}
+    pictures = [given for name, given in tags if name == "img"]
+    assert all((given["src"] or "").startswith("data:image/") for given in pictures)
+    assert all(given["alt"] for given in pictures)
+    assert not [given for _, given in tags if any(key.startswith("on") or key == "href" for key in given)]
+    assert text.count("data:image/svg+xml") == len(drawings(report))
+    assert text.count('class="case"') == len(report.instructive)
+    assert "source, target framed" in text
+
+
+def test_hostile_texts_stay_texts_everywhere(tmp_path: Path) -> None:
+    bad = [
+        Line(f"e{n}{HOSTILE}", 1 + n, 4, type=HOSTILE, model=HOSTILE, instruction=HOSTILE, rationale=HOSTILE)
+        for n in range(4)
+    ]
+    bad = [Line(**{**vars(line), "human": {IF: "4"}}) for line in bad]
+    report = build_report(make_run(tmp_path / "run", bad), how=QUICK)
+    text = page(report)
+    assert "<script>alert" not in text
+    assert "&lt;script&gt;" in text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    Parsed(text)
+    assert "\x1b" not in as_text(sequence(report))
+    markdown = as_markdown(sequence(report))
+    assert "<script>" not in re.sub(r"`[^`]*`", "", markdown)
+    assert r"\|" in markdown
+
+
+def test_markdown_tables_have_as_many_cells_as_columns(report: Report) -> None:
+    wide = 0
+    for line in as_markdown(sequence(report)).splitlines():
+        if line.startswith("|"):
+            cells = len(re.findall(r"(?<!\\)\|", line))
+            assert cells == wide or wide == 0
+            wide = cells
+        else:
+            wide = 0
+
+
+def test_figures_named_in_the_text_can_be_drawn(report: Report) -> None:
+    named = {block.name for block in sequence(report) if isinstance(block, Drawing)}
+    assert set(drawings(report)) == named
+
+
+def test_the_edits_to_look_at_are_the_disagreements_the_unjudged_and_the_unsure(run: Path) -> None:
+    table = table_of(run)
+    found = instructive(table, human_labels(table))
+    kinds = {one.edit_id: one.kind for one in found}
+    assert kinds["e3"] == "unjudged"
+    assert kinds["e7"] in ("low confidence", "disagrees with people")
+    assert len(found) == len(kinds) <= 10
+    first = found[0]
+    assert first.kind == "disagrees with people"
+    assert first.human
+
+
+def test_the_widest_disagreement_comes_first_and_ten_are_the_most(tmp_path: Path) -> None:
+    given = [Line(f"e{n}", 1, 4, human={IF: "2" if n else "4"}) for n in range(30)]
+    table = table_of(make_run(tmp_path / "run", given))
+    found = instructive(table, human_labels(table))
+    assert len(found) == 10
+    assert (found[0].edit_id, found[0].human) == ("e0", ("Flawless Execution",))
+    assert found[0].because == "3 away from people on the rubric's scale"
+
+
+def test_repeats_that_differ_are_worth_a_look(tmp_path: Path) -> None:
+    table = table_of(make_run(tmp_path / "run", [Line("a", (4, 1), (4, 4)), Line("b", (2, 2), (4, 4))]))
+    (one,) = instructive(table, human_labels(table))
+    assert (one.edit_id, one.kind) == ("a", "repeats differ")
+
+
+def test_the_page_holds_the_trace_of_an_edit_with_its_pictures(tmp_path: Path) -> None:
+    whole, album = judgement(tmp_path, thought="I look <closely>.")
+    with Run.write(tmp_path / "run") as opened:
+        opened.save(whole, album=album)
+    report = build_report(tmp_path / "run", how=QUICK)
+    (cases,) = [block for block in sequence(report) if isinstance(block, Cases)]
+    assert [(item.criterion, item.kind) for item in cases.items] == [(VC, "unjudged")]
+    shown = cases.items[0].model_copy(update={"criterion": IF, "label": "Wrong Action"})
+    text = as_html((Cases(cases.folder, (shown,), cases.titles),), {}, "t", "m")
+    assert "I look &lt;closely&gt;." in text
+    assert "zoom_in_image(bbox_2d=[1, 2, 3, 4])" in text
+    assert 'alt="the cup, enlarged"' in text
+
+
+def test_a_run_without_pictures_says_so_instead_of_failing(tmp_path: Path) -> None:
+    report = build_report(make_run(tmp_path / "run", lines()), how=QUICK)
+    assert "The run did not keep the pictures of this edit." in page(report)
+
+
+def test_every_report_of_the_rules_says_what_it_is(tmp_path: Path) -> None:
+    report = build_report(make_run(tmp_path / "run", lines(), judge="rules"), how=QUICK)
+    for text in (as_text(sequence(report)), as_markdown(sequence(report)), page(report), report.methods):
+        assert "rule-based baseline" in " ".join(text.split())
+    other = build_report(make_run(tmp_path / "other", lines()), how=QUICK)
+    assert "rule-based" not in as_text(sequence(other))
+
+
+def test_the_pessimistic_bound_is_never_silent(run: Path) -> None:
+    text = as_text(sequence(build_report(run, unjudged="worst", how=QUICK)))
+    assert "Overall score at least" in text
+    assert "Pessimistic bound: each of the 1 unjudged verdicts counts as the worst answer." in text
+    assert "counts as the worst answer (a pessimistic bound)" in " ".join(text.split())
+
+
+def test_without_human_labels_the_report_says_that_nothing_is_known_about_trust(tmp_path: Path) -> None:
+    report = build_report(make_run(tmp_path / "run", [Line("a"), Line("b", 2)]), how=QUICK)
+    assert report.agreement is None
+    assert any(sentence.startswith("No human labels") for sentence in report.certainty)
+
+
+def test_the_methods_are_read_from_the_run(tmp_path: Path) -> None:
+    described = Judge("rules", mode="oracle").describe()
+    described |= {"spec": "openai:gpt-5.1", "base_url": "http://127.0.0.1:8000/v1"}
+    described["settings"] = {**described["settings"], "max_turns": 5, "temperature": 0.3}
+    described["profile"] = {**described["profile"], "provider": "openai"}
+    run = make_run(tmp_path / "run", lines(), mode="oracle", description=described)
+    text = build_report(run, how=Resampling(100, seed=9)).methods
+    for part in (
+        "12 edits on Instruction Following and Visual Consistency",
+        f"EditLoupe {described['versions']['editloupe']}",
+        "`openai:gpt-5.1`",
+        "oracle-guided mode",
+        "at most 5 replies a case",
+        "temperature 0.3",
+        "served from http://127.0.0.1:8000/v1",
+        "Of 24 verdicts, 23 (95.8 %) were given; 1 ended unjudged (1 unreadable answer) and is left out of every score.",
+        "95 % percentile bootstrap intervals over 100 resamples of edits",
+        "seed 9",
+        "11 edits labelled by 2 annotators",
+    ):
+        assert part in text, part
+
+
+def test_settings_that_were_not_recorded_are_not_made_up(report: Report) -> None:
+    assert "The settings of some verdicts are not recorded in the run." in report.methods
+    assert "replies a case" not in report.methods
+
+
+def test_several_runs_are_ranked_with_their_reports(tmp_path: Path) -> None:
+    good = make_run(tmp_path / "good", [Line(f"e{n}", 4, 3 + n % 2, model="m") for n in range(8)])
+    poor = make_run(tmp_path / "poor", [Line(f"e{n}", 1, 1 + n % 2, model="m") for n in range(8)])
+    board = build_leaderboard([build_report(run, how=QUICK) for run in (poor, good)])
+    assert [(entry.rank, entry.run) for entry in board.leaderboard] == [(1, "good"), (2, "poor")]
+    assert board.answer.startswith("good leads with ")
+    assert "ahead of poor" in board.answer
+    text = as_html(sequence(board), drawings(board), "board", "here")
+    Parsed(text)
+    assert text.count("data:image/svg+xml") == len(drawings(board))
+    assert set(json.loads(board.model_dump_json())) == {"answer", "leaderboard", "notes", "reports"}
+
+
+def test_overlapping_intervals_do_not_settle_an_order(tmp_path: Path) -> None:
+    runs = [
+        make_run(tmp_path / name, [Line(f"e{n}", 1 + (n + shift) % 4, 4) for n in range(9)])
+        for shift, name in enumerate(("one", "two"))
+    ]
+    board = build_leaderboard([build_report(run, how=QUICK) for run in runs])
+    assert "the order among them is not settled" in board.answer
+
+
+def test_runs_of_different_judges_are_not_read_as_a_ranking_of_editors(tmp_path: Path) -> None:
+    a = make_run(tmp_path / "a", lines())
+    b = make_run(tmp_path / "b", lines(), judge="rules")
+    board = build_leaderboard([build_report(run, how=QUICK) for run in (a, b)])
+    assert "says nothing about editing models" in board.answer
+    assert any("rule-based baseline" in note for note in board.notes)
+
+
+def test_runs_of_the_same_name_go_by_their_folders(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / name / "run", lines()) for name in ("a", "b")]
+    board = build_leaderboard([build_report(run, how=QUICK) for run in runs])
+    assert {entry.run for entry in board.leaderboard} == {str(run) for run in runs}
+
+
+def test_verdicts_of_two_judges_in_one_run_are_announced(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", lines(4))
+    make_run(run, [Line("late", 2, 2)], judge="rules", mode="plain")
+    notes = build_report(run, how=QUICK).notes
+    assert any("different judges or modes: openai:gpt-5.1 in tools mode, rules in plain mode" in note for note in notes)

@@ -1,0 +1,97 @@
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe.evals.runs.export import COLUMNS, to_csv, to_datasets, to_jsonl, to_parquet
+from editloupe.evals.runs.prices import Price
+from editloupe.evals.runs.records import Filing
+from editloupe.evals.runs.store import Run
+from editloupe.types import UserError
+from tests.evals.samples import judgement
+
+FIELDS = ["edit_id", "criterion", "repeat", "status", "label", "score", "score_100", "reason", "steps"]
+FIELDS += ["input_tokens", "output_tokens", "cost", "seconds"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Any:
+    with Run.write(tmp_path / "run") as opened:
+        opened.configure({"spec": "openai:gpt-5.1"})
+        for position, name in enumerate(("b", "a")):
+            whole, album = judgement(tmp_path, name)
+            opened.save_all([Filing(whole, album=album, position=position, price=Price(input=1, output=1))])
+    with Run.open(tmp_path / "run") as opened:
+        yield opened
+
+
+def test_the_columns_are_those_of_the_public_surface() -> None:
+    assert list(COLUMNS) == FIELDS
+
+
+def test_jsonl_has_one_row_a_unit_in_the_order_of_the_manifest(run: Run) -> None:
+    out = io.StringIO()
+    assert to_jsonl(run, out) == 4
+    rows = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [row["edit_id"] for row in rows] == ["b", "b", "a", "a"]
+    assert list(rows[0]) == FIELDS
+    assert (rows[0]["label"], rows[0]["score_100"], rows[0]["cost"]) == (
+        "Wrong Action",
+        pytest.approx(33.33, abs=0.01),
+        0.00022,
+    )
+    assert (rows[1]["status"], rows[1]["reason"], rows[1]["score"]) == ("unjudged", "unreadable_answer", None)
+
+
+def test_csv_leaves_cells_empty_where_there_is_no_score(run: Run) -> None:
+    out = io.StringIO()
+    assert to_csv(run, out) == 4
+    rows = list(csv.DictReader(io.StringIO(out.getvalue())))
+    assert list(rows[0]) == FIELDS
+    assert (rows[1]["score"], rows[1]["reason"]) == ("", "unreadable_answer")
+
+
+def test_parquet_has_the_same_rows_with_types(run: Run, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert to_parquet(run, tmp_path / "out.parquet") == 4
+    table = parquet.read_table(tmp_path / "out.parquet")
+    out = io.StringIO()
+    to_jsonl(run, out)
+    assert table.to_pylist() == [json.loads(line) for line in out.getvalue().splitlines()]
+    assert {field.name: str(field.type) for field in table.schema} == {
+        name: "double" if kind == "float64" else kind for name, kind in COLUMNS.items()
+    }
+
+
+def test_a_datasets_folder_has_features_rows_and_pictures_on_request(run: Run, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert to_datasets(run, tmp_path / "hub", images=True) == 4
+    table = parquet.read_table(tmp_path / "hub" / "data" / "train-00000-of-00001.parquet")
+    features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
+    assert features["edited"] == {"_type": "Image"}
+    assert set(features) == set(table.column_names)
+    row = table.to_pylist()[0]
+    assert row["instruction"] == "Paint the [bold]cup[/bold] red"
+    assert row["edited"]["bytes"] == (tmp_path / "edt.png").read_bytes()
+    assert "data/train-*.parquet" in (tmp_path / "hub" / "README.md").read_text()
+    assert to_datasets(run, tmp_path / "light") == 4
+    light = parquet.read_table(tmp_path / "light" / "data" / "train-00000-of-00001.parquet")
+    assert "edited" not in light.column_names
+
+
+def test_a_folder_that_holds_something_is_not_written_over(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub" / "mine.txt").write_text("x")
+    with pytest.raises(UserError, match="not an empty folder"):
+        to_datasets(run, tmp_path / "hub")
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence_and_leaves_no_part_behind(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    with pytest.raises(UserError, match="cannot be written"):
+        to_parquet(run, tmp_path / "nowhere" / "out.parquet")
+    assert not list(tmp_path.glob(".*part"))

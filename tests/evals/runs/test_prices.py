@@ -1,0 +1,41 @@
+from pathlib import Path
+
+import pytest
+
+from editloupe.evals.runs.prices import FREE, Price, parse_price, price_of
+from editloupe.types import Usage, UserError
+
+
+def test_known_models_have_prices_and_unknown_ones_have_none() -> None:
+    assert price_of("openai:gpt-5.1") == Price(input=1.25, cached=0.125, output=10)
+    assert price_of("openai:my-own-model") is None
+    assert price_of("rules") == FREE
+
+
+def test_a_dated_or_preview_name_costs_what_its_model_costs_but_a_sibling_does_not() -> None:
+    assert price_of("openai:gpt-5.1-2025-11-13") == price_of("openai:gpt-5.1")
+    assert price_of("google_genai:gemini-3-pro-preview") == price_of("google_genai:gemini-3-pro")
+    assert price_of("openai:gpt-5.1-codex") is None
+    assert price_of("openai:gpt-5-mini") != price_of("openai:gpt-5")
+
+
+def test_cached_tokens_are_part_of_the_input_and_cost_less() -> None:
+    price = Price(input=2, output=10, cached=1)
+    assert price.cost(Usage(input_tokens=1_000_000, cached_tokens=500_000, output_tokens=100_000)) == 2.5
+    assert Price(input=2, output=10).cost(Usage(input_tokens=10, cached_tokens=10)) == 0.00002
+
+
+def test_a_price_file_overrides_the_table(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("prices: {'openai:mine': {input: 1, output: 2}}")
+    assert price_of("openai:mine", file) == Price(input=1, output=2)
+
+
+@pytest.mark.parametrize("text", ["1", "a,b", "1,2,3,4", "-1,2", "nan,1"])
+def test_a_price_that_cannot_be_read_is_one_sentence(text: str) -> None:
+    with pytest.raises(UserError, match="a price is INPUT,OUTPUT"):
+        parse_price(text)
+
+
+def test_a_price_may_name_the_cached_one() -> None:
+    assert parse_price("1,2,0.5") == Price(input=1, output=2, cached=0.5)
