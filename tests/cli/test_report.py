@@ -9,7 +9,7 @@ from editloupe.cli.agree import agree
 from editloupe.cli.compare import compare
 from editloupe.cli.report import report
 from editloupe.types import UserError
-from tests.evals.runs import IF, VC, Line, make_run
+from tests.evals.sample_runs import IF, VC, Line, make_run
 
 app = typer.Typer()
 for command in (report, agree, compare):

@@ -17,7 +17,7 @@ from editloupe.evals.runs import records
 from editloupe.evals.runs.store import Run
 from editloupe.studio.labels import LabelBook
 from editloupe.types import UserError
-from tests.evals.runs import IF, Line, make_run
+from tests.evals.sample_runs import IF, Line, make_run
 from tests.evals.samples import judgement
 
 START = "import sys; from editloupe.cli.main import run; sys.exit(run(sys.argv[1:]))"

@@ -9,7 +9,7 @@ from pathlib import Path
 from editloupe.evals.runs.store import Run
 from editloupe.studio.trace_view import parting, parting_sentence, roles_of, steps_of
 from editloupe.types import Observation, Sent, Step, ToolCall, Trace
-from tests.evals.runs import Line, make_run
+from tests.evals.sample_runs import Line, make_run
 from tests.studio.conftest import OpenStudio
 from tests.studio.samples import long_trace
 

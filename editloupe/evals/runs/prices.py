@@ -75,7 +75,7 @@ def _is_a_date(model: str, name: str) -> bool:
 
 @cache
 def _table(path: Path | None) -> Mapping[str, Price]:
-    data = read_yaml(path or files("editloupe.evals") / "prices.yaml")
+    data = read_yaml(path or files(__package__) / "prices.yaml")
     entries = data.get("prices") if isinstance(data, dict) else None
     if not isinstance(entries, dict) or not all(isinstance(name, str) for name in entries):
         raise UserError(f'{path} is not a price file: it needs "prices:" with input and output by model')

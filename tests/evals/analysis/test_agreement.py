@@ -9,7 +9,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from editloupe.evals.analysis.agreement import agreement
 from editloupe.evals.analysis.bootstrap import Resampling
-from tests.evals.runs import IF, IF_LABELS, VC, Line, make_run
+from tests.evals.sample_runs import IF, IF_LABELS, VC, Line, make_run
 
 QUICK = Resampling(200)
 

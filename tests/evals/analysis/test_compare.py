@@ -7,7 +7,7 @@ from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.compare import compare
 from editloupe.evals.analysis.scores import scores
 from editloupe.types import UserError
-from tests.evals.runs import IF, VC, Line, make_run
+from tests.evals.sample_runs import IF, VC, Line, make_run
 
 QUICK = Resampling(300)
 

@@ -7,7 +7,7 @@ from editloupe.evals.analysis.human import human_labels, score_of
 from editloupe.evals.analysis.run_rows import Table, table_of
 from editloupe.rubrics.model import NumberAnswer, YesNoAnswer
 from editloupe.types import UserError
-from tests.evals.runs import IF, VC, Line, make_run
+from tests.evals.sample_runs import IF, VC, Line, make_run
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from editloupe.evals.analysis.bootstrap import Floats, Resampling
 from editloupe.evals.analysis.run_rows import table_of
 from editloupe.evals.analysis.scores import scores
 from editloupe.types import UserError
-from tests.evals.runs import IF, VC, Line, make_run
+from tests.evals.sample_runs import IF, VC, Line, make_run
 
 QUICK = Resampling(200)
 

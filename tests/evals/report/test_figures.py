@@ -14,7 +14,7 @@ from editloupe.evals.analysis.estimate import Estimate, missing
 from editloupe.evals.analysis.run_rows import table_of
 from editloupe.evals.analysis.scores import scores
 from editloupe.evals.report import figures
-from tests.evals.runs import IF, VC, Line, make_run
+from tests.evals.sample_runs import IF, VC, Line, make_run
 
 QUICK = Resampling(100)
 

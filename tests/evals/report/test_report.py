@@ -17,7 +17,7 @@ from editloupe.evals.report.markdown import as_markdown
 from editloupe.evals.report.text import as_text
 from editloupe.evals.runs.store import Run
 from editloupe.judge import Judge
-from tests.evals.runs import IF, VC, Line, make_run
+from tests.evals.sample_runs import IF, VC, Line, make_run
 from tests.evals.samples import judgement
 
 QUICK = Resampling(100)
