@@ -7,12 +7,13 @@ import itertools
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from editloupe.agent.refusals import refused_by_server
+from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.runs.store import Run
 from editloupe.files import check_file
 from editloupe.images import ImageError
@@ -27,20 +28,6 @@ FAILED = SERVER | {Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT}
 The others (an unreadable answer, one cut off by the length limit, no answer, a refusal of this very content…) are what the
 judge gave; only `--retry-unjudged` asks anew.
 """
-
-
-class Keyed(Protocol):
-    """Whoever knows the content keys of units."""
-
-    @property
-    def criteria(self) -> Sequence[str]:
-        """The criteria, in order."""
-
-    def criteria_for(self, edit: Edit) -> Sequence[str]:
-        """Return the criteria one edit is asked."""
-
-    def unit_key(self, edit: Edit, criterion: str, repeat: int, hashes: dict[Path, Sha]) -> str:
-        """Return the content key of a unit; raises ImageError where a picture cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +71,7 @@ class Planner:
     """Turns edits into jobs; used from one thread at a time, and closed by any once that one is done."""
 
     def __init__(
-        self, run: Run, judge: Keyed, configuration: str, repeats: int = 1, retry_unjudged: bool = False
+        self, run: Run, judge: BatchJudge, configuration: str, repeats: int = 1, retry_unjudged: bool = False
     ) -> None:
         self._judge = judge
         self._configuration = configuration
