@@ -78,8 +78,7 @@ def picture_hashes(edit: Edit, known: dict[Path, Sha]) -> dict[str, list[Sha]]:
 
     The units of one edit read its files once.
     """
-    for paths in edit.files.values():
-        for path in paths:
-            if path not in known:
-                known[path] = hash_file(path)
+    for path in edit.paths:
+        if path not in known:
+            known[path] = hash_file(path)
     return {role: [known[path] for path in paths] for role, paths in edit.files.items()}

@@ -156,7 +156,7 @@ class Judge(DescribedJudge):
             album=Album() if album is None else album,
         )
         try:
-            async with room_for(path for paths in edit.files.values() for path in paths):
+            async with room_for(edit.paths):
                 end = await self._until_closed(
                     EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=desk)
                 )

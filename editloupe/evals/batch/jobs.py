@@ -146,7 +146,7 @@ class Planner:
     def _quick(self, edit: Edit) -> str | None:
         """Return a fingerprint that needs no reading of pictures: the row, the files' sizes and times, the judge."""
         try:
-            stats = [(str(path), check_file(path)) for paths in edit.files.values() for path in paths]
+            stats = [(str(path), check_file(path)) for path in edit.paths]
         except OSError:
             return None
         files = [(path, found.st_size, found.st_mtime_ns) for path, found in stats]

@@ -109,7 +109,7 @@ class EdivalJudge(DescribedJudge):
                 raise
             outcomes = [Unjudged(criterion=c, reason=Reason.MISSING_INPUT, detail=str(error)) for c in wanted]
             return self._judgement(edit, outcomes, [])
-        async with room_for(path for paths in edit.files.values() for path in paths):
+        async with room_for(edit.paths):
             end = await EDIVAL_GRAPH.ainvoke({"edit": edit, "turn": turn}, {"recursion_limit": 12}, context=bench)
         return self._judgement(edit, end["outcomes"], end.get("traces", []))
 

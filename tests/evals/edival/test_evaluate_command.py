@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import signal
 import time
 from pathlib import Path
@@ -14,7 +15,10 @@ from editloupe.cli.main import run
 from editloupe.evals.edival import evaluate
 from editloupe.evals.edival.instruments import Instruments
 from editloupe.evals.runs.store import Run
+from editloupe.rubrics.edival.settings import published
 from editloupe.tools.contract import ToolError
+from editloupe.tools.features import FeatureSettings
+from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer
 from tests.evals.edival import stand_ins as s
 from tests.evals.edival.evaluate_once import COMMAND, stand_ins
@@ -95,6 +99,11 @@ def test_a_dry_run_asks_nothing_writes_nothing_and_knows_what_boxes_settle(
     assert run(arguments(server, folders, out, "--dry-run", "--json")) == 0
     again = json.loads(capsys.readouterr().out)
     assert (again["units"], again["measured"]) == (UNITS - 9, 9)
+
+
+def test_what_opens_the_judge_can_be_sent_to_a_cluster() -> None:
+    sent = evaluate.OpenEdivalJudge("rules", published(), ToolSettings(), FeatureSettings("dino"), "none")
+    assert pickle.loads(pickle.dumps(sent)) == sent
 
 
 class Broken(s.ColorFinder):
