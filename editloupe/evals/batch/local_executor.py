@@ -53,7 +53,7 @@ class LocalExecutor:
         share_cores()
         self._judge = judge
         self._deadline = deadline
-        self._comparers = compare_in_processes(judge)
+        self._comparers = compare_in_pool(judge)
         self.places = edits_at_once(judge.spec, len(judge.criteria), concurrency)
 
     async def judge(self, job: Job) -> Done:
@@ -74,7 +74,7 @@ def share_cores() -> None:
     cv2.setNumThreads(1)
 
 
-def compare_in_processes(judge: BatchJudge) -> Comparers | None:
+def compare_in_pool(judge: BatchJudge) -> Comparers | None:
     """Have the judge's pictures compared in other processes, one a core at most."""
     if judge.spec == "rules" or not judge.uses_tools:
         return None
