@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from editloupe.generators.contract import Checked, Puzzle, Task, Undecided
+from editloupe.generators.contract import Checked, Puzzle, PuzzleKind, Undecided
 from editloupe.generators.drawing import YELLOW, Cell, Grid, pixels_of, tinted_cells
 from editloupe.generators.lexicon import Lexicon, Node, lexicon
 from editloupe.images import Pixels
@@ -141,8 +141,8 @@ def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
     return Checked(right, f"the coloured cells spell {word}, asked is {facts['word']}", word)
 
 
-def _task(name: str, about: str, everywhere: bool, given: bool) -> Task:
-    return Task(name, about, partial(make, name=name, everywhere=everywhere, given=given), check)
+def _task(name: str, about: str, everywhere: bool, given: bool) -> PuzzleKind:
+    return PuzzleKind(name, about, partial(make, name=name, everywhere=everywhere, given=given), check)
 
 
 TASKS = (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from editloupe.generators import hull, knapsack, letters, routes, sums
-from editloupe.generators.contract import Task
+from editloupe.generators.contract import PuzzleKind
 from editloupe.types import UserError
 
-TASKS: tuple[Task, ...] = (*letters.TASKS, *knapsack.TASKS, *routes.TASKS, *hull.TASKS, *sums.TASKS)
+TASKS: tuple[PuzzleKind, ...] = (*letters.TASKS, *knapsack.TASKS, *routes.TASKS, *hull.TASKS, *sums.TASKS)
 
 
-def task(name: str) -> Task:
+def task(name: str) -> PuzzleKind:
     """Return a task by name, however it is spelt; an unknown one is the user's mistake."""
     key = name.lower().replace("-", "_").replace(" ", "_")
     for known in TASKS:

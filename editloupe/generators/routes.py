@@ -10,7 +10,7 @@ from typing import Any
 
 from PIL import ImageDraw
 
-from editloupe.generators.contract import Checked, Puzzle, Task
+from editloupe.generators.contract import Checked, Puzzle, PuzzleKind
 from editloupe.generators.drawing import BLACK, RED, WHITE, Cell, Colour, Grid, as_path, font, joined_cells, pixels_of
 from editloupe.images import Pixels
 
@@ -208,6 +208,6 @@ def _links(size: int, lines: Mapping[str, list[Cell]], drawn: bool) -> Pixels:
 
 
 TASKS = (
-    Task("Optimal_Path", "the cheapest path over terrain", make_optimal, check_optimal),
-    Task("Number_Link", "pairs of circles joined without crossing", make_link, check_link),
+    PuzzleKind("Optimal_Path", "the cheapest path over terrain", make_optimal, check_optimal),
+    PuzzleKind("Number_Link", "pairs of circles joined without crossing", make_link, check_link),
 )

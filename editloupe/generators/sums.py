@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from editloupe.generators.contract import Checked, Puzzle, Task, Undecided
+from editloupe.generators.contract import Checked, Puzzle, PuzzleKind, Undecided
 from editloupe.generators.drawing import BLACK, BLUE, DARK_RED, RED, YELLOW, Cell, Colour, Grid, pixels_of, tinted_cells
 from editloupe.images import Pixels
 
@@ -122,6 +122,6 @@ def _drawn(grid: Numbers, fills: dict[Cell, Colour]) -> Pixels:
 
 
 TASKS = (
-    Task("Maximum_Submatrix", "the block of numbers with the largest sum", make_block, check_block),
-    Task("Maximum_Bonus", "the path that collects most", make_bonus, check_bonus),
+    PuzzleKind("Maximum_Submatrix", "the block of numbers with the largest sum", make_block, check_block),
+    PuzzleKind("Maximum_Bonus", "the path that collects most", make_bonus, check_bonus),
 )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from editloupe.generators.contract import Task
+from editloupe.generators.contract import PuzzleKind
 from editloupe.generators.drawing import YELLOW, Grid
 from editloupe.generators.lexicon import lexicon
 from editloupe.generators.registry import TASKS, task
@@ -133,7 +133,7 @@ def test_the_ten_tasks_are_edit_compass_ten() -> None:
 
 
 @pytest.mark.parametrize("known", TASKS, ids=lambda t: t.name)
-def test_answers_agree_with_an_independent_solver_and_are_recognised(known: Task) -> None:
+def test_answers_agree_with_an_independent_solver_and_are_recognised(known: PuzzleKind) -> None:
     for seed in SEEDS:
         puzzle = known.make(random.Random(seed))
         SOLVERS[known.name](puzzle.facts)
@@ -145,7 +145,7 @@ def test_answers_agree_with_an_independent_solver_and_are_recognised(known: Task
 
 
 @pytest.mark.parametrize("known", TASKS, ids=lambda t: t.name)
-def test_an_answer_may_come_in_another_size_and_compressed_but_not_in_other_proportions(known: Task) -> None:
+def test_an_answer_may_come_in_another_size_and_compressed_but_not_in_other_proportions(known: PuzzleKind) -> None:
     import io
 
     puzzle = known.make(random.Random(1))
