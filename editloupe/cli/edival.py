@@ -21,7 +21,7 @@ from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.files import SceneFile, pictures_in, read_folder
 from editloupe.evals.edival.instruct import LISTS, Instructor
 from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
-from editloupe.evals.edival.picture_queue import Tally
+from editloupe.evals.edival.picture_queue import PictureTally
 from editloupe.images import WireLimits
 from editloupe.rubrics.edival.settings import load_settings
 from editloupe.rubrics.edival.tasks import TYPES
@@ -116,8 +116,8 @@ def _asker(judge: JudgeOptions, kept: KeptWhileUnderWay) -> tuple[str, Asker]:
     return spec, Asker(chat, WireLimits(max_bytes=chat.profile.max_image_bytes))
 
 
-def _tick(total: int, quiet: bool) -> Callable[[Tally], None]:
-    def tick(tally: Tally) -> None:
+def _tick(total: int, quiet: bool) -> Callable[[PictureTally], None]:
+    def tick(tally: PictureTally) -> None:
         if not quiet and sys.stderr.isatty():
             done = len(tally.made) + len(tally.held) + len(tally.failed)
             print(
@@ -127,7 +127,7 @@ def _tick(total: int, quiet: bool) -> Callable[[Tally], None]:
     return tick
 
 
-def _ended(tally: Tally, out: Path) -> int:
+def _ended(tally: PictureTally, out: Path) -> int:
     print(f"{len(tally.made)} made, {len(tally.held)} held before, {len(tally.failed)} failed; in {one_line(str(out))}")
     for name, why in sorted(tally.failed.items()):
         tell(f"{name}: {why}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from editloupe.evals.edival.asking import Asker, prompts
 from editloupe.evals.edival.files import SceneFile, content_key, held, told_from, write_bytes, write_json
 from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
-from editloupe.evals.edival.picture_queue import Tally, work_through
+from editloupe.evals.edival.picture_queue import PictureTally, work_through
 from editloupe.images import Album, Picture, encode
 from editloupe.rubrics.edival.rules import Hit, grounded, usable
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject, all_objects, read_listing
@@ -35,8 +35,8 @@ class Decomposer:
     """Where the asker's replies are kept."""
 
     async def all(
-        self, pictures: dict[str, Path], concurrency: int = 8, tick: Callable[[Tally], None] = lambda tally: None
-    ) -> Tally:
+        self, pictures: dict[str, Path], concurrency: int = 8, tick: Callable[[PictureTally], None] = lambda tally: None
+    ) -> PictureTally:
         """Decompose all pictures; those whose file is there already and still valid are passed over."""
         async with aclosing(self.asker.chat):
             return await work_through(pictures.items(), self.one, concurrency, tick, self.kept)

@@ -23,7 +23,7 @@ from editloupe.evals.edival.files import (
     write_json,
 )
 from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
-from editloupe.evals.edival.picture_queue import Tally, work_through
+from editloupe.evals.edival.picture_queue import PictureTally, work_through
 from editloupe.images import Album
 from editloupe.rubrics.edival.instructions import (
     CONNECTORS,
@@ -63,8 +63,11 @@ class Instructor:
     """Where the asker's replies are kept."""
 
     async def all(
-        self, scenes: Sequence[SceneFile], concurrency: int = 8, tick: Callable[[Tally], None] = lambda tally: None
-    ) -> Tally:
+        self,
+        scenes: Sequence[SceneFile],
+        concurrency: int = 8,
+        tick: Callable[[PictureTally], None] = lambda tally: None,
+    ) -> PictureTally:
         """Make the chains of all pictures; those that are there already and still valid are passed over."""
         async with aclosing(self.asker.chat) if self.asker else nullcontext():
             return await work_through(((scene.id, scene) for scene in scenes), self.one, concurrency, tick, self.kept)
