@@ -67,7 +67,7 @@ class Disagreement(Record):
     closer: Side | None = None
 
 
-class Comparison(Record):
+class RunComparison(Record):
     """Everything two runs say about the same edits."""
 
     a: str
@@ -102,7 +102,7 @@ def compare(
     human: str | Path | None = None,
     how: Resampling | None = None,
     protocol: str | None = None,
-) -> Comparison:
+) -> RunComparison:
     """Compare two runs on the edits both judged: same id, same pictures, same instruction."""
     first, second, how = table_of(a, protocol), table_of(b, protocol), how or Resampling()
     if first.protocol != second.protocol:
@@ -116,7 +116,7 @@ def compare(
     criteria = {name: _criterion(one, two, name, sources, how) for name in one.criteria}
     names = (first.name, second.name) if first.name != second.name else (str(first.folder), str(second.folder))
     notes = [BASELINE] if first.by_rules or second.by_rules else []
-    return Comparison(
+    return RunComparison(
         a=names[0],
         b=names[1],
         a_title=first.title,
