@@ -91,7 +91,7 @@ def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: b
         tell(sentence)
 
 
-def _table(found: list[summary.Score]) -> None:
+def _table(found: list[summary.CriterionSummary]) -> None:
     table = Table(box=None, header_style="bold")
     for name in ("criterion", "judged", "mean (0 to 100)", "± over repeats"):
         table.add_column(name, justify="left" if name == "criterion" else "right")
