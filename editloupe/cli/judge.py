@@ -71,7 +71,7 @@ def judge(
         more_images=o.parse_images(image or ()),
     )
     with given.open() as opened:
-        judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else Steps())
+        judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else StepPrinter())
     given.announce()
     if as_json:
         print(for_json(as_record(judgement, opened), 2))
@@ -90,7 +90,7 @@ def build_edit(**fields: Any) -> Edit:
         raise UserError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
 
 
-def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: Steps | None = None) -> Judgement:
+def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: StepPrinter | None = None) -> Judgement:
     """Judge one edit and keep it in a run folder where one is named."""
     album = Album()
     if out is None:
@@ -102,7 +102,7 @@ def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: Steps | No
     return judgement
 
 
-class Steps:
+class StepPrinter:
     """Shows steps on stderr as they happen, on a terminal only: a pipe gets the verdicts and nothing else."""
 
     def __init__(self) -> None:
