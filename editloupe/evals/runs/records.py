@@ -48,7 +48,7 @@ class Unit(Record):
 
 
 @dataclass(frozen=True)
-class Saved:
+class Rows:
     """A judgement as rows, made before the transaction begins."""
 
     position: int | None
@@ -75,12 +75,12 @@ class Filing:
     configuration: str | None = None
     price: Price | None = None
 
-    def ready(self, folder: PictureFolder, clean: Redactor) -> Saved:
+    def ready(self, folder: PictureFolder, clean: Redactor) -> Rows:
         """Write the pictures and return the rows."""
         edit, album = self.judgement.edit, self.album
         kept = kept_pictures(self.judgement, album, folder) if isinstance(album, Album) else album or KeptPictures()
         kept.write(folder)
-        return Saved(
+        return Rows(
             position=self.position,
             edit={
                 "edit_id": storable_text(edit.id),

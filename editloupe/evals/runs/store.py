@@ -17,7 +17,7 @@ from editloupe.evals.runs.damage import Damage, RunDamaged
 from editloupe.evals.runs.lock import RunLock
 from editloupe.evals.runs.pictures import PictureFolder
 from editloupe.evals.runs.readback import Pictures, Unreadable, read_about, read_edit, read_reply, read_trace
-from editloupe.evals.runs.records import Filing, Saved, Unit, text_sha, timestamp
+from editloupe.evals.runs.records import Filing, Rows, Unit, text_sha, timestamp
 from editloupe.evals.runs.redact import Redactor
 from editloupe.images import Album
 from editloupe.storable import finite_number, storable, storable_text, whole_number
@@ -155,11 +155,11 @@ class Run:
         with self._told():
             ready = [filing.ready(self.pictures, self._without_secrets) for filing in filings]
         with self._transaction() as connection:
-            for saved in ready:
-                self._put(connection, saved)
+            for rows in ready:
+                self._put(connection, rows)
 
-    def _put(self, connection: sqlite3.Connection, saved: Saved) -> None:
-        edit = {"position": saved.position, **saved.edit}
+    def _put(self, connection: sqlite3.Connection, rows: Rows) -> None:
+        edit = {"position": rows.position, **rows.edit}
         if edit["position"] is None:
             edit["position"] = connection.execute("SELECT coalesce(max(position) + 1, 0) FROM edits").fetchone()[0]
         connection.execute(
@@ -167,9 +167,9 @@ class Run:
             "ON CONFLICT (edit_id) DO UPDATE SET edit = excluded.edit, "
             "position = CASE WHEN :moved THEN excluded.position ELSE position END, "
             "pictures = CASE excluded.pictures WHEN '{}' THEN pictures ELSE excluded.pictures END",
-            {**edit, "moved": saved.position is not None},
+            {**edit, "moved": rows.position is not None},
         )
-        for unit in saved.units:
+        for unit in rows.units:
             place = (unit["edit_id"], unit["criterion"], unit["repeat"])
             connection.execute(
                 "DELETE FROM steps WHERE trace IN "
@@ -180,9 +180,9 @@ class Run:
             names = ", ".join(unit)
             values = ", ".join(f":{name}" for name in unit)
             connection.execute(f"INSERT OR REPLACE INTO units ({names}) VALUES ({values})", unit)
-        for text in saved.texts:
+        for text in rows.texts:
             connection.execute("INSERT OR IGNORE INTO texts (sha, text) VALUES (?, ?)", (text_sha(text), text))
-        for head, steps in saved.traces:
+        for head, steps in rows.traces:
             number = connection.execute(
                 "INSERT INTO traces (edit_id, criterion, repeat, target, seconds, head) VALUES (?, ?, ?, ?, ?, ?)", head
             ).lastrowid
