@@ -44,7 +44,7 @@ def trace(
             console = Console(highlight=False)
             for renderable in _story(opened, edit, stories):
                 console.print(renderable)
-        for sentence in opened.damage.told():
+        for sentence in opened.damage.sentences():
             tell(sentence)
 
 

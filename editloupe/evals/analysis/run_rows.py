@@ -165,7 +165,7 @@ def table_of(run: Run | Table | str | Path, protocol: str | None = None) -> Tabl
         if protocol in (None, unit.protocol):
             by_edit.setdefault(unit.edit_id, {}).setdefault(unit.criterion, []).append(unit)
     if not protocols:
-        damage = " ".join(run.damage.told())
+        damage = " ".join(run.damage.sentences())
         raise UserError(
             f"the run {run.folder.name} holds no verdicts {f'that can be read. {damage}' if damage else 'yet'}"
         )
@@ -181,9 +181,9 @@ def table_of(run: Run | Table | str | Path, protocol: str | None = None) -> Tabl
         if edit.id in by_edit
     )
     if not rows:
-        raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.told())}")
+        raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.sentences())}")
     name, about = run.folder.resolve().name, run.about()
-    return Table(name, run.folder, protocol or next(iter(protocols)), rows, about, run.damage.told())
+    return Table(name, run.folder, protocol or next(iter(protocols)), rows, about, run.damage.sentences())
 
 
 def row_means(values: Floats) -> Floats:

@@ -153,7 +153,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         )
         with _little_to_collect(), nullcontext() if quiet else progress:
             await runner.judge_all(batch.edits())
-        return Ending(tally, spending, stop.why, stop.requests, judge.spec, run.damage.told())
+        return Ending(tally, spending, stop.why, stop.requests, judge.spec, run.damage.sentences())
 
 
 @contextmanager

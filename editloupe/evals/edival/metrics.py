@@ -152,7 +152,7 @@ def figures_of(folder: Path, missing: Missing = "complete") -> EdivalFigures:
         for unit in run.units():
             if not isinstance(unit.outcome, Verdict):
                 unjudged[unit.outcome.reason.value] = unjudged.get(unit.outcome.reason.value, 0) + 1
-        about, damage = run.about()["configurations"], run.damage.told()
+        about, damage = run.about()["configurations"], run.damage.sentences()
     if not scores:
         raise UserError(f"{folder} holds no chains judged by `editloupe edival evaluate`")
     turns = max(score.turn for score in scores)

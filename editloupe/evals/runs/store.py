@@ -92,11 +92,11 @@ class Run:
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the file without holding up the writer."""
-        with self._told(), closing(sqlite3.connect(self.folder / FILE, timeout=30)) as own:
+        with self._write_errors(), closing(sqlite3.connect(self.folder / FILE, timeout=30)) as own:
             own.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _write_errors(self) -> Iterator[None]:
         """Turn a write that fails into one sentence: nobody may go on paying for what cannot be kept."""
         try:
             yield
@@ -140,7 +140,7 @@ class Run:
 
     def _write_about(self, about: Mapping[str, Any]) -> None:
         part = self.folder / f".{ABOUT}.part"
-        with self._told():
+        with self._write_errors():
             part.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", "utf-8")
             part.replace(self.folder / ABOUT)
 
@@ -152,7 +152,7 @@ class Run:
 
     def save_all(self, filings: Iterable[Filing]) -> None:
         """Keep several judgements in one transaction; what they replace is gone with it."""
-        with self._told():
+        with self._write_errors():
             ready = [filing.ready(self.pictures, self._without_secrets) for filing in filings]
         with self._transaction() as connection:
             for rows in ready:
@@ -193,7 +193,7 @@ class Run:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._turn, self._told():
+        with self._turn, self._write_errors():
             if not self._lock:
                 raise UserError(f"{self.folder} is open for reading only")
             self._connection.execute("BEGIN IMMEDIATE")
@@ -220,7 +220,7 @@ class Run:
         except (TypeError, ValueError, RecursionError):
             text = json.dumps(storable(reply))
         row = (key, None if edit_id is None else storable_text(edit_id), self._without_secrets(text), timestamp())
-        with self._turn, self._told():
+        with self._turn, self._write_errors():
             self._connection.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", row)
 
     def replies_of(self, edit_id: str) -> dict[str, dict[str, Any]]:
@@ -235,7 +235,7 @@ class Run:
         added = ", ".join(f"{name} = {name} + excluded.{name}" for name in _USAGE)
         marks = ", ".join("?" * (len(_USAGE) + 2))
         counts = (whole_number(getattr(usage, name)) for name in _USAGE)
-        with self._turn, self._told():
+        with self._turn, self._write_errors():
             self._connection.execute(
                 f"INSERT INTO spent (judge, {', '.join(_USAGE)}, cost) VALUES ({marks}) ON CONFLICT (judge) DO UPDATE "
                 f"SET {added}, cost = cost + excluded.cost",
