@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from editloupe.evals.edival.asking import Asker, prompts
-from editloupe.evals.edival.files import SceneFile, content_key, held, told_from, write_bytes, write_json
+from editloupe.evals.edival.files import SceneFile, content_key, held, relative_name, write_bytes, write_json
 from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
 from editloupe.evals.edival.picture_queue import PictureTally, work_through
 from editloupe.images import Album, Picture, encode
@@ -63,7 +63,7 @@ class Decomposer:
         await asyncio.to_thread(write_bytes, self.out / f"{name}.boxes.jpg", drawn(picture, kept))
         scene = SceneFile(
             id=name,
-            image=told_from(path, self.out),
+            image=relative_name(path, self.out),
             sha=picture.sha,
             size=picture.size,
             key=key,

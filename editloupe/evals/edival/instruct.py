@@ -19,7 +19,7 @@ from editloupe.evals.edival.files import (
     content_key,
     held,
     picture_of,
-    told_from,
+    relative_name,
     write_json,
 )
 from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
@@ -92,7 +92,7 @@ class Instructor:
             turns.append(ChainTurn(turn=turn, task=task, instruction=wording(task), pools=pools))
         chain = ChainFile(
             id=scene.id,
-            image=told_from(picture_of(scene, self.scenes), self.out),
+            image=relative_name(picture_of(scene, self.scenes), self.out),
             sha=scene.sha,
             seed=self.seed,
             key=key,
