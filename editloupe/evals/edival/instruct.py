@@ -106,27 +106,27 @@ class Instructor:
         return True
 
     async def _task(
-        self, scene: SceneFile, wish: Plan, pools: Pools, boxes: Mapping[str, Sequence[Hit]], chance: random.Random
+        self, scene: SceneFile, planned: Plan, pools: Pools, boxes: Mapping[str, Sequence[Hit]], chance: random.Random
     ) -> tuple[Task, Usage]:
-        if not wish.keys:
-            return complete(wish, {}, pools, boxes), Usage()
+        if not planned.keys:
+            return complete(planned, {}, pools, boxes), Usage()
         if self.asker is None:
             try:
-                return drawn(wish, pools, boxes, chance), Usage()
+                return drawn(planned, pools, boxes, chance), Usage()
             except BadProposal as problem:
-                raise Unanswered(f"no entry of the lists will do for {wish.type}: {problem}") from None
+                raise Unanswered(f"no entry of the lists will do for {planned.type}: {problem}") from None
         album = Album()
         path = picture_of(scene, self.scenes)
         picture = await asyncio.to_thread(album.open, path)
-        form = json.dumps(dict.fromkeys(wish.keys, "…"), ensure_ascii=False)
+        form = json.dumps(dict.fromkeys(planned.keys, "…"), ensure_ascii=False)
         own = prompts()["proposals"]
         answered = await self.asker.ask(
             Edit(id=scene.id, source=path, edited=path, instruction="Plan an edit."),
             picture,
             album,
             system=own["system"],
-            task="\n".join((asked(wish, pools), inventory(pools), own["form"].format(form=form))),
-            read=lambda proposal: complete(wish, proposal, pools, boxes),
+            task="\n".join((asked(planned, pools), inventory(pools), own["form"].format(form=form))),
+            read=lambda proposal: complete(planned, proposal, pools, boxes),
             repair=lambda problem: str(own["repair"]).format(problem=problem, form=form),
         )
         return answered.value, answered.usage
@@ -147,15 +147,15 @@ class Instructor:
         )
 
 
-def asked(wish: Plan, pools: Pools) -> str:
+def asked(planned: Plan, pools: Pools) -> str:
     """Return what a model is asked to propose."""
     own, lists = prompts()["proposals"], texts()
-    name: str = wish.type
-    if wish.type == "subject_add" and wish.reference is None:
+    name: str = planned.type
+    if planned.type == "subject_add" and planned.reference is None:
         name = "subject_add_anywhere"
-    if wish.type == "text_change" and wish.object is None:
+    if planned.type == "text_change" and planned.object is None:
         name = "text_add"
-    item = wish.object
+    item = planned.object
     current = {
         "color_alter": item and item.color,
         "material_alter": item and item.material,
@@ -163,13 +163,13 @@ def asked(wish: Plan, pools: Pools) -> str:
     }
     values: dict[str, Any] = {
         "object": item.name if item else "",
-        "reference": wish.reference,
-        "position": lists["positions"][wish.position] if wish.position else "",
-        "current": current.get(wish.type) or "not known",
+        "reference": planned.reference,
+        "position": lists["positions"][planned.position] if planned.position else "",
+        "current": current.get(planned.type) or "not known",
         "colors": ", ".join(lists["lists"]["colors"]),
         "names": ", ".join(one.name for one in pools.available),
         "counts": ", ".join(f"{one.name} ({one.count})" for one in pools.available),
-        "count": wish.count,
+        "count": planned.count,
     }
     return " ".join(str(own[name]).format(**values).split())
 
