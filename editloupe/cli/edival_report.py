@@ -41,13 +41,13 @@ def report(
     from editloupe.evals.edival.report import blocks, drawings
 
     found = _figures(run, missing)
-    drawn = drawings(found)
+    drawings_by_name = drawings(found)
     if figures:
         from editloupe.evals.report.figures import save
 
-        for name, draw in drawn.items():
+        for name, draw in drawings_by_name.items():
             save(draw(), figures / f"{name}.svg")
-    _write(found, blocks(found), format, out, drawn)
+    _write(found, blocks(found), format, out, drawings_by_name)
 
 
 def compare(
@@ -87,7 +87,9 @@ def _figures(run: Path, missing: str) -> EdivalFigures:
     return figures_of(run, cast("Missing", missing))
 
 
-def _write(found: Record, blocks: list[Block], format: str | None, out: Path | None, drawn: dict[str, Any]) -> None:
+def _write(
+    found: Record, blocks: list[Block], format: str | None, out: Path | None, drawings_by_name: dict[str, Any]
+) -> None:
     suffixes = {".html": "html", ".md": "md", ".json": "json", ".txt": "text"}
     kind = format or (suffixes.get(out.suffix.lower(), "text") if out else "text")
     if kind == "json":
@@ -99,7 +101,7 @@ def _write(found: Record, blocks: list[Block], format: str | None, out: Path | N
     elif kind == "html":
         from editloupe.evals.report.html import as_html
 
-        text = as_html(blocks, drawn, "EdiVal-Agent", "Made by EditLoupe, `editloupe edival`.")
+        text = as_html(blocks, drawings_by_name, "EdiVal-Agent", "Made by EditLoupe, `editloupe edival`.")
     elif kind == "text":
         from editloupe.evals.report.text import as_text
 

@@ -151,11 +151,13 @@ def _outcome_record(outcome: Outcome, traces: tuple[Trace, ...]) -> dict[str, An
         "usage",
     )
     record = dict.fromkeys((*names, "reason", "detail", "raw"))
-    own = [trace for trace in traces if trace.criterion == outcome.criterion]
+    criterion_traces = [trace for trace in traces if trace.criterion == outcome.criterion]
     return {
         **record,
         **storable(outcome),
-        "trace": [{name: part for name, part in storable(trace).items() if name != "prompt"} for trace in own],
+        "trace": [
+            {name: part for name, part in storable(trace).items() if name != "prompt"} for trace in criterion_traces
+        ],
     }
 
 

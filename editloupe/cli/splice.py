@@ -109,10 +109,10 @@ class _Record:
         return not any(isinstance(mark, Without) and name in mark.names for mark in self.marks)
 
     def _default(self, field: Field[Any]) -> Any:
-        own = (
+        other_default = (
             mark.values[field.name] for mark in self.marks if isinstance(mark, Default) and field.name in mark.values
         )
-        return next(own, field.default)
+        return next(other_default, field.default)
 
 
 def _record(hint: Any) -> _Record | None:

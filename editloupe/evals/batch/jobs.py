@@ -119,8 +119,8 @@ class Planner:
                     self.held += 1
                     self.held_unjudged += held is not None and held.status != "judged"
             for tries, criteria in missing.items():
-                own = {name: keys[name] for name in criteria if name in keys}
-                yield Job(edit, position, repeat, tuple(criteria), tries, own, quick, hashes)
+                known_keys = {name: keys[name] for name in criteria if name in keys}
+                yield Job(edit, position, repeat, tuple(criteria), tries, known_keys, quick, hashes)
 
     def _tries(self, held: Known) -> int:
         """Return which try a unit with the same key is due for; 0 where it is done."""

@@ -81,9 +81,9 @@ class Cluster:
         self._thread.shutdown(wait=False)
 
     def _shutdown(self) -> None:
-        own = _ray_processes() if self._local else {}
+        begun_here = _ray_processes() if self._local else {}
         self.ray.shutdown()
-        end_all(own)  # its agents notice only after some twenty seconds that what they served is gone
+        end_all(begun_here)  # its agents notice only after some twenty seconds that what they served is gone
 
 
 async def _with_our_signal_handlers(work: asyncio.Future[None]) -> None:

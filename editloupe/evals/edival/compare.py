@@ -82,16 +82,16 @@ def differences(a: Mapping[str, object], b: Mapping[str, object], within: str = 
     >>> differences({"rules": {"threshold": 0.35}}, {"rules": {"threshold": 0.4}})
     ['rules.threshold: 0.35 → 0.4']
     """
-    told = []
+    found = []
     for name in sorted({*a, *b}):
         left, right = a.get(name), b.get(name)
         if left == right:
             continue
         if isinstance(left, Mapping) and isinstance(right, Mapping):
-            told += differences(left, right, f"{within}{name}.")
+            found += differences(left, right, f"{within}{name}.")
         elif name not in ("first_used", "name", "questions", "versions"):
-            told.append(f"{within}{name}: {left} → {right}")
-    return told
+            found.append(f"{within}{name}: {left} → {right}")
+    return found
 
 
 def blocks(found: SettingsComparison) -> list[Block]:

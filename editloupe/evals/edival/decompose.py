@@ -60,7 +60,7 @@ class Decomposer:
             repair=lambda problem: str(texts["repair"]).format(problem=problem),
         )
         kept = await asyncio.to_thread(self.ground, picture, answered.value)
-        await asyncio.to_thread(write_bytes, self.out / f"{name}.boxes.jpg", drawn(picture, kept))
+        await asyncio.to_thread(write_bytes, self.out / f"{name}.boxes.jpg", picture_with_boxes(picture, kept))
         scene = SceneFile(
             id=name,
             image=relative_name(path, self.out),
@@ -105,7 +105,7 @@ class Decomposer:
         )
 
 
-def drawn(picture: Picture, objects: Sequence[GroundedObject]) -> bytes:
+def picture_with_boxes(picture: Picture, objects: Sequence[GroundedObject]) -> bytes:
     """Return the picture as a JPEG file with every box drawn and named, for the eye."""
     width, height = picture.size
     boxes, labels = [], []

@@ -119,15 +119,15 @@ class Instructor:
         path = picture_of(scene, self.scenes)
         picture = await asyncio.to_thread(album.open, path)
         form = json.dumps(dict.fromkeys(planned.keys, "…"), ensure_ascii=False)
-        own = prompts()["proposals"]
+        proposal_texts = prompts()["proposals"]
         answered = await self.asker.ask(
             Edit(id=scene.id, source=path, edited=path, instruction="Plan an edit."),
             picture,
             album,
-            system=own["system"],
-            task="\n".join((asked(planned, pools), inventory(pools), own["form"].format(form=form))),
+            system=proposal_texts["system"],
+            task="\n".join((asked(planned, pools), inventory(pools), proposal_texts["form"].format(form=form))),
             read=lambda proposal: complete(planned, proposal, pools, boxes),
-            repair=lambda problem: str(own["repair"]).format(problem=problem, form=form),
+            repair=lambda problem: str(proposal_texts["repair"]).format(problem=problem, form=form),
         )
         return answered.value, answered.usage
 
@@ -149,7 +149,7 @@ class Instructor:
 
 def asked(planned: Plan, pools: Pools) -> str:
     """Return what a model is asked to propose."""
-    own, lists = prompts()["proposals"], texts()
+    proposal_texts, lists = prompts()["proposals"], texts()
     name: str = planned.type
     if planned.type == "subject_add" and planned.reference is None:
         name = "subject_add_anywhere"
@@ -171,7 +171,7 @@ def asked(planned: Plan, pools: Pools) -> str:
         "counts": ", ".join(f"{one.name} ({one.count})" for one in pools.available),
         "count": planned.count,
     }
-    return " ".join(str(own[name]).format(**values).split())
+    return " ".join(str(proposal_texts[name]).format(**values).split())
 
 
 def inventory(pools: Pools) -> str:

@@ -95,7 +95,7 @@ class Filing:
     def _unit(self, outcome: Outcome, clean: Redactor) -> dict[str, Any]:
         judged = outcome if isinstance(outcome, Verdict) else None
         criterion, usage = outcome.criterion, outcome.usage
-        own = [trace.seconds for trace in self.judgement.traces if trace.criterion == criterion]
+        durations = [trace.seconds for trace in self.judgement.traces if trace.criterion == criterion]
         return {
             "edit_id": storable_text(self.judgement.edit.id),
             "criterion": storable_text(criterion),
@@ -115,7 +115,7 @@ class Filing:
             "steps": outcome.steps,
             **{name: whole_number(getattr(usage, name)) for name in Usage.model_fields},
             "cost": finite_number(self.price.cost(usage)) if self.price else None,
-            "seconds": max((_duration(seconds) for seconds in own), default=0.0),
+            "seconds": max((_duration(seconds) for seconds in durations), default=0.0),
             "outcome": _text(record_json(outcome), clean),
             "finished_at": timestamp(),
         }

@@ -92,8 +92,8 @@ class Run:
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the file without holding up the writer."""
-        with self._write_errors(), closing(sqlite3.connect(self.folder / FILE, timeout=30)) as own:
-            own.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        with self._write_errors(), closing(sqlite3.connect(self.folder / FILE, timeout=30)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     @contextmanager
     def _write_errors(self) -> Iterator[None]:
