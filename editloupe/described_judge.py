@@ -37,11 +37,11 @@ class DescribedJudge(ABC):
         """What a user should know before reading verdicts."""
 
     @abstractmethod
-    def own_parameters(self) -> dict[str, Any]:
+    def further_parameters(self) -> dict[str, Any]:
         """Return what decides the answers of this kind of judge, beyond what every judge has."""
 
     @abstractmethod
-    def asked_texts(self) -> dict[str, Any]:
+    def rubric_texts(self) -> dict[str, Any]:
         """Return the rubrics that are asked, whole, by name."""
 
     def parameters(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class DescribedJudge(ABC):
             "mode": self.mode,
             "settings": self.settings.model_dump(mode="json", exclude={"retry", "timeout"}),
             "profile": self._chat.profile.model_dump(mode="json"),
-            **self.own_parameters(),
+            **self.further_parameters(),
         }
 
     def describe(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class DescribedJudge(ABC):
             **self.parameters(),
             "base_url": shown(self.base_url) if self.base_url else self.base_url,
             "criteria": list(self.criteria),
-            "rubrics": self.asked_texts(),
+            "rubrics": self.rubric_texts(),
             "versions": {name: version(name) for name in PACKAGES},
             "notes": list(self.notes),
         }

@@ -313,11 +313,11 @@ class Judge(DescribedJudge):
         except MissingInput:
             return self._protocol.rubric(criterion)
 
-    def own_parameters(self) -> dict[str, Any]:
+    def further_parameters(self) -> dict[str, Any]:
         """Return what the tools' observations depend on."""
         return {"tools": self._toolbox.fingerprint()}
 
-    def asked_texts(self) -> dict[str, Any]:
+    def rubric_texts(self) -> dict[str, Any]:
         """Return the rubrics that are asked, whole, by name."""
         return {rubric.name: rubric.model_dump(mode="json") for rubric in self._rubrics}
 

@@ -140,7 +140,7 @@ class EdivalJudge(DescribedJudge):
         }
         return content_key(facts)
 
-    def own_parameters(self) -> dict[str, Any]:
+    def further_parameters(self) -> dict[str, Any]:
         """Return the rules, the instruments and the questions."""
         features, quality = self.instruments.features, self.instruments.quality
         return {
@@ -151,7 +151,7 @@ class EdivalJudge(DescribedJudge):
             "questions": [question(task).model_dump(mode="json") for task in ASKED],
         }
 
-    def asked_texts(self) -> dict[str, Any]:
+    def rubric_texts(self) -> dict[str, Any]:
         """Return none: what is asked depends on the turn and stands among the parameters."""
         return {}
 
