@@ -18,9 +18,9 @@ from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_lanes
 from editloupe.agent.models import ModelSettings, keyed_profile, open_chat
 from editloupe.agent.secrets import shown
-from editloupe.graphs.edit import EDIT_GRAPH, Desk, tool_notes
-from editloupe.graphs.loop import LoopLimits
-from editloupe.graphs.stage import Differences
+from editloupe.graphs.by_loop import tool_notes
+from editloupe.graphs.edit import EDIT_GRAPH, Desk
+from editloupe.graphs.loop import Differences, LoopLimits
 from editloupe.images import LONG_SIDE, Album, WireLimits, hash_file
 from editloupe.loop_thread import AskedFromWithin, LoopClosed, LoopThread
 from editloupe.pixel_budget import room_for

@@ -1,12 +1,11 @@
-"""The graph of one edit: cases are made, each is judged by its own run of the loop, side by side, and verdicts are drawn."""
+"""The graph of one edit: cases are made, each is judged by the engine it names, side by side, and verdicts are drawn."""
 
 from __future__ import annotations
 
 import asyncio
 import operator
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from langgraph.graph import END, START, StateGraph
@@ -15,22 +14,20 @@ from langgraph.runtime import Runtime
 from langgraph.types import Send
 from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
-from editloupe.agent.answers import Given
 from editloupe.agent.chat import Chat, RetryBudget
 from editloupe.agent.hooks import Watcher
 from editloupe.graphs.context import LiveContext
-from editloupe.graphs.edival_single import by_objects
-from editloupe.graphs.loop import LOOP, Failure, LoopLimits, Session, opening, usage_of_steps
+from editloupe.graphs.engine import Judged
+from editloupe.graphs.loop import Differences, Failure, LoopLimits, Session, usage_of_steps
 from editloupe.graphs.observation_cache import Looks
-from editloupe.graphs.stage import Differences, Staged, first_stage, texts_of
+from editloupe.graphs.registry import engine
 from editloupe.images import Album, ImageError, WireLimits
 from editloupe.rubrics.case import Case
-from editloupe.rubrics.edival.turn import KEY
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
 from editloupe.tools.contract import Memory, NoMemory
 from editloupe.tools.registry import Toolbox
-from editloupe.types import Edit, Mode, Outcome, Reason, Step, Trace, Unjudged, Usage, Verdict
+from editloupe.types import Edit, Mode, Outcome, Reason, Trace, Unjudged, Usage, Verdict
 
 
 @dataclass(frozen=True)
@@ -56,17 +53,6 @@ class Desk(LiveContext):
     """Whether an edit that cannot be judged for want of input raises; else it ends unjudged."""
     album: Album = field(default_factory=Album)
     budget: RetryBudget = field(default_factory=RetryBudget)
-
-
-@dataclass(frozen=True)
-class Judged:
-    """One case, judged: its trace and how it ended."""
-
-    case: Case
-    trace: Trace
-    given: Given | None
-    failure: Failure | None
-    confidence: float | None
 
 
 class EditState(TypedDict, total=False):
@@ -125,7 +111,7 @@ def fan_out(state: EditState) -> list[Send]:
 
 
 async def judge_case(state: EditState, runtime: Runtime[Desk]) -> EditState:
-    """Judge one case by the loop; one that names objects to check, by the graph of EdiVal-Agent."""
+    """Judge one case by the engine it names."""
     desk, case = runtime.context, state["case"]
     heading = Trace(
         edit_id=case.edit.id,
@@ -146,38 +132,11 @@ async def judge_case(state: EditState, runtime: Runtime[Desk]) -> EditState:
         looks=desk.looks,
         watcher=desk.watcher,
         heading=heading,
+        differences=desk.differences,
         repeat=desk.repeat,
         budget=desk.budget,
     )
-    if KEY in case.facts:
-        trace, given, failure = await by_objects(session, heading)
-        return EditState(judged=[Judged(case, trace, given, failure, None)])
-    started = time.perf_counter()
-    staged = await first_stage(session, desk.differences)
-    if staged.failure:
-        trace = _trace(heading, session, staged, (), started)
-        return EditState(judged=[Judged(case, trace, None, staged.failure, None)])
-    session = replace(session, case=staged.case)
-    start = await asyncio.to_thread(opening, session)
-    end = await LOOP.ainvoke(start, {"recursion_limit": desk.limits.recursion_limit}, context=session)
-    staged = replace(staged, prompts=staged.prompts + texts_of(start))
-    trace = _trace(heading, session, staged, end["steps"], started)
-    return EditState(judged=[Judged(case, trace, end["given"], end["failure"], end["confidence"])])
-
-
-def _trace(heading: Trace, session: Session, staged: Staged, steps: Sequence[Step], started: float) -> Trace:
-    """Return the whole story of a case: the stage before it, where it has one, then its own steps."""
-    offset = len(staged.steps)
-    own = [step.model_copy(update={"index": step.index + offset}) for step in steps] if offset else steps
-    return heading.model_copy(
-        update={
-            "prompt": staged.prompts,
-            "tools": tuple(tool.name for tool in session.tools()),
-            "notes": (*(tool_notes(session.toolbox) if session.case.uses_tools else ()), *session.chat.notes),
-            "steps": (*staged.steps, *own),
-            "seconds": time.perf_counter() - started,
-        }
-    )
+    return EditState(judged=[await engine(case.engine)(session)])
 
 
 async def decide(state: EditState, runtime: Runtime[Desk]) -> EditState:
@@ -239,11 +198,6 @@ def _deciding(cases: Sequence[Judged]) -> Judged:
         return cases[0]
     labels = [str(one.given.label) for one in cases if one.given]
     return cases[labels.index(worst_label(rubric, labels))]
-
-
-def tool_notes(toolbox: Toolbox) -> tuple[str, ...]:
-    """Say which tools are not offered and why, and which settings fell back to something else."""
-    return (*toolbox.notes, *(f"{name} is not offered: {why}" for name, why in toolbox.withheld.items()))
 
 
 def build_edit_graph() -> CompiledStateGraph[EditState, Desk, EditState, EditState]:

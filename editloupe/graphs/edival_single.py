@@ -8,12 +8,13 @@ from weakref import WeakKeyDictionary
 from editloupe.agent.answers import Given
 from editloupe.graphs.edival import EDIVAL_GRAPH, FOLLOWING, Bench
 from editloupe.graphs.edival_looks import Eye
+from editloupe.graphs.engine import Judged
 from editloupe.graphs.loop import Failure, Session
 from editloupe.rubrics.edival.settings import published
 from editloupe.rubrics.edival.turn import KEY, Turn
 from editloupe.tools.finders import Finder, WholePictureFinder
 from editloupe.tools.registry import Toolbox
-from editloupe.types import Trace, Verdict
+from editloupe.types import Verdict
 
 _FINDERS: WeakKeyDictionary[Toolbox, Finder] = WeakKeyDictionary()
 _LOCK = threading.Lock()
@@ -27,9 +28,9 @@ def finder_of(toolbox: Toolbox) -> Finder:
         return _FINDERS[toolbox]
 
 
-async def by_objects(session: Session, heading: Trace) -> tuple[Trace, Given | None, Failure | None]:
-    """Judge a case whose facts name its tasks; return its trace and how it ended."""
-    case = session.case
+async def by_objects(session: Session) -> Judged:
+    """Judge a case whose facts name its tasks, by objects."""
+    case, heading = session.case, session.heading
     eye = Eye(finder_of(session.toolbox), published(), None, None, session.memory, session.album)
     bench = Bench(
         chat=session.chat,
@@ -50,5 +51,5 @@ async def by_objects(session: Session, heading: Trace) -> tuple[Trace, Given | N
     if isinstance(outcome, Verdict):
         label = str(outcome.label)
         given = Given(label, label, outcome.score, outcome.score_100, outcome.values, outcome.rationale)
-        return trace, given, None
-    return trace, None, Failure(outcome.reason, outcome.detail, outcome.raw)
+        return Judged(case, trace, given, None)
+    return Judged(case, trace, None, Failure(outcome.reason, outcome.detail, outcome.raw))
