@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from editloupe.evals.manifests.datasets import load_manifest
+    from editloupe.evals.papers.layouts import load_manifest
     from editloupe.evals.reward import areward, reward
     from editloupe.judge import Judge, JudgeSettings
     from editloupe.types import Box, Edit, Judgement, Reason, Trace, Unjudged, UserError, Verdict
@@ -31,7 +31,7 @@ _HOMES = {
     "Judge": "judge",
     "JudgeSettings": "judge",
     "areward": "evals.reward",
-    "load_manifest": "evals.manifests.datasets",
+    "load_manifest": "evals.papers.layouts",
     "reward": "evals.reward",
 }
 """Where a public name lives; those not listed live in `types`."""
