@@ -7,14 +7,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from editloupe.graphs.engine import Judged
-from editloupe.graphs.loop import LOOP, Session, opening
+from editloupe.graphs.engine import Graph, Judged
+from editloupe.graphs.loop import Session, opening
 from editloupe.graphs.stage import Staged, first_stage, texts_of
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Step, Trace
 
 
-async def by_loop(session: Session) -> Judged:
+async def by_loop(loop: Graph, session: Session) -> Judged:
     """Judge a case by the loop, after its first stage where it has one."""
     case, started = session.case, time.perf_counter()
     staged = await first_stage(session)
@@ -22,7 +22,7 @@ async def by_loop(session: Session) -> Judged:
         return Judged(case, _trace(session, staged, (), started), None, staged.failure)
     session = replace(session, case=staged.case)
     start = await asyncio.to_thread(opening, session)
-    end = await LOOP.ainvoke(start, {"recursion_limit": session.limits.recursion_limit}, context=session)
+    end = await loop.ainvoke(start, {"recursion_limit": session.limits.recursion_limit}, context=session)
     staged = replace(staged, prompts=staged.prompts + texts_of(start))
     trace = _trace(session, staged, end["steps"], started)
     return Judged(case, trace, end["given"], end["failure"], end["confidence"])

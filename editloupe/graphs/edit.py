@@ -6,7 +6,7 @@ import asyncio
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -17,17 +17,17 @@ from typing_extensions import TypedDict  # pydantic makes no schema of typing's 
 from editloupe.agent.chat import Chat, RetryBudget
 from editloupe.agent.hooks import Watcher
 from editloupe.graphs.context import LiveContext
-from editloupe.graphs.engine import Judged
+from editloupe.graphs.engine import Engine, Judged
 from editloupe.graphs.loop import Differences, Failure, LoopLimits, Session, usage_of_steps
 from editloupe.graphs.observation_cache import Looks
-from editloupe.graphs.registry import engine
+from editloupe.graphs.registry import ENGINES
 from editloupe.images import Album, ImageError, WireLimits
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
 from editloupe.tools.contract import Memory, NoMemory
 from editloupe.tools.registry import Toolbox
-from editloupe.types import Edit, Mode, Outcome, Reason, Trace, Unjudged, Usage, Verdict
+from editloupe.types import Edit, Mode, Outcome, Reason, Trace, Unjudged, Usage, UserError, Verdict
 
 
 @dataclass(frozen=True)
@@ -106,13 +106,28 @@ def _cases(desk: Desk, edit: Edit, rubric: Rubric) -> list[Case] | Unjudged:
 
 
 def fan_out(state: EditState) -> list[Send]:
-    """Send every case on its own way."""
-    return [Send("judge_case", EditState(case=case)) for case in state.get("cases", [])]
+    """Send every case on its own way, to the engine it names."""
+    cases = state.get("cases", [])
+    if unknown := {case.engine for case in cases} - set(ENGINES):
+        raise UserError(f"no engine called {unknown.pop()} judges cases; there are: {', '.join(ENGINES)}")
+    return [Send(_node(case.engine), EditState(case=case)) for case in cases]
 
 
-async def judge_case(state: EditState, runtime: Runtime[Desk]) -> EditState:
-    """Judge one case by the engine it names."""
-    desk, case = runtime.context, state["case"]
+def judging(engine: Engine) -> Any:
+    """Return the node in which an engine judges one case."""
+    graph, judge = engine.graph, engine.judge  # named here, LangGraph finds the graph and shows it inside the node
+
+    async def judge_case(state: EditState, runtime: Runtime[Desk]) -> EditState:
+        return EditState(judged=[await judge(graph, _session(state["case"], runtime.context))])
+
+    return judge_case
+
+
+def _node(engine: str) -> str:
+    return f"judge_by_{engine}"
+
+
+def _session(case: Case, desk: Desk) -> Session:
     heading = Trace(
         edit_id=case.edit.id,
         criterion=case.rubric.criterion,
@@ -121,7 +136,7 @@ async def judge_case(state: EditState, runtime: Runtime[Desk]) -> EditState:
         judge=desk.judge,
         target=case.target,
     )
-    session = Session(
+    return Session(
         case=case,
         chat=desk.chat,
         toolbox=desk.toolbox,
@@ -136,7 +151,6 @@ async def judge_case(state: EditState, runtime: Runtime[Desk]) -> EditState:
         repeat=desk.repeat,
         budget=desk.budget,
     )
-    return EditState(judged=[await engine(case.engine)(session)])
 
 
 async def decide(state: EditState, runtime: Runtime[Desk]) -> EditState:
@@ -204,11 +218,12 @@ def build_edit_graph() -> CompiledStateGraph[EditState, Desk, EditState, EditSta
     """Return the compiled graph of one edit."""
     graph = StateGraph(EditState, context_schema=Desk)
     graph.add_node("prepare", prepare)
-    graph.add_node("judge_case", judge_case)
     graph.add_node("decide", decide)
     graph.add_edge(START, "prepare")
-    graph.add_conditional_edges("prepare", fan_out, ["judge_case"])
-    graph.add_edge("judge_case", "decide")
+    graph.add_conditional_edges("prepare", fan_out, [_node(name) for name in ENGINES])
+    for name, engine in ENGINES.items():
+        graph.add_node(_node(name), judging(engine))
+        graph.add_edge(_node(name), "decide")
     graph.add_edge("decide", END)
     return graph.compile(name="editloupe_edit")
 

@@ -6,9 +6,9 @@ import threading
 from weakref import WeakKeyDictionary
 
 from editloupe.agent.answers import Given
-from editloupe.graphs.edival import EDIVAL_GRAPH, FOLLOWING, Bench
+from editloupe.graphs.edival import FOLLOWING, Bench
 from editloupe.graphs.edival_looks import Eye
-from editloupe.graphs.engine import Judged
+from editloupe.graphs.engine import Graph, Judged
 from editloupe.graphs.loop import Failure, Session
 from editloupe.rubrics.edival.settings import published
 from editloupe.rubrics.edival.turn import KEY, Turn
@@ -28,7 +28,7 @@ def finder_of(toolbox: Toolbox) -> Finder:
         return _FINDERS[toolbox]
 
 
-async def by_objects(session: Session) -> Judged:
+async def by_objects(objects: Graph, session: Session) -> Judged:
     """Judge a case whose facts name its tasks, by objects."""
     case, heading = session.case, session.heading
     eye = Eye(finder_of(session.toolbox), published(), None, None, session.memory, session.album)
@@ -45,7 +45,7 @@ async def by_objects(session: Session) -> Judged:
         budget=session.budget,
     )
     turn = Turn.model_validate(case.facts[KEY])
-    end = await EDIVAL_GRAPH.ainvoke({"edit": case.edit, "turn": turn}, {"recursion_limit": 12}, context=bench)
+    end = await objects.ainvoke({"edit": case.edit, "turn": turn}, {"recursion_limit": 12}, context=bench)
     (outcome,) = end["outcomes"]
     trace = next(iter(end.get("traces", ())), heading)
     if isinstance(outcome, Verdict):
