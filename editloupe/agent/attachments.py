@@ -9,7 +9,7 @@ their references; what goes over the wire is the same, byte for byte.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,6 +27,15 @@ def data_url(wire: Wire) -> str:
     return f"data:{wire.media_type};base64,{wire.base64.decode()}"
 
 
+def sent_data_url(wire: Wire) -> Iterable[bytes]:
+    """Return a picture as a data URL, in pieces."""
+    return b"data:", wire.media_type.encode(), b";base64,", wire.base64
+
+
+def _never_sent(wire: Wire) -> Iterable[bytes]:
+    raise NotImplementedError("pictures of this form are written into the messages")
+
+
 @dataclass(frozen=True)
 class PictureForm:
     """How a provider is given a picture: as which content block, and what stands in the place of the picture till it leaves."""
@@ -39,8 +48,8 @@ class PictureForm:
     """What a reference begins with, before the picture's hash."""
     fields: tuple[str, ...] = ()
     """The fields of a request's body that hold a picture."""
-    sent: Callable[[Wire], bytes] | None = None
-    """A picture as a body holds it, where the client writes it in another way than it is given."""
+    sent: Callable[[Wire], Iterable[bytes]] = _never_sent
+    """A picture as a body holds it, in pieces, so that its bytes are not copied for it."""
 
     def reference_to(self, sha: Sha) -> str:
         """Return what stands for a picture until the request leaves."""
@@ -64,7 +73,7 @@ class PictureForm:
                 wire = album[found["sha"].decode()].wire(limits)
             except KeyError:  # the words of a model that made one up
                 continue
-            parts += [body[end : found.start("reference")], self.sent(wire) if self.sent else self.text(wire).encode()]
+            parts += [body[end : found.start("reference")], *self.sent(wire)]
             end = found.end("reference")
         return b"".join([*parts, body[end:]])
 

@@ -18,7 +18,7 @@ from editloupe.images import Album, WireLimits
 from tests.agent.rules.pictures import BLUE, disc, ground, make_case, make_edit
 
 JUDGES = json.loads((Path(__file__).parents[1] / "fixtures" / "keyed_judges.json").read_text())
-"""Written by version 0.1.0; a difference would have runs judged and paid for again."""
+"""Kept from commit 44a8c4c, whose runs go on; a difference would have them judged and paid for again."""
 SHA = "0123456789abcdef0123456789abcdef"
 CALL = {"name": "zoom_in_image", "args": {"bbox_2d": [1, 2, 3, 4]}, "id": "call_1", "type": "tool_call"}
 CONVERSATION: list[AnyMessage] = [

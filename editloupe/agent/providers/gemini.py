@@ -11,7 +11,7 @@ from editloupe.agent.attachments import PictureForm
 from editloupe.agent.clients import Client
 from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
-from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason
+from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
 from editloupe.images import Wire
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def _given(wire: Wire) -> str:
     return wire.base64.decode()
 
 
-def _sent(wire: Wire) -> bytes:
-    return wire.base64.translate(_URL_SAFE)
+def _sent(wire: Wire) -> tuple[bytes]:
+    return (wire.base64.translate(_URL_SAFE),)
 
 
 PICTURES = PictureForm(
@@ -118,12 +118,11 @@ def open_client(opening: Opening) -> Client:
     try:
         _speak_through(model, http, opening)
     except Exception as error:
-        why = f"{type(error).__name__}: {error}".splitlines()[0]
         note = (
             "the installed langchain-google-genai cannot be given EditLoupe's HTTP client, so its own is used: pictures are "
-            f"written into every request, and replies may have any size ({why})"
+            f"written into every request, replies may have any size, and a redirect may be followed ({in_a_line(error)})"
         )
-        return Client(model, http.aclose, attaches=False, notes=(note,))
+        return Client(model, getattr(model, "aclose", http.aclose), attaches=False, notes=(note,))
     return Client(model, http.aclose)
 
 

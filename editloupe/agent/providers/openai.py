@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from editloupe.agent.attachments import PictureForm, data_url
+from editloupe.agent.attachments import PictureForm, data_url, sent_data_url
 from editloupe.agent.clients import Client
 from editloupe.agent.endings import BROKEN_OFF
 from editloupe.agent.http import BodyForm
 from editloupe.agent.profiles import Profile
-from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason
+from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel, LanguageModelInput
@@ -54,7 +54,7 @@ def _picture(text: str, media_type: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": text, "detail": "high"}}
 
 
-PICTURES = PictureForm(_picture, data_url, mark="editloupe-picture:", fields=("url", "image_url"))
+PICTURES = PictureForm(_picture, data_url, mark="editloupe-picture:", fields=("url", "image_url"), sent=sent_data_url)
 
 
 @cache
@@ -168,7 +168,7 @@ def open_client(opening: Opening) -> Client:
         check_same_request(model, ChatOpenAI)
         return Client(model, http.aclose)
     except Exception as error:
-        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        why = in_a_line(error)
     if OLD_LIMIT in opening.parameters and not _OPENAI.match(opening.model):
         opening.gate.left_out.add(LIMIT)  # the gate then writes the older name
     note = f"the installed langchain-openai is not one EditLoupe's faster client knows, so its own is used ({why})"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from editloupe.agent.attachments import PictureForm
 from editloupe.agent.http import BodyForm, Gate
 from editloupe.agent.profiles import Profile
+from editloupe.agent.secrets import without_secrets
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -30,6 +31,11 @@ class Opening:
     timeout: float
     gate: Gate
     """Whose hooks a client's requests and replies pass."""
+
+
+def in_a_line(error: Exception) -> str:
+    """Return what is wrong in one line without secrets, for a note."""
+    return without_secrets(f"{type(error).__name__}: {error}".splitlines()[0])
 
 
 def finish_reason(message: AIMessage) -> str:

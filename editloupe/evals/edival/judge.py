@@ -206,7 +206,7 @@ class EdivalJudge:
             "criteria": list(self.criteria),
             "rubrics": {},
             "versions": {name: version(name) for name in packages},
-            "notes": list(self.instruments.notes()),
+            "notes": [*self.instruments.notes(), *self._chat.notes],
         }
 
     def close(self) -> None:
