@@ -45,7 +45,7 @@ async def _by_model(session: Session, stage: Stage) -> Staged:
     if state["given"] is None:
         failure = state["failure"] or Failure(Reason.NO_ANSWER, "the judge listed nothing")
         return Staged(session.case, steps, prompts, replace(failure, detail=f"{stage.title}: {failure.detail}"))
-    return Staged(_with_findings(session.case, stage, str(state["given"].values[stage.key])), steps, prompts)
+    return Staged(_told(session.case, stage, str(state["given"].values[stage.key])), steps, prompts)
 
 
 async def _by_tool(session: Session, stage: Stage) -> Staged:
@@ -58,7 +58,7 @@ async def _by_tool(session: Session, stage: Stage) -> Staged:
         return Staged(session.case, failure=Failure(Reason.MISSING_INPUT, f"{stage.title}: {seen.text}"))
     step = Step(index=0, thought=stage.title, calls=(call,), observations=(seen,))
     shown = dict(zip(seen.captions, seen.pictures, strict=True))
-    return Staged(_with_findings(session.case, stage, seen.text, shown), (step,))
+    return Staged(_told(session.case, stage, seen.text, shown), (step,))
 
 
 def stage_case(case: Case, stage: Stage) -> Case:
@@ -79,7 +79,7 @@ def stage_case(case: Case, stage: Stage) -> Case:
     return case.model_copy(update={"rubric": rubric, "mode": "plain", "pictures": pictures})
 
 
-def _with_findings(case: Case, stage: Stage, text: str, shown: Mapping[str, Sha] | None = None) -> Case:
+def _told(case: Case, stage: Stage, text: str, shown: Mapping[str, Sha] | None = None) -> Case:
     facts: dict[str, Any] = {**case.facts, EARLIER_FINDINGS: {stage.introduction.strip(): text.strip()}}
     return case.model_copy(update={"facts": facts, "pictures": {**case.pictures, **(shown or {})}})
 

@@ -23,7 +23,7 @@ Name = Annotated[str, Query(max_length=80)]
 Id = Annotated[str, Query(max_length=1000)]
 
 
-class AnnotatorInput(Record):
+class Given(Record):
     """One keystroke: a label, boxes, or an undo."""
 
     annotator: str = Field(min_length=1, max_length=80)
@@ -83,7 +83,7 @@ async def give(request: Request, key: str) -> Response:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise HTTPException(415, "This address takes JSON.")
     try:
-        given = AnnotatorInput.model_validate_json(await request.body())
+        given = Given.model_validate_json(await request.body())
     except ValidationError as error:
         raise UserError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
     studio = studio_of(request)
@@ -125,7 +125,7 @@ def annotators(request: Request, key: str) -> Response:
     )
 
 
-def _label(one: OpenRun, name: str, given: AnnotatorInput) -> None:
+def _label(one: OpenRun, name: str, given: Given) -> None:
     known = _known(one, given.edit)
     unit = next((unit for unit in known if unit.criterion == given.criterion), None)
     rubric = rubric_of(unit.protocol, unit.criterion) if unit else None
