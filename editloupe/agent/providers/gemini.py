@@ -13,6 +13,7 @@ from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
 from editloupe.images import Wire
+from editloupe.types import UserError
 
 if TYPE_CHECKING:
     import httpx
@@ -93,7 +94,7 @@ def addressless(plain: type[ChatGoogleGenerativeAI]) -> type[ChatGoogleGenerativ
 
 
 def open_client(opening: Opening) -> Client:
-    """Open a client that sends through the gate; one with its own HTTP client where it cannot be given ours."""
+    """Open a client that sends through the gate; where it cannot be given our HTTP client, nothing is sent at all."""
     import httpx
     from langchain_google_genai import ChatGoogleGenerativeAI
 
@@ -117,12 +118,11 @@ def open_client(opening: Opening) -> Client:
     )
     try:
         _speak_through(model, http, opening)
-    except Exception as error:
-        note = (
-            "the installed langchain-google-genai cannot be given EditLoupe's HTTP client, so its own is used: pictures are "
-            f"written into every request, replies may have any size, and a redirect may be followed ({in_a_line(error)})"
-        )
-        return Client(model, getattr(model, "aclose", http.aclose), attaches=False, notes=(note,))
+    except Exception as error:  # whatever another version raises
+        raise UserError(
+            "the installed langchain-google-genai cannot be given the HTTP client that keeps keys and pictures from following "
+            f"redirects: pip install 'langchain-google-genai>=4.2,<5' ({in_a_line(error)})"
+        ) from None
     return Client(model, http.aclose)
 
 

@@ -1,45 +1,25 @@
-"""Gemini's client is given our HTTP client; where it cannot take it, it is used as it is, and that is said."""
+"""Gemini's client is given our HTTP client, which guards keys and pictures; one that cannot take it is not used."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from google.genai import types
-from langchain_core.language_models import BaseChatModel
 from langchain_core.load import dumpd
-from langchain_core.outputs import ChatResult
 from langchain_google_genai import ChatGoogleGenerativeAI
 
-from editloupe import Judge
+from editloupe import Judge, UserError
 from editloupe.agent.providers.gemini import addressless, leave_out, mended
-from tests.conftest import StartServer
-from tests.rubrics.samples import edit_for
-from tests.scripted import final
 
 
-class AnotherShape(BaseChatModel):
-    """A client of another version: it speaks as ChatGoogleGenerativeAI does, and has no `client` to be replaced."""
-
-    speaks: Any = None
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__()
-        self.speaks = ChatGoogleGenerativeAI(**settings)
+class AnotherShape(ChatGoogleGenerativeAI):
+    """A client of another version: its `client` is not what it sends its requests through."""
 
     @property
-    def _llm_type(self) -> str:
-        return "another-shape"
-
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        raise NotImplementedError
-
-    async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        done: ChatResult = await self.speaks._agenerate(messages, stop, **kwargs)
-        await self.speaks.aclose()
-        return done
+    def async_client(self) -> Any:
+        return None
 
 
 class UnknownOption(types.HttpOptions):
@@ -58,22 +38,14 @@ class UnknownOption(types.HttpOptions):
         ("google.genai.types.HttpOptions", UnknownOption, "Extra inputs"),
     ],
 )
-def test_beside_a_client_of_another_shape_it_steps_aside_and_says_so(
-    scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, stand_in: Any, why: str
+def test_a_client_that_cannot_be_given_ours_is_refused_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, place: str, stand_in: Any, why: str
 ) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "AIza-test-0123456789")
     monkeypatch.setattr(place, stand_in)
-    server = scripted(final("Wrong Action"))
-    with Judge(
-        "google_genai:gemini-3-pro", base_url=server.gemini_url, mode="plain", criteria=["instruction_following"]
-    ) as judge:
-        judgement = judge.judge(edit_for(tmp_path, roles=()))
-        assert judge.describe()["notes"] == list(judge.notes)
-    assert judgement.verdicts[0].status == "judged"
-    (note,) = judgement.notes
-    assert "langchain-google-genai" in note
-    assert why in note
-    images = [image for message in server.requests[0].messages for image in message.images]
-    assert len(images) == 2, "pictures are written out, for nothing puts them into its requests"
+    with pytest.raises(UserError, match="pip install 'langchain-google-genai") as told:
+        Judge("google_genai:gemini-3-pro", mode="plain")
+    assert why in str(told.value)
 
 
 def test_with_the_installed_client_there_is_nothing_to_say(monkeypatch: pytest.MonkeyPatch) -> None:
