@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from editloupe.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from editloupe.evals.manifests.datasets import load_manifest
+    from editloupe.evals.papers.layouts import load_manifest
     from editloupe.evals.reward import areward, reward
     from editloupe.judge import Judge, JudgeSettings
     from editloupe.types import Box, Edit, Judgement, Reason, Trace, Unjudged, UserError, Verdict
@@ -34,7 +34,7 @@ __getattr__ = lazy_names(
         **dict.fromkeys(__all__, "types"),
         **dict.fromkeys(("Judge", "JudgeSettings"), "judge"),
         **dict.fromkeys(("areward", "reward"), "evals.reward"),
-        "load_manifest": "evals.manifests.datasets",
+        "load_manifest": "evals.papers.layouts",
     },
 )
 """A command that only prints help need not load the LMM stack."""

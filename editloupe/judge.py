@@ -19,14 +19,15 @@ from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
 from editloupe.agent.models import ModelSettings, keyed_profile, open_chat
 from editloupe.agent.providers.registry import client_packages
 from editloupe.agent.secrets import shown
-from editloupe.graphs.edit import EDIT_GRAPH, Desk, tool_notes
-from editloupe.graphs.loop import LoopLimits
-from editloupe.graphs.stage import Differences
+from editloupe.graphs.by_loop import tool_notes
+from editloupe.graphs.edit import EDIT_GRAPH, Desk
+from editloupe.graphs.loop import Differences, LoopLimits
 from editloupe.images import LONG_SIDE, Album, WireLimits, hash_file
 from editloupe.loop_thread import AskedFromWithin, LoopClosed, LoopThread
 from editloupe.pixel_budget import room_for
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
+from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.tools.registry import Toolbox, build_toolbox
@@ -37,7 +38,6 @@ T = TypeVar("T")
 
 JUDGE_VARIABLE = "EDITLOUPE_JUDGE"
 DEFAULT_JUDGE = "rules"
-DEFAULT_PROTOCOL = "dlebench"
 CLOSED = "this judge is closed; open another one"
 SLACK = 2.0
 """Edits under way for every one whose requests fill the allowed concurrency: some always wait for tools or the disk."""
@@ -55,7 +55,7 @@ class JudgeSettings(ModelSettings):
     min_confidence: float = 0.0
     """Verdicts of a judge that knows its confidence end unjudged below this."""
     differences: Differences = "model"
-    """Who lists the differences where a rubric has them listed first (Edit-Compass): the model, or the tool."""
+    """Who lists the differences where a rubric has them listed first: the model, or the tool."""
 
 
 class Judge:
@@ -83,7 +83,7 @@ class Judge:
         self.spec = spec or os.environ.get(JUDGE_VARIABLE) or DEFAULT_JUDGE
         self.base_url = base_url
         self.settings = settings or JudgeSettings()
-        self._protocol = with_files(protocol, rubrics) if rubrics else find_protocol(protocol or DEFAULT_PROTOCOL)
+        self._protocol = with_files(protocol, rubrics) if rubrics else find_protocol(protocol or DEFAULT.name)
         self.protocol = self._protocol.name
         self.mode: Mode = mode or self._protocol.default_mode
         if self.mode not in self._protocol.modes:

@@ -19,8 +19,8 @@ from editloupe.evals.batch.forecast import Forecast
 from editloupe.evals.batch.jobs import FAILED
 from editloupe.evals.batch.progress import duration
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.manifests.datasets import Layout, load_manifest
-from editloupe.evals.manifests.layouts import LANGUAGES, layouts, load_benchmark
+from editloupe.evals.manifests.benchmark import LANGUAGES
+from editloupe.evals.papers import layouts
 from editloupe.evals.runs import summary
 from editloupe.evals.runs.prices import parse_price
 from editloupe.evals.runs.store import Run
@@ -58,12 +58,7 @@ def batch(
     detector_download: o.DetectorDownload = False,
     device: o.Device = None,
     read_text: o.ReadText = None,
-    layout: Annotated[
-        str,
-        typer.Option(
-            help="editloupe, or whose files these are: dlebench, wiseedit, edit-compass or vibe (with --results)."
-        ),
-    ] = "editloupe",
+    layout: Annotated[str, typer.Option(help=layouts.layout_help())] = layouts.PLAIN,
     results: Annotated[
         Path | None, typer.Option(help="A model's results, where the manifest is a benchmark's folder.")
     ] = None,
@@ -142,18 +137,15 @@ def batch(
         read_text=read_text,
         memory_bytes=TOOL_MEMORY,
     )
-    if layout not in (known := ("editloupe", "dlebench", *layouts())):
-        raise UserError(f'--layout is one of {", ".join(known)}, not "{layout}"')
-    if (layout in layouts()) != (results is not None):
-        raise UserError(f"--results goes with --layout {', '.join(layouts())}, and they with it")
+    layouts.check(layout, results is not None)
     if executor not in ("local", "ray"):
         raise UserError(f'--executor is local or ray, not "{executor}"')
 
     def edits() -> Iterable[Edit]:
         if results is not None:
             languages = tuple(language) if language else LANGUAGES
-            return itertools.islice(load_benchmark(layout, manifest, results, languages, model), limit)
-        return itertools.islice(load_manifest(manifest, allow_outside, cast(Layout, layout)), limit)
+            return itertools.islice(layouts.load_benchmark(layout, manifest, results, languages, model), limit)
+        return itertools.islice(layouts.load_manifest(manifest, allow_outside, layout), limit)
 
     wanted = Batch(
         edits=edits,

@@ -13,7 +13,7 @@ from rich.text import Text
 from editloupe.cli import options as o
 from editloupe.cli.judge import judge_and_keep, show
 from editloupe.demo import demo_manifest
-from editloupe.evals.manifests.datasets import load_manifest
+from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.safe_text import one_line, printable, trace_command
 
 
@@ -40,7 +40,7 @@ def demo(
         given.announce()
         for note in judge.notes:
             console.print(Text(f"note: {printable(note)}", style="dim"))
-        for edit in itertools.islice(load_manifest(demo_manifest()), limit):
+        for edit in itertools.islice(read_manifest(demo_manifest()), limit):
             first = first or edit.id
             console.rule(style="dim")
             judgement = judge_and_keep(judge, edit, out)

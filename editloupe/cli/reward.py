@@ -13,7 +13,8 @@ from rich.text import Text
 
 from editloupe.cli import options as o
 from editloupe.evals.manifests.pairs import load_pairs
-from editloupe.evals.reward import PROTOCOL, Accuracy, PairReport, judge_pairs
+from editloupe.evals.reward import Accuracy, PairReport, judge_pairs
+from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, known_protocol
 from editloupe.safe_text import for_json, one_line
 from editloupe.storable import record_json
 from editloupe.types import UserError
@@ -51,7 +52,7 @@ def reward(
     given = o.JudgeOptions(
         judge=judge_spec,
         base_url=base_url,
-        protocol=None if rubric else protocol or PROTOCOL,
+        protocol=None if rubric else protocol or DEFAULT_FOR_PAIRS.name,
         mode=mode,
         rubrics=rubric,
         differences=differences,
@@ -65,10 +66,11 @@ def reward(
         timeout=timeout,
     )
     with given.open() as judge:
-        if pairwise and judge.protocol != PROTOCOL:
-            raise UserError(f"--pairwise goes with --protocol {PROTOCOL}")
+        known = known_protocol(judge.protocol)
+        if pairwise and not (known and known.pairs):
+            raise UserError(f"--pairwise goes with --protocol {DEFAULT_FOR_PAIRS.name}")
         given.announce()
-        read = list(itertools.islice(load_pairs(pairs), limit))
+        read = list(itertools.islice(load_pairs(pairs, judge.protocol), limit))
         report = judge_pairs(read, judge, "pairwise" if pairwise else "pointwise", concurrency)
     if out:
         write_text(out, "".join(record_json(result) + "\n" for result in report.results))

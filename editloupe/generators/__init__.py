@@ -1,1 +1,1 @@
-"""Test scenes with known answers: VIBE's billiards and Edit-Compass's ten algorithmic tasks."""
+"""Test scenes with known answers, each for a paper's protocol: billiards and ten algorithmic tasks."""

@@ -34,6 +34,7 @@ from editloupe.tools.contract import Frame, Memory, NoMemory, Tool, View
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Observation, Reason, Record, Step, ToolCall, Trace, Usage
 
+Differences = Literal["model", "tool"]
 CALLS_A_TURN = 12
 """More calls in one turn are not carried out; the model is told."""
 
@@ -58,14 +59,16 @@ class Session(LiveContext):
     chat: Chat
     toolbox: Toolbox
     album: Album
+    heading: Trace
+    """What the trace begins with, and what a watcher is told the steps belong to."""
     wire: WireLimits = WireLimits()
     limits: LoopLimits = LoopLimits()
     memory: Memory = field(default_factory=NoMemory)
     looks: Looks = field(default_factory=Looks)
     """Of the edit: its criteria share what the tools show."""
     watcher: Watcher | None = None
-    heading: Trace | None = None
-    """What a watcher is told the steps belong to."""
+    differences: Differences = "model"
+    """Who lists the differences, where the rubric has them listed first."""
     repeat: int = 0
     budget: RetryBudget = field(default_factory=RetryBudget)
 
@@ -305,7 +308,7 @@ def _closed(state: LoopState, session: Session, update: LoopState) -> LoopState:
     current = state["current"]
     if current is not None:
         update["steps"], update["current"] = [current], None
-        if session.watcher and session.heading:
+        if session.watcher:
             session.watcher.step(session.heading, current)
     return update
 

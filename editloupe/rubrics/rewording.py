@@ -14,8 +14,8 @@ from editloupe.types import Mode, Record, UserError
 class Rewording(Record):
     """What a file that rewords a bundled rubric may say; what it leaves out stays as it is."""
 
-    extends: str = Field(pattern=r"^[a-z-]+/[a-z_]+(/[a-z_]+)?$")
-    """Protocol and criterion with a slash between them, such as dlebench/instruction_following; a variant may follow."""
+    extends: str = Field(pattern=r"^[a-z0-9_-]+/[a-z0-9_]+(/[a-z0-9_]+)?$")
+    """Protocol and criterion with a slash between them, then a variant where the criterion has several."""
     title: str | None = None
     question: str | None = None
     steps: tuple[str, ...] | None = None

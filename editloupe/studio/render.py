@@ -31,7 +31,8 @@ def level(place: float | None) -> int:
 def title_of(criterion: str, protocol: str = "") -> str:
     """Return a criterion's title.
 
-    >>> title_of("visual_consistency", "dlebench"), title_of("colour_fit")
+    >>> from editloupe.rubrics.registry import DEFAULT
+    >>> title_of("visual_consistency", DEFAULT.name), title_of("colour_fit")
     ('Visual Consistency', 'Colour fit')
     """
     rubric = rubric_of(protocol, criterion)

@@ -23,6 +23,7 @@ from editloupe.agent.rules.thresholds import thresholds
 from editloupe.agent.rules.understand import understand
 from editloupe.images import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
+from editloupe.rubrics.registry import DEFAULT
 from editloupe.tools.difference import compare
 from editloupe.types import Reason, Usage
 
@@ -68,8 +69,8 @@ class _Turn:
     def reply(self) -> Said:
         """Return the next message of the judge."""
         case = self.case
-        if case.rubric.protocol != "dlebench" or case.rubric.criterion not in CRITERIA:
-            return _unjudged(f"the embedded judge knows DLEBench's two criteria only, not {case.rubric.title}")
+        if case.rubric.protocol != DEFAULT.name or case.rubric.criterion not in CRITERIA:
+            return _unjudged(f"the embedded judge knows {DEFAULT.title}'s two criteria only, not {case.rubric.title}")
         request = understand(case.edit.instruction, case.edit.instruction_type)
         if request is None:
             return _unjudged("the embedded judge does not understand what this instruction asks for")

@@ -19,7 +19,7 @@ TYPES: dict[str, Kind] = {
     "replace object": "replacement",
     "change count": "count",
 }
-"""DLEBench's seven instruction types (Table 2), and close spellings of them."""
+"""The seven instruction types (DLEBench, Table 2), and close spellings of them."""
 
 
 LONGEST = 1_000

@@ -31,4 +31,8 @@ DLEBENCH = Protocol(
     default_mode="tools",
     make_cases=make_cases,
     types=TYPES,
+    arithmetic=(
+        "A label's score s (1 to 4) counts (s − 1) / 3 × 100; an instruction type's score is the mean of its "
+        "Instruction Following and its Visual Consistency; the overall score is the plain mean over the types."
+    ),
 )

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from editloupe.evals.analysis.human import score_of
 from editloupe.evals.runs.records import Unit
-from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.rubrics.registry import protocols
 from editloupe.studio.human_labels import alpha, choices, rubric_for, rubric_of
 from editloupe.studio.library import OpenRun
 from editloupe.studio.queries import facts_of
@@ -182,7 +182,7 @@ def _rubrics(one: OpenRun, edit: Edit) -> list[dict[str, Any]]:
         rubric = rubric_for(unit.protocol, unit.criterion, edit)
         if rubric is not None and unit.criterion not in found:
             found[unit.criterion] = {"rubric": rubric, "choices": choices(rubric.answer)}
-    order = [rubric.criterion for known in PROTOCOLS for rubric in known.rubrics]
+    order = [rubric.criterion for known in protocols() for rubric in known.rubrics]
     return sorted(found.values(), key=lambda entry: order.index(entry["rubric"].criterion))
 
 

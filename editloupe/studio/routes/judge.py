@@ -15,9 +15,9 @@ from starlette.types import Send
 
 from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.demo import demo_manifest
-from editloupe.evals.manifests.datasets import load_manifest
+from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.judge import DEFAULT_JUDGE, JUDGE_VARIABLE
-from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.rubrics.registry import protocols as all_protocols
 from editloupe.studio.live import Job
 from editloupe.studio.request import JudgeRequest, edit_of, judge_of, read_request
 from editloupe.studio.studio import Studio, studio_of
@@ -42,7 +42,7 @@ def page(request: Request, job: str = "") -> Response:
             "types": list(one.types),
             "criteria": {rubric.criterion: rubric.title for rubric in one.rubrics},
         }
-        for one in PROTOCOLS
+        for one in all_protocols()
     ]
     return studio.pages.page(
         "judge.html",
@@ -68,7 +68,7 @@ async def upload(request: Request) -> Response:
 @router.post("/examples/{name}")
 def example(request: Request, name: str) -> Response:
     """Put a bundled example on the desk, as if its pictures had been uploaded."""
-    edit = next((edit for edit in load_manifest(demo_manifest()) if edit.id == name), None)
+    edit = next((edit for edit in read_manifest(demo_manifest()) if edit.id == name), None)
     if edit is None:
         raise HTTPException(404, "There is no such example.")
     uploads = studio_of(request).uploads
@@ -150,7 +150,7 @@ def _default_server(studio: Studio) -> str:
 
 def _examples() -> list[dict[str, Any]]:
     try:
-        edits = list(load_manifest(demo_manifest()))
+        edits = list(read_manifest(demo_manifest()))
     except UserError:
         return []
     return [{"id": edit.id, "instruction": edit.instruction, "type": edit.instruction_type} for edit in edits]

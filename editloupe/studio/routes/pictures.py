@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 
 from editloupe.demo import demo_manifest
-from editloupe.evals.manifests.datasets import load_manifest
+from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.images import open_picture
 from editloupe.studio.picture_cache import MEDIA_TYPES, small_copy
 from editloupe.studio.studio import studio_of
@@ -55,7 +55,7 @@ def example(name: str) -> Response:
 
 @cache
 def _example_pictures() -> dict[str, FilePath]:
-    return {edit.id: edit.edited for edit in load_manifest(demo_manifest())}
+    return {edit.id: edit.edited for edit in read_manifest(demo_manifest())}
 
 
 def _made(data: bytes | None, media_type: str) -> Response:

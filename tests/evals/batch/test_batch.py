@@ -19,7 +19,7 @@ from editloupe.agent.faults import ModelRejected
 from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
 from editloupe.evals.batch.runner import LOOK_AHEAD
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.manifests.datasets import load_manifest
+from editloupe.evals.papers.layouts import load_manifest
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import scores

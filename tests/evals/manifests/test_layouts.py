@@ -13,7 +13,7 @@ from PIL import Image
 
 from editloupe.cli.main import run
 from editloupe.evals.analysis.run_rows import table_of
-from editloupe.evals.manifests.layouts import load_benchmark
+from editloupe.evals.papers.layouts import load_benchmark
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.types import UserError
