@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 from editloupe.rubrics.dlebench import DLEBENCH
 from editloupe.rubrics.editcompass import EDIT_COMPASS
@@ -73,8 +74,13 @@ def pair_rules(name: str | None = None) -> PairRules:
 
 
 def _added() -> dict[str, Protocol]:
-    installed = [paper.protocol for paper in installed_papers()]
-    return {one.name: one for one in installed if not _fault(one)} | _registered
+    found = {}
+    for paper in installed_papers():
+        if fault := _fault(paper.protocol):
+            warnings.warn(f"an installed paper is left out: {fault}", stacklevel=2)
+        else:
+            found[paper.protocol.name] = paper.protocol
+    return found | _registered
 
 
 def _fault(added: Protocol) -> str | None:

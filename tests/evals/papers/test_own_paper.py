@@ -22,6 +22,7 @@ from editloupe.evals.report import build_report
 from editloupe.rubrics import installed
 from editloupe.rubrics import registry as protocol_registry
 from editloupe.rubrics.registry import DEFAULT, OWN, known_protocol
+from editloupe.rubrics.user_rubrics import protocol_from_folder
 from tests.conftest import StartServer
 from tests.evals.sample_runs import Line, make_run
 from tests.pictures import save, textured
@@ -179,6 +180,26 @@ def test_a_package_that_cannot_be_loaded_is_left_out_and_named(package: Path, mo
     with pytest.warns(UserWarning, match="the paper sketchbench cannot be loaded: ZeroDivisionError"):
         assert "sketchbench" not in [one.name for one in papers()]
     assert known_protocol("sketchbench") is None
+
+
+def test_an_installed_paper_with_a_name_that_is_taken_is_left_out_and_named(
+    paper: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = replace(paper, protocol=replace(paper.protocol, name=DEFAULT.name))
+    for module in (paper_registry, protocol_registry):
+        monkeypatch.setattr(module, "installed_papers", lambda: (taken,))
+    with pytest.warns(UserWarning, match=f'left out: there is a protocol "{DEFAULT.name}" already'):
+        assert protocol_registry.protocols() == protocol_registry.PROTOCOLS
+    assert papers() == paper_registry.PAPERS
+
+
+def test_a_folder_without_rubrics_or_with_somebody_elses_is_told_in_one_sentence(package: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no rubric"):
+        protocol_from_folder(tmp_path / "nothing", name="x", title="X", source="")
+    rubrics = package / "sketchbench" / "rubrics"
+    (rubrics / "other.yaml").write_text("extends: sketchbench/realism\nquestion: Is it real?\n")
+    with pytest.raises(UserError, match="rewords another rubric"):
+        protocol_from_folder(rubrics, name="x", title="X", source="")
 
 
 def test_a_name_that_is_taken_and_rubrics_of_somebody_else_are_refused(paper: Paper) -> None:
