@@ -18,8 +18,8 @@ from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_lanes
 from editloupe.agent.models import ModelSettings, keyed_profile, open_chat
 from editloupe.agent.secrets import shown
-from editloupe.graphs.edit import EDIT_GRAPH, Desk, tool_notes
-from editloupe.graphs.loop import LoopLimits
+from editloupe.graphs.context import LoopLimits, SharedContext
+from editloupe.graphs.edit import EDIT_GRAPH, EditContext, tool_notes
 from editloupe.graphs.stage import Differences
 from editloupe.images import LONG_SIDE, Album, WireLimits, hash_file
 from editloupe.loop_thread import AskedFromWithin, LoopClosed, LoopThread
@@ -141,27 +141,23 @@ class Judge:
         """
         wanted = tuple(dict.fromkeys(criteria)) if criteria else self.criteria
         self._protocol.select(wanted)
-        desk = Desk(
+        settings = self.settings
+        shared = SharedContext(
             chat=self._chat,
             judge=self.spec,
-            protocol=self._protocol,
-            criteria=wanted,
-            mode=self.mode,
             toolbox=self._toolbox,
-            wire=WireLimits(self.settings.long_side, self._chat.profile.max_image_bytes),
-            limits=LoopLimits(max_turns=self.settings.max_turns, max_repairs=self.settings.max_repairs),
-            min_confidence=self.settings.min_confidence,
-            differences=self.settings.differences,
-            memory=self._toolbox.memory,
+            album=Album() if album is None else album,
+            wire=WireLimits(settings.long_side, self._chat.profile.max_image_bytes),
+            limits=LoopLimits(max_turns=settings.max_turns, max_repairs=settings.max_repairs),
             watcher=watcher,
             repeat=repeat,
             strict=strict,
-            album=Album() if album is None else album,
         )
+        context = EditContext(shared, self._protocol, wanted, self.mode, settings.min_confidence, settings.differences)
         try:
             async with room_for(path for paths in edit.files.values() for path in paths):
                 end = await self._until_closed(
-                    EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=desk)
+                    EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=context)
                 )
         except UserError:
             raise
@@ -173,7 +169,7 @@ class Judge:
             end = {"outcomes": [Unjudged(criterion=name, reason=Reason.INTERNAL, detail=detail) for name in asked]}
         finally:
             if album is None:  # the graph's own references go later, in no certain order
-                desk.album.clear()
+                shared.album.clear()
         order = {name: place for place, name in enumerate(wanted)}
         return Judgement(
             edit=edit,

@@ -6,7 +6,7 @@ import asyncio
 import operator
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from langgraph.graph import END, START, StateGraph
@@ -16,46 +16,30 @@ from langgraph.types import Send
 from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
 from editloupe.agent.answers import Given
-from editloupe.agent.chat import Chat, RetryBudget
-from editloupe.agent.hooks import Watcher
-from editloupe.graphs.context import LiveContext
+from editloupe.graphs.context import LiveContext, SharedContext
 from editloupe.graphs.edival_single import by_objects
-from editloupe.graphs.loop import LOOP, Failure, LoopLimits, Session, opening, usage_of_steps
-from editloupe.graphs.observation_cache import Looks
+from editloupe.graphs.loop import LOOP, CaseContext, Failure, opening, usage_of_steps
 from editloupe.graphs.stage import Differences, Staged, first_stage, texts_of
-from editloupe.images import Album, ImageError, WireLimits
+from editloupe.images import ImageError
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.edival.turn import KEY
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
-from editloupe.tools.contract import Memory, NoMemory
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Edit, Mode, Outcome, Reason, Step, Trace, Unjudged, Usage, Verdict
 
 
 @dataclass(frozen=True)
-class Desk(LiveContext):
+class EditContext(LiveContext):
     """Everything an edit is judged with."""
 
-    chat: Chat
-    judge: str
+    shared: SharedContext
     protocol: Protocol
     criteria: tuple[str, ...]
     mode: Mode
-    toolbox: Toolbox
-    wire: WireLimits = WireLimits()
-    limits: LoopLimits = LoopLimits()
     min_confidence: float = 0.0
     differences: Differences = "model"
     """Who lists the differences, where a rubric has them listed first."""
-    memory: Memory = field(default_factory=NoMemory)
-    looks: Looks = field(default_factory=Looks)
-    watcher: Watcher | None = None
-    repeat: int = 0
-    strict: bool = True
-    """Whether an edit that cannot be judged for want of input raises; else it ends unjudged."""
-    album: Album = field(default_factory=Album)
-    budget: RetryBudget = field(default_factory=RetryBudget)
 
 
 @dataclass(frozen=True)
@@ -80,28 +64,28 @@ class EditState(TypedDict, total=False):
     outcomes: Annotated[list[Outcome], operator.add]
 
 
-async def prepare(state: EditState, runtime: Runtime[Desk]) -> EditState:
+async def prepare(state: EditState, runtime: Runtime[EditContext]) -> EditState:
     """Open the pictures and make the cases of every rubric this edit is asked."""
-    desk, edit = runtime.context, state["edit"]
+    context, edit = runtime.context, state["edit"]
     cases: list[Case] = []
     outcomes: list[Outcome] = []
     try:
-        rubrics = desk.protocol.rubrics_for(edit, desk.criteria)
+        rubrics = context.protocol.rubrics_for(edit, context.criteria)
     except MissingInput as error:
-        if desk.strict:
+        if context.shared.strict:
             raise
         missing = Reason.MISSING_INPUT
         return EditState(
             cases=[],
-            outcomes=[Unjudged(criterion=name, reason=missing, detail=str(error)) for name in desk.criteria],
+            outcomes=[Unjudged(criterion=name, reason=missing, detail=str(error)) for name in context.criteria],
         )
     unsettled: list[Rubric] = []
     for rubric in rubrics:
-        if settled := desk.protocol.settle(edit, rubric):
+        if settled := context.protocol.settle(edit, rubric):
             outcomes.append(settled)
         else:
             unsettled.append(rubric)
-    for made in await asyncio.to_thread(lambda: [_cases(desk, edit, rubric) for rubric in unsettled]):
+    for made in await asyncio.to_thread(lambda: [_cases(context, edit, rubric) for rubric in unsettled]):
         if isinstance(made, Unjudged):
             outcomes.append(made)
         else:
@@ -109,11 +93,11 @@ async def prepare(state: EditState, runtime: Runtime[Desk]) -> EditState:
     return EditState(cases=cases, outcomes=outcomes)
 
 
-def _cases(desk: Desk, edit: Edit, rubric: Rubric) -> list[Case] | Unjudged:
+def _cases(context: EditContext, edit: Edit, rubric: Rubric) -> list[Case] | Unjudged:
     try:
-        return desk.protocol.make_cases(edit, rubric, desk.mode, desk.album)
+        return context.protocol.make_cases(edit, rubric, context.mode, context.shared.album)
     except (ImageError, MissingInput) as error:
-        if desk.strict:
+        if context.shared.strict:
             raise
         reason = Reason.BAD_IMAGE if isinstance(error, ImageError) else Reason.MISSING_INPUT
         return Unjudged(criterion=rubric.criterion, reason=reason, detail=str(error))
@@ -124,69 +108,57 @@ def fan_out(state: EditState) -> list[Send]:
     return [Send("judge_case", EditState(case=case)) for case in state.get("cases", [])]
 
 
-async def judge_case(state: EditState, runtime: Runtime[Desk]) -> EditState:
+async def judge_case(state: EditState, runtime: Runtime[EditContext]) -> EditState:
     """Judge one case by the loop; one that names objects to check, by the graph of EdiVal-Agent."""
-    desk, case = runtime.context, state["case"]
+    context, case = runtime.context, state["case"]
     heading = Trace(
         edit_id=case.edit.id,
         criterion=case.rubric.criterion,
         protocol=case.rubric.protocol,
         mode=case.mode,
-        judge=desk.judge,
+        judge=context.shared.judge,
         target=case.target,
     )
-    session = Session(
-        case=case,
-        chat=desk.chat,
-        toolbox=desk.toolbox,
-        album=desk.album,
-        wire=desk.wire,
-        limits=desk.limits,
-        memory=desk.memory,
-        looks=desk.looks,
-        watcher=desk.watcher,
-        heading=heading,
-        repeat=desk.repeat,
-        budget=desk.budget,
-    )
+    case_context = CaseContext(context.shared, case, heading)
     if KEY in case.facts:
-        trace, given, failure = await by_objects(session, heading)
+        trace, given, failure = await by_objects(case_context)
         return EditState(judged=[Judged(case, trace, given, failure, None)])
     started = time.perf_counter()
-    staged = await first_stage(session, desk.differences)
+    staged = await first_stage(case_context, context.differences)
     if staged.failure:
-        trace = _trace(heading, session, staged, (), started)
+        trace = _trace(case_context, staged, (), started)
         return EditState(judged=[Judged(case, trace, None, staged.failure, None)])
-    session = replace(session, case=staged.case)
-    start = await asyncio.to_thread(opening, session)
-    end = await LOOP.ainvoke(start, {"recursion_limit": desk.limits.recursion_limit}, context=session)
+    case_context = replace(case_context, case=staged.case)
+    start = await asyncio.to_thread(opening, case_context)
+    end = await LOOP.ainvoke(start, {"recursion_limit": context.shared.limits.recursion_limit}, context=case_context)
     staged = replace(staged, prompts=staged.prompts + texts_of(start))
-    trace = _trace(heading, session, staged, end["steps"], started)
+    trace = _trace(case_context, staged, end["steps"], started)
     return EditState(judged=[Judged(case, trace, end["given"], end["failure"], end["confidence"])])
 
 
-def _trace(heading: Trace, session: Session, staged: Staged, steps: Sequence[Step], started: float) -> Trace:
+def _trace(context: CaseContext, staged: Staged, steps: Sequence[Step], started: float) -> Trace:
     """Return the whole story of a case: the stage before it, where it has one, then its own steps."""
     offset = len(staged.steps)
-    own = [step.model_copy(update={"index": step.index + offset}) for step in steps] if offset else steps
-    return heading.model_copy(
+    following = [step.model_copy(update={"index": step.index + offset}) for step in steps] if offset else steps
+    shared = context.shared
+    return context.heading.model_copy(
         update={
             "prompt": staged.prompts,
-            "tools": tuple(tool.name for tool in session.tools()),
-            "notes": (*(tool_notes(session.toolbox) if session.case.uses_tools else ()), *session.chat.notes),
-            "steps": (*staged.steps, *own),
+            "tools": tuple(tool.name for tool in context.tools()),
+            "notes": (*(tool_notes(shared.toolbox) if context.case.uses_tools else ()), *shared.chat.notes),
+            "steps": (*staged.steps, *following),
             "seconds": time.perf_counter() - started,
         }
     )
 
 
-async def decide(state: EditState, runtime: Runtime[Desk]) -> EditState:
+async def decide(state: EditState, runtime: Runtime[EditContext]) -> EditState:
     """Draw the outcome of every criterion from its cases."""
-    desk = runtime.context
+    context = runtime.context
     by_criterion: dict[str, list[Judged]] = {}
     for one in state.get("judged", []):
         by_criterion.setdefault(one.case.rubric.criterion, []).append(one)
-    return EditState(outcomes=[outcome_of(cases, desk.min_confidence) for cases in by_criterion.values()])
+    return EditState(outcomes=[outcome_of(cases, context.min_confidence) for cases in by_criterion.values()])
 
 
 def outcome_of(cases: Sequence[Judged], min_confidence: float = 0.0) -> Outcome:
@@ -246,9 +218,9 @@ def tool_notes(toolbox: Toolbox) -> tuple[str, ...]:
     return (*toolbox.notes, *(f"{name} is not offered: {why}" for name, why in toolbox.withheld.items()))
 
 
-def build_edit_graph() -> CompiledStateGraph[EditState, Desk, EditState, EditState]:
+def build_edit_graph() -> CompiledStateGraph[EditState, EditContext, EditState, EditState]:
     """Return the compiled graph of one edit."""
-    graph = StateGraph(EditState, context_schema=Desk)
+    graph = StateGraph(EditState, context_schema=EditContext)
     graph.add_node("prepare", prepare)
     graph.add_node("judge_case", judge_case)
     graph.add_node("decide", decide)
