@@ -127,24 +127,24 @@ def opening(context: CaseContext) -> LoopState:
 
 async def think(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     """Ask the model and read its reply."""
-    context = runtime.context
+    context, shared = runtime.context, runtime.context.shared
     may_call = not state["insisted"]
     schemas = _schemas(context)
-    native = schemas if context.shared.chat.profile.native_tools else []
+    native = schemas if shared.chat.profile.native_tools else []
     request = Request(
         state["messages"],
         native,
         context.case,
-        context.shared.album,
-        context.shared.wire,
-        context.shared.repeat,
-        context.shared.budget,
+        shared.album,
+        shared.wire,
+        shared.repeat,
+        shared.budget,
         schema=context.schema(),
         may_call=may_call,
     )
     index = state["turns"]
     try:
-        reply = await context.shared.chat.reply(request)
+        reply = await shared.chat.reply(request)
     except ModelFailed as error:
         step = Step(index=index, problem=str(error), usage=error.usage, attempts=error.attempts)
         return LoopState(failure=Failure(error.reason, str(error)), current=step, turns=index + 1)
