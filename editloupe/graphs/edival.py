@@ -20,13 +20,13 @@ from langgraph.types import Command, Send
 from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
 from editloupe.graphs.edival_context import EdivalContext
-from editloupe.graphs.edival_observations import Looked, compare, cut_out, detect, measure, step_of
+from editloupe.graphs.edival_observations import Detection, compare, cut_out, detect, measure, step_of
 from editloupe.graphs.loop import LOOP, CaseContext, Failure, opening, usage_of_steps
 from editloupe.graphs.stage import texts_of
 from editloupe.images import ImageError
 from editloupe.rubrics.case import EDITED, SOURCE, Case
-from editloupe.rubrics.edival.questions import compare_text, crop_looks, question
-from editloupe.rubrics.edival.rules import Finding, Hit, Look, decide, looks
+from editloupe.rubrics.edival.questions import compare_text, crop_queries, question
+from editloupe.rubrics.edival.rules import DetectorQuery, Finding, Hit, decide, detector_queries
 from editloupe.rubrics.edival.scoring import consistency
 from editloupe.rubrics.edival.tasks import Task, wording
 from editloupe.rubrics.edival.turn import BASE, Turn
@@ -58,7 +58,7 @@ class PictureState(TypedDict, total=False):
     pictures: dict[str, Sha]
     number: int
     """Of one branch: which of the turn's tasks."""
-    seen: dict[Look, tuple[Hit, ...]]
+    seen: dict[DetectorQuery, tuple[Hit, ...]]
     """Of one branch: what the detector found."""
     steps: list[Step]
     """Of one branch: the detector's calls."""
@@ -100,25 +100,25 @@ async def ground(state: PictureState, runtime: Runtime[EdivalContext]) -> Comman
     context, number = runtime.context, state["number"]
     task = state["turn"].tasks[number]
     try:
-        looked = await asyncio.to_thread(_looked, context, state, task)
+        detections = await asyncio.to_thread(_detections, context, state, task)
     except ToolError as error:
         failure = Failure(Reason.MODEL_ERROR, f"the detector could not be used: {error}")
         return Command(goto="conclude", update={"followed": [Followed(number, None, failure.detail, failure=failure)]})
-    steps = [step_of(0, f"{task.type}: {wording(task)}", looked)] if looked else []
+    steps = [step_of(0, f"{task.type}: {wording(task)}", detections)] if detections else []
     context.tell(context.heading(state["edit"], FOLLOWING), steps)
-    found = {one.look: one.hits for one in looked}
+    found = {one.query: one.hits for one in detections}
     return Command(goto=Send("rule" if task.by_detector else "ask", {**state, "seen": found, "steps": steps}))
 
 
-def _looked(context: EdivalContext, state: PictureState, task: Task) -> list[Looked]:
-    """Look for all that a rule needs, or until the object of a question is found."""
+def _detections(context: EdivalContext, state: PictureState, task: Task) -> list[Detection]:
+    """Ask for all that a rule needs, or until the object of a question is found."""
     threshold = context.rules.threshold_of(task.type)
-    wanted = looks(task, context.rules) or crop_looks(task, state["turn"].name_after(state["number"]))
-    done: list[Looked] = []
-    for look in wanted:
-        name = SOURCE if look.when == "before" else EDITED
+    wanted = detector_queries(task, context.rules) or crop_queries(task, state["turn"].name_after(state["number"]))
+    done: list[Detection] = []
+    for query in wanted:
+        name = SOURCE if query.when == "before" else EDITED
         picture = context.shared.album[state["pictures"][name]]
-        done.append(detect(context, look, name, picture, threshold, len(done), show=True))
+        done.append(detect(context, query, name, picture, threshold, len(done), show=True))
         if done[-1].hits and not task.by_detector:
             break
     return done
@@ -196,8 +196,8 @@ async def measure_picture(state: PictureState, runtime: Runtime[EdivalContext]) 
         return PictureState(outcomes=[_unusable(QUALITY, error)])
     context.tell(heading, [step])
     trace = heading.model_copy(update={"steps": (step,), "seconds": time.perf_counter() - started})
-    told = step.observations[0].text
-    verdict = Verdict(criterion=QUALITY, score=values["hps"], score_100=None, values=values, rationale=told, steps=1)
+    text = step.observations[0].text
+    verdict = Verdict(criterion=QUALITY, score=values["hps"], score_100=None, values=values, rationale=text, steps=1)
     return PictureState(outcomes=[verdict], traces=[trace])
 
 
