@@ -87,11 +87,11 @@ def branch(state: PictureState, runtime: Runtime[EdivalContext]) -> list[Send] |
     if state.get("outcomes"):
         return END
     wanted = runtime.context.criteria
-    own = PictureState(edit=state["edit"], turn=state["turn"], pictures=state["pictures"])
+    branch_state = PictureState(edit=state["edit"], turn=state["turn"], pictures=state["pictures"])
     tasks = range(len(state["turn"].tasks)) if FOLLOWING in wanted else ()
-    ways = [Send("ground", {**own, "number": number}) for number in tasks]
-    ways += [Send("compare", own)] if CONSISTENCY in wanted else []
-    ways += [Send("measure", own)] if QUALITY in wanted else []
+    ways = [Send("ground", {**branch_state, "number": number}) for number in tasks]
+    ways += [Send("compare", branch_state)] if CONSISTENCY in wanted else []
+    ways += [Send("measure", branch_state)] if QUALITY in wanted else []
     return ways
 
 

@@ -45,7 +45,7 @@ async def _by_model(context: CaseContext, stage: Stage) -> Staged:
     if state["given"] is None:
         failure = state["failure"] or Failure(Reason.NO_ANSWER, "the judge listed nothing")
         return Staged(context.case, steps, prompts, replace(failure, detail=f"{stage.title}: {failure.detail}"))
-    return Staged(_told(context.case, stage, str(state["given"].values[stage.key])), steps, prompts)
+    return Staged(_with_differences(context.case, stage, str(state["given"].values[stage.key])), steps, prompts)
 
 
 async def _by_tool(context: CaseContext, stage: Stage) -> Staged:
@@ -59,7 +59,7 @@ async def _by_tool(context: CaseContext, stage: Stage) -> Staged:
         return Staged(context.case, failure=Failure(Reason.MISSING_INPUT, f"{stage.title}: {seen.text}"))
     step = Step(index=0, thought=stage.title, calls=(call,), observations=(seen,))
     shown = dict(zip(seen.captions, seen.pictures, strict=True))
-    return Staged(_told(context.case, stage, seen.text, shown), (step,))
+    return Staged(_with_differences(context.case, stage, seen.text, shown), (step,))
 
 
 def stage_case(case: Case, stage: Stage) -> Case:
@@ -80,7 +80,7 @@ def stage_case(case: Case, stage: Stage) -> Case:
     return case.model_copy(update={"rubric": rubric, "mode": "plain", "pictures": pictures})
 
 
-def _told(case: Case, stage: Stage, text: str, shown: Mapping[str, Sha] | None = None) -> Case:
+def _with_differences(case: Case, stage: Stage, text: str, shown: Mapping[str, Sha] | None = None) -> Case:
     facts: dict[str, Any] = {**case.facts, TOLD: {stage.introduction.strip(): text.strip()}}
     return case.model_copy(update={"facts": facts, "pictures": {**case.pictures, **(shown or {})}})
 

@@ -106,10 +106,10 @@ def with_files(protocol: str | None, files: Sequence[str | Path]) -> Protocol:
         raise UserError(
             f"{own[0][0].name} is a rubric of its own and {rewordings[0][0].name} rewords a bundled one; judge them in two runs"
         )
-    return _reworded(protocol, rewordings) if rewordings else _own(protocol, own)
+    return _reworded_protocol(protocol, rewordings) if rewordings else _protocol_of(protocol, own)
 
 
-def _own(protocol: str | None, read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
+def _protocol_of(protocol: str | None, read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
     if protocol not in (None, OWN):
         raise UserError(f"--rubric with a rubric of its own is judged without --protocol {protocol}")
     names = [one.name for _, one in read]
@@ -125,7 +125,7 @@ def _own(protocol: str | None, read: Sequence[tuple[Path, OwnRubric]]) -> Protoc
     )
 
 
-def _reworded(protocol: str | None, read: Sequence[tuple[Path, Rewording]]) -> Protocol:
+def _reworded_protocol(protocol: str | None, read: Sequence[tuple[Path, Rewording]]) -> Protocol:
     names = {one.protocol for _, one in read} | ({protocol} if protocol else set())
     if len(names) > 1:
         raise UserError(f"the rubric files reword {' and '.join(sorted(names))}; one run is judged by one protocol")
