@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "editloupe"
 LAYERS = (
-    ("types", "files", "images", "loop_thread", "pixel_budget", "storable"),
+    ("types", "files", "images", "lazy_names", "loop_thread", "pixel_budget", "storable"),
     ("rubrics", "tools"),
     ("agent",),
     ("graphs",),

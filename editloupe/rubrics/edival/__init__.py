@@ -14,6 +14,8 @@ from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import Protocol
 from editloupe.types import Edit
 
+__all__ = ["ASKED", "EDIVAL"]
+
 ASKED = (
     Task(type="color_alter", object="OBJECT", color="COLOR"),
     Task(type="material_alter", object="OBJECT", material="MATERIAL"),
