@@ -16,9 +16,8 @@ from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_lanes
 from editloupe.agent.models import ModelSettings, keyed_profile, open_chat
 from editloupe.agent.secrets import shown
-from editloupe.graphs.context import LoopLimits, SharedContext
+from editloupe.graphs.context import Differences, LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext, tool_notes
-from editloupe.graphs.stage import Differences
 from editloupe.images import LONG_SIDE, Album, WireLimits, hash_file
 from editloupe.judge_lifecycle import JudgeLifecycle
 from editloupe.pixel_budget import room_for
@@ -141,11 +140,12 @@ class Judge:
             album=Album() if album is None else album,
             wire=WireLimits(settings.long_side, self._chat.profile.max_image_bytes),
             limits=LoopLimits(max_turns=settings.max_turns, max_repairs=settings.max_repairs),
+            differences=settings.differences,
             watcher=watcher,
             repeat=repeat,
             strict=strict,
         )
-        context = EditContext(shared, self._protocol, wanted, self.mode, settings.min_confidence, settings.differences)
+        context = EditContext(shared, self._protocol, wanted, self.mode, settings.min_confidence)
         try:
             async with room_for(path for paths in edit.files.values() for path in paths):
                 end = await self._lifecycle.until_closed(

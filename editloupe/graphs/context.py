@@ -7,7 +7,7 @@ the next.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
@@ -18,6 +18,9 @@ from editloupe.graphs.observation_cache import ObservationCache
 from editloupe.images import Album, WireLimits
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Record
+
+Differences = Literal["model", "tool"]
+"""Who lists the differences, where a rubric has them listed first."""
 
 
 class LiveContext:
@@ -60,6 +63,7 @@ class SharedContext:
     """The edit's pictures; they go with it."""
     wire: WireLimits = WireLimits()
     limits: LoopLimits = LoopLimits()
+    differences: Differences = "model"
     observations: ObservationCache = field(default_factory=ObservationCache)
     """What the tools have shown of this edit; its criteria share it."""
     watcher: Watcher | None = None

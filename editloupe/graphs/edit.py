@@ -19,7 +19,7 @@ from editloupe.agent.answers import Given
 from editloupe.graphs.context import LiveContext, SharedContext
 from editloupe.graphs.edival_single import by_objects
 from editloupe.graphs.loop import LOOP, CaseContext, Failure, opening, usage_of_steps
-from editloupe.graphs.stage import Differences, Staged, first_stage, texts_of
+from editloupe.graphs.stage import Staged, first_stage, texts_of
 from editloupe.images import ImageError
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.edival.turn import KEY
@@ -38,8 +38,6 @@ class EditContext(LiveContext):
     criteria: tuple[str, ...]
     mode: Mode
     min_confidence: float = 0.0
-    differences: Differences = "model"
-    """Who lists the differences, where a rubric has them listed first."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,7 @@ async def judge_case(state: EditState, runtime: Runtime[EditContext]) -> EditSta
         trace, given, failure = await by_objects(case_context)
         return EditState(judged=[Judged(case, trace, given, failure, None)])
     started = time.perf_counter()
-    staged = await first_stage(case_context, context.differences)
+    staged = await first_stage(case_context)
     if staged.failure:
         trace = _trace(case_context, staged, (), started)
         return EditState(judged=[Judged(case, trace, None, staged.failure, None)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from editloupe.agent.prompts import TOLD
 from editloupe.graphs.loop import LOOP, CaseContext, Failure, LoopState, opening
@@ -13,7 +13,6 @@ from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import ModeText, Rubric, Stage, TextAnswer
 from editloupe.types import Reason, Sha, Step, ToolCall
 
-Differences = Literal["model", "tool"]
 TOOL = "localize_differences"
 
 
@@ -27,12 +26,12 @@ class Staged:
     failure: Failure | None = None
 
 
-async def first_stage(context: CaseContext, by: Differences) -> Staged:
+async def first_stage(context: CaseContext) -> Staged:
     """Have the differences listed where the rubric wants that; other cases are returned as they are."""
     stage = context.case.rubric.stage
     if stage is None:
         return Staged(context.case)
-    return await (_by_tool(context, stage) if by == "tool" else _by_model(context, stage))
+    return await (_by_tool(context, stage) if context.shared.differences == "tool" else _by_model(context, stage))
 
 
 async def _by_model(context: CaseContext, stage: Stage) -> Staged:
