@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from editloupe.agent.faults import clean
-from editloupe.agent.hooks import Replies, Traffic, Watcher, with_lanes
+from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
 from editloupe.agent.models import ModelSettings, keyed_profile, open_chat
+from editloupe.agent.providers.registry import client_packages
 from editloupe.agent.secrets import shown
 from editloupe.graphs.context import Differences, LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext, tool_notes
@@ -193,12 +194,12 @@ class Judge:
                 f"concurrency is the number of requests under way at one time, at least 1, not {concurrency}"
             )
         source, places = iter(edits), edits_at_once(self.spec, len(self.criteria), concurrency)
-        lanes = with_lanes(concurrency)
+        limited = with_request_limit(concurrency)
         under_way: set[asyncio.Task[Judgement]] = set()
         try:
             while True:
                 while len(under_way) < places and (edit := next(source, None)) is not None:
-                    under_way.add(asyncio.create_task(self.ajudge(edit, strict=False), context=lanes.copy()))
+                    under_way.add(asyncio.create_task(self.ajudge(edit, strict=False), context=limited.copy()))
                 if not under_way:
                     return
                 done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
@@ -294,7 +295,7 @@ class Judge:
 
     def describe(self) -> dict[str, Any]:
         """Return what must be known later to say what was judged, by what, with which versions, settings and prompts."""
-        packages = ("editloupe", "langgraph", "langchain-core", "langchain-openai", "langchain-google-genai")
+        packages = ("editloupe", "langgraph", "langchain-core", *client_packages())
         return {
             **self.parameters(),
             "base_url": shown(self.base_url) if self.base_url else self.base_url,

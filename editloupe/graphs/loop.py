@@ -19,21 +19,11 @@ from typing_extensions import TypedDict  # pydantic makes no schema of typing's 
 
 from editloupe.agent.answers import LONGEST_REPLY, Given, read
 from editloupe.agent.calls import MOST_CALLS
-from editloupe.agent.chat import Reply, Request
+from editloupe.agent.chat import ChatRequest, Reply
+from editloupe.agent.endings import Unfinished, unfinished
 from editloupe.agent.faults import ModelFailed
 from editloupe.agent.hooks import OverBudget
-from editloupe.agent.messages import (
-    Unfinished,
-    announced,
-    finish_of,
-    observed,
-    refusal_of,
-    sent_pictures,
-    text_block,
-    text_of,
-    told,
-    unfinished,
-)
+from editloupe.agent.messages import announced, correction, observed, sent_pictures, text_block, text_of
 from editloupe.agent.prompts import final_form, system_text, task_text
 from editloupe.agent.schemas import answer_schema
 from editloupe.graphs.context import LiveContext, SharedContext
@@ -131,7 +121,7 @@ async def think(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     may_call = not state["insisted"]
     schemas = _schemas(context)
     native = schemas if shared.chat.profile.native_tools else []
-    request = Request(
+    request = ChatRequest(
         state["messages"],
         native,
         context.case,
@@ -155,10 +145,9 @@ async def think(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
 
 
 def _after(reply: Reply, state: LoopState, context: CaseContext, tools: list[str]) -> LoopState:
-    message = reply.message
+    message, declined = reply.message, reply.facts.declined
     text = text_of(message)
-    unjudged = message.additional_kwargs.get("unjudged") or refusal_of(message)
-    cut = unfinished(message)
+    cut = unfinished(reply.facts.finish)
     reading = read(
         text,
         context.case.rubric.answer,
@@ -167,9 +156,9 @@ def _after(reply: Reply, state: LoopState, context: CaseContext, tools: list[str
         tools=tools,
         unfinished=cut.problem if cut else None,
     )
-    given = None if unjudged else reading.answer
+    given = None if declined else reading.answer
     empty = not text.strip() and not message.tool_calls and not message.invalid_tool_calls
-    problem = None if unjudged else _why_empty(message) if empty and not cut else reading.problem
+    problem = None if declined else _why_empty(reply.facts.finish) if empty and not cut else reading.problem
     # A reply nobody could read is not sent back to the model either.
     vast = len(text) > LONGEST_REPLY or len(message.tool_calls) + len(message.invalid_tool_calls) > MOST_CALLS
     step = Step(
@@ -189,9 +178,9 @@ def _after(reply: Reply, state: LoopState, context: CaseContext, tools: list[str
         current=step,
         turns=state["turns"] + 1,
         given=given,
-        failure=Failure(Reason(unjudged["reason"]), str(unjudged["detail"]), text) if unjudged else None,
+        failure=Failure(declined.reason, declined.detail, text) if declined else None,
         otherwise=_otherwise(problem, cut, text, spent=state["insisted"] and (empty or reading.called), empty=empty),
-        confidence=message.additional_kwargs.get("confidence"),
+        confidence=reply.facts.confidence,
     )
 
 
@@ -238,7 +227,7 @@ async def repair(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     problem = f"{current.problem} Say it again in the required form."
     last = state["messages"][-1]
     reply = last if isinstance(last, AIMessage) else None
-    update = LoopState(messages=told(reply, problem), repairs=state["repairs"] + 1)
+    update = LoopState(messages=correction(reply, problem), repairs=state["repairs"] + 1)
     return _closed(state, runtime.context, update)
 
 
@@ -249,7 +238,7 @@ async def insist(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     form = final_form(context.case.rubric.answer)
     sentence = f"Your turns are used up and no tool may be called any more. Answer with what you have seen: {form}"
     reply = last if isinstance(last, AIMessage) else None
-    return _closed(state, context, LoopState(messages=told(reply, sentence), insisted=True))
+    return _closed(state, context, LoopState(messages=correction(reply, sentence), insisted=True))
 
 
 async def conclude(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
@@ -313,9 +302,8 @@ def _since_last_reply(messages: list[AnyMessage]) -> list[AnyMessage]:
     return messages[last + 1 :]
 
 
-def _why_empty(message: AIMessage) -> str:
-    why = finish_of(message)
-    return f"Your reply was empty (finish reason: {why})." if why else "Your reply was empty."
+def _why_empty(finish: str) -> str:
+    return f"Your reply was empty (finish reason: {finish})." if finish else "Your reply was empty."
 
 
 def build_loop() -> CompiledStateGraph[LoopState, CaseContext, LoopState, LoopState]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from editloupe.agent.prompts import TOLD
+from editloupe.agent.prompts import EARLIER_FINDINGS
 from editloupe.graphs.loop import LOOP, CaseContext, Failure, LoopState, opening
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import ModeText, Rubric, Stage, TextAnswer
@@ -80,7 +80,7 @@ def stage_case(case: Case, stage: Stage) -> Case:
 
 
 def _with_differences(case: Case, stage: Stage, text: str, shown: Mapping[str, Sha] | None = None) -> Case:
-    facts: dict[str, Any] = {**case.facts, TOLD: {stage.introduction.strip(): text.strip()}}
+    facts: dict[str, Any] = {**case.facts, EARLIER_FINDINGS: {stage.introduction.strip(): text.strip()}}
     return case.model_copy(update={"facts": facts, "pictures": {**case.pictures, **(shown or {})}})
 
 

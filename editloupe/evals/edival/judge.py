@@ -12,6 +12,7 @@ from typing import Any
 
 from editloupe.agent.hooks import Replies, Traffic, Watcher
 from editloupe.agent.models import keyed_profile, open_chat
+from editloupe.agent.providers.registry import client_packages
 from editloupe.agent.secrets import shown
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edival import CRITERIA, EDIVAL_GRAPH
@@ -190,14 +191,14 @@ class EdivalJudge:
 
     def describe(self) -> dict[str, Any]:
         """Return what must be known later to say what was judged, by what, with which versions and settings."""
-        packages = ("editloupe", "langgraph", "langchain-core", "langchain-openai", "langchain-google-genai")
+        packages = ("editloupe", "langgraph", "langchain-core", *client_packages())
         return {
             **self.parameters(),
             "base_url": shown(self.base_url) if self.base_url else self.base_url,
             "criteria": list(self.criteria),
             "rubrics": {},
             "versions": {name: version(name) for name in packages},
-            "notes": list(self.instruments.notes()),
+            "notes": [*self.instruments.notes(), *self._chat.notes],
         }
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Send
 
+from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import load_manifest
 from editloupe.judge import DEFAULT_JUDGE, JUDGE_VARIABLE
@@ -23,7 +24,7 @@ from editloupe.studio.studio import Studio, studio_of
 from editloupe.types import UserError
 
 router = APIRouter()
-PROPOSED = ("rules", "openai:gpt-5.1", "google_genai:gemini-3-pro")
+PROPOSED = ("rules", *(provider.example for provider in PROVIDERS))
 
 
 @router.get("/judge")
