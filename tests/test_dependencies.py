@@ -15,7 +15,7 @@ LAYERS = (
     ("rubrics", "tools"),
     ("agent",),
     ("graphs",),
-    ("judge",),
+    ("judge", "judge_lifecycle"),
     ("evals", "generators"),
     ("studio", "cli", "app", "demo", "__main__"),
 )

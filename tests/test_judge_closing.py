@@ -119,7 +119,7 @@ def resident() -> float:
 def test_a_judge_that_nobody_holds_any_more_ends_its_thread(edit: Edit, scripted: StartServer) -> None:
     judge = open_judge(scripted(labelled))
     judge(edit)
-    thread = judge._loop_thread._thread
+    thread = judge._lifecycle._loop_thread._thread
     assert thread is not None
     del judge
     gc.collect()

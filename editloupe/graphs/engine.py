@@ -9,7 +9,7 @@ from typing import Any
 from langgraph.graph.state import CompiledStateGraph
 
 from editloupe.agent.answers import Given
-from editloupe.graphs.loop import Failure, Session
+from editloupe.graphs.loop import CaseContext, Failure
 from editloupe.rubrics.case import Case
 from editloupe.types import Trace
 
@@ -32,5 +32,5 @@ class Engine:
     """One way to judge a case."""
 
     graph: Graph
-    judge: Callable[[Graph, Session], Awaitable[Judged]]
-    """Takes the session's case through the graph; whatever goes wrong with the case is a Failure, not an exception."""
+    judge: Callable[[Graph, CaseContext], Awaitable[Judged]]
+    """Takes the context's case through the graph; whatever goes wrong with the case is a Failure, not an exception."""

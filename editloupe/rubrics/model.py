@@ -174,8 +174,8 @@ class ChecksAnswer(Record):
                 tree, self.values({**others, **dict(zip((c.key for c in asked), answers, strict=True))})
             )
             if value is not None and not math.isfinite(value):
-                told = ", ".join(f"{c.key} = {answer}" for c, answer in zip(asked, answers, strict=True))
-                raise ValueError(f'the formula "{self.formula}" has no finite value where {told}') from None
+                answered = ", ".join(f"{c.key} = {answer}" for c, answer in zip(asked, answers, strict=True))
+                raise ValueError(f'the formula "{self.formula}" has no finite value where {answered}') from None
 
     @property
     def formula(self) -> str:

@@ -106,7 +106,7 @@ def with_files(protocol: str | None, files: Sequence[str | Path]) -> Protocol:
         raise UserError(
             f"{own[0][0].name} is a rubric of its own and {rewordings[0][0].name} rewords a bundled one; judge them in two runs"
         )
-    return _reworded(protocol, rewordings) if rewordings else _own(protocol, own)
+    return _reworded_protocol(protocol, rewordings) if rewordings else _protocol_of(protocol, own)
 
 
 def protocol_from_folder(folder: str | Path, *, name: str, title: str, source: str, **more: Any) -> Protocol:
@@ -125,7 +125,7 @@ def protocol_from_folder(folder: str | Path, *, name: str, title: str, source: s
     return Protocol(name=name, title=title, source=source, rubrics=rubrics, **given)
 
 
-def _own(protocol: str | None, read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
+def _protocol_of(protocol: str | None, read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
     if protocol not in (None, OWN):
         raise UserError(f"--rubric with a rubric of its own is judged without --protocol {protocol}")
     return Protocol(
@@ -145,7 +145,7 @@ def _rubrics(read: Sequence[tuple[Path, OwnRubric]], protocol: str) -> tuple[Rub
     return tuple(one.rubric(file.name, protocol) for file, one in read)
 
 
-def _reworded(protocol: str | None, read: Sequence[tuple[Path, Rewording]]) -> Protocol:
+def _reworded_protocol(protocol: str | None, read: Sequence[tuple[Path, Rewording]]) -> Protocol:
     names = {one.protocol for _, one in read} | ({protocol} if protocol else set())
     if len(names) > 1:
         raise UserError(f"the rubric files reword {' and '.join(sorted(names))}; one run is judged by one protocol")

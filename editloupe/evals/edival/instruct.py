@@ -31,7 +31,7 @@ from editloupe.rubrics.edival.instructions import (
     Plan,
     complete,
     compressed,
-    drawn,
+    draw_task,
     feasible,
     next_type,
     plan,
@@ -109,7 +109,7 @@ class Instructor:
             return complete(wish, {}, pools, boxes), Usage()
         if self.asker is None:
             try:
-                return drawn(wish, pools, boxes, chance), Usage()
+                return draw_task(wish, pools, boxes, chance), Usage()
             except BadProposal as problem:
                 raise Unanswered(f"no entry of the lists will do for {wish.type}: {problem}") from None
         album = Album()

@@ -7,6 +7,8 @@ from importlib.resources import files
 from editloupe.rubrics.dlebench.cases import make_cases
 from editloupe.rubrics.protocol import Protocol, load_rubric
 
+__all__ = ["DLEBENCH", "TYPES"]
+
 _HERE = files(__package__)
 
 TYPES = (

@@ -11,6 +11,8 @@ from editloupe.rubrics.load import load_rubrics
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.roles import make_cases
 
+__all__ = ["EDITREWARD_COMPASS"]
+
 NAME = "editreward-compass"
 
 EDITREWARD_COMPASS = Protocol(

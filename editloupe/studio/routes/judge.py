@@ -18,7 +18,7 @@ from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.judge import DEFAULT_JUDGE, JUDGE_VARIABLE
 from editloupe.rubrics.registry import protocols as all_protocols
-from editloupe.studio.live import Job
+from editloupe.studio.live import LiveJob
 from editloupe.studio.request import JudgeRequest, edit_of, judge_of, read_request
 from editloupe.studio.studio import Studio, studio_of
 from editloupe.types import UserError
@@ -31,7 +31,7 @@ PROPOSED = ("rules", *(provider.example for provider in PROVIDERS))
 def page(request: Request, job: str = "") -> Response:
     """Return the page; with a job it shows that one again."""
     studio = studio_of(request)
-    found = studio.desk.get(job)
+    found = studio.jobs.get(job)
     asked = found.request if found else JudgeRequest(judge=_default_judge(studio))
     protocols = [
         {
@@ -67,7 +67,7 @@ async def upload(request: Request) -> Response:
 
 @router.post("/examples/{name}")
 def example(request: Request, name: str) -> Response:
-    """Put a bundled example on the desk, as if its pictures had been uploaded."""
+    """Put a bundled example on the page, as if its pictures had been uploaded."""
     edit = next((edit for edit in read_manifest(demo_manifest()) if edit.id == name), None)
     if edit is None:
         raise HTTPException(404, "There is no such example.")
@@ -89,11 +89,11 @@ async def start(request: Request) -> Response:
     """Begin judging and say where the steps can be followed."""
     _json_only(request)
     studio, asked = studio_of(request), read_request(await request.body())
-    studio.desk.check_room()
+    studio.jobs.check_room()
     edit = edit_of(asked, studio.uploads)
     judge = await asyncio.to_thread(judge_of, asked, studio.settings)
     try:
-        job = studio.desk.start(asked, judge, edit)
+        job = studio.jobs.start(asked, judge, edit)
     except BaseException:
         await judge.aclose()
         raise
@@ -113,7 +113,7 @@ async def events(request: Request, key: str) -> Response:
 @router.post("/jobs/{key}/stop")
 async def stop(request: Request, key: str) -> Response:
     """Stop a job."""
-    studio_of(request).desk.stop(_job(request, key))
+    studio_of(request).jobs.stop(_job(request, key))
     return JSONResponse({"stopped": True})
 
 
@@ -127,8 +127,8 @@ class _Events(StreamingResponse):
             await super().stream_response(send)
 
 
-def _job(request: Request, key: str) -> Job:
-    job = studio_of(request).desk.get(key)
+def _job(request: Request, key: str) -> LiveJob:
+    job = studio_of(request).jobs.get(key)
     if job is None:
         raise HTTPException(404, "This judging is no longer known here.")
     return job

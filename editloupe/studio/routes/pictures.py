@@ -26,7 +26,7 @@ FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
 @router.get("/pictures/{sha}")
 def whole(request: Request, sha: Sha) -> Response:
     """Return a picture as it is kept."""
-    path = studio_of(request).shelf.find(sha)
+    path = studio_of(request).picture_cache.find(sha)
     if path is None:
         raise HTTPException(404, "No open run holds this picture.")
     return FileResponse(path, media_type=MEDIA_TYPES[path.suffix], headers=FOREVER)
@@ -35,13 +35,13 @@ def whole(request: Request, sha: Sha) -> Response:
 @router.get("/pictures/{sha}/small")
 def small(request: Request, sha: Sha) -> Response:
     """Return a small copy."""
-    return _made(studio_of(request).shelf.small(sha), "image/jpeg")
+    return _made(studio_of(request).picture_cache.small(sha), "image/jpeg")
 
 
 @router.get("/pictures/{sha}/difference/{other}")
 def difference(request: Request, sha: Sha, other: Sha) -> Response:
     """Return where the second picture differs from the first, as a transparent overlay."""
-    return _made(studio_of(request).shelf.difference(sha, other), "image/png")
+    return _made(studio_of(request).picture_cache.difference(sha, other), "image/png")
 
 
 @router.get("/examples/{name}/small")

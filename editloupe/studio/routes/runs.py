@@ -13,7 +13,7 @@ from editloupe.rubrics.registry import known_protocol, protocols
 from editloupe.studio.charts import TITLES
 from editloupe.studio.human_labels import choices, rubric_of
 from editloupe.studio.library import ClosedRun, OpenRun
-from editloupe.studio.queries import APARTS, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, facts_of, page_of
+from editloupe.studio.queries import AGREEMENTS, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, facts_of, page_of
 from editloupe.studio.studio import studio_of
 from editloupe.types import UserError
 
@@ -59,7 +59,7 @@ def one_run(
         criterion=criterion,
         label=label,
         status=status if status in STATUSES else "",
-        apart=apart if apart in APARTS else "",
+        apart=apart if apart in AGREEMENTS else "",
         order=order if order in ORDERS else "manifest",
         page=page,
     )
@@ -79,7 +79,7 @@ def one_run(
         **values,
         orders=ORDERS,
         statuses=STATUSES,
-        aparts=APARTS,
+        agreements=AGREEMENTS,
         bars=_bars(facts),
         configurations=one.configurations(),
     )
