@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import os
 from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from contextlib import suppress
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
 from editloupe.agent.models import ModelSettings, keyed_profile, open_chat
-from editloupe.agent.providers.registry import client_packages
-from editloupe.agent.secrets import shown
+from editloupe.described_judge import DescribedJudge, content_key, picture_hashes
 from editloupe.graphs.by_loop import tool_notes
 from editloupe.graphs.context import Differences, LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext
-from editloupe.images import LONG_SIDE, Album, WireLimits, hash_file
+from editloupe.images import LONG_SIDE, Album, WireLimits
 from editloupe.judge_lifecycle import JudgeLifecycle
 from editloupe.pixel_budget import room_for
 from editloupe.rubrics.model import Rubric
@@ -53,7 +49,7 @@ class JudgeSettings(ModelSettings):
     """Who lists the differences where a rubric has them listed first: the model, or the tool."""
 
 
-class Judge:
+class Judge(DescribedJudge):
     """A judge of image edits; closing it ends its threads and connections, and whatever it still has under way.
 
     >>> with Judge("rules", mode="plain") as judge:
@@ -77,7 +73,7 @@ class Judge:
     ) -> None:
         self.spec = spec or os.environ.get(JUDGE_VARIABLE) or DEFAULT_JUDGE
         self.base_url = base_url
-        self.settings = settings or JudgeSettings()
+        self.settings: JudgeSettings = settings or JudgeSettings()
         self._protocol = with_files(protocol, rubrics) if rubrics else find_protocol(protocol or DEFAULT.name)
         self.protocol = self._protocol.name
         self.mode: Mode = mode or self._protocol.default_mode
@@ -149,7 +145,7 @@ class Judge:
         )
         context = EditContext(shared, self._protocol, wanted, self.mode, settings.min_confidence)
         try:
-            async with room_for(path for paths in edit.files.values() for path in paths):
+            async with room_for(edit.paths):
                 end = await self._lifecycle.until_closed(
                     EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=context)
                 )
@@ -234,12 +230,11 @@ class Judge:
 
         Hashes of pictures are taken from `hashes` and put there: the units of one edit read its files once.
         """
-        hashes = {} if hashes is None else hashes
         rubric = self._rubric_for(edit, criterion)
         # A criterion the protocol decides by itself needs no picture, and there may be none.
-        pictures = {} if self._protocol.settle(edit, rubric) else edit.files
+        settled = self._protocol.settle(edit, rubric)
         facts = {
-            "pictures": {role: [_file_hash(path, hashes) for path in paths] for role, paths in pictures.items()},
+            "pictures": {} if settled else picture_hashes(edit, {} if hashes is None else hashes),
             "edit": edit.model_dump(
                 mode="json", include={"instruction", "instruction_type", "target_boxes", "hint", "extra"}
             ),
@@ -247,7 +242,7 @@ class Judge:
             "judge": self._asked_by(rubric),
             "repeat": repeat,
         }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+        return content_key(facts)
 
     def _asked_by(self, rubric: Rubric) -> dict[str, Any]:
         """Return what the key of a rubric's units says about the judge."""
@@ -282,29 +277,13 @@ class Judge:
         except MissingInput:
             return self._protocol.rubric(criterion)
 
-    def parameters(self) -> dict[str, Any]:
-        """Return everything that decides the answers besides the edit and the rubric; no secrets among it."""
-        return {
-            "spec": self.spec,
-            "base_url": self.base_url,
-            "protocol": self.protocol,
-            "mode": self.mode,
-            "settings": self.settings.model_dump(mode="json", exclude={"retry", "timeout"}),
-            "profile": self._chat.profile.model_dump(mode="json"),
-            "tools": self._toolbox.fingerprint(),
-        }
+    def further_parameters(self) -> dict[str, Any]:
+        """Return what the tools' observations depend on."""
+        return {"tools": self._toolbox.fingerprint()}
 
-    def describe(self) -> dict[str, Any]:
-        """Return what must be known later to say what was judged, by what, with which versions, settings and prompts."""
-        packages = ("editloupe", "langgraph", "langchain-core", *client_packages())
-        return {
-            **self.parameters(),
-            "base_url": shown(self.base_url) if self.base_url else self.base_url,
-            "criteria": list(self.criteria),
-            "rubrics": {rubric.name: rubric.model_dump(mode="json") for rubric in self._rubrics},
-            "versions": {name: version(name) for name in packages},
-            "notes": list(self.notes),
-        }
+    def rubric_texts(self) -> dict[str, Any]:
+        """Return the rubrics that are asked, whole, by name."""
+        return {rubric.name: rubric.model_dump(mode="json") for rubric in self._rubrics}
 
     def close(self) -> None:
         """End everything under way, the background thread, the tools' threads and the connections; may be called again."""
@@ -320,9 +299,3 @@ def edits_at_once(spec: str, criteria: int, concurrency: int) -> int:
     if spec == "rules":
         return max(1, min(concurrency, 2 * (os.cpu_count() or 1)))
     return max(1, round(SLACK * concurrency / criteria))
-
-
-def _file_hash(path: Path, known: dict[Path, Sha]) -> Sha:
-    if path not in known:
-        known[path] = hash_file(path)
-    return known[path]

@@ -155,9 +155,15 @@ class Edit(Record):
 
     @property
     def files(self) -> dict[str, tuple[Path, ...]]:
-        """The files of its pictures, by role."""
+        """The files of its pictures, by role; a role with a field of its own is that field's."""
         reference = {"reference": (self.reference,)} if self.reference else {}
-        return {"source": (self.source,), "edited": (self.edited,), **reference, **self.more_images}
+        named = {"source": (self.source,), "edited": (self.edited,), **reference}
+        return named | {role: paths for role, paths in self.more_images.items() if role not in named}
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files of its pictures, whatever their roles."""
+        return tuple(path for paths in self.files.values() for path in paths)
 
     @model_validator(mode="before")
     @classmethod

@@ -15,7 +15,7 @@ LAYERS = (
     ("rubrics", "tools"),
     ("agent",),
     ("graphs",),
-    ("judge", "judge_lifecycle"),
+    ("judge", "judge_lifecycle", "described_judge"),
     ("evals", "generators"),
     ("studio", "cli", "app", "demo", "__main__"),
 )

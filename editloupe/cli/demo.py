@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,17 +11,17 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from editloupe.cli import options as o
 from editloupe.cli.judge import judge_and_keep, show
+from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.splice import Only, spliced
 from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.safe_text import one_line, printable, trace_command
 
 
+@spliced
 def demo(
-    judge_spec: o.JudgeSpec = None,
-    base_url: o.BaseUrl = None,
-    mode: o.ModeName = None,
+    given: Annotated[JudgeOptions, Only("judge", "base_url", "mode")],
     out: Annotated[Path, typer.Option(help="The run folder the verdicts, steps and pictures go to.")] = Path(
         "runs/demo"
     ),
@@ -32,7 +33,7 @@ def demo(
 
     Example: editloupe demo --judge google_genai:gemini-3-pro --mode tools
     """
-    given = o.JudgeOptions(judge=judge_spec, base_url=base_url, mode=mode or "oracle")
+    given = replace(given, mode=given.mode or "oracle")
     console = Console(highlight=False)
     everything_judged = True
     first = ""

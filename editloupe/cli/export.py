@@ -35,7 +35,7 @@ def export(
         raise UserError("--images goes with --format datasets")
     with Run.open(run) as opened:
         count = _written(opened, format, out, images)
-        damage = opened.damage.told()
+        damage = opened.damage.sentences()
     if out is not None:
         tell(f"{count} rows in {out}")
     for sentence in damage:

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from editloupe.cli import options as o
+from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.splice import spliced
 from editloupe.evals.runs.store import Run
 from editloupe.images import Album
 from editloupe.judge import Judge
@@ -21,17 +23,12 @@ from editloupe.storable import storable
 from editloupe.types import Edit, Judgement, Outcome, Step, Trace, UserError, Verdict
 
 
+@spliced
 def judge(
     source: Annotated[Path, typer.Argument(help="The picture before the edit.")],
     edited: Annotated[Path, typer.Argument(help="The picture after the edit.")],
     instruction: Annotated[str, typer.Argument(help="What was asked for, in quotes.")],
-    judge_spec: o.JudgeSpec = None,
-    base_url: o.BaseUrl = None,
-    protocol: o.ProtocolName = None,
-    mode: o.ModeName = None,
-    criterion: o.Criteria = None,
-    rubric: o.RubricFiles = None,
-    differences: o.ListedBy = "model",
+    given: JudgeOptions,
     target: Annotated[
         list[str] | None,
         typer.Option(
@@ -54,21 +51,6 @@ def judge(
     ] = None,
     hint: Annotated[str | None, typer.Option(help="A hint for the judge.", rich_help_panel=o.JUDGING)] = None,
     edit_id: Annotated[str, typer.Option("--id", help="The edit's name in the run; else the edited file's.")] = "",
-    max_turns: o.MaxTurns = 8,
-    max_repairs: o.MaxRepairs = 2,
-    tool_calls: o.ToolCalls = "auto",
-    coordinates: o.Coordinates = "auto",
-    structured: o.Structured = "auto",
-    temperature: o.Temperature = None,
-    max_output_tokens: o.MaxOutputTokens = None,
-    long_side: o.LongSide = 2048,
-    timeout: o.Timeout = 90.0,
-    min_confidence: o.MinConfidence = 0.0,
-    enhancer: o.EnhancerChoice = None,
-    detector: o.DetectorChoice = None,
-    detector_download: o.DetectorDownload = False,
-    device: o.Device = None,
-    read_text: o.ReadText = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, steps included.")] = False,
     out: Annotated[Path | None, typer.Option(help="Keep verdicts, steps and pictures in this run folder.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show the steps as they happen.")] = False,
@@ -88,32 +70,8 @@ def judge(
         hint=hint,
         more_images=o.parse_images(image or ()),
     )
-    given = o.JudgeOptions(
-        judge=judge_spec,
-        base_url=base_url,
-        protocol=protocol,
-        mode=mode,
-        criteria=criterion,
-        rubrics=rubric,
-        differences=differences,
-        max_turns=max_turns,
-        max_repairs=max_repairs,
-        tool_calls=tool_calls,
-        coordinates=coordinates,
-        structured=structured,
-        temperature=temperature,
-        max_output_tokens=max_output_tokens,
-        long_side=long_side,
-        timeout=timeout,
-        min_confidence=min_confidence,
-        enhancer=enhancer,
-        detector=detector,
-        detector_download=detector_download,
-        device=device,
-        read_text=read_text,
-    )
     with given.open() as opened:
-        judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else Steps())
+        judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else StepPrinter())
     given.announce()
     if as_json:
         print(for_json(as_record(judgement, opened), 2))
@@ -132,7 +90,7 @@ def build_edit(**fields: Any) -> Edit:
         raise UserError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
 
 
-def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: Steps | None = None) -> Judgement:
+def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: StepPrinter | None = None) -> Judgement:
     """Judge one edit and keep it in a run folder where one is named."""
     album = Album()
     if out is None:
@@ -144,7 +102,7 @@ def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: Steps | No
     return judgement
 
 
-class Steps:
+class StepPrinter:
     """Shows steps on stderr as they happen, on a terminal only: a pipe gets the verdicts and nothing else."""
 
     def __init__(self) -> None:
@@ -193,11 +151,13 @@ def _outcome_record(outcome: Outcome, traces: tuple[Trace, ...]) -> dict[str, An
         "usage",
     )
     record = dict.fromkeys((*names, "reason", "detail", "raw"))
-    own = [trace for trace in traces if trace.criterion == outcome.criterion]
+    criterion_traces = [trace for trace in traces if trace.criterion == outcome.criterion]
     return {
         **record,
         **storable(outcome),
-        "trace": [{name: part for name, part in storable(trace).items() if name != "prompt"} for trace in own],
+        "trace": [
+            {name: part for name, part in storable(trace).items() if name != "prompt"} for trace in criterion_traces
+        ],
     }
 
 

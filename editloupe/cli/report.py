@@ -156,12 +156,12 @@ def _save_figures(found: Report | Leaderboard, folder: Path) -> int:
     from editloupe.evals.report.draw_figures import drawings
     from editloupe.evals.report.figures import save
 
-    drawn = drawings(found)
-    for name, draw in drawn.items():
+    figures = drawings(found)
+    for name, draw in figures.items():
         figure = draw()
         for kind in FIGURE_FORMATS:
             save(figure, folder / f"{_file_name(name)}.{kind}")
-    return len(drawn)
+    return len(figures)
 
 
 def _file_name(name: str) -> str:

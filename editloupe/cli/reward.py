@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from editloupe.cli import options as o
+from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.options import tell
+from editloupe.cli.splice import Without, spliced
 from editloupe.evals.manifests.pairs import load_pairs
 from editloupe.evals.reward import Accuracy, PairReport, judge_pairs
 from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, known_protocol
@@ -21,25 +24,13 @@ from editloupe.types import UserError
 from editloupe.whole_files import write_text
 
 
+@spliced
 def reward(
     pairs: Annotated[Path, typer.Argument(help="A .json or .jsonl file of preference pairs.")],
-    judge_spec: o.JudgeSpec = None,
-    base_url: o.BaseUrl = None,
-    protocol: o.ProtocolName = None,
-    mode: o.ModeName = None,
-    rubric: o.RubricFiles = None,
-    differences: o.ListedBy = "model",
+    given: Annotated[JudgeOptions, Without("criteria")],
     pairwise: Annotated[
         bool, typer.Option("--pairwise", help="Both candidates in one question, in both orders.")
     ] = False,
-    max_turns: o.MaxTurns = 8,
-    max_repairs: o.MaxRepairs = 2,
-    tool_calls: o.ToolCalls = "auto",
-    structured: o.Structured = "auto",
-    temperature: o.Temperature = None,
-    max_output_tokens: o.MaxOutputTokens = None,
-    long_side: o.LongSide = 2048,
-    timeout: o.Timeout = 90.0,
     concurrency: Annotated[int, typer.Option(min=1, help="Requests under way at one time.")] = 32,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first pairs.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print accuracies and every pair as JSON.")] = False,
@@ -49,22 +40,8 @@ def reward(
 
     Example: editloupe reward reward_eval.json --judge openai:gpt-5.1 --pairwise
     """
-    given = o.JudgeOptions(
-        judge=judge_spec,
-        base_url=base_url,
-        protocol=None if rubric else protocol or DEFAULT_FOR_PAIRS.name,
-        mode=mode,
-        rubrics=rubric,
-        differences=differences,
-        max_turns=max_turns,
-        max_repairs=max_repairs,
-        tool_calls=tool_calls,
-        structured=structured,
-        temperature=temperature,
-        max_output_tokens=max_output_tokens,
-        long_side=long_side,
-        timeout=timeout,
-    )
+    # Which criteria make up a reward is the protocol's to say, so none can be chosen.
+    given = replace(given, protocol=None if given.rubrics else given.protocol or DEFAULT_FOR_PAIRS.name)
     with given.open() as judge:
         known = known_protocol(judge.protocol)
         if pairwise and not (known and known.pairs):
@@ -108,4 +85,4 @@ def show(report: PairReport, console: Console) -> None:
             f"the two orders contradict each other in {report.overall.inconsistent} pairs, which count as wrong"
         )
     for why in sorted({result.why for result in report.results if result.why})[:3]:
-        o.tell(f"unjudged, for instance: {why}")
+        tell(f"unjudged, for instance: {why}")

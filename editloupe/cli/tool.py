@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,12 +12,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from editloupe.cli import options as o
+from editloupe.cli.options import ToolOptions
+from editloupe.cli.splice import Without, spliced
 from editloupe.images import Album, encode
 from editloupe.safe_text import for_json, printable
 from editloupe.tools.contract import ToolError, ToolResult, View
 from editloupe.tools.registry import build_toolbox
-from editloupe.tools.settings import ToolSettings
 from editloupe.tools.zoom import BOTH
 from editloupe.types import UserError
 
@@ -26,11 +25,13 @@ NAMES = ("Source Image", "Edited Image", "Reference Image")
 """What the pictures given are called, in this order."""
 
 
+@spliced
 def tool_command(
     name: Annotated[
         str, typer.Argument(help="zoom_in_image, localize_differences, detect_object, read_text or a plug-in.")
     ],
     images: Annotated[list[Path], typer.Argument(help="One to three pictures: source, edited, reference.")],
+    *,
     box: Annotated[str | None, typer.Option(help="A region x1,y1,x2,y2 in pixels of the first picture.")] = None,
     object_name: Annotated[str | None, typer.Option("--name", help="The object to detect.")] = None,
     param: Annotated[
@@ -38,10 +39,7 @@ def tool_command(
         typer.Option(help="Any other parameter as key=value, the value JSON or text; may be given again."),
     ] = None,
     instruction: Annotated[str, typer.Option(help="The edit's instruction, for tools that read it.")] = "",
-    enhancer: o.EnhancerChoice = None,
-    detector: o.DetectorChoice = None,
-    detector_download: o.DetectorDownload = False,
-    device: o.Device = None,
+    tools: Annotated[ToolOptions, Without("read_text")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the tool's pictures into this folder.")] = None,
 ) -> int:
@@ -49,14 +47,7 @@ def tool_command(
 
     Example: editloupe tool localize_differences before.png after.png --json --out looks
     """
-    given = {
-        "enhancer": enhancer,
-        "detector": detector,
-        "detector_download": detector_download or None,
-        "device": device,
-    }
-    chosen: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    toolbox = build_toolbox(replace(ToolSettings.from_environment(), **chosen, read_text="on"))
+    toolbox = build_toolbox(tools.settings(read_text="on"))
     try:
         tool = toolbox.tool(name)
         view = _view(images, instruction or object_name or "")

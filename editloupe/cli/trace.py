@@ -44,7 +44,7 @@ def trace(
             console = Console(highlight=False)
             for renderable in _story(opened, edit, stories):
                 console.print(renderable)
-        for sentence in opened.damage.told():
+        for sentence in opened.damage.sentences():
             tell(sentence)
 
 
@@ -70,17 +70,17 @@ def _story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) 
     first = stories[0][0]
     setting = one_line(f"{first.judge} · {first.protocol} · {first.mode} mode")
     head = Text.assemble((printable(edit.instruction), "bold"), f"\n{setting}")
-    told: list[RenderableType] = [Panel(head, title=Text(f"edit {one_line(edit.id)}"), title_align="left")]
+    parts: list[RenderableType] = [Panel(head, title=Text(f"edit {one_line(edit.id)}"), title_align="left")]
     for unit, traces in stories:
         name = unit.criterion + (f", repeat {unit.repeat}" if unit.repeat else "")
-        told.append(Rule(Text(one_line(name), style="bold"), align="left"))
+        parts.append(Rule(Text(one_line(name), style="bold"), align="left"))
         for trace in traces:
             if trace.target is not None:
-                told.append(Text(f"target {trace.target + 1}", style="bold"))
-            told += [Text(f"note: {printable(note)}", style="yellow") for note in trace.notes]
-            told += [_step(run, step) for step in trace.steps]
-        told.append(_ending(unit))
-    return told
+                parts.append(Text(f"target {trace.target + 1}", style="bold"))
+            parts += [Text(f"note: {printable(note)}", style="yellow") for note in trace.notes]
+            parts += [_step(run, step) for step in trace.steps]
+        parts.append(_ending(unit))
+    return parts
 
 
 def _step(run: Run, step: Step) -> RenderableType:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from editloupe.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from editloupe.generators.contract import Checked, Puzzle, Task, Undecided
+    from editloupe.generators.contract import Checked, Puzzle, PuzzleKind, Undecided
     from editloupe.generators.registry import TASKS
     from editloupe.generators.writing import check_answers, write_billiards, write_puzzles
 
@@ -18,7 +18,7 @@ __all__ = [
     "TASKS",
     "Checked",
     "Puzzle",
-    "Task",
+    "PuzzleKind",
     "Undecided",
     "check_answers",
     "write_billiards",
@@ -28,7 +28,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        **dict.fromkeys(("Checked", "Puzzle", "Task", "Undecided"), "contract"),
+        **dict.fromkeys(("Checked", "Puzzle", "PuzzleKind", "Undecided"), "contract"),
         "TASKS": "registry",
         **dict.fromkeys(("check_answers", "write_billiards", "write_puzzles"), "writing"),
     },

@@ -42,7 +42,7 @@ class Checked:
 
 
 @dataclass(frozen=True)
-class Task:
+class PuzzleKind:
     """One kind of puzzle."""
 
     name: str

@@ -33,7 +33,7 @@ def font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
 
 
 @dataclass(frozen=True)
-class Grid:
+class CellGrid:
     """Where the cells of a grid lie in a picture."""
 
     rows: int
@@ -112,7 +112,7 @@ def _hsv(pixels: Floats) -> tuple[Floats, Floats, Floats]:
     return hue * 60, (high - low) / np.where(high > 0, high, 1.0), high
 
 
-def tinted_cells(grid: Grid, pixels: Pixels, colour: Colour, skip: Iterable[Cell] = ()) -> set[Cell]:
+def tinted_cells(grid: CellGrid, pixels: Pixels, colour: Colour, skip: Iterable[Cell] = ()) -> set[Cell]:
     """Return the cells filled with a colour; raises Undecided where a cell could be read either way."""
     skipped, found, mask = set(skip), set(), mask_of(pixels, colour)
     for cell in grid.cells():
@@ -128,7 +128,7 @@ def tinted_cells(grid: Grid, pixels: Pixels, colour: Colour, skip: Iterable[Cell
     return found
 
 
-def joined_cells(grid: Grid, pixels: Pixels, colour: Colour) -> set[frozenset[Cell]]:
+def joined_cells(grid: CellGrid, pixels: Pixels, colour: Colour) -> set[frozenset[Cell]]:
     """Return the pairs of neighbouring cells between which a line of this colour crosses the border."""
     found, mask = set(), mask_of(pixels, colour)
     for row, column in grid.cells():
@@ -138,7 +138,7 @@ def joined_cells(grid: Grid, pixels: Pixels, colour: Colour) -> set[frozenset[Ce
     return found
 
 
-def _crosses(grid: Grid, mask: Mask, a: Cell, b: Cell) -> bool:
+def _crosses(grid: CellGrid, mask: Mask, a: Cell, b: Cell) -> bool:
     """Look at both sides of the middle of the border: a line that crosses it is on both."""
     (ax, ay), (bx, by) = grid.centre(a), grid.centre(b)
     x, y, reach, depth = (ax + bx) // 2, (ay + by) // 2, grid.cell // 4, max(2, grid.cell // 10)

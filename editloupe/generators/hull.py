@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
-from editloupe.generators.contract import Checked, Puzzle, Task
+from editloupe.generators.contract import Checked, Puzzle, PuzzleKind
 from editloupe.generators.drawing import BLACK, RED, WHITE, Mask, mask_of, pixels_of, share_of
 from editloupe.images import Pixels
 
@@ -110,4 +110,4 @@ def _drawn(points: Sequence[Point], corners: Sequence[Point]) -> Pixels:
     return pixels_of(image)
 
 
-TASKS = (Task("Convex_Hull", "the convex hull of points", make, check),)
+TASKS = (PuzzleKind("Convex_Hull", "the convex hull of points", make, check),)

@@ -8,7 +8,7 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-from editloupe.generators.contract import Checked, Puzzle, Task
+from editloupe.generators.contract import Checked, Puzzle, PuzzleKind
 from editloupe.generators.drawing import BARE, BLACK, GREEN, GREY, TINTED, WHITE, font, mask_of, pixels_of, share_of
 from editloupe.images import Pixels
 
@@ -93,4 +93,4 @@ def _drawn(weights: Sequence[int], values: Sequence[int], capacity: int, chosen:
     return pixels_of(image)
 
 
-TASKS = (Task("Knapsack", "the most valuable things within a capacity", make, check),)
+TASKS = (PuzzleKind("Knapsack", "the most valuable things within a capacity", make, check),)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from editloupe.generators.contract import Checked, Puzzle, Task, Undecided
-from editloupe.generators.drawing import YELLOW, Cell, Grid, pixels_of, tinted_cells
+from editloupe.generators.contract import Checked, Puzzle, PuzzleKind, Undecided
+from editloupe.generators.drawing import YELLOW, Cell, CellGrid, pixels_of, tinted_cells
 from editloupe.generators.lexicon import Lexicon, Node, lexicon
 from editloupe.images import Pixels
 
@@ -96,7 +96,7 @@ def paths_of(grid: Letters, word: str) -> list[list[Cell]]:
 
 
 def _drawn(name: str, grid: Letters, path: list[Cell], word: str, marked: bool, given: bool) -> Puzzle:
-    layout = Grid(len(grid), len(grid[0]))
+    layout = CellGrid(len(grid), len(grid[0]))
     fills = {path[0]: YELLOW} if marked else {}
     where_en = " It begins in the yellow cell." if marked else ""
     where_cn = "起点是黄色格子。" if marked else ""
@@ -130,7 +130,7 @@ def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
     """Read the coloured cells: they must spell the word on a path down and right, from the marked cell if there is one."""
     grid = facts["grid"]
     try:
-        cells = tinted_cells(Grid(len(grid), len(grid[0])), answer, YELLOW)
+        cells = tinted_cells(CellGrid(len(grid), len(grid[0])), answer, YELLOW)
     except Undecided as why:
         return Checked(None, str(why))
     word = spelt(grid, cells)
@@ -141,8 +141,8 @@ def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
     return Checked(right, f"the coloured cells spell {word}, asked is {facts['word']}", word)
 
 
-def _task(name: str, about: str, everywhere: bool, given: bool) -> Task:
-    return Task(name, about, partial(make, name=name, everywhere=everywhere, given=given), check)
+def _task(name: str, about: str, everywhere: bool, given: bool) -> PuzzleKind:
+    return PuzzleKind(name, about, partial(make, name=name, everywhere=everywhere, given=given), check)
 
 
 TASKS = (

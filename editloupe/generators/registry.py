@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from editloupe.generators import hull, knapsack, letters, routes, sums
-from editloupe.generators.contract import Task
+from editloupe.generators.contract import PuzzleKind
 from editloupe.rubrics.editcompass import EDIT_COMPASS
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.vibe import VIBE
@@ -22,12 +22,12 @@ class Kind:
     """Whose rubrics judge it."""
 
 
-TASKS: tuple[Task, ...] = (*letters.TASKS, *knapsack.TASKS, *routes.TASKS, *hull.TASKS, *sums.TASKS)
+TASKS: tuple[PuzzleKind, ...] = (*letters.TASKS, *knapsack.TASKS, *routes.TASKS, *hull.TASKS, *sums.TASKS)
 BILLIARDS = Kind("billiards", "the path of a ball and the ball it strikes", VIBE)
 PUZZLES = tuple(Kind(task.name, task.about, EDIT_COMPASS) for task in TASKS)
 
 
-def task(name: str) -> Task:
+def task(name: str) -> PuzzleKind:
     """Return a task by name, however it is spelt; an unknown one is the user's mistake."""
     key = name.lower().replace("-", "_").replace(" ", "_")
     for known in TASKS:

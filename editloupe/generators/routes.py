@@ -10,8 +10,19 @@ from typing import Any
 
 from PIL import ImageDraw
 
-from editloupe.generators.contract import Checked, Puzzle, Task
-from editloupe.generators.drawing import BLACK, RED, WHITE, Cell, Colour, Grid, as_path, font, joined_cells, pixels_of
+from editloupe.generators.contract import Checked, Puzzle, PuzzleKind
+from editloupe.generators.drawing import (
+    BLACK,
+    RED,
+    WHITE,
+    Cell,
+    CellGrid,
+    Colour,
+    as_path,
+    font,
+    joined_cells,
+    pixels_of,
+)
 from editloupe.images import Pixels
 
 ROAD, GRASS, WATER, WALL = "road", "grass", "water", "wall"
@@ -101,7 +112,7 @@ def make_optimal(rng: random.Random) -> Puzzle:
 def check_optimal(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
     """Read the red line: it must be one path from S to E, off the walls, at the least cost."""
     terrain, start, end = facts["terrain"], tuple(facts["start"]), tuple(facts["end"])
-    path = as_path(joined_cells(Grid(len(terrain), len(terrain[0])), answer, RED), start, end)
+    path = as_path(joined_cells(CellGrid(len(terrain), len(terrain[0])), answer, RED), start, end)
     if path is None:
         return Checked(False, "the red lines are not one path from S to E")
     prices = [COSTS[terrain[row][column]] for row, column in path[1:]]
@@ -112,7 +123,7 @@ def check_optimal(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> 
 
 
 def _terrain(terrain: Terrain, start: Cell, end: Cell, path: list[Cell]) -> Pixels:
-    layout = Grid(len(terrain), len(terrain[0]))
+    layout = CellGrid(len(terrain), len(terrain[0]))
     image = layout.drawn(None, {cell: GROUNDS[terrain[cell[0]][cell[1]]] for cell in layout.cells()})
     draw = ImageDraw.Draw(image)
     for here, there in itertools.pairwise(path):
@@ -179,7 +190,7 @@ def _beside(a: Cell, b: Cell) -> bool:
 
 def check_link(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
     """Read the lines colour by colour: each must be one path between its circles, and no cell may be used twice."""
-    layout = Grid(facts["size"], facts["size"])
+    layout = CellGrid(facts["size"], facts["size"])
     used: dict[Cell, str] = {}
     found: dict[str, list[Cell]] = {}
     for name, (start, end) in facts["ends"].items():
@@ -195,7 +206,7 @@ def check_link(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Che
 
 
 def _links(size: int, lines: Mapping[str, list[Cell]], drawn: bool) -> Pixels:
-    layout = Grid(size, size)
+    layout = CellGrid(size, size)
     image = layout.drawn()
     draw = ImageDraw.Draw(image)
     for name, path in lines.items():
@@ -208,6 +219,6 @@ def _links(size: int, lines: Mapping[str, list[Cell]], drawn: bool) -> Pixels:
 
 
 TASKS = (
-    Task("Optimal_Path", "the cheapest path over terrain", make_optimal, check_optimal),
-    Task("Number_Link", "pairs of circles joined without crossing", make_link, check_link),
+    PuzzleKind("Optimal_Path", "the cheapest path over terrain", make_optimal, check_optimal),
+    PuzzleKind("Number_Link", "pairs of circles joined without crossing", make_link, check_link),
 )

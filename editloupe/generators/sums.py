@@ -9,8 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from editloupe.generators.contract import Checked, Puzzle, Task, Undecided
-from editloupe.generators.drawing import BLACK, BLUE, DARK_RED, RED, YELLOW, Cell, Colour, Grid, pixels_of, tinted_cells
+from editloupe.generators.contract import Checked, Puzzle, PuzzleKind, Undecided
+from editloupe.generators.drawing import (
+    BLACK,
+    BLUE,
+    DARK_RED,
+    RED,
+    YELLOW,
+    Cell,
+    CellGrid,
+    Colour,
+    pixels_of,
+    tinted_cells,
+)
 from editloupe.images import Pixels
 
 Numbers = Sequence[Sequence[int]]
@@ -67,7 +78,7 @@ def check_block(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Ch
     grid = facts["grid"]
     (height, width), (row, column) = facts["size"], facts["place"]
     try:
-        cells = tinted_cells(Grid(len(grid), len(grid[0])), answer, YELLOW)
+        cells = tinted_cells(CellGrid(len(grid), len(grid[0])), answer, YELLOW)
     except Undecided as why:
         return Checked(None, str(why))
     wanted = {(row + i, column + j) for i in range(height) for j in range(width)}
@@ -104,7 +115,7 @@ def check_bonus(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Ch
     grid = facts["grid"]
     start, end = tuple(facts["start"]), tuple(facts["end"])
     try:
-        cells = tinted_cells(Grid(len(grid), len(grid[0])), answer, YELLOW, skip=(start, end))
+        cells = tinted_cells(CellGrid(len(grid), len(grid[0])), answer, YELLOW, skip=(start, end))
     except Undecided as why:
         return Checked(None, str(why))
     path = sorted({*cells, start, end})
@@ -116,12 +127,12 @@ def check_bonus(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Ch
 
 
 def _drawn(grid: Numbers, fills: dict[Cell, Colour]) -> Pixels:
-    layout = Grid(len(grid), len(grid[0]))
+    layout = CellGrid(len(grid), len(grid[0]))
     inks = {cell: DARK_RED if grid[cell[0]][cell[1]] < 0 else BLACK for cell in layout.cells()}
     return pixels_of(layout.drawn([[str(number) for number in row] for row in grid], fills, inks))
 
 
 TASKS = (
-    Task("Maximum_Submatrix", "the block of numbers with the largest sum", make_block, check_block),
-    Task("Maximum_Bonus", "the path that collects most", make_bonus, check_bonus),
+    PuzzleKind("Maximum_Submatrix", "the block of numbers with the largest sum", make_block, check_block),
+    PuzzleKind("Maximum_Bonus", "the path that collects most", make_bonus, check_bonus),
 )

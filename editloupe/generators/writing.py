@@ -14,7 +14,7 @@ from PIL import Image
 from editloupe.files import read_text
 from editloupe.generators import billiards
 from editloupe.generators import billiards_drawing as table
-from editloupe.generators.contract import Checked, Task
+from editloupe.generators.contract import Checked, PuzzleKind
 from editloupe.generators.registry import task as find_task
 from editloupe.images import Pixels, open_picture
 from editloupe.types import UserError
@@ -52,7 +52,7 @@ def write_billiards(folder: Path, count: int, seed: int = 0, bounces: tuple[int,
     return len(lines)
 
 
-def write_puzzles(folder: Path, task: Task, count: int, seed: int = 0, language: str = "en") -> int:
+def write_puzzles(folder: Path, task: PuzzleKind, count: int, seed: int = 0, language: str = "en") -> int:
     """Write puzzles with their exact answers; the manifest has the answer as the edited picture."""
     lines, facts = [], []
     for number in range(count):

@@ -49,18 +49,12 @@ def name_of(role: str) -> str:
 
 def paths_in(edit: Edit, role: str) -> tuple[Path, ...]:
     """Return the pictures of an edit in one role; `inputs` begins with the source, `references` with the reference."""
-    more = tuple(edit.more_images.get(role, ()))
-    if role == "source":
-        return (edit.source,)
-    if role == "edited":
-        return (edit.edited,)
-    if role == "reference":
-        return (edit.reference,) if edit.reference else more
+    found = edit.files.get(role, ())
     if role == "inputs":
-        return (edit.source, *(path for path in more if path != edit.source))
-    if role == "references":
-        return (*((edit.reference,) if edit.reference else ()), *more)
-    return more
+        return (edit.source, *(path for path in found if path != edit.source))
+    if role == "references" and edit.reference:
+        return (edit.reference, *found)
+    return found
 
 
 def gather(edit: Edit, wanted: Sequence[str], album: Album) -> dict[str, Sha]:

@@ -94,12 +94,12 @@ class Command:
         return [command for command in found if command]
 
 
-def start(arguments: list[str], log: Path, **environment: str) -> Command:
-    """Start the command; its output goes to the log."""
+def start(arguments: list[str], log: Path, code: str = START, **environment: str) -> Command:
+    """Start the command; its output goes to the log. Other `code` may stand something in before it starts it."""
     mark = uuid.uuid4().hex
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [sys.executable, "-c", START, *arguments],
+            [sys.executable, "-c", code, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,

@@ -95,7 +95,7 @@ def test_a_batch_takes_every_reply_and_every_command_tells_it(
     with Run.open(out) as run:
         units = list(run.units())
         assert len(units) == len(FIRST)
-        assert run.damage.told() == ()
+        assert run.damage.sentences() == ()
         assert {unit.outcome.status for unit in units[:3]} == {"judged"}
         told = "".join(
             step.model_dump_json() for unit in units for trace in run.load_trace(unit.edit_id) for step in trace.steps

@@ -101,7 +101,7 @@ def check(whole: Judgement, folder: Path) -> None:
         assert [storable(trace) for trace in run.load_trace(whole.edit.id)] == [storable(t) for t in whole.traces]
         assert run.reply("k") == storable({"text": whole.edit.instruction, "more": whole.edit.extra})
         assert list(run.replies_of(whole.edit.id)) == ["k"]
-        assert run.damage.told() == ()
+        assert run.damage.sentences() == ()
         run.spent()
         rows = [row_of(unit) for unit in run.units()]
         for row in rows:

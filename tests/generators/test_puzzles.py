@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from editloupe.generators.contract import Task
-from editloupe.generators.drawing import YELLOW, Grid
+from editloupe.generators.contract import PuzzleKind
+from editloupe.generators.drawing import YELLOW, CellGrid
 from editloupe.generators.lexicon import lexicon
 from editloupe.generators.registry import TASKS, task
 from editloupe.generators.routes import COSTS, LINES
@@ -133,7 +133,7 @@ def test_the_ten_tasks_are_edit_compass_ten() -> None:
 
 
 @pytest.mark.parametrize("known", TASKS, ids=lambda t: t.name)
-def test_answers_agree_with_an_independent_solver_and_are_recognised(known: Task) -> None:
+def test_answers_agree_with_an_independent_solver_and_are_recognised(known: PuzzleKind) -> None:
     for seed in SEEDS:
         puzzle = known.make(random.Random(seed))
         SOLVERS[known.name](puzzle.facts)
@@ -145,7 +145,7 @@ def test_answers_agree_with_an_independent_solver_and_are_recognised(known: Task
 
 
 @pytest.mark.parametrize("known", TASKS, ids=lambda t: t.name)
-def test_an_answer_may_come_in_another_size_and_compressed_but_not_in_other_proportions(known: Task) -> None:
+def test_an_answer_may_come_in_another_size_and_compressed_but_not_in_other_proportions(known: PuzzleKind) -> None:
     import io
 
     puzzle = known.make(random.Random(1))
@@ -159,7 +159,7 @@ def test_an_answer_may_come_in_another_size_and_compressed_but_not_in_other_prop
 
 
 def with_cell(
-    pixels: Pixels, grid: Grid, cell: tuple[int, int], colour: tuple[int, int, int], share: float = 1.0
+    pixels: Pixels, grid: CellGrid, cell: tuple[int, int], colour: tuple[int, int, int], share: float = 1.0
 ) -> Pixels:
     changed = pixels.copy()
     x1, y1, x2, y2 = grid.box(cell)
@@ -171,7 +171,7 @@ def with_cell(
 def test_one_cell_too_many_or_too_few_is_wrong_and_half_a_cell_is_undecided(name: str) -> None:
     known = task(name)
     puzzle = known.make(random.Random(2))
-    grid = Grid(len(puzzle.facts["grid"]), len(puzzle.facts["grid"][0]))
+    grid = CellGrid(len(puzzle.facts["grid"]), len(puzzle.facts["grid"][0]))
     yellow = [
         c for c in grid.cells() if (puzzle.answer[grid.centre(c)[1] - 24, grid.centre(c)[0] - 24] == YELLOW).all()
     ]
@@ -187,7 +187,7 @@ def test_one_cell_too_many_or_too_few_is_wrong_and_half_a_cell_is_undecided(name
 def test_another_path_with_the_same_bonus_is_right_too() -> None:
     known = task("Maximum_Bonus")
     facts = {"grid": [[0, 1], [1, 0]], "start": [0, 0], "end": [1, 1], "sum": 1, "path": [[0, 0], [0, 1], [1, 1]]}
-    grid = Grid(2, 2)
+    grid = CellGrid(2, 2)
     blank = np.full((grid.size[1], grid.size[0], 3), 255, np.uint8)
     for cell in ((0, 1), (1, 0)):
         assert known.decide(facts, blank, with_cell(blank, grid, cell, YELLOW)).correct is True
@@ -201,7 +201,7 @@ def test_a_dearer_detour_and_a_path_through_a_wall_are_wrong() -> None:
         "end": [2, 2],
         "cost": 4,
     }
-    grid = Grid(3, 3)
+    grid = CellGrid(3, 3)
 
     def drawn(*cells: tuple[int, int]) -> Pixels:
         image = Image.new("RGB", grid.size, (200, 200, 200))
@@ -220,7 +220,7 @@ def test_a_dearer_detour_and_a_path_through_a_wall_are_wrong() -> None:
 def test_lines_that_share_a_cell_are_wrong() -> None:
     known = task("Number_Link")
     facts = {"size": 3, "ends": {"red": [[0, 1], [2, 1]], "blue": [[1, 0], [1, 2]]}}
-    grid = Grid(3, 3)
+    grid = CellGrid(3, 3)
     image = Image.new("RGB", grid.size, (255, 255, 255))
     draw = ImageDraw.Draw(image)
     draw.line([grid.centre((0, 1)), grid.centre((1, 1)), grid.centre((2, 1))], fill=LINES["red"], width=10)

@@ -2,7 +2,7 @@
 
 from editloupe.evals.analysis.agreement import Agreement, agreement
 from editloupe.evals.analysis.bootstrap import Resampling
-from editloupe.evals.analysis.compare import Comparison, compare
+from editloupe.evals.analysis.compare import RunComparison, compare
 from editloupe.evals.analysis.estimate import Estimate
 from editloupe.evals.analysis.human import human_labels
 from editloupe.evals.analysis.run_rows import Table, table_of
@@ -10,9 +10,9 @@ from editloupe.evals.analysis.scores import Scores, scores
 
 __all__ = [
     "Agreement",
-    "Comparison",
     "Estimate",
     "Resampling",
+    "RunComparison",
     "Scores",
     "Table",
     "agreement",

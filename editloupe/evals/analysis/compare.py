@@ -15,7 +15,7 @@ from editloupe.evals.analysis.bootstrap import Clusters, Floats, Resampling, boo
 from editloupe.evals.analysis.estimate import Estimate, Number, frame, missing
 from editloupe.evals.analysis.human import Human, human_labels
 from editloupe.evals.analysis.pairing import HIGHER_IS_BETTER, MEASURES, Pairing
-from editloupe.evals.analysis.run_rows import BASELINE, Row, Table, lower_median, row_means, table_of
+from editloupe.evals.analysis.run_rows import BASELINE, RunRow, Table, lower_median, row_means, table_of
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.analysis.signflip import sign_flip
 from editloupe.evals.analysis.statistics import MOST_VALUES, confusion
@@ -67,7 +67,7 @@ class Disagreement(Record):
     closer: Side | None = None
 
 
-class Comparison(Record):
+class RunComparison(Record):
     """Everything two runs say about the same edits."""
 
     a: str
@@ -102,7 +102,7 @@ def compare(
     human: str | Path | None = None,
     how: Resampling | None = None,
     protocol: str | None = None,
-) -> Comparison:
+) -> RunComparison:
     """Compare two runs on the edits both judged: same id, same pictures, same instruction."""
     first, second, how = table_of(a, protocol), table_of(b, protocol), how or Resampling()
     if first.protocol != second.protocol:
@@ -116,7 +116,7 @@ def compare(
     criteria = {name: _criterion(one, two, name, sources, how) for name in one.criteria}
     names = (first.name, second.name) if first.name != second.name else (str(first.folder), str(second.folder))
     notes = [BASELINE] if first.by_rules or second.by_rules else []
-    return Comparison(
+    return RunComparison(
         a=names[0],
         b=names[1],
         a_title=first.title,
@@ -136,7 +136,7 @@ def compare(
     )
 
 
-def _matched(a: Table, b: Table) -> tuple[list[tuple[Row, Row]], dict[str, int]]:
+def _matched(a: Table, b: Table) -> tuple[list[tuple[RunRow, RunRow]], dict[str, int]]:
     """Return pairs of rows that hold only the criteria both judged, and the reasons for leaving others out."""
     others = {row.edit.id: row for row in b.rows}
     left_out = {"only in the first run": 0, "only in the second run": 0, "other pictures or instruction": 0}
@@ -156,25 +156,25 @@ def _matched(a: Table, b: Table) -> tuple[list[tuple[Row, Row]], dict[str, int]]
             pictures = row.pictures or other.pictures
             pairs.append(
                 (
-                    Row(row.edit, pictures, {name: row.units[name] for name in both}),
-                    Row(other.edit, pictures, {name: other.units[name] for name in both}),
+                    RunRow(row.edit, pictures, {name: row.units[name] for name in both}),
+                    RunRow(other.edit, pictures, {name: other.units[name] for name in both}),
                 )
             )
     left_out["only in the second run"] = len(others)
     return pairs, left_out
 
 
-def _same(one: Row, two: Row) -> bool:
+def _same(one: RunRow, two: RunRow) -> bool:
     roles = [role for role in ("source", "edited") if role in one.pictures and role in two.pictures]
     pictures = all(one.pictures[role] == two.pictures[role] for role in roles)
     return pictures and one.edit.instruction == two.edit.instruction
 
 
-def _judged(row: Row, criterion: str) -> bool:
+def _judged(row: RunRow, criterion: str) -> bool:
     return any(isinstance(unit.outcome, Verdict) for unit in row.units.get(criterion, ()))
 
 
-def _table(table: Table, rows: tuple[Row, ...]) -> Table:
+def _table(table: Table, rows: tuple[RunRow, ...]) -> Table:
     return Table(table.name, table.folder, table.protocol, rows, table.about)
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from editloupe.evals.analysis import statistics as st
 from editloupe.evals.analysis.estimate import Number
-from editloupe.evals.analysis.run_rows import Row, Table, row_means
+from editloupe.evals.analysis.run_rows import RunRow, Table, row_means
 from editloupe.evals.runs.pictures import PictureFolder
 from editloupe.evals.runs.store import PICTURES
 from editloupe.types import Record, Unjudged, Verdict
@@ -111,7 +111,7 @@ def area_trend(table: Table, criterion: str) -> AreaTrend | None:
     )
 
 
-def _pixels(row: Row, folder: PictureFolder) -> int | None:
+def _pixels(row: RunRow, folder: PictureFolder) -> int | None:
     """Return how many pixels the source picture has, read from its file's header."""
     path = next((path for sha in row.pictures.get("source", ()) if (path := folder.find(sha))), None)
     if path is None:

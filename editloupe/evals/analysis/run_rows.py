@@ -28,7 +28,7 @@ _EDIT_FIELDS = ("id", "instruction", "instruction_type", "model", "turn", "hint"
 
 
 @dataclass(frozen=True)
-class Row:
+class RunRow:
     """One edit of a run with its units, by criterion, repeats in order."""
 
     edit: Edit
@@ -54,7 +54,7 @@ class Table:
     name: str
     folder: Path
     protocol: str
-    rows: tuple[Row, ...]
+    rows: tuple[RunRow, ...]
     about: Mapping[str, Any]
     damage: tuple[str, ...] = ()
     """What of the run could not be read, a sentence each."""
@@ -165,7 +165,7 @@ def table_of(run: Run | Table | str | Path, protocol: str | None = None) -> Tabl
         if protocol in (None, unit.protocol):
             by_edit.setdefault(unit.edit_id, {}).setdefault(unit.criterion, []).append(unit)
     if not protocols:
-        damage = " ".join(run.damage.told())
+        damage = " ".join(run.damage.sentences())
         raise UserError(
             f"the run {run.folder.name} holds no verdicts {f'that can be read. {damage}' if damage else 'yet'}"
         )
@@ -176,14 +176,14 @@ def table_of(run: Run | Table | str | Path, protocol: str | None = None) -> Tabl
     if protocol is not None and protocol not in protocols:
         raise UserError(f"the run {run.folder.name} holds no verdicts of {protocol}; it has {' and '.join(protocols)}")
     rows = tuple(
-        Row(edit, pictures, {criterion: tuple(units) for criterion, units in by_edit[edit.id].items()})
+        RunRow(edit, pictures, {criterion: tuple(units) for criterion, units in by_edit[edit.id].items()})
         for edit, pictures in run.edits()
         if edit.id in by_edit
     )
     if not rows:
-        raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.told())}")
+        raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.sentences())}")
     name, about = run.folder.resolve().name, run.about()
-    return Table(name, run.folder, protocol or next(iter(protocols)), rows, about, run.damage.told())
+    return Table(name, run.folder, protocol or next(iter(protocols)), rows, about, run.damage.sentences())
 
 
 def row_means(values: Floats) -> Floats:

@@ -13,7 +13,7 @@ from pydantic import Field
 from editloupe.evals.analysis.arithmetic import arithmetic_of
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Resampling, estimate
 from editloupe.evals.analysis.estimate import Estimate, Number, frame, missing
-from editloupe.evals.analysis.run_rows import Row, Table, table_of
+from editloupe.evals.analysis.run_rows import RunRow, Table, table_of
 from editloupe.evals.analysis.sheet import ALL, NO_TYPE, Sheet, Worked
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.registry import known_protocol
@@ -140,7 +140,7 @@ def _has(table: Table, field: str) -> bool:
 
 
 def _by_field(table: Table, field: str, fill: float | None, how: Resampling) -> dict[str, Score]:
-    parts: dict[str, list[Row]] = {}
+    parts: dict[str, list[RunRow]] = {}
     for row in table.rows:
         value = row.field(field)
         parts.setdefault(f"(no {field})" if value is None else str(value), []).append(row)

@@ -9,7 +9,7 @@ import numpy as np
 from editloupe.evals.analysis.arithmetic import Arithmetic, Macro, arithmetic_of, group_weights, macro
 from editloupe.evals.analysis.bootstrap import Bools, Clusters, Floats, Resampling, clusterings
 from editloupe.evals.analysis.estimate import finite
-from editloupe.evals.analysis.run_rows import Row, Table, row_means
+from editloupe.evals.analysis.run_rows import RunRow, Table, row_means
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit, UserError
 
@@ -34,7 +34,7 @@ class Worked:
 class Sheet:
     """Rows × repeats × criteria of scores, and the group of each row."""
 
-    def __init__(self, table: Table, rows: tuple[Row, ...]) -> None:
+    def __init__(self, table: Table, rows: tuple[RunRow, ...]) -> None:
         self.table = Table(table.name, table.folder, table.protocol, rows, table.about)
         self.how: Arithmetic = arithmetic_of(table.protocol)
         self.criteria = self.table.criteria

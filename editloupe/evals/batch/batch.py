@@ -12,8 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.first_failures import FirstFailures
-from editloupe.evals.batch.forecast import Forecast, forecast
+from editloupe.evals.batch.forecast import Assume, Forecast, assumed, forecast
 from editloupe.evals.batch.jobs import Planner
 from editloupe.evals.batch.local_executor import Executor, LocalExecutor
 from editloupe.evals.batch.progress import Progress, Tally
@@ -23,13 +24,12 @@ from editloupe.evals.batch.stopping import INTERRUPTED, Stop, listening
 from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
 from editloupe.evals.runs.prices import Price, price_of
 from editloupe.evals.runs.store import FILE, Run
-from editloupe.judge import Judge
 from editloupe.loop_thread import event_loop
 from editloupe.types import Edit, UserError
 
 WORKERS = 8
 """Threads that read, decode and encode pictures beside the event loop."""
-OpenJudge = Callable[..., Judge]
+OpenJudge = Callable[..., BatchJudge]
 """Opens the judge of the batch with the hooks `replies` and `traffic`; Ray sends it to its workers."""
 Edits = Callable[[], Iterable[Edit]]
 """Gives the edits from the first on, as often as it is called."""
@@ -56,6 +56,8 @@ class Batch:
     executor: Literal["local", "ray"] = "local"
     ray_address: str | None = None
     ray_workers: int | None = None
+    assume: Assume = assumed
+    """What a unit is taken for in an estimate until some are judged."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def dry_run(batch: Batch) -> Forecast:
         described = judge.describe()
         planner = Planner(run, judge, run.name_of(described), batch.repeats, batch.retry_unjudged)
         open_.callback(planner.close)
-        return forecast(run, planner.jobs(enumerate(batch.edits())), described, _price(batch, judge.spec))
+        return forecast(run, planner.jobs(enumerate(batch.edits())), described, _price(batch, judge.spec), batch.assume)
 
 
 def judge_batch(batch: Batch, *, quiet: bool = False, signals: bool = False) -> Ending:
@@ -151,7 +153,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         )
         with _little_to_collect(), nullcontext() if quiet else progress:
             await runner.judge_all(batch.edits())
-        return Ending(tally, spending, stop.why, stop.requests, judge.spec, run.damage.told())
+        return Ending(tally, spending, stop.why, stop.requests, judge.spec, run.damage.sentences())
 
 
 @contextmanager
@@ -167,7 +169,7 @@ def _little_to_collect() -> Iterator[None]:
         gc.unfreeze()
 
 
-async def _executor(batch: Batch, run: Run, judge: Judge, traffic: TrafficControl) -> Executor:
+async def _executor(batch: Batch, run: Run, judge: BatchJudge, traffic: TrafficControl) -> Executor:
     if batch.executor == "ray":
         from editloupe.evals.batch.ray_executor import RayExecutor
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from editloupe.evals.batch.jobs import Job
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import mean_usage
-from editloupe.types import Usage
+from editloupe.types import Edit, Usage
 
 REQUESTS = {"tools": 3.0, "oracle": 2.0, "plain": 1.0}
 """Assumed requests a unit: with tools, a look at the differences, a closer look, the answer."""
@@ -20,6 +20,8 @@ TOKENS_A_PICTURE = 1100
 """Assumed; providers count about 770 to 1300 for a megapixel."""
 TOKENS_A_REPLY = 400
 CHARACTERS_A_TOKEN = 4
+Assume = Callable[[Edit, str, Mapping[str, Any]], Mapping[str, float]]
+"""Says what a unit of an edit's criterion will take, by the description of its judge, before any was judged."""
 
 
 @dataclass(frozen=True)
@@ -33,19 +35,7 @@ class Forecast:
     """Units the figures come from; 0 where they are assumed."""
 
 
-def forecast(run: Run, jobs: Iterable[Job], description: Mapping[str, Any], price: Price | None) -> Forecast:
-    """Estimate the jobs: means of the run's own units of the same judge, or assumptions where it has none."""
-    units = Counter(criterion for job in jobs for criterion in job.criteria)
-    known = mean_usage(run, str(description["spec"]), str(description["mode"]))
-    measured = sum(count for name, (_, count) in known.items() if name in units)
-    total = Usage()
-    for criterion, count in units.items():
-        each = known[criterion][0] if criterion in known else assumed(criterion, description)
-        total = total + Usage(**{name: round(value * count) for name, value in each.items()})
-    return Forecast(sum(units.values()), total, price.cost(total) if price else None, measured)
-
-
-def assumed(criterion: str, description: Mapping[str, Any]) -> dict[str, float]:
+def assumed(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[str, float]:
     """Return assumed tokens of one unit; every request carries the conversation so far."""
     if description["spec"] == "rules":
         return {"requests": 0.0}
@@ -61,3 +51,24 @@ def assumed(criterion: str, description: Mapping[str, Any]) -> dict[str, float]:
         "input_tokens": requests * first + requests * (requests - 1) / 2 * added,
         "output_tokens": requests * TOKENS_A_REPLY,
     }
+
+
+def forecast(
+    run: Run,
+    jobs: Iterable[Job],
+    description: Mapping[str, Any],
+    price: Price | None,
+    assume: Assume = assumed,
+) -> Forecast:
+    """Estimate the jobs: means of the run's own units of the same judge, or assumptions where it has none."""
+    known = mean_usage(run, str(description["spec"]), str(description["mode"]))
+    units: Counter[str] = Counter()
+    needed: defaultdict[str, float] = defaultdict(float)
+    for edit, criterion in ((job.edit, criterion) for job in jobs for criterion in job.criteria):
+        units[criterion] += 1
+        each = known[criterion][0] if criterion in known else assume(edit, criterion, description)
+        for name, value in each.items():
+            needed[name] += value
+    total = Usage(**{name: round(value) for name, value in needed.items()})
+    measured = sum(count for name, (_, count) in known.items() if name in units)
+    return Forecast(units.total(), total, price.cost(total) if price else None, measured)

@@ -7,12 +7,13 @@ import itertools
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from editloupe.agent.refusals import refused_by_server
+from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.runs.store import Run
 from editloupe.files import check_file
 from editloupe.images import ImageError
@@ -27,20 +28,6 @@ FAILED = SERVER | {Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT}
 The others (an unreadable answer, one cut off by the length limit, no answer, a refusal of this very content…) are what the
 judge gave; only `--retry-unjudged` asks anew.
 """
-
-
-class Keyed(Protocol):
-    """Whoever knows the content keys of units."""
-
-    @property
-    def criteria(self) -> Sequence[str]:
-        """The criteria, in order."""
-
-    def criteria_for(self, edit: Edit) -> Sequence[str]:
-        """Return the criteria one edit is asked."""
-
-    def unit_key(self, edit: Edit, criterion: str, repeat: int, hashes: dict[Path, Sha]) -> str:
-        """Return the content key of a unit; raises ImageError where a picture cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +71,7 @@ class Planner:
     """Turns edits into jobs; used from one thread at a time, and closed by any once that one is done."""
 
     def __init__(
-        self, run: Run, judge: Keyed, configuration: str, repeats: int = 1, retry_unjudged: bool = False
+        self, run: Run, judge: BatchJudge, configuration: str, repeats: int = 1, retry_unjudged: bool = False
     ) -> None:
         self._judge = judge
         self._configuration = configuration
@@ -132,8 +119,8 @@ class Planner:
                     self.held += 1
                     self.held_unjudged += held is not None and held.status != "judged"
             for tries, criteria in missing.items():
-                own = {name: keys[name] for name in criteria if name in keys}
-                yield Job(edit, position, repeat, tuple(criteria), tries, own, quick, hashes)
+                known_keys = {name: keys[name] for name in criteria if name in keys}
+                yield Job(edit, position, repeat, tuple(criteria), tries, known_keys, quick, hashes)
 
     def _tries(self, held: Known) -> int:
         """Return which try a unit with the same key is due for; 0 where it is done."""
@@ -159,7 +146,7 @@ class Planner:
     def _quick(self, edit: Edit) -> str | None:
         """Return a fingerprint that needs no reading of pictures: the row, the files' sizes and times, the judge."""
         try:
-            stats = [(str(path), check_file(path)) for paths in edit.files.values() for path in paths]
+            stats = [(str(path), check_file(path)) for path in edit.paths]
         except OSError:
             return None
         files = [(path, found.st_size, found.st_mtime_ns) for path, found in stats]

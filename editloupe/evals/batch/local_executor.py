@@ -10,11 +10,12 @@ from typing import Protocol
 import cv2
 
 from editloupe.agent.faults import clean
+from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.jobs import Job
 from editloupe.evals.batch.replies import Work, working_on
 from editloupe.evals.runs.pictures import KeptPictures
 from editloupe.images import Album
-from editloupe.judge import Judge, edits_at_once
+from editloupe.judge import edits_at_once
 from editloupe.tools.comparison_pool import ComparisonPool
 from editloupe.types import Judgement, Reason, Unjudged, UserError
 
@@ -48,7 +49,7 @@ class Executor(Protocol):
 class LocalExecutor:
     """Judges in this process."""
 
-    def __init__(self, judge: Judge, concurrency: int, deadline: float | None = None) -> None:
+    def __init__(self, judge: BatchJudge, concurrency: int, deadline: float | None = None) -> None:
         share_cores()
         self._judge = judge
         self._deadline = deadline
@@ -73,7 +74,7 @@ def share_cores() -> None:
     cv2.setNumThreads(1)
 
 
-def compare_in_pool(judge: Judge) -> ComparisonPool | None:
+def compare_in_pool(judge: BatchJudge) -> ComparisonPool | None:
     """Have the judge's pictures compared in other processes, one a core at most."""
     if judge.spec == "rules" or not judge.uses_tools:
         return None
@@ -82,7 +83,7 @@ def compare_in_pool(judge: Judge) -> ComparisonPool | None:
     return pool
 
 
-async def judge_job(judge: Judge, job: Job, deadline: float | None) -> Done:
+async def judge_job(judge: BatchJudge, job: Job, deadline: float | None) -> Done:
     """Judge a job; whatever befalls this one edit becomes an outcome, not the end of the run."""
     album = Album(job.hashes)
     with working_on(Work(job.edit.id, job.tries)):
@@ -102,6 +103,6 @@ async def judge_job(judge: Judge, job: Job, deadline: float | None) -> Done:
     return Done(job, judgement, album)
 
 
-def _left(judge: Judge, job: Job, reason: Reason, sentence: str) -> Judgement:
+def _left(judge: BatchJudge, job: Job, reason: Reason, sentence: str) -> Judgement:
     verdicts = tuple(Unjudged(criterion=name, reason=reason, detail=sentence) for name in job.criteria)
     return Judgement(edit=job.edit, protocol=judge.protocol, mode=judge.mode, judge=judge.spec, verdicts=verdicts)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
+from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.jobs import Job
 from editloupe.evals.batch.local_executor import Done
 from editloupe.evals.batch.processes import command_of, descendants, end_all
@@ -20,7 +21,7 @@ from editloupe.evals.batch.ray_worker import JudgeWorker, Switchboard
 from editloupe.evals.batch.stopping import keeping_signal_handlers
 from editloupe.evals.batch.traffic import Limits, TrafficControl
 from editloupe.evals.runs.store import Run
-from editloupe.judge import Judge, edits_at_once
+from editloupe.judge import edits_at_once
 from editloupe.types import UserError
 
 TIMES = 8
@@ -80,9 +81,9 @@ class Cluster:
         self._thread.shutdown(wait=False)
 
     def _shutdown(self) -> None:
-        own = _ray_processes() if self._local else {}
+        begun_here = _ray_processes() if self._local else {}
         self.ray.shutdown()
-        end_all(own)  # its agents notice only after some twenty seconds that what they served is gone
+        end_all(begun_here)  # its agents notice only after some twenty seconds that what they served is gone
 
 
 async def _with_our_signal_handlers(work: asyncio.Future[None]) -> None:
@@ -111,8 +112,8 @@ class RayExecutor:
     async def open(
         cls,
         run: Run,
-        open_judge: Callable[..., Judge],
-        judge: Judge,
+        open_judge: Callable[..., BatchJudge],
+        judge: BatchJudge,
         traffic: TrafficControl,
         *,
         address: str | None = None,
@@ -132,8 +133,8 @@ class RayExecutor:
         self,
         cluster: Cluster,
         run: Run,
-        open_judge: Callable[..., Judge],
-        judge: Judge,
+        open_judge: Callable[..., BatchJudge],
+        judge: BatchJudge,
         traffic: TrafficControl,
         workers: int | None,
         deadline: float | None,
@@ -161,9 +162,9 @@ class RayExecutor:
         self._rests_until: dict[int, float] = dict.fromkeys(range(count), 0.0)
         self._news = asyncio.create_task(self._listen())
 
-    def _vision(self, judge: Judge, name: str) -> Any:
+    def _vision(self, judge: BatchJudge, name: str) -> Any:
         """Return the actor with the heavy models, on a GPU where the cluster has one; None where there are none."""
-        if not worth_sharing(judge.toolbox):
+        if not (judge.uses_tools and worth_sharing(judge.toolbox)):
             return None
         gpus = min(1, int(self._ray.cluster_resources().get("GPU", 0)))
         actor = self._ray.remote(num_cpus=0, num_gpus=gpus, max_restarts=-1, max_task_retries=-1, name=name)

@@ -11,13 +11,13 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from editloupe.agent.hooks import OverBudget, Ticket
+from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.jobs import Job
 from editloupe.evals.batch.local_executor import judge_job, share_cores
 from editloupe.evals.batch.ray_vision import share_vision
 from editloupe.evals.batch.replies import current_work, reply_key
 from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
 from editloupe.evals.runs.pictures import KeptPictures, kept_pictures
-from editloupe.judge import Judge
 from editloupe.types import Judgement, Usage
 
 REMEMBERED = 100_000
@@ -32,7 +32,7 @@ Numbered = tuple[int, tuple[Any, ...]]
 
 
 class Switchboard:
-    """Takes the workers' messages until the driver has filed them, and keeps the run's purse; an asynchronous actor.
+    """Takes the workers' messages until the driver has filed them, and keeps the run's budget; an asynchronous actor.
 
     A message has arrived when the driver has filed it: a worker that outlives its driver is told nothing more, and sends
     no further request. The driver hears of a reply only after a while. So that a cap on cost or tokens is not overrun
@@ -139,9 +139,9 @@ class SentReplies:
 class WorkerTraffic(TrafficControl):
     """One worker's part of the traffic; the driver is told what it takes."""
 
-    def __init__(self, limits: Limits, outbox: Outbox, purse: Any = None) -> None:
+    def __init__(self, limits: Limits, outbox: Outbox, budget: Any = None) -> None:
         super().__init__(limits)
-        self._outbox, self._purse = outbox, purse
+        self._outbox, self._budget = outbox, budget
 
     @asynccontextmanager
     async def _place(self) -> AsyncIterator[Ticket]:
@@ -150,17 +150,17 @@ class WorkerTraffic(TrafficControl):
             await self._outbox.delivered()
             if self.stopped is not None:
                 raise OverBudget(self.stopped)
-            if self._purse is None:
+            if self._budget is None:
                 yield ticket
                 return
-            if why := await self._purse.admit.remote():
+            if why := await self._budget.admit.remote():
                 self.stop(why)
                 raise OverBudget(why)
             try:
                 yield ticket
             finally:
                 await self._outbox.delivered()
-                await self._purse.release.remote()
+                await self._budget.release.remote()
 
     def lose(self, usage: Usage, estimated: bool = True) -> None:
         """Count what a request took, and tell the driver."""
@@ -178,7 +178,7 @@ class JudgeWorker:
 
     def __init__(
         self,
-        open_judge: Callable[..., Judge],
+        open_judge: Callable[..., BatchJudge],
         limits: Limits,
         deadline: float | None,
         session: str,

@@ -11,7 +11,7 @@ from editloupe.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from editloupe.evals.edival.decompose import Decomposer
-    from editloupe.evals.edival.evaluate import Evaluated, Evaluation
+    from editloupe.evals.edival.evaluate import Evaluation, find_evaluation
     from editloupe.evals.edival.files import ChainFile, SceneFile
     from editloupe.evals.edival.instruct import Instructor
     from editloupe.evals.edival.judge import EdivalJudge
@@ -22,18 +22,18 @@ __all__ = [
     "Decomposer",
     "EdivalFigures",
     "EdivalJudge",
-    "Evaluated",
     "Evaluation",
     "Instructor",
     "SceneFile",
     "figures_of",
+    "find_evaluation",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "Decomposer": "decompose",
-        **dict.fromkeys(("Evaluated", "Evaluation"), "evaluate"),
+        **dict.fromkeys(("Evaluation", "find_evaluation"), "evaluate"),
         **dict.fromkeys(("ChainFile", "SceneFile"), "files"),
         "Instructor": "instruct",
         "EdivalJudge": "judge",

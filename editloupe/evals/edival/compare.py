@@ -33,7 +33,7 @@ class Correlation(Record):
     """Why there is none."""
 
 
-class Comparison(Record):
+class SettingsComparison(Record):
     """Two runs of the same results under different settings."""
 
     a: str
@@ -46,14 +46,14 @@ class Comparison(Record):
 
 def compare(
     a: EdivalFigures, b: EdivalFigures, settings: tuple[Mapping[str, object], Mapping[str, object]], mode: str
-) -> Comparison:
+) -> SettingsComparison:
     """Correlate what two runs say of the models and turns both have."""
     ours, theirs = ({one.model: one for one in figures.of(mode)} for figures in (a, b))
     common = [name for name in ours if name in theirs]
     if not common:
         raise UserError(f'{a.run} and {b.run} have no model in common in mode "{mode}"')
     pairs = [pair for name in common for pair in zip(ours[name].turns, theirs[name].turns, strict=False)]
-    return Comparison(
+    return SettingsComparison(
         a=a.run,
         b=b.run,
         mode=mode,
@@ -82,19 +82,19 @@ def differences(a: Mapping[str, object], b: Mapping[str, object], within: str = 
     >>> differences({"rules": {"threshold": 0.35}}, {"rules": {"threshold": 0.4}})
     ['rules.threshold: 0.35 → 0.4']
     """
-    told = []
+    found = []
     for name in sorted({*a, *b}):
         left, right = a.get(name), b.get(name)
         if left == right:
             continue
         if isinstance(left, Mapping) and isinstance(right, Mapping):
-            told += differences(left, right, f"{within}{name}.")
+            found += differences(left, right, f"{within}{name}.")
         elif name not in ("first_used", "name", "questions", "versions"):
-            told.append(f"{within}{name}: {left} → {right}")
-    return told
+            found.append(f"{within}{name}: {left} → {right}")
+    return found
 
 
-def blocks(found: Comparison) -> list[Block]:
+def blocks(found: SettingsComparison) -> list[Block]:
     """Tell a comparison."""
     rows = tuple(
         (one.metric, str(one.points), _cell(one.pearson), _cell(one.spearman), one.why or "")

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from editloupe.evals.edival.asking import Asker, prompts
-from editloupe.evals.edival.files import SceneFile, content_key, held, told_from, write_bytes, write_json
+from editloupe.evals.edival.files import SceneFile, content_key, held, relative_name, write_bytes, write_json
 from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
-from editloupe.evals.edival.picture_queue import Tally, work_through
+from editloupe.evals.edival.picture_queue import PictureTally, work_through
 from editloupe.images import Album, Picture, encode
 from editloupe.rubrics.edival.rules import Hit, grounded, usable
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject, all_objects, read_listing
@@ -35,8 +35,8 @@ class Decomposer:
     """Where the asker's replies are kept."""
 
     async def all(
-        self, pictures: dict[str, Path], concurrency: int = 8, tick: Callable[[Tally], None] = lambda tally: None
-    ) -> Tally:
+        self, pictures: dict[str, Path], concurrency: int = 8, tick: Callable[[PictureTally], None] = lambda tally: None
+    ) -> PictureTally:
         """Decompose all pictures; those whose file is there already and still valid are passed over."""
         async with aclosing(self.asker.chat):
             return await work_through(pictures.items(), self.one, concurrency, tick, self.kept)
@@ -60,10 +60,10 @@ class Decomposer:
             repair=lambda problem: str(texts["repair"]).format(problem=problem),
         )
         kept = await asyncio.to_thread(self.ground, picture, answered.value)
-        await asyncio.to_thread(write_bytes, self.out / f"{name}.boxes.jpg", drawn(picture, kept))
+        await asyncio.to_thread(write_bytes, self.out / f"{name}.boxes.jpg", picture_with_boxes(picture, kept))
         scene = SceneFile(
             id=name,
-            image=told_from(path, self.out),
+            image=relative_name(path, self.out),
             sha=picture.sha,
             size=picture.size,
             key=key,
@@ -105,7 +105,7 @@ class Decomposer:
         )
 
 
-def drawn(picture: Picture, objects: Sequence[GroundedObject]) -> bytes:
+def picture_with_boxes(picture: Picture, objects: Sequence[GroundedObject]) -> bytes:
     """Return the picture as a JPEG file with every box drawn and named, for the eye."""
     width, height = picture.size
     boxes, labels = [], []

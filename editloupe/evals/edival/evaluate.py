@@ -1,84 +1,100 @@
-"""Evaluate: every picture of a results folder judged into a run; the same call again does what is missing."""
+"""Evaluate: which pictures of a results folder are judged, who judges them, and what that will take."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from editloupe.evals.batch.batch import Batch, Ending, judge_batch
-from editloupe.evals.batch.traffic import Limits
+from editloupe.evals.batch.forecast import CHARACTERS_A_TOKEN, TOKENS_A_PICTURE, TOKENS_A_REPLY
 from editloupe.evals.edival.files import ChainFile, read_folder
-from editloupe.evals.edival.judge import EdivalJudge, Instruments
-from editloupe.evals.edival.results import Expected, edits_of, expected, find_results
-from editloupe.graphs.edival import CRITERIA
+from editloupe.evals.edival.instruments import Instruments, open_instruments
+from editloupe.evals.edival.judge import EdivalJudge
+from editloupe.evals.edival.results import Expected, Result, edits_of, expected, find_results
+from editloupe.graphs.edival import CRITERIA, FOLLOWING
 from editloupe.judge import JudgeSettings
+from editloupe.rubrics.edival.questions import question
 from editloupe.rubrics.edival.settings import EdivalSettings
-from editloupe.types import UserError
+from editloupe.rubrics.edival.turn import read_turn
+from editloupe.rubrics.protocol import MissingInput
+from editloupe.tools.features import FeatureSettings
+from editloupe.tools.settings import ToolSettings
+from editloupe.types import Edit, UserError
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is evaluated, by whom, into which run."""
+    """The pictures to judge and the chains they belong to."""
 
-    chains: Path
-    results: Path
-    out: Path
-    judge: str
-    instruments: Instruments
-    rules: EdivalSettings
-    base_url: str | None = None
-    criteria: Sequence[str] = CRITERIA
-    models: Sequence[str] = ()
-    """Only these editing models; without them all."""
-    modes: Sequence[str] = ()
-    settings: JudgeSettings = field(default_factory=JudgeSettings)
-    limits: Limits = field(default_factory=Limits)
-    retry_unjudged: bool = False
-    keep_going: bool = False
+    chain_folder: Path
+    chains: Sequence[ChainFile]
+    results: Sequence[Result]
+
+    def edits(self) -> Iterator[Edit]:
+        """Yield the edits from the first on."""
+        return edits_of(self.results, self.chains, self.chain_folder)
+
+    def expected(self) -> list[Expected]:
+        """Say how complete each model's results are."""
+        return expected(self.results, self.chains)
 
 
-@dataclass(frozen=True)
-class Evaluated:
-    """How an evaluation ended."""
-
-    ending: Ending
-    there: tuple[Expected, ...]
-    """How complete each model's results are."""
-
-
-def evaluate(wanted: Evaluation, *, quiet: bool = False, signals: bool = False) -> Evaluated:
-    """Judge all pictures; what the run holds under the same key is passed over."""
-    chains = read_folder(wanted.chains, ChainFile)
-    found = find_results(wanted.results, chains)
+def find_evaluation(chains: Path, results: Path, models: Sequence[str] = (), modes: Sequence[str] = ()) -> Evaluation:
+    """Return what there is to judge, of these models and modes where some are named."""
+    known = read_folder(chains, ChainFile)
+    found = find_results(results, known)
     kept = [
-        result
-        for result in found
-        if (not wanted.models or result.model in wanted.models) and (not wanted.modes or result.mode in wanted.modes)
+        result for result in found if (not models or result.model in models) and (not modes or result.mode in modes)
     ]
     if not kept:
         have = ", ".join(sorted({f"{result.model}/{result.mode}" for result in found}))
-        raise UserError(f"no results are left to judge; {wanted.results} holds {have}")
+        raise UserError(f"no results are left to judge; {results} holds {have}")
+    return Evaluation(chains, known, kept)
 
-    def open_judge(**hooks: Any) -> EdivalJudge:
+
+@dataclass(frozen=True)
+class OpenEdivalJudge:
+    """Opens the judge of an evaluation, here or in a worker of a cluster: settings only, so that it can be sent there."""
+
+    spec: str
+    rules: EdivalSettings
+    tools: ToolSettings
+    features: FeatureSettings | None = None
+    quality: str = "auto"
+    base_url: str | None = None
+    criteria: Sequence[str] = CRITERIA
+    settings: JudgeSettings = field(default_factory=JudgeSettings)
+
+    def instruments(self) -> Instruments:
+        """Return what looks at the pictures; what was asked for and cannot run here is the user's mistake."""
+        return open_instruments(self.rules, self.tools, self.features, self.quality)
+
+    def __call__(self, **hooks: Any) -> EdivalJudge:
+        """Open the judge with the hooks of a batch."""
         return EdivalJudge(
-            wanted.judge,
-            wanted.instruments,
-            base_url=wanted.base_url,
-            criteria=wanted.criteria,
-            rules=wanted.rules,
-            settings=wanted.settings,
+            self.spec,
+            self.instruments(),
+            base_url=self.base_url,
+            criteria=self.criteria,
+            rules=self.rules,
+            settings=self.settings,
+            tools=self.tools,
             **hooks,
         )
 
-    batch = Batch(
-        edits=lambda: edits_of(kept, chains, wanted.chains),
-        out=wanted.out,
-        # A judge by its shape: batches ask for criteria, keys, a description and judgements.
-        open_judge=cast(Any, open_judge),
-        limits=wanted.limits,
-        retry_unjudged=wanted.retry_unjudged,
-        keep_going=wanted.keep_going,
-    )
-    return Evaluated(judge_batch(batch, quiet=quiet, signals=signals), tuple(expected(kept, chains)))
+
+def assumed(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[str, float]:
+    """Return assumed tokens of one unit: a question about a crop for every task that boxes do not settle."""
+    if description["spec"] == "rules" or criterion != FOLLOWING:
+        return {"requests": 0.0}
+    try:
+        asked = [question(task) for task in read_turn(edit).tasks if not task.by_detector]
+    except MissingInput:
+        return {"requests": 0.0}
+    texts = sum(len(rubric.model_dump_json()) for rubric in asked) / CHARACTERS_A_TOKEN
+    return {
+        "requests": float(len(asked)),
+        "input_tokens": texts + len(asked) * TOKENS_A_PICTURE,
+        "output_tokens": float(len(asked) * TOKENS_A_REPLY),
+    }

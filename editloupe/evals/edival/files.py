@@ -139,7 +139,7 @@ def content_key(facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
-def told_from(path: Path, folder: Path) -> str:
+def relative_name(path: Path, folder: Path) -> str:
     """Return how a file in `folder` names a picture: relative, so that a tree can be moved."""
     return os.path.relpath(path.resolve(), folder.resolve())
 

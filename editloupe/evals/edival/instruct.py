@@ -19,11 +19,11 @@ from editloupe.evals.edival.files import (
     content_key,
     held,
     picture_of,
-    told_from,
+    relative_name,
     write_json,
 )
 from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
-from editloupe.evals.edival.picture_queue import Tally, work_through
+from editloupe.evals.edival.picture_queue import PictureTally, work_through
 from editloupe.images import Album
 from editloupe.rubrics.edival.instructions import (
     CONNECTORS,
@@ -63,8 +63,11 @@ class Instructor:
     """Where the asker's replies are kept."""
 
     async def all(
-        self, scenes: Sequence[SceneFile], concurrency: int = 8, tick: Callable[[Tally], None] = lambda tally: None
-    ) -> Tally:
+        self,
+        scenes: Sequence[SceneFile],
+        concurrency: int = 8,
+        tick: Callable[[PictureTally], None] = lambda tally: None,
+    ) -> PictureTally:
         """Make the chains of all pictures; those that are there already and still valid are passed over."""
         async with aclosing(self.asker.chat) if self.asker else nullcontext():
             return await work_through(((scene.id, scene) for scene in scenes), self.one, concurrency, tick, self.kept)
@@ -89,7 +92,7 @@ class Instructor:
             turns.append(ChainTurn(turn=turn, task=task, instruction=wording(task), pools=pools))
         chain = ChainFile(
             id=scene.id,
-            image=told_from(picture_of(scene, self.scenes), self.out),
+            image=relative_name(picture_of(scene, self.scenes), self.out),
             sha=scene.sha,
             seed=self.seed,
             key=key,
@@ -103,28 +106,28 @@ class Instructor:
         return True
 
     async def _task(
-        self, scene: SceneFile, wish: Plan, pools: Pools, boxes: Mapping[str, Sequence[Hit]], chance: random.Random
+        self, scene: SceneFile, planned: Plan, pools: Pools, boxes: Mapping[str, Sequence[Hit]], chance: random.Random
     ) -> tuple[Task, Usage]:
-        if not wish.keys:
-            return complete(wish, {}, pools, boxes), Usage()
+        if not planned.keys:
+            return complete(planned, {}, pools, boxes), Usage()
         if self.asker is None:
             try:
-                return draw_task(wish, pools, boxes, chance), Usage()
+                return draw_task(planned, pools, boxes, chance), Usage()
             except BadProposal as problem:
-                raise Unanswered(f"no entry of the lists will do for {wish.type}: {problem}") from None
+                raise Unanswered(f"no entry of the lists will do for {planned.type}: {problem}") from None
         album = Album()
         path = picture_of(scene, self.scenes)
         picture = await asyncio.to_thread(album.open, path)
-        form = json.dumps(dict.fromkeys(wish.keys, "…"), ensure_ascii=False)
-        own = prompts()["proposals"]
+        form = json.dumps(dict.fromkeys(planned.keys, "…"), ensure_ascii=False)
+        proposal_texts = prompts()["proposals"]
         answered = await self.asker.ask(
             Edit(id=scene.id, source=path, edited=path, instruction="Plan an edit."),
             picture,
             album,
-            system=own["system"],
-            task="\n".join((asked(wish, pools), inventory(pools), own["form"].format(form=form))),
-            read=lambda proposal: complete(wish, proposal, pools, boxes),
-            repair=lambda problem: str(own["repair"]).format(problem=problem, form=form),
+            system=proposal_texts["system"],
+            task="\n".join((asked(planned, pools), inventory(pools), proposal_texts["form"].format(form=form))),
+            read=lambda proposal: complete(planned, proposal, pools, boxes),
+            repair=lambda problem: str(proposal_texts["repair"]).format(problem=problem, form=form),
         )
         return answered.value, answered.usage
 
@@ -144,15 +147,15 @@ class Instructor:
         )
 
 
-def asked(wish: Plan, pools: Pools) -> str:
+def asked(planned: Plan, pools: Pools) -> str:
     """Return what a model is asked to propose."""
-    own, lists = prompts()["proposals"], texts()
-    name: str = wish.type
-    if wish.type == "subject_add" and wish.reference is None:
+    proposal_texts, lists = prompts()["proposals"], texts()
+    name: str = planned.type
+    if planned.type == "subject_add" and planned.reference is None:
         name = "subject_add_anywhere"
-    if wish.type == "text_change" and wish.object is None:
+    if planned.type == "text_change" and planned.object is None:
         name = "text_add"
-    item = wish.object
+    item = planned.object
     current = {
         "color_alter": item and item.color,
         "material_alter": item and item.material,
@@ -160,15 +163,15 @@ def asked(wish: Plan, pools: Pools) -> str:
     }
     values: dict[str, Any] = {
         "object": item.name if item else "",
-        "reference": wish.reference,
-        "position": lists["positions"][wish.position] if wish.position else "",
-        "current": current.get(wish.type) or "not known",
+        "reference": planned.reference,
+        "position": lists["positions"][planned.position] if planned.position else "",
+        "current": current.get(planned.type) or "not known",
         "colors": ", ".join(lists["lists"]["colors"]),
         "names": ", ".join(one.name for one in pools.available),
         "counts": ", ".join(f"{one.name} ({one.count})" for one in pools.available),
-        "count": wish.count,
+        "count": planned.count,
     }
-    return " ".join(str(own[name]).format(**values).split())
+    return " ".join(str(proposal_texts[name]).format(**values).split())
 
 
 def inventory(pools: Pools) -> str:

@@ -1,23 +1,20 @@
-"""The judge of EdiVal-Agent's pictures, in the shape of `Judge`, so that batches, runs and traces work as for any other."""
+"""The judge of EdiVal-Agent's pictures; batches, runs and traces work with it as with any other."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from importlib.metadata import version
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from editloupe.agent.hooks import Replies, Traffic, Watcher
 from editloupe.agent.models import keyed_profile, open_chat
-from editloupe.agent.providers.registry import client_packages
-from editloupe.agent.secrets import shown
+from editloupe.described_judge import DescribedJudge, content_key, picture_hashes
+from editloupe.evals.edival.instruments import Instruments
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edival import CRITERIA, EDIVAL_GRAPH
 from editloupe.graphs.edival_context import EdivalContext
-from editloupe.images import Album, WireLimits, hash_file
+from editloupe.images import Album, WireLimits
 from editloupe.judge import JudgeSettings
 from editloupe.pixel_budget import room_for
 from editloupe.rubrics.edival import ASKED
@@ -25,54 +22,12 @@ from editloupe.rubrics.edival.questions import question
 from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.rubrics.edival.turn import read_turn
 from editloupe.rubrics.protocol import MissingInput
-from editloupe.tools.features import DinoFeatures, Features, FeatureSettings
-from editloupe.tools.finders import Finder, WholePictureFinder
-from editloupe.tools.quality import HpsV3, Quality
-from editloupe.tools.registry import build_toolbox
+from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Edit, Judgement, Mode, Reason, Sha, Unjudged, UserError
 
 
-@dataclass(frozen=True)
-class Instruments:
-    """What looks at pictures; None leaves the figures of that instrument out."""
-
-    finder: Finder
-    features: Features | None
-    quality: Quality | None
-
-    def notes(self) -> tuple[str, ...]:
-        """Say what is left out."""
-        left = []
-        if self.features is None:
-            left.append("no feature model: consistency is measured by pixels only and has no EdiVal-CC score")
-        if self.quality is None:
-            left.append("HPSv3 is not used: visual quality has luminance quantiles only")
-        return tuple(left)
-
-
-def open_instruments(
-    settings: EdivalSettings, tools: ToolSettings, features: FeatureSettings | None, quality: str = "auto"
-) -> Instruments:
-    """Return the instruments; one that was asked for and cannot run here is the user's mistake.
-
-    `quality` is `auto` (HPSv3 where it is installed), `hpsv3` or `none`.
-    """
-    finder = WholePictureFinder(tools, settings.lowest_threshold)
-    model = DinoFeatures(features) if features else None
-    hps = HpsV3(tools.device)
-    for name, problem in (("detector", finder.unavailable()), ("features", model.unavailable() if model else None)):
-        if problem:
-            raise UserError(f"the {name} cannot be used: {problem}")
-    if quality not in ("auto", "hpsv3", "none"):
-        raise UserError(f'--quality is auto, hpsv3 or none, not "{quality}"')
-    missing = hps.unavailable()
-    if quality == "hpsv3" and missing:
-        raise UserError(missing)
-    return Instruments(finder, model, hps if quality != "none" and not missing else None)
-
-
-class EdivalJudge:
+class EdivalJudge(DescribedJudge):
     """Judges pictures of chains: EdiVal-IF, EdiVal-CC and EdiVal-VQ."""
 
     protocol = "edival"
@@ -100,9 +55,19 @@ class EdivalJudge:
         self.criteria = tuple(criteria)
         self.instruments = instruments
         self.rules = rules or published()
-        self.settings = settings or JudgeSettings()
+        self.settings: JudgeSettings = settings or JudgeSettings()
         self._chat = open_chat(spec, base_url, self.settings, replies, traffic)
         self._toolbox = build_toolbox(replace(tools or ToolSettings.from_environment(), enhancer="none"))
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """The tools of its machine; the model is offered none of them."""
+        return self._toolbox
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is left out, and what the model's client had to say when it was opened."""
+        return (*self.instruments.notes(), *self._chat.notes)
 
     async def ajudge(
         self,
@@ -127,8 +92,8 @@ class EdivalJudge:
             repeat=repeat,
             strict=strict,
         )
-        own = self.instruments
-        context = EdivalContext(shared, own.finder, self.rules, wanted, own.features, own.quality, own.notes())
+        finder, features, quality = self.instruments.finder, self.instruments.features, self.instruments.quality
+        context = EdivalContext(shared, finder, self.rules, wanted, features, quality, self.notes)
         try:
             turn = read_turn(edit)
         except MissingInput as error:
@@ -136,7 +101,7 @@ class EdivalJudge:
                 raise
             outcomes = [Unjudged(criterion=c, reason=Reason.MISSING_INPUT, detail=str(error)) for c in wanted]
             return self._judgement(edit, outcomes, [])
-        async with room_for(_pictures(edit).values()):
+        async with room_for(edit.paths):
             end = await EDIVAL_GRAPH.ainvoke({"edit": edit, "turn": turn}, {"recursion_limit": 12}, context=context)
         return self._judgement(edit, end["outcomes"], end.get("traces", []))
 
@@ -148,7 +113,7 @@ class EdivalJudge:
             judge=self.spec,
             verdicts=tuple(sorted(outcomes, key=lambda v: CRITERIA.index(v.criterion))),
             traces=tuple(sorted(traces, key=lambda t: CRITERIA.index(t.criterion))),
-            notes=self.instruments.notes(),
+            notes=self.notes,
         )
 
     def criteria_for(self, edit: Edit) -> tuple[str, ...]:
@@ -157,49 +122,30 @@ class EdivalJudge:
 
     def unit_key(self, edit: Edit, criterion: str, repeat: int = 0, hashes: dict[Path, Sha] | None = None) -> str:
         """Return the content key of one unit: pictures, what is asked, by whom, with which settings."""
-        known = {} if hashes is None else hashes
-        paths = _pictures(edit)
-        for path in paths.values():
-            if path not in known:
-                known[path] = hash_file(path)
-        pictures = {role: known[path] for role, path in paths.items()}
+        hashed = picture_hashes(edit, {} if hashes is None else hashes)
         facts = {
-            "pictures": pictures,
+            "pictures": {_name(role, i): sha for role, shas in hashed.items() for i, sha in enumerate(shas)},
             "edit": edit.model_dump(mode="json", include={"instruction", "extra"}),
             "criterion": criterion,
             "judge": {**self.parameters(), "profile": keyed_profile(self.spec, self.settings).model_dump(mode="json")},
             "repeat": repeat,
         }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+        return content_key(facts)
 
-    def parameters(self) -> dict[str, Any]:
-        """Return everything that decides the outcomes besides the picture; no secrets among it."""
-        own = self.instruments
+    def further_parameters(self) -> dict[str, Any]:
+        """Return the rules, the instruments and the questions."""
+        features, quality = self.instruments.features, self.instruments.quality
         return {
-            "spec": self.spec,
-            "base_url": self.base_url,
-            "protocol": self.protocol,
-            "mode": self.mode,
             "rules": self.rules.model_dump(mode="json"),
-            "settings": self.settings.model_dump(mode="json", exclude={"retry", "timeout"}),
-            "profile": self._chat.profile.model_dump(mode="json"),
-            "detector": own.finder.fingerprint,
-            "features": own.features.fingerprint if own.features else None,
-            "quality": own.quality.fingerprint if own.quality else None,
+            "detector": self.instruments.finder.fingerprint,
+            "features": features.fingerprint if features else None,
+            "quality": quality.fingerprint if quality else None,
             "questions": [question(task).model_dump(mode="json") for task in ASKED],
         }
 
-    def describe(self) -> dict[str, Any]:
-        """Return what must be known later to say what was judged, by what, with which versions and settings."""
-        packages = ("editloupe", "langgraph", "langchain-core", *client_packages())
-        return {
-            **self.parameters(),
-            "base_url": shown(self.base_url) if self.base_url else self.base_url,
-            "criteria": list(self.criteria),
-            "rubrics": {},
-            "versions": {name: version(name) for name in packages},
-            "notes": [*self.instruments.notes(), *self._chat.notes],
-        }
+    def rubric_texts(self) -> dict[str, Any]:
+        """Return none: what is asked depends on the turn and stands among the parameters."""
+        return {}
 
     def close(self) -> None:
         """Let go of the worker threads and the connections."""
@@ -212,6 +158,6 @@ class EdivalJudge:
         await self._chat.aclose()
 
 
-def _pictures(edit: Edit) -> dict[str, Path]:
-    own = {"source": edit.source, "edited": edit.edited}
-    return own | {f"{role}{i}": path for role, several in edit.more_images.items() for i, path in enumerate(several)}
+def _name(role: str, place: int) -> str:
+    """Return what a unit's key calls a picture."""
+    return role if role in ("source", "edited") else f"{role}{place}"

@@ -92,8 +92,8 @@ class EdivalFigures(Record):
 
     def of(self, mode: str) -> tuple[ModelFigures, ...]:
         """Return the models of one mode, best EdiVal-O at the last turn first."""
-        own = [one for one in self.models if one.mode == mode]
-        return tuple(sorted(own, key=lambda one: (-(one.last.overall or -1.0), one.model)))
+        in_mode = [one for one in self.models if one.mode == mode]
+        return tuple(sorted(in_mode, key=lambda one: (-(one.last.overall or -1.0), one.model)))
 
     @property
     def modes(self) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ def figures_of(folder: Path, missing: Missing = "complete") -> EdivalFigures:
         for unit in run.units():
             if not isinstance(unit.outcome, Verdict):
                 unjudged[unit.outcome.reason.value] = unjudged.get(unit.outcome.reason.value, 0) + 1
-        about, damage = run.about()["configurations"], run.damage.told()
+        about, damage = run.about()["configurations"], run.damage.sentences()
     if not scores:
         raise UserError(f"{folder} holds no chains judged by `editloupe edival evaluate`")
     turns = max(score.turn for score in scores)
@@ -177,7 +177,7 @@ def models_of(scores: Iterable[TurnScore], turns: int, missing: Missing) -> tupl
     groups: dict[tuple[str, str], list[TurnScore]] = {}
     for score in scores:
         groups.setdefault((score.model, score.mode), []).append(score)
-    return tuple(_model(model, mode, own, turns, missing) for (model, mode), own in sorted(groups.items()))
+    return tuple(_model(model, mode, group, turns, missing) for (model, mode), group in sorted(groups.items()))
 
 
 def _model(model: str, mode: str, scores: Sequence[TurnScore], turns: int, missing: Missing) -> ModelFigures:
@@ -195,14 +195,14 @@ def _model(model: str, mode: str, scores: Sequence[TurnScore], turns: int, missi
 
 def turn_figures(scores: Sequence[TurnScore], turn: int) -> TurnFigures:
     """Work out the figures of one turn of one model and mode."""
-    own = [score for score in scores if score.turn == turn]
+    of_turn = [score for score in scores if score.turn == turn]
     chain = chain_success(scores, turn)
-    parts = {name: mean(getattr(s, name) for s in own) for name in ("object_similarity", "background_similarity")}
-    pixels = {name: mean(getattr(s, name) for s in own) for name in ("object_l1", "background_l1")}
+    parts = {name: mean(getattr(s, name) for s in of_turn) for name in ("object_similarity", "background_similarity")}
+    pixels = {name: mean(getattr(s, name) for s in of_turn) for name in ("object_l1", "background_l1")}
     alike = mean_consistency(scores, turn)
     return TurnFigures(
         turn=turn,
-        pictures=len(own),
+        pictures=len(of_turn),
         chain=chain,
         marginal=marginal_success(scores, turn),
         tasks=task_success(scores, turn),
@@ -212,8 +212,8 @@ def turn_figures(scores: Sequence[TurnScore], turn: int) -> TurnFigures:
         consistency=alike,
         consistency_l1=consistency(pixels["object_l1"], pixels["background_l1"]),
         overall=overall(chain.value, alike),
-        quality=mean(s.quality for s in own),
+        quality=mean(s.quality for s in of_turn),
         quality_change=quality_change(scores, turn),
-        p99=mean(s.p99 for s in own),
-        p999=mean(s.p999 for s in own),
+        p99=mean(s.p99 for s in of_turn),
+        p999=mean(s.p999 for s in of_turn),
     )

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class Tally:
+class PictureTally:
     """What became of the pictures."""
 
     made: list[str] = field(default_factory=list)
@@ -30,15 +30,15 @@ async def work_through(
     items: Iterable[tuple[str, T]],
     do: Callable[[str, T], Awaitable[bool]],
     concurrency: int,
-    tick: Callable[[Tally], None] = lambda tally: None,
+    tick: Callable[[PictureTally], None] = lambda tally: None,
     kept: KeptWhileUnderWay | None = None,
-) -> Tally:
+) -> PictureTally:
     """Do all items; `do` returns False where the result was there already.
 
     A picture that cannot be opened, a model that does not answer, a detector that fails: each costs its own item only.
     Replies kept for an item go when it is done or its model gave no usable answer; a server that was down leaves them.
     """
-    tally, places = Tally(), asyncio.Semaphore(concurrency)
+    tally, places = PictureTally(), asyncio.Semaphore(concurrency)
 
     async def one(name: str, item: T) -> None:
         async with places:

@@ -37,8 +37,8 @@ def pareto_panels(panels: Mapping[tuple[str, str], Mapping[str, Point]], title: 
     """Draw one panel a pair of figures: all models as points, the front joined by a line (Figure 10)."""
     with look():
         figure, axes = sheet(3.2, len(panels))
-        for own, ((x, y), points) in zip(axes, panels.items(), strict=True):
-            _panel(own, x, y, points)
+        for panel, ((x, y), points) in zip(axes, panels.items(), strict=True):
+            _panel(panel, x, y, points)
         figure.suptitle(plain(title), fontsize=10)
     return figure
 

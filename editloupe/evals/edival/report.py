@@ -39,11 +39,11 @@ _RULES = {
 
 def blocks(figures: EdivalFigures) -> list[Block]:
     """Tell a run in order: what was judged, the tables of every mode, fronts, and multi-turn against complex."""
-    told: list[Block] = [Heading(f"EdiVal-Agent: {figures.run}", 1), *_standing(figures)]
+    found: list[Block] = [Heading(f"EdiVal-Agent: {figures.run}", 1), *_standing(figures)]
     for mode in figures.modes:
-        told += _mode_blocks(figures, mode)
-    told += _against(figures)
-    return told
+        found += _mode_blocks(figures, mode)
+    found += _against(figures)
+    return found
 
 
 def _standing(figures: EdivalFigures) -> Iterator[Block]:
@@ -77,12 +77,12 @@ def _mode_blocks(figures: EdivalFigures, mode: str) -> Iterator[Block]:
     yield Heading(f"Consistency (Table {'22' if mode == MULTI else '25'})", 3)
     yield from _consistency(models)
     if mode == MULTI and figures.square:
-        for title, own in (
+        for title, of_shape in (
             ("Square pictures (Table 23)", figures.square),
             ("Other pictures (Table 24)", figures.oblong),
         ):
             yield Heading(title, 3)
-            yield from _consistency([one for one in own if one.mode == mode])
+            yield from _consistency([one for one in of_shape if one.mode == mode])
     yield Heading(f"Visual quality (Tables 4 and {'26' if mode == MULTI else '27'})", 3)
     yield _by_turn(models, {"VQ": lambda t: t.quality, "|Δ|": lambda t: t.quality_change}, scale=1.0)
     yield _by_turn(models, {"p99": lambda t: t.p99, "p999": lambda t: t.p999})
@@ -137,8 +137,8 @@ def points(
     models: Sequence[ModelFigures], turn: int, pair: tuple[str, str]
 ) -> dict[str, tuple[float | None, float | None]]:
     """Return two figures of every model at one turn."""
-    own = {one.model: one.turns[turn - 1] for one in models}
-    return {name: (_number(_AXES[pair[0]](t)), _number(_AXES[pair[1]](t))) for name, t in own.items()}
+    by_model = {one.model: one.turns[turn - 1] for one in models}
+    return {name: (_number(_AXES[pair[0]](t)), _number(_AXES[pair[1]](t))) for name, t in by_model.items()}
 
 
 def _against(figures: EdivalFigures) -> Iterator[Block]:
@@ -147,7 +147,7 @@ def _against(figures: EdivalFigures) -> Iterator[Block]:
     if not complex_modes or not multi:
         return
     found = {mode: {one.model: one for one in figures.of(mode)} for mode in complex_modes}
-    names = [name for name in multi if any(name in own for own in found.values())]
+    names = [name for name in multi if any(name in by_model for by_model in found.values())]
     rows = []
     for name in names:
         levels = [cell(found[mode][name].last.chain) if name in found[mode] else NONE for mode in complex_modes]
@@ -178,7 +178,9 @@ def _panels(models: Sequence[ModelFigures], turn: int, mode: str) -> Draw:
     from editloupe.evals.edival.plots import pareto_panels
 
     panels = {pair: points(models, turn, pair) for pair in PAIRS}
-    kept = {pair: own for pair, own in panels.items() if any(None not in point for point in own.values())}
+    kept = {
+        pair: by_model for pair, by_model in panels.items() if any(None not in point for point in by_model.values())
+    }
     return lambda: pareto_panels(kept or panels, f"Turn {turn}, {mode}")
 
 

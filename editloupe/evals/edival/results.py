@@ -87,12 +87,12 @@ def edits_of(results: Iterable[Result], chains: Iterable[ChainFile], chain_folde
     for (model, mode, image, turn), path in paths.items():
         chain = by_id[image]
         base = picture_of(chain, chain_folder)
-        own = chain.turns[turn - 1]
+        this_turn = chain.turns[turn - 1]
         if mode == MULTI:
             before = base if turn == 1 else paths.get((model, mode, image, turn - 1))
             if before is None:
                 continue
-            tasks, pools, instruction = [own.task], _before(chain, turn), own.instruction
+            tasks, pools, instruction = [this_turn.task], _before(chain, turn), this_turn.instruction
         else:
             before, pools = base, chain.start
             tasks = [t.task for t in chain.turns[:turn]]
@@ -102,7 +102,7 @@ def edits_of(results: Iterable[Result], chains: Iterable[ChainFile], chain_folde
             source=before,
             edited=path,
             instruction=instruction,
-            instruction_type=own.task.type,
+            instruction_type=this_turn.task.type,
             model=model,
             turn=turn,
             more_images={BASE: (base,)},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from editloupe.evals.analysis.agreement import Agreement, Confusion
-from editloupe.evals.analysis.compare import Comparison, Difference
+from editloupe.evals.analysis.compare import Difference, RunComparison
 from editloupe.evals.analysis.pairing import TITLES
 from editloupe.evals.report.blocks import Block, Grid, Heading, Paragraph, Points, agreement_grids, measures_grid
 from editloupe.safe_text import counted
@@ -55,7 +55,7 @@ def confusion_grid(title: str, one: Confusion) -> Grid:
     return Grid((title, *one.labels), tuple((name, *map(str, counts)) for name, counts in lines))
 
 
-def comparison_blocks(found: Comparison, titles: dict[str, str]) -> Iterator[Block]:
+def comparison_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
     """Tell how two runs differ, and which agrees more with people."""
     yield Heading(f"A = {found.a} against B = {found.b}", 1)
     yield Paragraph(comparison_answer(found, titles), "answer")
@@ -94,7 +94,7 @@ def _p(value: float | None) -> str:
     return "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _people(found: Comparison, titles: dict[str, str]) -> Iterator[Block]:
+def _people(found: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
     if found.human:
         yield Heading("Agreement with people")
     for criterion, measures in found.human.items():
@@ -109,7 +109,7 @@ def _people(found: Comparison, titles: dict[str, str]) -> Iterator[Block]:
         yield Grid(columns, tuple(rows), f"On {measures['spearman'].a.n} edits that both judged and people labelled.")
 
 
-def comparison_answer(found: Comparison, titles: dict[str, str]) -> str:
+def comparison_answer(found: RunComparison, titles: dict[str, str]) -> str:
     """Return the answer in a few sentences: who scores higher, and who is closer to people."""
     change = found.overall.difference
     if change.value is None:

@@ -51,7 +51,7 @@ class Damage:
         """True where this very thing could not be read."""
         return place in self._places.get(what, {})
 
-    def told(self) -> tuple[str, ...]:
+    def sentences(self) -> tuple[str, ...]:
         """Return a sentence for each kind of damage, with how often and where."""
         return (*self._sentences, *(_sentence(what, list(places)) for what, places in self._places.items()))
 
@@ -94,34 +94,34 @@ class _RunCursor(sqlite3.Cursor):
         try:
             return super().execute(*given)
         except _RAISED as error:
-            raise (_told(error, self.connection) or error) from None
+            raise (_as_damage(error, self.connection) or error) from None
 
     def executemany(self, *given: Any) -> Any:
         try:
             return super().executemany(*given)
         except _RAISED as error:
-            raise (_told(error, self.connection) or error) from None
+            raise (_as_damage(error, self.connection) or error) from None
 
     def fetchone(self) -> Any:
         try:
             return super().fetchone()
         except _RAISED as error:
-            raise (_told(error, self.connection) or error) from None
+            raise (_as_damage(error, self.connection) or error) from None
 
     def fetchall(self) -> list[Any]:
         try:
             return super().fetchall()
         except _RAISED as error:
-            raise (_told(error, self.connection) or error) from None
+            raise (_as_damage(error, self.connection) or error) from None
 
     def __next__(self) -> Any:
         try:
             return super().__next__()
         except _RAISED as error:
-            raise (_told(error, self.connection) or error) from None
+            raise (_as_damage(error, self.connection) or error) from None
 
 
-def _told(error: sqlite3.Error | UnicodeDecodeError, connection: sqlite3.Connection) -> RunDamaged | None:
+def _as_damage(error: sqlite3.Error | UnicodeDecodeError, connection: sqlite3.Connection) -> RunDamaged | None:
     """Return a sentence where the file is at fault, None where the program is.
 
     A disk that is full, taken away or read-only is the writer's own business: it has to stop what is being paid for.

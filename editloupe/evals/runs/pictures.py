@@ -90,12 +90,8 @@ class KeptPictures:
 
 def kept_pictures(judgement: Judgement, album: Album, known: Container[Sha]) -> KeptPictures:
     """Return the edit's own pictures and all that the traces speak of; those already known are not encoded again."""
-    edit = judgement.edit
-    inputs = {"source": (edit.source,), "edited": (edit.edited,), **edit.more_images}
-    if edit.reference:
-        inputs["reference"] = (edit.reference,)
     roles: dict[str, list[Sha]] = {}
-    for role, paths in inputs.items():
+    for role, paths in judgement.edit.files.items():
         for path in paths:
             with suppress(ImageError):
                 roles.setdefault(role, []).append(album.open(path).sha)

@@ -48,7 +48,7 @@ class Unit(Record):
 
 
 @dataclass(frozen=True)
-class Saved:
+class Rows:
     """A judgement as rows, made before the transaction begins."""
 
     position: int | None
@@ -75,12 +75,12 @@ class Filing:
     configuration: str | None = None
     price: Price | None = None
 
-    def ready(self, folder: PictureFolder, clean: Redactor) -> Saved:
+    def ready(self, folder: PictureFolder, clean: Redactor) -> Rows:
         """Write the pictures and return the rows."""
         edit, album = self.judgement.edit, self.album
         kept = kept_pictures(self.judgement, album, folder) if isinstance(album, Album) else album or KeptPictures()
         kept.write(folder)
-        return Saved(
+        return Rows(
             position=self.position,
             edit={
                 "edit_id": storable_text(edit.id),
@@ -95,7 +95,7 @@ class Filing:
     def _unit(self, outcome: Outcome, clean: Redactor) -> dict[str, Any]:
         judged = outcome if isinstance(outcome, Verdict) else None
         criterion, usage = outcome.criterion, outcome.usage
-        own = [trace.seconds for trace in self.judgement.traces if trace.criterion == criterion]
+        durations = [trace.seconds for trace in self.judgement.traces if trace.criterion == criterion]
         return {
             "edit_id": storable_text(self.judgement.edit.id),
             "criterion": storable_text(criterion),
@@ -115,7 +115,7 @@ class Filing:
             "steps": outcome.steps,
             **{name: whole_number(getattr(usage, name)) for name in Usage.model_fields},
             "cost": finite_number(self.price.cost(usage)) if self.price else None,
-            "seconds": max((_duration(seconds) for seconds in own), default=0.0),
+            "seconds": max((_duration(seconds) for seconds in durations), default=0.0),
             "outcome": _text(record_json(outcome), clean),
             "finished_at": timestamp(),
         }

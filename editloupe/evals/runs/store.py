@@ -17,7 +17,7 @@ from editloupe.evals.runs.damage import Damage, RunDamaged
 from editloupe.evals.runs.lock import RunLock
 from editloupe.evals.runs.pictures import PictureFolder
 from editloupe.evals.runs.readback import Pictures, Unreadable, read_about, read_edit, read_reply, read_trace
-from editloupe.evals.runs.records import Filing, Saved, Unit, text_sha, timestamp
+from editloupe.evals.runs.records import Filing, Rows, Unit, text_sha, timestamp
 from editloupe.evals.runs.redact import Redactor
 from editloupe.images import Album
 from editloupe.storable import finite_number, storable, storable_text, whole_number
@@ -92,11 +92,11 @@ class Run:
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the file without holding up the writer."""
-        with self._told(), closing(sqlite3.connect(self.folder / FILE, timeout=30)) as own:
-            own.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        with self._write_errors(), closing(sqlite3.connect(self.folder / FILE, timeout=30)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _write_errors(self) -> Iterator[None]:
         """Turn a write that fails into one sentence: nobody may go on paying for what cannot be kept."""
         try:
             yield
@@ -140,7 +140,7 @@ class Run:
 
     def _write_about(self, about: Mapping[str, Any]) -> None:
         part = self.folder / f".{ABOUT}.part"
-        with self._told():
+        with self._write_errors():
             part.write_text(json.dumps(about, indent=2, ensure_ascii=False) + "\n", "utf-8")
             part.replace(self.folder / ABOUT)
 
@@ -152,14 +152,14 @@ class Run:
 
     def save_all(self, filings: Iterable[Filing]) -> None:
         """Keep several judgements in one transaction; what they replace is gone with it."""
-        with self._told():
+        with self._write_errors():
             ready = [filing.ready(self.pictures, self._without_secrets) for filing in filings]
         with self._transaction() as connection:
-            for saved in ready:
-                self._put(connection, saved)
+            for rows in ready:
+                self._put(connection, rows)
 
-    def _put(self, connection: sqlite3.Connection, saved: Saved) -> None:
-        edit = {"position": saved.position, **saved.edit}
+    def _put(self, connection: sqlite3.Connection, rows: Rows) -> None:
+        edit = {"position": rows.position, **rows.edit}
         if edit["position"] is None:
             edit["position"] = connection.execute("SELECT coalesce(max(position) + 1, 0) FROM edits").fetchone()[0]
         connection.execute(
@@ -167,9 +167,9 @@ class Run:
             "ON CONFLICT (edit_id) DO UPDATE SET edit = excluded.edit, "
             "position = CASE WHEN :moved THEN excluded.position ELSE position END, "
             "pictures = CASE excluded.pictures WHEN '{}' THEN pictures ELSE excluded.pictures END",
-            {**edit, "moved": saved.position is not None},
+            {**edit, "moved": rows.position is not None},
         )
-        for unit in saved.units:
+        for unit in rows.units:
             place = (unit["edit_id"], unit["criterion"], unit["repeat"])
             connection.execute(
                 "DELETE FROM steps WHERE trace IN "
@@ -180,9 +180,9 @@ class Run:
             names = ", ".join(unit)
             values = ", ".join(f":{name}" for name in unit)
             connection.execute(f"INSERT OR REPLACE INTO units ({names}) VALUES ({values})", unit)
-        for text in saved.texts:
+        for text in rows.texts:
             connection.execute("INSERT OR IGNORE INTO texts (sha, text) VALUES (?, ?)", (text_sha(text), text))
-        for head, steps in saved.traces:
+        for head, steps in rows.traces:
             number = connection.execute(
                 "INSERT INTO traces (edit_id, criterion, repeat, target, seconds, head) VALUES (?, ?, ?, ?, ?, ?)", head
             ).lastrowid
@@ -193,7 +193,7 @@ class Run:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._turn, self._told():
+        with self._turn, self._write_errors():
             if not self._lock:
                 raise UserError(f"{self.folder} is open for reading only")
             self._connection.execute("BEGIN IMMEDIATE")
@@ -220,7 +220,7 @@ class Run:
         except (TypeError, ValueError, RecursionError):
             text = json.dumps(storable(reply))
         row = (key, None if edit_id is None else storable_text(edit_id), self._without_secrets(text), timestamp())
-        with self._turn, self._told():
+        with self._turn, self._write_errors():
             self._connection.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?)", row)
 
     def replies_of(self, edit_id: str) -> dict[str, dict[str, Any]]:
@@ -235,7 +235,7 @@ class Run:
         added = ", ".join(f"{name} = {name} + excluded.{name}" for name in _USAGE)
         marks = ", ".join("?" * (len(_USAGE) + 2))
         counts = (whole_number(getattr(usage, name)) for name in _USAGE)
-        with self._turn, self._told():
+        with self._turn, self._write_errors():
             self._connection.execute(
                 f"INSERT INTO spent (judge, {', '.join(_USAGE)}, cost) VALUES ({marks}) ON CONFLICT (judge) DO UPDATE "
                 f"SET {added}, cost = cost + excluded.cost",

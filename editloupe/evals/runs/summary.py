@@ -14,7 +14,7 @@ _USAGE = tuple(Usage.model_fields)
 
 
 @dataclass(frozen=True)
-class Score:
+class CriterionSummary:
     """One criterion over all edits of a run."""
 
     criterion: str
@@ -27,7 +27,7 @@ class Score:
     repeats: int
 
 
-def scores(run: Run) -> list[Score]:
+def scores(run: Run) -> list[CriterionSummary]:
     """Return the scores by criterion; unjudged units count as such and never as a low score."""
     query = (
         "SELECT CAST(criterion AS TEXT), repeat, count(*), total(status = 'judged'), avg(score_100) "
@@ -40,9 +40,9 @@ def scores(run: Run) -> list[Score]:
     return [_score(criterion, rows) for criterion, rows in found.items()]
 
 
-def _score(criterion: str, rows: list[tuple[int, int, float | None]]) -> Score:
+def _score(criterion: str, rows: list[tuple[int, int, float | None]]) -> CriterionSummary:
     means = [mean for _, _, mean in rows if mean is not None]
-    return Score(
+    return CriterionSummary(
         criterion=criterion,
         units=sum(units for units, _, _ in rows),
         judged=sum(judged for _, judged, _ in rows),

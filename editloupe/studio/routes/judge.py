@@ -72,14 +72,13 @@ def example(request: Request, name: str) -> Response:
     if edit is None:
         raise HTTPException(404, "There is no such example.")
     uploads = studio_of(request).uploads
-    files = {"source": edit.source, "edited": edit.edited, **({"reference": edit.reference} if edit.reference else {})}
     return JSONResponse(
         {
             "name": edit.id,
             "instruction": edit.instruction,
             "instruction_type": edit.instruction_type or "",
             "boxes": [list(box) for box in edit.target_boxes],
-            "pictures": {role: uploads.copy(path) for role, path in files.items()},
+            "pictures": {role: uploads.copy(paths[0]) for role, paths in edit.files.items()},
         }
     )
 

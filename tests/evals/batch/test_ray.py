@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from editloupe.cli.options import JudgeOptions
+from editloupe.cli.judge_options import JudgeOptions
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.batch.ray_vision import Batcher, VisionModels, each_once
 from editloupe.evals.batch.traffic import Limits

@@ -1,4 +1,4 @@
-"""One evaluation in a process of its own, with the scripted detector; to be killed by a test.
+"""One evaluation with the scripted detector: in this process, or in one of its own to be killed by a test.
 
 Arguments: chains, results, run, address of the scripted model.
 """
@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from editloupe.agent.chat import RetryPolicy
+from editloupe.evals.batch.batch import Batch, Ending, judge_batch
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.edival.evaluate import Evaluated, Evaluation, evaluate
-from editloupe.evals.edival.judge import Instruments
+from editloupe.evals.edival import evaluate
+from editloupe.evals.edival.instruments import Instruments
+from editloupe.evals.edival.judge import EdivalJudge
 from editloupe.judge import JudgeSettings
 from editloupe.rubrics.edival.settings import EdivalSettings, published
 from tests.evals.edival.stand_ins import Brightness, ColorFinder, MeanColor
 
 QUICK = JudgeSettings(retry=RetryPolicy(first_wait=0.01, longest_wait=0.02), timeout=20.0)
+COMMAND = "from tests.evals.edival.evaluate_once import main; main()"
+"""The real command, but for what looks at the pictures."""
+
+
+def stand_ins(*_: Any) -> Instruments:
+    """Instruments whose every figure can be worked out by hand."""
+    return Instruments(ColorFinder(), MeanColor(), Brightness())
 
 
 def run(
@@ -26,23 +36,24 @@ def run(
     url: str,
     instruments: Instruments | None = None,
     rules: EdivalSettings | None = None,
-    **more: object,
-) -> Evaluated:
+) -> Ending:
     """Evaluate with the stand-ins."""
-    own = instruments or Instruments(ColorFinder(), MeanColor(), Brightness())
-    wanted = Evaluation(
-        chains=chains,
-        results=results,
-        out=out,
-        judge="openai:gpt-4.1",
-        base_url=url,
-        instruments=own,
-        rules=rules or published(),
-        settings=QUICK,
-        limits=Limits(concurrency=2),
-        **more,  # type: ignore[arg-type]
-    )
-    return evaluate(wanted, quiet=True)
+
+    def open_judge(**hooks: Any) -> EdivalJudge:
+        looking = instruments or stand_ins()
+        given = {"base_url": url, "rules": rules or published(), "settings": QUICK}
+        return EdivalJudge("openai:gpt-4.1", looking, **given, **hooks)
+
+    wanted = evaluate.find_evaluation(chains, results)
+    return judge_batch(Batch(wanted.edits, out, open_judge, Limits(concurrency=2)), quiet=True)
+
+
+def main() -> None:
+    """Run the command with the stand-ins in place of the detector, the feature model and HPSv3."""
+    from editloupe.__main__ import main as command
+
+    evaluate.open_instruments = stand_ins
+    command()
 
 
 if __name__ == "__main__":

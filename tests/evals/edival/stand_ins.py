@@ -10,7 +10,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from editloupe.evals.edival.files import ChainFile, ChainTurn, told_from, write_json
+from editloupe.evals.edival.files import ChainFile, ChainTurn, relative_name, write_json
 from editloupe.evals.edival.instruct import complex_prompts
 from editloupe.images import Pixels, decode
 from editloupe.rubrics.edival.pools import start, update
@@ -123,7 +123,7 @@ def kitchen_chain(chains: Path, base: Path) -> ChainFile:
         turns.append(ChainTurn(turn=number, task=task, instruction=wording(task), pools=pools))
     chain = ChainFile(
         id="kitchen",
-        image=told_from(base, chains),
+        image=relative_name(base, chains),
         sha="0",
         seed=0,
         key="by hand",

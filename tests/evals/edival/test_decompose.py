@@ -14,7 +14,7 @@ from editloupe.agent.models import ModelSettings, open_chat
 from editloupe.evals.edival.asking import Asker
 from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.files import SceneFile, pictures_in, read_json
-from editloupe.evals.edival.picture_queue import Tally
+from editloupe.evals.edival.picture_queue import PictureTally
 from editloupe.images import open_picture
 from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.types import UserError
@@ -46,7 +46,7 @@ class Desk:
 
     def run(
         self, *script: Script, rules: EdivalSettings | None = None, pictures: dict[str, Path] | None = None
-    ) -> Tally:
+    ) -> PictureTally:
         self.server = self._scripted(*script)
         quick = ModelSettings(retry=RetryPolicy(first_wait=0.01, longest_wait=0.02, max_attempts=2))
         chat = open_chat("openai:gpt-4.1", self.server.openai_url, quick)

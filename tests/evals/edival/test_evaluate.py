@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.edival.judge import Instruments
+from editloupe.evals.edival.instruments import Instruments
 from editloupe.evals.edival.metrics import figures_of
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
@@ -58,7 +58,7 @@ def test_a_chain_of_three_turns_is_judged_by_detector_and_lmm(place: Place, scri
     s.put(place.results, "good", "multi", turns(*s.GOOD))
     server = scripted(s.seeing)
     done = evaluate(place.chains, place.results, place.out, server.openai_url)
-    assert done.ending.complete
+    assert done.complete
     assert [place.label(f"good/multi/kitchen/{n}") for n in (1, 2, 3)] == ["yes", "yes", "yes"]
     assert server.served == 1, "only the color is asked of the LMM"
     for n in (1, 2, 3):
@@ -229,7 +229,7 @@ def test_a_detector_that_fails_leaves_unjudged_what_needed_it_and_is_tried_again
     assert place.label("good/multi/kitchen/1") == "yes"
     again = evaluate(place.chains, place.results, place.out, url, Instruments(s.ColorFinder(), s.MeanColor(), None))
     assert place.label("good/multi/kitchen/2") == "yes"
-    assert again.ending.tally.held == 6, "turns 1 and 3 keep what they have but consistency, which needs the lamp"
+    assert again.tally.held == 6, "turns 1 and 3 keep what they have but consistency, which needs the lamp"
 
 
 def test_a_broken_picture_is_unjudged_and_says_why(place: Place, scripted: StartServer) -> None:
@@ -246,10 +246,10 @@ def test_the_same_call_again_asks_nothing_and_other_settings_ask_anew(place: Pla
     server = scripted(s.seeing)
     evaluate(place.chains, place.results, place.out, server.openai_url)
     again = evaluate(place.chains, place.results, place.out, server.openai_url)
-    assert (again.ending.tally.held, again.ending.tally.judged, server.served) == (9, 0, 1)
+    assert (again.tally.held, again.tally.judged, server.served) == (9, 0, 1)
     other = published().but({"threshold": 0.95})
     changed = evaluate(place.chains, place.results, place.out, server.openai_url, rules=other)
-    assert changed.ending.tally.judged > 0
+    assert changed.tally.judged > 0
     assert place.label("good/multi/kitchen/2") == "no", "boxes of confidence 0.9 are below the threshold by then"
 
 
@@ -281,8 +281,8 @@ def test_a_killed_evaluation_goes_on_where_it_was(place: Place, scripted: StartS
     assert before == 15, "all three figures of all pictures but the one the LMM is silent on"
     server.play(s.seeing)
     done = evaluate(place.chains, place.results, place.out, server.openai_url)
-    assert done.ending.complete
-    assert (done.ending.tally.held, done.ending.tally.judged) == (15, 3)
+    assert done.complete
+    assert (done.tally.held, done.tally.judged) == (15, 3)
     assert server.served - asked == 1, "nothing that was answered is asked again"
     assert [place.label(f"b/multi/kitchen/{n}") for n in (1, 2, 3)] == ["yes", "yes", "yes"]
 

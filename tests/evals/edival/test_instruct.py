@@ -14,7 +14,7 @@ from editloupe.evals.edival.asking import Asker
 from editloupe.evals.edival.files import ChainFile, SceneFile, read_json
 from editloupe.evals.edival.instruct import Instructor
 from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
-from editloupe.evals.edival.picture_queue import Tally
+from editloupe.evals.edival.picture_queue import PictureTally
 from editloupe.rubrics.edival.pools import update
 from editloupe.rubrics.edival.rules import Hit
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject
@@ -53,7 +53,9 @@ def scene(tmp_path: Path) -> SceneFile:
     )
 
 
-def make(tmp_path: Path, scene: SceneFile, name: str = "chains", **options: Any) -> tuple[Tally, ChainFile | None]:
+def make(
+    tmp_path: Path, scene: SceneFile, name: str = "chains", **options: Any
+) -> tuple[PictureTally, ChainFile | None]:
     rules = published().but({"max_turns": options.pop("turns", 3)})
     worker = Instructor(rules, tmp_path / "objects", tmp_path / name, **options)
     tally = asyncio.run(worker.all([scene]))

@@ -1,0 +1,134 @@
+"""A batch as a command carries it out: judged or estimated, summed up, with what to do next and the exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from editloupe.cli.batch_options import BatchOptions
+from editloupe.cli.options import tell
+from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
+from editloupe.evals.batch.forecast import Forecast
+from editloupe.evals.batch.jobs import FAILED
+from editloupe.evals.batch.progress import duration
+from editloupe.evals.runs import summary
+from editloupe.evals.runs.store import Run
+from editloupe.safe_text import command, for_json, one_line, trace_command
+from editloupe.types import Reason
+
+
+@dataclass(frozen=True)
+class Closing:
+    """What a command has to say at the end of its batch, beyond what every batch says."""
+
+    report: Sequence[str] = ("report",)
+    """The command that reads such a run."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Further facts of the summary as JSON."""
+    sentences: Sequence[str] = ()
+    """Further lines of the summary for a person."""
+
+
+def judge_into_run(batch: Batch, given: BatchOptions, closing: Closing | None = None) -> int:
+    """Judge a batch, or only estimate it, tell how it ended and return the exit code."""
+    if given.dry_run:
+        return _show_forecast(dry_run(batch), given.as_json)
+    ending = judge_batch(batch, quiet=given.quiet, signals=True)
+    with Run.open(batch.out) as run:
+        left = summary.unjudged(run)
+        _show(run, ending, left, given.as_json, closing or Closing())
+    for sentence in ending.damage:
+        tell(sentence)
+    return ending.exit_code(bool(left))
+
+
+def _show_forecast(found: Forecast, as_json: bool) -> int:
+    usage = found.usage
+    if as_json:
+        facts = {"units": found.units, "usage": usage.model_dump(), "cost": found.cost, "measured": found.measured}
+        print(for_json(facts, 2))
+        return 0
+    basis = f"from {found.measured} units judged already" if found.measured else "assumed, nothing judged yet"
+    cost = "unknown price" if found.cost is None else f"about ${found.cost:.2f}"
+    print(f"{found.units} units to judge: about {usage.requests} requests, {usage.input_tokens} input and ", end="")
+    print(f"{usage.output_tokens} output tokens, {cost} ({basis})")
+    if found.units and not found.measured:
+        tell("for a measured estimate, judge a few first (--limit 20) and ask again")
+    return 0
+
+
+def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: bool, closing: Closing) -> None:
+    tally, spending = ending.tally, ending.spending
+    found = summary.scores(run)
+    if as_json:
+        facts = {
+            "units": tally.total,
+            "held": tally.held,
+            "judged": tally.judged,
+            "unjudged": dict(tally.unjudged),
+            "missing": tally.missing,
+            "stopped": ending.why,
+            "usage": spending.usage.model_dump(),
+            "estimated": spending.estimated,
+            "cost": spending.cost,
+            "seconds": round(tally.seconds, 3),
+            "scores": [vars(score) for score in found],
+            **closing.facts,
+        }
+        print(for_json(facts, 2))
+    else:
+        _table(found)
+        print(_sentence(ending))
+        for sentence in closing.sentences:
+            print(one_line(sentence))
+    for sentence in _next_steps(run, ending, left, closing):
+        tell(sentence)
+
+
+def _table(found: list[summary.CriterionSummary]) -> None:
+    table = Table(box=None, header_style="bold")
+    for name in ("criterion", "judged", "mean (0 to 100)", "± over repeats"):
+        table.add_column(name, justify="left" if name == "criterion" else "right")
+    for score in found:
+        mean = "–" if score.mean is None else f"{score.mean:.2f}"
+        spread = "–" if score.deviation is None else f"{score.deviation:.2f}"
+        table.add_row(Text(one_line(score.criterion)), f"{score.judged} of {score.units}", mean, spread)
+    Console(highlight=False).print(table)
+
+
+def _sentence(ending: Ending) -> str:
+    tally, usage = ending.tally, ending.spending.usage
+    cost = "cost unknown (no price for this judge)" if ending.spending.cost is None else f"${ending.spending.cost:.4f}"
+    spent = f"; the whole run: {usage.requests} requests, {usage.input_tokens + usage.output_tokens} tokens, {cost}"
+    if ending.spending.estimated:
+        spent += f" (tokens of {ending.spending.estimated} requests estimated: the server did not report them)"
+    done = f"{tally.judged} judged, {sum(tally.unjudged.values())} unjudged in {duration(tally.seconds)}"
+    return f"{done}, {tally.held} held before, {tally.missing} missing{spent if usage.requests else ''}"
+
+
+def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], closing: Closing) -> list[str]:
+    steps = []
+    again = command("editloupe", *sys.argv[1:])
+    if ending.stops_requested and not ending.complete:
+        steps.append(f"stopped; nothing is lost. Continue with the same command: {again}")
+    elif ending.why and not ending.complete:
+        steps.append(f"stopped: {ending.why}; continue with a higher cap, nothing is asked twice")
+    for reason, (count, example) in left.items():
+        steps.append(f"{count} unjudged ({reason}), for instance: {trace_command(run.folder, example)}")
+    if any(reason in FAILED for reason in left):
+        steps.append("the same command tries again what failed")
+    if any(reason not in FAILED for reason in left) and not ending.why:
+        steps.append("ask anew what the judge left open by adding --retry-unjudged")
+    if Reason.TRUNCATED in left:
+        steps.append(
+            "replies were cut off by the length limit: --max-output-tokens allows longer ones, and judges anew"
+        )
+    if ending.complete:
+        steps.append(f"next: {command('editloupe', *closing.report, run.folder)}")
+    return steps

@@ -1,0 +1,96 @@
+"""The options of every command that judges many edits into a run, and the batch they describe."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from editloupe.evals.batch.batch import Batch, Edits, OpenJudge
+from editloupe.evals.batch.forecast import Assume, assumed
+from editloupe.evals.batch.traffic import Limits
+from editloupe.evals.runs.prices import parse_price
+from editloupe.types import UserError
+
+AGAIN, HOW_FAST = "What is judged again", "Limits"
+USUAL = Limits()
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """The options about a batch as they were given."""
+
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first edits.", rich_help_panel=AGAIN)] = None
+    repeats: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Judge everything so many times; without it as often as the paper.", rich_help_panel=AGAIN
+        ),
+    ] = None
+    retry_unjudged: Annotated[
+        bool, typer.Option("--retry-unjudged", help="Ask anew what the judge left unjudged.", rich_help_panel=AGAIN)
+    ] = False
+    keep_going: Annotated[
+        bool,
+        typer.Option(
+            "--keep-going", help="Go on where the first edits all fail in the same way.", rich_help_panel=AGAIN
+        ),
+    ] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would take.")] = False
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests under way at once.", rich_help_panel=HOW_FAST)] = (
+        USUAL.concurrency
+    )
+    rpm: Annotated[int | None, typer.Option(min=1, help="Requests a minute.", rich_help_panel=HOW_FAST)] = None
+    tpm: Annotated[int | None, typer.Option(min=1, help="Tokens a minute.", rich_help_panel=HOW_FAST)] = None
+    max_cost: Annotated[
+        float | None, typer.Option(min=0, help="US dollars for the whole run.", rich_help_panel=HOW_FAST)
+    ] = None
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens for the whole run.", rich_help_panel=HOW_FAST)
+    ] = None
+    deadline: Annotated[
+        float | None, typer.Option(min=0.1, help="Seconds one edit may take.", rich_help_panel=HOW_FAST)
+    ] = None
+    price: Annotated[
+        str | None, typer.Option(help="INPUT,OUTPUT[,CACHED] in dollars a million tokens.", rich_help_panel=HOW_FAST)
+    ] = None
+    prices: Annotated[
+        Path | None, typer.Option(help="A price file to use instead of ours.", rich_help_panel=HOW_FAST)
+    ] = None
+    executor: Annotated[str, typer.Option(help="local or ray.")] = "local"
+    ray_address: Annotated[str | None, typer.Option(help="A running Ray cluster; else a local one is started.")] = None
+    ray_workers: Annotated[int | None, typer.Option(min=1, help="Judging processes; else one a core.")] = None
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False
+
+    def batch(
+        self, edits: Edits, out: Path, open_judge: OpenJudge, *, usual_repeats: int = 1, assume: Assume = assumed
+    ) -> Batch:
+        """Return the batch these options describe."""
+        if self.executor not in ("local", "ray"):
+            raise UserError(f'--executor is local or ray, not "{self.executor}"')
+        return Batch(
+            edits=lambda: itertools.islice(edits(), self.limit),
+            out=out,
+            open_judge=open_judge,
+            limits=Limits(
+                concurrency=self.concurrency,
+                requests_a_minute=self.rpm,
+                tokens_a_minute=self.tpm,
+                max_cost=self.max_cost,
+                max_tokens=self.max_tokens,
+            ),
+            repeats=self.repeats or usual_repeats,
+            retry_unjudged=self.retry_unjudged,
+            keep_going=self.keep_going,
+            deadline=self.deadline,
+            price=parse_price(self.price) if self.price else None,
+            prices=self.prices,
+            executor=cast(Any, self.executor),
+            ray_address=self.ray_address,
+            ray_workers=self.ray_workers,
+            assume=assume,
+        )

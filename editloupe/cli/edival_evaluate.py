@@ -1,0 +1,88 @@
+"""`editloupe edival evaluate`: judge results by objects, turn by turn, into a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from editloupe.cli.batch_ending import Closing, judge_into_run
+from editloupe.cli.batch_options import BatchOptions
+from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.options import LOOKING, tell
+from editloupe.cli.splice import Default, Only, spliced
+from editloupe.evals.edival.evaluate import OpenEdivalJudge, assumed, find_evaluation
+from editloupe.graphs.edival import CRITERIA
+from editloupe.rubrics.edival.settings import load_settings
+from editloupe.tools.features import DINO_V3, FeatureSettings
+
+SettingsFile = Annotated[
+    Path | None, typer.Option("--settings", help="YAML with thresholds and rules to use instead of the published ones.")
+]
+JudgeOfCrops = Annotated[
+    JudgeOptions,
+    Only(
+        "judge",
+        "base_url",
+        "criteria",
+        "max_repairs",
+        "structured",
+        "temperature",
+        "max_output_tokens",
+        "long_side",
+        "timeout",
+        "detector",
+        "detector_download",
+        "device",
+    ),
+]
+"""The model is shown crops and has no tools: what is about protocols, modes and calls has no meaning here."""
+
+
+@spliced
+def evaluate(
+    chains: Annotated[Path, typer.Argument(help="The folder `instruct` wrote.")],
+    results: Annotated[Path, typer.Argument(help="Pictures as MODEL/MODE/IMAGE/TURN.png; MODE is multi or complex.")],
+    out: Annotated[Path, typer.Option(help="The run's folder; the same command again continues it.")],
+    judge: JudgeOfCrops,
+    *,
+    model: Annotated[
+        list[str] | None, typer.Option("--model", help="Only this editing model; may be given again.")
+    ] = None,
+    mode: Annotated[list[str] | None, typer.Option("--mode", help="Only this mode; may be given again.")] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(help="Folder or hub id of a DINO model, or none; else DINOv3 ViT-B/16.", rich_help_panel=LOOKING),
+    ] = None,
+    quality: Annotated[
+        str, typer.Option(help="auto (HPSv3 where installed), hpsv3 or none.", rich_help_panel=LOOKING)
+    ] = "auto",
+    settings: SettingsFile = None,
+    options: Annotated[BatchOptions, Default(concurrency=8)],
+) -> int:
+    """Judge results by objects, turn by turn, into a run that can be continued, traced and reported.
+
+    Example: editloupe edival evaluate chains results --out runs/edival --judge openai:qwen2.5-vl-7b --base-url http://localhost:8000/v1
+    """
+    spec = judge.named or "rules"
+    if spec == "rules":
+        tell("no LMM given with --judge: color, material, text and background changes will be left unjudged")
+    tools = judge.tools.settings()
+    open_judge = OpenEdivalJudge(
+        spec,
+        rules=load_settings(settings),
+        tools=tools,
+        features=None
+        if features == "none"
+        else FeatureSettings(features or DINO_V3, tools.detector_download, tools.device, tools.precision),
+        quality=quality,
+        base_url=judge.base_url,
+        criteria=tuple(judge.criteria or CRITERIA),
+        settings=judge.settings(),
+    )
+    open_judge.instruments()  # one that cannot be used is told before anything is read or written
+    wanted = find_evaluation(chains, results, model or (), mode or ())
+    there = [f"{one.model}/{one.mode}: {one.there} of {one.expected}" for one in wanted.expected()]
+    closing = Closing(("edival", "report"), {"pictures": there}, [f"pictures: {'; '.join(there)}"])
+    return judge_into_run(options.batch(wanted.edits, out, open_judge, assume=assumed), options, closing)

@@ -1,0 +1,138 @@
+"""The options of every command that opens a judge, and the judge they describe."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, cast, get_args
+
+import typer
+
+from editloupe.cli.options import ASKING, JUDGING, JudgeSpec, ToolOptions, one_of, tell
+from editloupe.judge import JUDGE_VARIABLE, Judge, JudgeSettings
+from editloupe.types import Mode
+
+USUAL = JudgeSettings()
+"""Where the defaults come from."""
+
+
+@dataclass(frozen=True)
+class JudgeOptions:
+    """The options about a judge as they were given."""
+
+    judge: JudgeSpec = None
+    base_url: Annotated[
+        str | None, typer.Option(help="A compatible server: vLLM, Ollama, LM Studio, a proxy.", rich_help_panel=ASKING)
+    ] = None
+    protocol: Annotated[
+        str | None,
+        typer.Option(help="Whose rubrics, see `editloupe protocols`; without it dlebench.", rich_help_panel=JUDGING),
+    ] = None
+    mode: Annotated[
+        str | None,
+        typer.Option(help="tools, oracle or plain; without it the protocol's own default.", rich_help_panel=JUDGING),
+    ] = None
+    criteria: Annotated[
+        list[str] | None,
+        typer.Option("--criterion", help="Only this criterion; may be given again.", rich_help_panel=JUDGING),
+    ] = None
+    rubrics: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--rubric",
+            help="A rubric of your own in YAML, or other words for a bundled one; may be given again.",
+            rich_help_panel=JUDGING,
+        ),
+    ] = None
+    differences: Annotated[
+        str,
+        typer.Option(
+            help="model or tool: who lists differences where a rubric has them listed first (Edit-Compass).",
+            rich_help_panel=JUDGING,
+        ),
+    ] = USUAL.differences
+    max_turns: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Replies before the tools are forbidden and the answer is asked for.", rich_help_panel=ASKING
+        ),
+    ] = USUAL.max_turns
+    max_repairs: Annotated[
+        int, typer.Option(min=0, help="Unreadable replies that are sent back.", rich_help_panel=ASKING)
+    ] = USUAL.max_repairs
+    tool_calls: Annotated[
+        str,
+        typer.Option(
+            help="auto, native or text: how tools are called; auto follows the model.", rich_help_panel=ASKING
+        ),
+    ] = USUAL.tool_calls
+    coordinates: Annotated[
+        str, typer.Option(help="auto, pixels or per_mille: how the model counts positions.", rich_help_panel=ASKING)
+    ] = USUAL.coordinates
+    structured: Annotated[
+        str,
+        typer.Option(help="auto, on or off: hold the provider to the answer's JSON schema.", rich_help_panel=ASKING),
+    ] = USUAL.structured
+    temperature: Annotated[
+        float | None, typer.Option(min=0, help="Without it 0, where the model accepts it.", rich_help_panel=ASKING)
+    ] = USUAL.temperature
+    max_output_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Longest reply, thinking included; without it the provider's own limit.", rich_help_panel=ASKING
+        ),
+    ] = USUAL.max_output_tokens
+    long_side: Annotated[
+        int,
+        typer.Option(min=64, help="Longest side of a picture as sent; tools see every pixel.", rich_help_panel=ASKING),
+    ] = USUAL.long_side
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for one reply.", rich_help_panel=ASKING)] = (
+        USUAL.timeout
+    )
+    min_confidence: Annotated[
+        float, typer.Option(min=0, max=1, help="Leave weaker verdicts of `rules` unjudged.", rich_help_panel=ASKING)
+    ] = USUAL.min_confidence
+    tools: ToolOptions = ToolOptions()
+    tool_memory: int | None = None
+    """Bytes the tools may remember in memory; no option, for whoever opens the judge to set."""
+
+    def open(self, **hooks: Any) -> Judge:
+        """Return the judge these options describe."""
+        return Judge(
+            self.judge,
+            protocol=self.protocol,
+            mode=cast(Mode, one_of("--mode", self.mode, get_args(Mode))) if self.mode else None,
+            base_url=self.base_url,
+            criteria=self.criteria,
+            rubrics=self.rubrics or (),
+            settings=self.settings(),
+            tools=self.tools.settings(memory_bytes=self.tool_memory),
+            **hooks,
+        )
+
+    def settings(self) -> JudgeSettings:
+        """Return how the judge is asked."""
+        return JudgeSettings(
+            max_turns=self.max_turns,
+            max_repairs=self.max_repairs,
+            tool_calls=one_of("--tool-calls", self.tool_calls, ("auto", "native", "text")),
+            coordinates=one_of("--coordinates", self.coordinates, ("auto", "pixels", "per_mille")),
+            structured=one_of("--structured", self.structured, ("auto", "on", "off")),
+            temperature=self.temperature,
+            max_output_tokens=self.max_output_tokens,
+            long_side=self.long_side,
+            timeout=self.timeout,
+            min_confidence=self.min_confidence,
+            differences=one_of("--differences", self.differences, ("model", "tool")),
+        )
+
+    @property
+    def named(self) -> str | None:
+        """The judge that was named, by the option or by the variable; None where neither names one."""
+        return self.judge or os.environ.get(JUDGE_VARIABLE) or None
+
+    def announce(self) -> None:
+        """Say on stderr that the embedded judge is used where no judge was named."""
+        if not self.named:
+            tell("no --judge given: judged by the embedded `rules`, a rule-based baseline that needs no key")

@@ -1,0 +1,65 @@
+"""Who can judge a batch: the part of a judge that batches, runs and clusters rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from editloupe.images import Album
+from editloupe.tools.registry import Toolbox
+from editloupe.types import Edit, Judgement, Mode, Sha
+
+
+class BatchJudge(Protocol):
+    """A judge of many edits; `Judge` is one, and so is the judge of EdiVal-Agent's pictures."""
+
+    @property
+    def spec(self) -> str:
+        """Who answers."""
+
+    @property
+    def protocol(self) -> str:
+        """Whose rubrics are asked."""
+
+    @property
+    def mode(self) -> Mode:
+        """What the judge may look with."""
+
+    @property
+    def criteria(self) -> tuple[str, ...]:
+        """The criteria, in order."""
+
+    @property
+    def uses_tools(self) -> bool:
+        """True where the judge looks with the tools of its toolbox."""
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """Its tools."""
+
+    def criteria_for(self, edit: Edit) -> Sequence[str]:
+        """Return the criteria one edit is asked."""
+
+    def unit_key(self, edit: Edit, criterion: str, repeat: int = 0, hashes: dict[Path, Sha] | None = None) -> str:
+        """Return the content key of a unit; raises ImageError where a picture cannot be read."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what must be known later to say what was judged, by what, with which versions and settings."""
+
+    async def ajudge(
+        self,
+        edit: Edit,
+        *,
+        criteria: Sequence[str] | None = None,
+        repeat: int = 0,
+        strict: bool = True,
+        album: Album | None = None,
+    ) -> Judgement:
+        """Judge one edit; without `strict`, one that cannot be judged ends unjudged."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+    async def aclose(self) -> None:
+        """Let go of everything without blocking the event loop."""

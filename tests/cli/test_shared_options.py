@@ -1,0 +1,129 @@
+"""Every command that asks a model offers the same options for it, with the same defaults and the same words."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from editloupe.cli.main import build_app, run
+from editloupe.evals.batch.traffic import Limits
+from editloupe.judge import JudgeSettings
+
+LISTS_ALL = ("judge", "batch")
+"""Commands that offer every option about a judge."""
+LEFT_OUT = {
+    "reward": {"--criterion"},  # the protocol says which criteria make up a reward
+    "edival evaluate": {  # crops and no tools: nothing to choose about protocols, modes and calls
+        "--protocol",
+        "--mode",
+        "--rubric",
+        "--differences",
+        "--max-turns",
+        "--tool-calls",
+        "--coordinates",
+        "--min-confidence",
+        "--enhancer",
+        "--read-text",
+    },
+}
+PARTS = {
+    "edival decompose": {
+        "--judge",
+        "--base-url",
+        "--max-output-tokens",
+        "--timeout",
+        "--detector",
+        "--detector-download",
+        "--device",
+    },
+    "edival instruct": {"--judge", "--base-url", "--max-output-tokens", "--timeout"},
+    "demo": {"--judge", "--base-url", "--mode"},
+    "tool": {"--enhancer", "--detector", "--detector-download", "--device"},
+}
+OWN_MEANING = {("edival evaluate", "--mode")}
+"""Here the mode is that of the results: multi or complex."""
+PANELS = {"How the model is asked", "What is judged", "How the tools look"}
+ABOUT_THE_EDIT = {"--target", "--reference", "--type", "--image", "--hint"}
+
+
+@cache
+def options(command: str) -> dict[str, Any]:
+    """The options of a command by their longest name."""
+    found: Any = typer.main.get_command(build_app(command.split()[0]))
+    for name in command.split():
+        found = found.commands[name]
+    return {max(one.opts, key=len): one for one in found.params if one.opts[0].startswith("-")}
+
+
+def facts(option: Any) -> tuple[Any, ...]:
+    return option.opts, option.default, option.help, option.rich_help_panel, option.multiple, option.required
+
+
+def about_a_judge() -> dict[str, Any]:
+    """The options of `judge` that are not about the edit, the output or the run."""
+    return {
+        name: one
+        for name, one in options("judge").items()
+        if one.rich_help_panel in PANELS and name not in ABOUT_THE_EDIT
+    }
+
+
+def test_there_are_twenty_two_of_them() -> None:
+    assert len(about_a_judge()) == 22
+
+
+@pytest.mark.parametrize("command", [*LISTS_ALL, *LEFT_OUT, *PARTS])
+def test_a_command_offers_them_in_the_same_words_with_the_same_defaults(command: str) -> None:
+    shared, mine = about_a_judge(), options(command)
+    offered = {name for name in shared if name in mine and (command, name) not in OWN_MEANING}
+    assert offered == PARTS.get(command, set(shared) - LEFT_OUT.get(command, set()))
+    for name in offered:
+        assert facts(mine[name]) == facts(shared[name]), name
+
+
+def test_the_defaults_are_those_of_the_settings() -> None:
+    usual = JudgeSettings()
+    found = {name.removeprefix("--").replace("-", "_"): one.default for name, one in about_a_judge().items()}
+    settings = {name for name in JudgeSettings.model_fields if name in found}
+    assert settings == set(JudgeSettings.model_fields) - {"retry"}
+    for name in settings:
+        assert found[name] == getattr(usual, name), name
+
+
+def test_an_evaluation_offers_everything_a_batch_does() -> None:
+    about_manifests = {"--layout", "--results", "--language", "--allow-outside"}
+    batch, evaluate = options("batch"), options("edival evaluate")
+    shared = set(batch) - set(about_a_judge()) - about_manifests - {"--model", "--help"}
+    assert shared <= set(evaluate)
+    for name in shared - {"--concurrency"}:
+        assert facts(batch[name]) == facts(evaluate[name]), name
+    assert batch["--concurrency"].default == Limits().concurrency
+    assert evaluate["--concurrency"].default == 8
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (["--tool-calls", "x"], '--tool-calls is one of auto, native, text, not "x"'),
+        (["--coordinates", "x"], '--coordinates is one of auto, pixels, per_mille, not "x"'),
+        (["--structured", "x"], '--structured is one of auto, on, off, not "x"'),
+        (["--differences", "x"], '--differences is one of model, tool, not "x"'),
+        (["--mode", "x"], '--mode is one of tools, oracle, plain, not "x"'),
+        (["--max-turns", "0"], "Invalid value for '--max-turns'"),
+        (["--read-text", "x"], '"x" is no read_text setting'),
+    ],
+)
+@pytest.mark.parametrize("command", ["judge", "batch", "reward"])
+def test_a_bad_value_is_one_sentence(
+    command: str, given: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(tmp_path / "nowhere.jsonl")
+    needed = {"judge": [place, place, "Remove it"], "batch": [place, "--out", str(tmp_path / "out")], "reward": [place]}
+    assert run([command, *needed[command], "--judge", "rules", *given]) == 2
+    told = capsys.readouterr().err
+    assert sentence in told
+    assert len(told.strip().splitlines()) == 1
