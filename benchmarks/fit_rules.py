@@ -21,7 +21,7 @@ from rules_data import IF_LABELS, VC_LABELS, Measured, load, measure
 
 from editloupe.agent.rules import instruction_following, visual_consistency
 from editloupe.agent.rules.decision import in_order
-from editloupe.agent.rules.thresholds import Consistency, Step, Steps, Table, Term
+from editloupe.agent.rules.thresholds import ConsistencyLimits, FollowingChecks, LogisticCheck, Term, Thresholds
 
 OUT = Path(__file__).parent.parent / "editloupe/agent/rules/thresholds.yaml"
 PENALTY = 0.05
@@ -100,7 +100,7 @@ Row = tuple[dict[str, float], int]
 """The numbers of one edit and its true label, 0 the worst."""
 
 
-def logistic(names: Sequence[str], rows: Sequence[Row], passed: Callable[[int], bool]) -> Step:
+def logistic(names: Sequence[str], rows: Sequence[Row], passed: Callable[[int], bool]) -> LogisticCheck:
     """Fit one step by Newton's method; the penalty keeps weights small where few edits speak."""
     terms = {name: Term(low=RANGES[name][0], high=RANGES[name][1], weight=1) for name in names}
     x = np.array([[*(terms[name].value(numbers[name]) for name in names), 1.0] for numbers, _ in rows]).reshape(
@@ -119,20 +119,20 @@ def logistic(names: Sequence[str], rows: Sequence[Row], passed: Callable[[int], 
         name: terms[name].model_copy(update={"weight": round(float(w), 3)})
         for name, w in zip(names, weights, strict=False)
     }
-    return Step(bias=round(float(weights[-1]), 3), terms=fitted)
+    return LogisticCheck(bias=round(float(weights[-1]), 3), terms=fitted)
 
 
-def fit_steps(plan: Plan, rows: dict[str, list[Row]]) -> dict[str, Steps]:
+def fit_steps(plan: Plan, rows: dict[str, list[Row]]) -> dict[str, FollowingChecks]:
     """Fit the three checks of every kind, each on the edits that reach it in the rubric's order."""
     checks = (("hit", 0), ("right", 1), ("kept", 2))
-    fitted: dict[str, dict[str, Step]] = {kind: {} for kind in KINDS}
+    fitted: dict[str, dict[str, LogisticCheck]] = {kind: {} for kind in KINDS}
     for check, reached in checks:
         for kind in KINDS:
             own = kind in plan[check]
             sharing = [kind] if own else [k for k in KINDS if k not in plan[check] and k != "text_unread"]
             pool = [row for k in sharing for row in rows[k] if row[1] >= reached]
             fitted[kind][check] = logistic(plan[check][kind if own else ""], pool, lambda label, at=reached: label > at)
-    return {kind: Steps(**steps) for kind, steps in fitted.items()}
+    return {kind: FollowingChecks(**steps) for kind, steps in fitted.items()}
 
 
 def overlaps(box: Sequence[int], other: Sequence[int]) -> bool:
@@ -142,7 +142,7 @@ def overlaps(box: Sequence[int], other: Sequence[int]) -> bool:
     return w > 0 and h > 0 and w * h > smaller / 3
 
 
-def fit(data: Sequence[Measured]) -> Table:
+def fit(data: Sequence[Measured]) -> Thresholds:
     """Fit the whole table."""
     spots = [
         (dict(r.numbers), int(any(overlaps(r.box, b) for b in m.known.own_boxes))) for m in data for r in m.regions
@@ -156,37 +156,39 @@ def fit(data: Sequence[Measured]) -> Table:
                 near[kind].append((m.crops[0], m.known.following))
             wide[kind].append((whole(m, target).numbers, m.known.following))
     steps = fit_steps(ORACLE, near), fit_steps(WHOLE, wide)
-    draft = Table(oracle=steps[0], whole=steps[1], target=target, consistency={})
+    draft = Thresholds(oracle=steps[0], whole=steps[1], target=target, consistency={})
     limits = {mode: best_limits(data, draft, mode) for mode in ("oracle", "whole")}
     return draft.model_copy(update={"consistency": limits})
 
 
-def whole(m: Measured, target: Step) -> instruction_following.Whole:
+def whole(m: Measured, target: LogisticCheck) -> instruction_following.WholeEvidence:
     """Choose the target's region as the judge does."""
     return instruction_following.choose(m.regions, m.request, bool(m.whole["whole_scene"]), target, m.text)
 
 
-def best_limits(data: Sequence[Measured], table: Table, mode: str) -> Consistency:
+def best_limits(data: Sequence[Measured], table: Thresholds, mode: str) -> ConsistencyLimits:
     """Search the limits of Visual Consistency on a grid; of equally good settings the middle one is taken."""
     claims = CLAIM if mode == "whole" else (0.5,)
     tried = [
-        Consistency(significance=s, join=j, attach=a, claim=c)
+        ConsistencyLimits(significance=s, join=j, attach=a, claim=c)
         for s, j, a, c in itertools.product(SIGNIFICANCE, JOIN, ATTACH, claims)
     ]
     hits = [sum(consistency(m, table, mode, limits) == m.known.consistency for m in data) for limits in tried]
     good = [limits for limits, hit in zip(tried, hits, strict=True) if hit == max(hits)]
-    centre = {name: float(np.median([getattr(limits, name) for limits in good])) for name in Consistency.model_fields}
+    centre = {
+        name: float(np.median([getattr(limits, name) for limits in good])) for name in ConsistencyLimits.model_fields
+    }
     return min(good, key=lambda g: sum(abs(getattr(g, n) - v) / (abs(v) + 0.01) for n, v in centre.items()))
 
 
-def following(m: Measured, table: Table, mode: str) -> int:
+def following(m: Measured, table: Thresholds, mode: str) -> int:
     """Judge Instruction Following with a table, the worst target counting."""
     steps = instruction_following.steps_for(m.request, m.text, table, known=mode == "oracle")
     sets = m.crops if mode == "oracle" else [whole(m, table.target).numbers]
     return min(IF_LABELS.index(in_order(steps, numbers).label) for numbers in sets)
 
 
-def consistency(m: Measured, table: Table, mode: str, limits: Consistency | None = None) -> int:
+def consistency(m: Measured, table: Thresholds, mode: str, limits: ConsistencyLimits | None = None) -> int:
     """Judge Visual Consistency with a table."""
     limits = limits or table.consistency[mode]
     if mode == "oracle":
@@ -245,7 +247,7 @@ def spread(data: Sequence[Measured], rounds: int) -> None:
         print(f"  {name:52} {np.mean(weights):6.2f} ± {np.std(weights):.2f}")
 
 
-def write(table: Table, path: Path, given: Sequence[Path], edits: int) -> None:
+def write(table: Thresholds, path: Path, given: Sequence[Path], edits: int) -> None:
     """Write the table with a line that says how it was made."""
     data: dict[str, Any] = table.model_dump(mode="json")
     names = " ".join(folder.name for folder in given)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.agent.rules import instruction_following, reading, regions
-from editloupe.agent.rules.request import Request
+from editloupe.agent.rules.change_request import ChangeRequest
 from editloupe.agent.rules.understand import understand
 from editloupe.images import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
@@ -68,16 +68,16 @@ class Measured:
     """What the judge measures for one edit, in oracle mode and in whole pictures."""
 
     known: Known
-    request: Request
+    request: ChangeRequest
     crops: list[dict[str, float]] = field(default_factory=list)
     """One set of numbers for each target judged on its own."""
-    regions: tuple[regions.Region, ...] = ()
+    regions: tuple[regions.MeasuredRegion, ...] = ()
     masked: dict[str, Any] = field(default_factory=dict)
     """Differences with the targets painted white."""
     own: tuple[tuple[int, ...], ...] = ()
     """Where, away from the white boxes, the reference differs from the source."""
     whole: dict[str, Any] = field(default_factory=dict)
-    text: reading.Reading = field(default_factory=reading.Reading)
+    text: reading.TextReading = field(default_factory=reading.TextReading)
 
 
 def measure(known: Known) -> Measured:
@@ -89,7 +89,7 @@ def measure(known: Known) -> Measured:
     following, consistency = (dlebench.rubric(name) for name in ("instruction_following", "visual_consistency"))
     result = Measured(known, request)
     for case in dlebench.make_cases(known.edit, following, "oracle", album):
-        text = reading.look(case, album, request) if request.kind == "text" else reading.Reading()
+        text = reading.look(case, album, request) if request.kind == "text" else reading.TextReading()
         result.crops.append(instruction_following.crop_numbers(case, album, request, text))
     case = dlebench.make_cases(known.edit, consistency, "oracle", album)[0]
     result.masked = differences(case, album, EDITED)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from editloupe.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from editloupe.evals.manifests.datasets import load_manifest
+    from editloupe.evals.papers.layouts import load_manifest
     from editloupe.evals.reward import areward, reward
     from editloupe.judge import Judge, JudgeSettings
     from editloupe.types import Box, Edit, Judgement, Reason, Trace, Unjudged, UserError, Verdict
@@ -27,18 +28,13 @@ __all__ = [
     "reward",
 ]
 
-_HOMES = {
-    "Judge": "judge",
-    "JudgeSettings": "judge",
-    "areward": "evals.reward",
-    "load_manifest": "evals.manifests.datasets",
-    "reward": "evals.reward",
-}
-"""Where a public name lives; those not listed live in `types`."""
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: a command that only prints help need not load the LMM stack."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'types')}"), name)
+__getattr__ = lazy_names(
+    __name__,
+    {
+        **dict.fromkeys(__all__, "types"),
+        **dict.fromkeys(("Judge", "JudgeSettings"), "judge"),
+        **dict.fromkeys(("areward", "reward"), "evals.reward"),
+        "load_manifest": "evals.papers.layouts",
+    },
+)
+"""A command that only prints help need not load the LMM stack."""

@@ -1,7 +1,8 @@
 """The graphs as LangGraph's own development server loads them (`langgraph dev`, see langgraph.json).
 
 `judge` takes plain JSON: paths, an instruction, a judge spec. Its node runs the edit graph, whose cases run the loop, so that the
-server's view of a run shows every node of both. `edit`, `loop` and `edival` work with live objects and are there to be looked at.
+server's view of a run shows every node of both. `edit` and `loop` work with live objects and are there to be looked at, like
+the graphs of single papers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
 from editloupe.graphs.edit import EDIT_GRAPH
-from editloupe.graphs.edival import EDIVAL_GRAPH
 from editloupe.graphs.loop import LOOP
 from editloupe.judge import Judge
 from editloupe.rubrics.load import mistake
@@ -85,4 +85,4 @@ def build_app() -> CompiledStateGraph[Whole, None, Asked, Told]:
 
 judge_graph = build_app()
 
-__all__ = ["EDIT_GRAPH", "EDIVAL_GRAPH", "LOOP", "judge_graph"]
+__all__ = ["EDIT_GRAPH", "LOOP", "judge_graph"]

@@ -12,12 +12,13 @@ from typing import Any
 
 from editloupe.agent.chat import Chat
 from editloupe.agent.models import ModelSettings
+from editloupe.agent.providers.registry import client_packages
 from editloupe.agent.secrets import shown
 from editloupe.images import hash_file
 from editloupe.types import Edit, Mode, Sha
 
-PACKAGES = ("editloupe", "langgraph", "langchain-core", "langchain-openai", "langchain-google-genai")
-"""Whose versions are kept with a run."""
+PACKAGES = ("editloupe", "langgraph", "langchain-core")
+"""Whose versions are kept with a run, beside those of the providers' clients."""
 
 
 class DescribedJudge(ABC):
@@ -63,7 +64,7 @@ class DescribedJudge(ABC):
             "base_url": shown(self.base_url) if self.base_url else self.base_url,
             "criteria": list(self.criteria),
             "rubrics": self.rubric_texts(),
-            "versions": {name: version(name) for name in PACKAGES},
+            "versions": {name: version(name) for name in (*PACKAGES, *client_packages())},
             "notes": list(self.notes),
         }
 

@@ -4,37 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import os
-import weakref
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-from editloupe.agent.chat import Chat
 from editloupe.agent.faults import clean
-from editloupe.agent.hooks import Replies, Traffic, Watcher, with_lanes
+from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
 from editloupe.agent.models import ModelSettings, keyed_profile, open_chat
 from editloupe.described_judge import DescribedJudge, content_key, picture_hashes
-from editloupe.graphs.edit import EDIT_GRAPH, Desk, tool_notes
-from editloupe.graphs.loop import LoopLimits
-from editloupe.graphs.stage import Differences
+from editloupe.graphs.by_loop import tool_notes
+from editloupe.graphs.context import Differences, LoopLimits, SharedContext
+from editloupe.graphs.edit import EDIT_GRAPH, EditContext
 from editloupe.images import LONG_SIDE, Album, WireLimits
-from editloupe.loop_thread import AskedFromWithin, LoopClosed, LoopThread
+from editloupe.judge_lifecycle import JudgeLifecycle
 from editloupe.pixel_budget import room_for
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
+from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Unjudged, UserError, Verdict
 
-T = TypeVar("T")
-
 JUDGE_VARIABLE = "EDITLOUPE_JUDGE"
 DEFAULT_JUDGE = "rules"
-DEFAULT_PROTOCOL = "dlebench"
-CLOSED = "this judge is closed; open another one"
 SLACK = 2.0
 """Edits under way for every one whose requests fill the allowed concurrency: some always wait for tools or the disk."""
 
@@ -51,7 +46,7 @@ class JudgeSettings(ModelSettings):
     min_confidence: float = 0.0
     """Verdicts of a judge that knows its confidence end unjudged below this."""
     differences: Differences = "model"
-    """Who lists the differences where a rubric has them listed first (Edit-Compass): the model, or the tool."""
+    """Who lists the differences where a rubric has them listed first: the model, or the tool."""
 
 
 class Judge(DescribedJudge):
@@ -79,7 +74,7 @@ class Judge(DescribedJudge):
         self.spec = spec or os.environ.get(JUDGE_VARIABLE) or DEFAULT_JUDGE
         self.base_url = base_url
         self.settings: JudgeSettings = settings or JudgeSettings()
-        self._protocol = with_files(protocol, rubrics) if rubrics else find_protocol(protocol or DEFAULT_PROTOCOL)
+        self._protocol = with_files(protocol, rubrics) if rubrics else find_protocol(protocol or DEFAULT.name)
         self.protocol = self._protocol.name
         self.mode: Mode = mode or self._protocol.default_mode
         if self.mode not in self._protocol.modes:
@@ -90,10 +85,7 @@ class Judge(DescribedJudge):
         self.criteria = tuple(dict.fromkeys(rubric.criterion for rubric in self._rubrics))
         self._toolbox = build_toolbox(tools or ToolSettings.from_environment())
         self._chat = open_chat(self.spec, base_url, self.settings, replies, traffic)
-        self._loop_thread = LoopThread("editloupe-judge")
-        self._under_way: set[asyncio.Task[Any]] = set()
-        self._closed = False
-        self._release = weakref.finalize(self, _let_go, self._loop_thread, self._chat)
+        self._lifecycle = JudgeLifecycle(self._chat, self._toolbox)
 
     def __enter__(self) -> Self:
         return self
@@ -138,27 +130,24 @@ class Judge(DescribedJudge):
         """
         wanted = tuple(dict.fromkeys(criteria)) if criteria else self.criteria
         self._protocol.select(wanted)
-        desk = Desk(
+        settings = self.settings
+        shared = SharedContext(
             chat=self._chat,
             judge=self.spec,
-            protocol=self._protocol,
-            criteria=wanted,
-            mode=self.mode,
             toolbox=self._toolbox,
-            wire=WireLimits(self.settings.long_side, self._chat.profile.max_image_bytes),
-            limits=LoopLimits(max_turns=self.settings.max_turns, max_repairs=self.settings.max_repairs),
-            min_confidence=self.settings.min_confidence,
-            differences=self.settings.differences,
-            memory=self._toolbox.memory,
+            album=Album() if album is None else album,
+            wire=WireLimits(settings.long_side, self._chat.profile.max_image_bytes),
+            limits=LoopLimits(max_turns=settings.max_turns, max_repairs=settings.max_repairs),
+            differences=settings.differences,
             watcher=watcher,
             repeat=repeat,
             strict=strict,
-            album=Album() if album is None else album,
         )
+        context = EditContext(shared, self._protocol, wanted, self.mode, settings.min_confidence)
         try:
             async with room_for(edit.paths):
-                end = await self._until_closed(
-                    EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=desk)
+                end = await self._lifecycle.until_closed(
+                    EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=context)
                 )
         except UserError:
             raise
@@ -170,7 +159,7 @@ class Judge(DescribedJudge):
             end = {"outcomes": [Unjudged(criterion=name, reason=Reason.INTERNAL, detail=detail) for name in asked]}
         finally:
             if album is None:  # the graph's own references go later, in no certain order
-                desk.album.clear()
+                shared.album.clear()
         order = {name: place for place, name in enumerate(wanted)}
         return Judgement(
             edit=edit,
@@ -184,26 +173,9 @@ class Judge(DescribedJudge):
             notes=self.notes,
         )
 
-    async def _until_closed(self, work: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
-        """Do something that ends with a sentence where the judge is closed meanwhile."""
-        if self._closed:
-            work.close()
-            raise UserError(CLOSED)
-        task = asyncio.ensure_future(work)
-        self._under_way.add(task)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if self._closed and not (current and current.cancelling()):
-                raise UserError("the judge was closed while it was judging") from None
-            raise
-        finally:
-            self._under_way.discard(task)
-
     def judge(self, edit: Edit, **options: Any) -> Judgement:
         """Judge one edit; works inside and outside a running event loop."""
-        return self._run(self.ajudge(edit, **options))
+        return self._lifecycle.run(self.ajudge(edit, **options))
 
     __call__ = judge
 
@@ -219,12 +191,12 @@ class Judge(DescribedJudge):
                 f"concurrency is the number of requests under way at one time, at least 1, not {concurrency}"
             )
         source, places = iter(edits), edits_at_once(self.spec, len(self.criteria), concurrency)
-        lanes = with_lanes(concurrency)
+        limited = with_request_limit(concurrency)
         under_way: set[asyncio.Task[Judgement]] = set()
         try:
             while True:
                 while len(under_way) < places and (edit := next(source, None)) is not None:
-                    under_way.add(asyncio.create_task(self.ajudge(edit, strict=False), context=lanes.copy()))
+                    under_way.add(asyncio.create_task(self.ajudge(edit, strict=False), context=limited.copy()))
                 if not under_way:
                     return
                 done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
@@ -247,19 +219,11 @@ class Judge(DescribedJudge):
             await judgements.aclose()
 
         try:
-            while (judgement := self._run(following())) is not None:
+            while (judgement := self._lifecycle.run(following())) is not None:
                 yield judgement
         finally:
             with suppress(UserError):  # closed meanwhile, which ended everything
-                self._run(leave())
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        try:
-            return self._loop_thread.run(work)
-        except LoopClosed:
-            raise UserError(CLOSED) from None
-        except AskedFromWithin:
-            raise UserError("a judge cannot be asked by the very edits it is given; use a second judge there") from None
+                self._lifecycle.run(leave())
 
     def unit_key(self, edit: Edit, criterion: str, repeat: int = 0, hashes: dict[Path, Sha] | None = None) -> str:
         """Return the content key of one unit of work: what is asked, of whom, with which pictures and settings.
@@ -323,47 +287,11 @@ class Judge(DescribedJudge):
 
     def close(self) -> None:
         """End everything under way, the background thread, the tools' threads and the connections; may be called again."""
-        if self._mark_closed():
-            self._loop_thread.close(self._chat.aclose)
-            self._chat.drop()
+        self._lifecycle.close()
 
     async def aclose(self) -> None:
         """End everything as `close` does, without blocking the event loop."""
-        if not self._mark_closed():
-            return
-        here = [task for task in self._under_way if task.get_loop() is asyncio.get_running_loop()]
-        await asyncio.gather(*here, return_exceptions=True)
-        await self._chat.aclose()
-        if self._loop_thread.started:
-            await asyncio.to_thread(self._loop_thread.close, self._chat.aclose)
-
-    def _mark_closed(self) -> bool:
-        """Cancel what is under way on any loop; False where that was done before."""
-        if self._closed:
-            return False
-        self._closed = True
-        self._release.detach()
-        self._toolbox.close()
-        for task in list(self._under_way):
-            with suppress(RuntimeError):  # its loop has ended, and the task with it
-                task.get_loop().call_soon_threadsafe(task.cancel)
-        return True
-
-
-def _let_go(loop_thread: LoopThread, chat: Chat) -> None:
-    """Close what a judge held that nobody holds any more; runs wherever the collector runs, so it waits for nothing.
-
-    The tools' threads end by themselves when their pool is garbage.
-    """
-
-    async def farewell() -> None:
-        await chat.aclose()
-        chat.drop()
-
-    if loop_thread.started:
-        loop_thread.close(farewell, wait=0)
-    else:
-        chat.drop()
+        await self._lifecycle.aclose()
 
 
 def edits_at_once(spec: str, criteria: int, concurrency: int) -> int:

@@ -11,11 +11,11 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "editloupe"
 LAYERS = (
-    ("types", "files", "images", "loop_thread", "pixel_budget", "storable"),
+    ("types", "files", "images", "lazy_names", "loop_thread", "pixel_budget", "storable"),
     ("rubrics", "tools"),
     ("agent",),
     ("graphs",),
-    ("judge", "described_judge"),
+    ("judge", "judge_lifecycle", "described_judge"),
     ("evals", "generators"),
     ("studio", "cli", "app", "demo", "__main__"),
 )

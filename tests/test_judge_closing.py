@@ -25,6 +25,11 @@ from tests.scripted import Request, ScriptedServer, final, say, wrong_key
 SPECS = {"openai": "openai:gpt-4.1", "gemini": "google_genai:gemini-2.5-pro"}
 
 
+def unheard(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What asyncio tells of failures nobody listened to; that something took its time is no failure."""
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+
+
 def labelled(request: Request) -> Any:
     return final("Perfect Consistency" if "Perfect Consistency" in request.system else "Flawless Execution")
 
@@ -114,7 +119,7 @@ def resident() -> float:
 def test_a_judge_that_nobody_holds_any_more_ends_its_thread(edit: Edit, scripted: StartServer) -> None:
     judge = open_judge(scripted(labelled))
     judge(edit)
-    thread = judge._loop_thread._thread
+    thread = judge._lifecycle._loop_thread._thread
     assert thread is not None
     del judge
     gc.collect()
@@ -182,7 +187,7 @@ def test_what_a_batch_left_early_had_under_way_has_ended_with_it(
         assert server.served == asked
         assert judge(edit).judged, "the judge itself goes on"
     gc.collect()
-    assert not caplog.records
+    assert not unheard(caplog)
 
 
 async def test_an_asynchronous_batch_left_early_ends_where_it_is_left(
@@ -195,7 +200,7 @@ async def test_an_asynchronous_batch_left_early_ends_where_it_is_left(
                 break
         assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
     gc.collect()
-    assert not [record for record in caplog.records if record.name == "asyncio"]
+    assert not unheard(caplog)
 
 
 def test_a_fault_that_ends_a_batch_leaves_no_other_behind_unheard(
@@ -204,7 +209,7 @@ def test_a_fault_that_ends_a_batch_leaves_no_other_behind_unheard(
     with open_judge(scripted(lambda _: wrong_key(), log=False)) as judge, pytest.raises(UserError, match="key"):
         list(judge.batch(many(edit, 40), concurrency=16))
     gc.collect()
-    assert not [record for record in caplog.records if record.name == "asyncio"]
+    assert not unheard(caplog)
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # of loops that end before their connections are closed

@@ -1,1 +1,61 @@
-"""Who is asked and how it is said: chat models and their profiles, messages, the answer grammar, the embedded judge."""
+"""Who is asked and how it is said: chat models and their providers, messages, the answer grammar, the embedded judge.
+
+Its public names are imported when they are first used, so that a light part such as `agent.secrets` stays light.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editloupe.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.agent.answers import Given, Reading, read
+    from editloupe.agent.chat import Chat, ChatRequest, Reply, RetryBudget, RetryPolicy
+    from editloupe.agent.endings import Declined, ReplyFacts
+    from editloupe.agent.faults import ModelFailed, ModelRejected
+    from editloupe.agent.hooks import OverBudget, Replies, Ticket, Traffic, Watcher
+    from editloupe.agent.models import ModelSettings, open_chat
+    from editloupe.agent.profiles import Profile
+    from editloupe.agent.providers.provider import Provider
+    from editloupe.agent.rules.judge import RulesJudge
+
+__all__ = [
+    "Chat",
+    "ChatRequest",
+    "Declined",
+    "Given",
+    "ModelFailed",
+    "ModelRejected",
+    "ModelSettings",
+    "OverBudget",
+    "Profile",
+    "Provider",
+    "Reading",
+    "Replies",
+    "Reply",
+    "ReplyFacts",
+    "RetryBudget",
+    "RetryPolicy",
+    "RulesJudge",
+    "Ticket",
+    "Traffic",
+    "Watcher",
+    "open_chat",
+    "read",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        **dict.fromkeys(("Given", "Reading", "read"), "answers"),
+        **dict.fromkeys(("Chat", "ChatRequest", "Reply", "RetryBudget", "RetryPolicy"), "chat"),
+        **dict.fromkeys(("Declined", "ReplyFacts"), "endings"),
+        **dict.fromkeys(("ModelFailed", "ModelRejected"), "faults"),
+        **dict.fromkeys(("OverBudget", "Replies", "Ticket", "Traffic", "Watcher"), "hooks"),
+        **dict.fromkeys(("ModelSettings", "open_chat"), "models"),
+        "Profile": "profiles",
+        "Provider": "providers.provider",
+        "RulesJudge": "rules.judge",
+    },
+)

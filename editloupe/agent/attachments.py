@@ -9,34 +9,79 @@ their references; what goes over the wire is the same, byte for byte.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from editloupe.images import Album, WireLimits
+from editloupe.images import Album, Wire, WireLimits
 from editloupe.types import Sha
 
-_MARK = "editloupe-picture:"
-_INLINE = "EditLoupePicture"
-"""Gemini's client decodes and encodes what it takes for base64. These 16 letters and a hash of 32 come out as they went in."""
-_REFERENCE = re.compile(
-    rf'"(?:(?:image_)?url": ?"{_MARK}(?P<url>[0-9a-f]+)"|data": ?"{_INLINE}(?P<data>[0-9a-f]+)")'.encode()
-)
-"""A whole JSON string where a picture belongs. A reference quoted in a text is not one: quotes within a text are escaped."""
-_URL_SAFE = bytes.maketrans(b"+/", b"-_")
-"""Gemini's client writes bytes in the alphabet for addresses."""
 _ATTACHED: ContextVar[tuple[Album, WireLimits] | None] = ContextVar("editloupe_attached", default=None)
 
 
-def reference_to(sha: Sha) -> str:
-    """Return what stands for a picture's data URL until the request leaves."""
-    return _MARK + sha
+def data_url(wire: Wire) -> str:
+    """Return a picture as a data URL."""
+    return f"data:{wire.media_type};base64,{wire.base64.decode()}"
 
 
-def inline_reference_to(sha: Sha) -> str:
-    """Return what stands for a picture's bare base64 text until the request leaves."""
-    return _INLINE + sha
+def sent_data_url(wire: Wire) -> Iterable[bytes]:
+    """Return a picture as a data URL, in pieces."""
+    return b"data:", wire.media_type.encode(), b";base64,", wire.base64
+
+
+def _never_sent(wire: Wire) -> Iterable[bytes]:
+    raise NotImplementedError("pictures of this form are written into the messages")
+
+
+@dataclass(frozen=True)
+class PictureForm:
+    """How a provider is given a picture: as which content block, and what stands in the place of the picture till it leaves."""
+
+    block: Callable[[str, str], dict[str, Any]]
+    """The content block for a picture's text (or a reference to it) and its media type."""
+    text: Callable[[Wire], str]
+    """A picture as the text a block holds."""
+    mark: str = ""
+    """What a reference begins with, before the picture's hash."""
+    fields: tuple[str, ...] = ()
+    """The fields of a request's body that hold a picture."""
+    sent: Callable[[Wire], Iterable[bytes]] = _never_sent
+    """A picture as a body holds it, in pieces, so that its bytes are not copied for it."""
+
+    def reference_to(self, sha: Sha) -> str:
+        """Return what stands for a picture until the request leaves."""
+        return self.mark + sha
+
+    async def attach(self, request: Any) -> None:
+        """Put the pictures into an outgoing HTTP request; a hook for `event_hooks={"request": [form.attach]}`."""
+        attached = _ATTACHED.get()
+        if attached is None:
+            return
+        body = self.filled(await request.aread(), *attached)
+        request.stream = type(request.stream)(body)
+        request.headers["Content-Length"] = str(len(body))
+
+    def filled(self, body: bytes, album: Album, limits: WireLimits) -> bytes:
+        """Return a JSON body with the pictures in the place of their references."""
+        parts: list[bytes] = []
+        end = 0
+        for found in self._reference.finditer(body):
+            try:
+                wire = album[found["sha"].decode()].wire(limits)
+            except KeyError:  # the words of a model that made one up
+                continue
+            parts += [body[end : found.start("reference")], *self.sent(wire)]
+            end = found.end("reference")
+        return b"".join([*parts, body[end:]])
+
+    @cached_property
+    def _reference(self) -> re.Pattern[bytes]:
+        """A whole JSON string where a picture belongs; one quoted in a text is none, for quotes within a text are escaped."""
+        fields = "|".join(self.fields)
+        return re.compile(rf'"(?:{fields})": ?"(?P<reference>{self.mark}(?P<sha>[0-9a-f]+))"'.encode())
 
 
 @contextmanager
@@ -47,32 +92,3 @@ def attaching(album: Album, limits: WireLimits) -> Iterator[None]:
         yield
     finally:
         _ATTACHED.reset(token)
-
-
-async def attach(request: Any) -> None:
-    """Put the pictures into an outgoing HTTP request; a hook for `event_hooks={"request": [attach]}`."""
-    attached = _ATTACHED.get()
-    if attached is None:
-        return
-    body = filled(await request.aread(), *attached)
-    request.stream = type(request.stream)(body)
-    request.headers["Content-Length"] = str(len(body))
-
-
-def filled(body: bytes, album: Album, limits: WireLimits) -> bytes:
-    """Return a JSON body with the pictures in the place of their references."""
-    parts: list[bytes] = []
-    end = 0
-    for found in _REFERENCE.finditer(body):
-        kind = str(found.lastgroup)
-        try:
-            wire = album[found[kind].decode()].wire(limits)
-        except KeyError:  # the words of a model that made one up
-            continue
-        before = body[end : found.start(kind) - len(_MARK if kind == "url" else _INLINE)]
-        if kind == "url":
-            parts += [before, b"data:", wire.media_type.encode(), b";base64,", wire.base64]
-        else:
-            parts += [before, wire.base64.translate(_URL_SAFE)]
-        end = found.end(kind)
-    return b"".join([*parts, body[end:]])

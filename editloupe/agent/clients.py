@@ -18,6 +18,10 @@ class Client:
 
     model: BaseChatModel
     aclose: Callable[[], Awaitable[None]]
+    attaches: bool = True
+    """Whether a hook puts the pictures into its requests on their way; else they are written into its messages."""
+    notes: tuple[str, ...] = ()
+    """What a user should know about how this client was opened."""
 
 
 class Clients:
@@ -26,10 +30,11 @@ class Clients:
     def __init__(self, open_client: Callable[[], Client]) -> None:
         self._open = open_client
         self._spare: Client | None = open_client()
+        self.notes = self._spare.notes
         self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
 
-    def here(self) -> BaseChatModel:
+    def here(self) -> Client:
         """Return the client of the running loop."""
         loop = asyncio.get_running_loop()
         client = self._by_loop.get(loop)
@@ -37,7 +42,7 @@ class Clients:
             with self._lock:
                 client, self._spare = self._spare or self._open(), None
                 self._by_loop[loop] = client
-        return client.model
+        return client
 
     async def aclose(self) -> None:
         """Close the running loop's connections."""

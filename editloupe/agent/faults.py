@@ -10,6 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from editloupe.agent.http import BrokenReply, Redirected
+from editloupe.agent.providers.provider import ErrorForm
 from editloupe.agent.refusals import names_a_model, parameter_in, refusal_about, wait_in
 from editloupe.agent.secrets import shown, without_secrets
 from editloupe.types import Reason, Usage, UserError
@@ -28,6 +29,7 @@ _WAITS = (
 )
 """Headers with the time to wait; LiteLLM's proxy hands on its provider's under a name of its own."""
 _NOTHING = Usage()
+_ANY_FORM = ErrorForm()
 
 
 class ModelFailed(Exception):
@@ -64,18 +66,24 @@ class Fault:
     """Passing in the middle of a run; a wrong address where the server has never answered otherwise."""
 
 
-def classify(error: BaseException, model: str, timeout: float) -> Fault:
+def classify(error: BaseException, model: str, timeout: float, form: ErrorForm = _ANY_FORM) -> Fault:
     """Say what an error of a chat client means; the sentence never holds a secret."""
     chain = list(_chain(error))
-    said = _said(chain)
+    bodies = [body for error in chain for body in _bodies(error, form)]
+    said = _said(chain, bodies)
     for one in chain:
         if isinstance(one, Redirected):
             return _redirect(one, model)
         if isinstance(one, BrokenReply):
             return Fault(f"{model} sent a reply that cannot be read ({clean(str(one))})", again=True, paid=True)
-    status = next((code for code in map(_status, chain) if code), None)
+    status = next((code for error in chain if (code := _status(error, form))), None)
     if status is not None:
-        return _by_status(status, said, model, chain)
+        parameter = parameter_in(said, _field(bodies)) if status in (400, 404, 422) else None
+        if status in (404, 405) and not parameter:
+            fatal = _wrong_address(status, said, model, chain, form.versioned_path)
+            if fatal:
+                return Fault(f"{model} answered {status}: {said}", fatal=fatal)
+        return _by_status(status, said, model, _retry_after(chain), parameter)
     if any(_named(error, "Timeout") for error in chain):
         waiting = not any(_named(error, "ConnectTimeout", "PoolTimeout") for error in chain)
         return Fault(f"{model} did not answer within {timeout:g} s", Reason.TIMEOUT, again=True, paid=waiting)
@@ -110,16 +118,12 @@ def _redirect(error: Redirected, model: str) -> Fault:
     return Fault(sentence, again=True, redirected=True, fatal=fatal)
 
 
-def _by_status(status: int, said: str, model: str, chain: list[BaseException]) -> Fault:
+def _by_status(status: int, said: str, model: str, wait: float | None, parameter: str | None) -> Fault:
     text = f"{model} answered {status}: {said}"
-    wait = _retry_after(chain)
     if status == 408:
         return Fault(text, Reason.TIMEOUT, again=True)
     if status >= 500 or status in (409, 425):
         return Fault(text, again=True, slow_down=status == 503, retry_after=wait)
-    parameter = parameter_in(said, _field(chain)) if status in (400, 404, 422) else None
-    if status in (404, 405) and not parameter and (fatal := _wrong_address(status, said, model, chain)):
-        return Fault(text, fatal=fatal)
     told = f"({status}: {said})"
     about = refusal_about(status, said, waits=wait is not None)
     if about == "budget":
@@ -137,10 +141,10 @@ def _by_status(status: int, said: str, model: str, chain: list[BaseException]) -
     return Fault(text, Reason.REFUSED if about == "content" else Reason.SERVER_REFUSED)
 
 
-def _wrong_address(status: int, said: str, model: str, chain: list[BaseException]) -> ModelRejected | None:
-    """Say so where the address lacks the version that compatible servers have in it."""
+def _wrong_address(status: int, said: str, model: str, chain: list[BaseException], path: str) -> ModelRejected | None:
+    """Say so where the address lacks the version that most servers have in it, before the path a client adds."""
     url = next((url for error in chain if (url := _url(error))), "")
-    base, found, _ = url.partition("/chat/completions")
+    base, found, _ = url.partition(path) if path else (url, "", "")
     if not found or re.search(r"/v\d", base) or names_a_model(said):
         return None
     return ModelRejected(
@@ -164,14 +168,13 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _status(error: BaseException) -> int | None:
-    # Google's errors call it `code`, beside their `details`; elsewhere `code` may be anything.
-    value = getattr(error, "status_code", None) or (getattr(error, "code", None) if hasattr(error, "details") else None)
+def _status(error: BaseException, form: ErrorForm) -> int | None:
+    value = getattr(error, "status_code", None) or form.status(error)
     return value if isinstance(value, int) and 400 <= value < 600 else None
 
 
 def _retry_after(chain: list[BaseException]) -> float | None:
-    """Return how long the server asks to wait: the Retry-After header, the delay in Gemini's error, or its sentence."""
+    """Return how long the server asks to wait: the Retry-After header, the delay in its error's details, or its sentence."""
     for error in chain:
         response: Any = getattr(error, "response", None)
         headers = getattr(response, "headers", None) or {}
@@ -198,12 +201,15 @@ def _seconds(text: str) -> float | None:
     return max(0.0, date.timestamp() - time.time())
 
 
-def _said(chain: list[BaseException]) -> str:
+def _bodies(error: BaseException, form: ErrorForm) -> Iterator[Any]:
+    """Yield what a server said with an error."""
+    yield from (body for body in (getattr(error, "body", None), form.body(error)) if body)
+
+
+def _said(chain: list[BaseException], bodies: list[Any]) -> str:
     """Return the server's own words, on one line, without secrets."""
-    for error in chain:
-        body = getattr(error, "body", None) or getattr(error, "details", None)
-        message = _message_in(body)
-        if message:
+    for body in bodies:
+        if message := _message_in(body):
             return clean(message)
     return clean(str(chain[0]) or type(chain[0]).__name__)
 
@@ -221,13 +227,12 @@ def _message_in(body: Any) -> str:
     return code + str(message) if message else ""
 
 
-def _field(chain: list[BaseException]) -> str | None:
+def _field(bodies: list[Any]) -> str | None:
     """Return the parameter an error names in a field of its own."""
-    for error in chain:
-        for body in (getattr(error, "body", None), getattr(error, "details", None)):
-            inner = body.get("error", body) if isinstance(body, dict) else None
-            if isinstance(inner, dict) and isinstance(inner.get("param"), str):
-                return str(inner["param"])
+    for body in bodies:
+        inner = body.get("error", body) if isinstance(body, dict) else None
+        if isinstance(inner, dict) and isinstance(inner.get("param"), str):
+            return str(inner["param"])
     return None
 
 

@@ -58,7 +58,7 @@ class Watcher(Protocol):
         """A step was completed; the trace says of which edit and criterion, its own steps may be empty."""
 
 
-class OpenTicket:
+class UncountedTicket:
     """A request nobody counts."""
 
     def done(self, usage: Usage, estimated: bool = False) -> None:
@@ -71,24 +71,24 @@ class OpenTicket:
         """Nothing to slow down."""
 
 
-_LANES: ContextVar[asyncio.Semaphore | None] = ContextVar("editloupe_lanes", default=None)
+_REQUEST_LIMIT: ContextVar[asyncio.Semaphore | None] = ContextVar("editloupe_request_limit", default=None)
 
 
-def with_lanes(count: int) -> Context:
+def with_request_limit(count: int) -> Context:
     """Return a context whose tasks have at most so many requests under way together, where nothing else controls traffic."""
     context = copy_context()
-    context.run(_LANES.set, asyncio.Semaphore(count))
+    context.run(_REQUEST_LIMIT.set, asyncio.Semaphore(count))
     return context
 
 
-class OpenRoad:
-    """No traffic control: every request goes out at once, or as soon as one of the context's lanes is free."""
+class Unlimited:
+    """No traffic control: every request goes out at once, or as soon as the context's request limit allows it."""
 
     @asynccontextmanager
     async def request(self) -> AsyncIterator[Ticket]:
         """Let the request go."""
-        async with _LANES.get() or nullcontext():
-            yield OpenTicket()
+        async with _REQUEST_LIMIT.get() or nullcontext():
+            yield UncountedTicket()
 
     async def pause(self, seconds: float) -> None:
         """Wait so long."""

@@ -1,6 +1,6 @@
-"""The HTTP clients both providers speak through: no redirect is followed, a reply has a size, a key never comes back.
+"""The gate the HTTP clients of all providers speak through: no redirect is followed, a reply has a size, a key never comes back.
 
-Both SDKs sit on httpx or on its fork httpx2; hooks of the client work alike in both, so nothing here depends on which one it is.
+The SDKs sit on httpx or on its fork httpx2; hooks of the client work alike in both, so nothing here depends on which one it is.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ import os
 import re
 import ssl
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
-from editloupe.agent.attachments import attach
 from editloupe.agent.secrets import Secrets, without_secrets
 from editloupe.types import UserError
 
 MOST = 16 * 2**20
 """Bytes a reply may have, unpacked; the longest replies of today's models are some hundred kilobytes."""
 _ERROR = re.compile(rb'\s*(?:\[\s*)?\{\s*"(?:error|detail)"\s*:\s*[^\sn]')
-_NO_COUNT = re.compile(rb'((?<!\\)"\w*TokenCount"\s*:)(?!\s*\d+\s*[,}])[^,}\]]+')
-"""A token count that is no whole number, for which Google's SDK would throw the whole reply away."""
 _UNPACKED = ("", "identity")
 _PACKED = ("gzip", "x-gzip", "deflate")
 
@@ -83,13 +81,38 @@ class Address:
         return cls(place, tuple(parse_qsl(parts.query)), f"Basic {basic}" if at else None)
 
 
+def _pop(body: dict[str, Any], names: set[str]) -> None:
+    for name in names:
+        body.pop(name, None)
+
+
+def _as_it_is(body: bytes) -> bytes:
+    return body
+
+
+@dataclass(frozen=True)
+class BodyForm:
+    """What the gate must know of a provider's requests and replies."""
+
+    leave_out: Callable[[dict[str, Any], set[str]], None] = _pop
+    """Removes parameters from a request's body."""
+    reply_fields: tuple[str, ...] = ()
+    """Fields by which a body is a reply, although it has an error in it."""
+    mended: Callable[[bytes], bytes] = _as_it_is
+    """Makes a reply's body readable for the client."""
+
+
+_ANY_FORM = BodyForm()
+
+
 class Gate:
     """What leaves one judge's client and what comes in."""
 
-    def __init__(self, address: Address | None = None) -> None:
+    def __init__(self, address: Address | None = None, bodies: BodyForm = _ANY_FORM) -> None:
         self.left_out: set[str] = set()
         """Parameters the server does not take; they are taken out of every request."""
         self._address = address
+        self._bodies = bodies
         self._secrets = Secrets()
 
     def hooks(self, *more: Any) -> dict[str, list[Any]]:
@@ -105,7 +128,7 @@ class Gate:
         if not self.left_out:
             return
         body = json.loads(await request.aread())
-        taken_out(body, self.left_out)
+        self._bodies.leave_out(body, self.left_out)
         content = json.dumps(body).encode()
         request.stream = type(request.stream)(content)
         request.headers["Content-Length"] = str(len(content))
@@ -119,9 +142,8 @@ class Gate:
         self._clean_headers(response.headers)
         if response.status_code == 200:
             if _ERROR.match(body):
-                _raise_error_inside(body)
-            if b'TokenCount"' in body:
-                body = _NO_COUNT.sub(rb"\g<1>0", body)
+                _raise_error_inside(body, self._bodies.reply_fields)
+            body = self._bodies.mended(body)
         response.stream = type(response.request.stream)(body)
 
     def _clean_headers(self, headers: Any) -> None:
@@ -130,29 +152,6 @@ class Gate:
         if self._secrets(values) != values:
             for name, value in list(headers.items()):
                 headers[name] = self._secrets(value)
-
-
-def taken_out(body: dict[str, Any], names: set[str]) -> None:
-    """Remove parameters from a request's body, in OpenAI's form or in Gemini's."""
-    settings: dict[str, Any] = body.get("generationConfig") or {}
-    for name in names:
-        if name == "max_completion_tokens" and name in body and "max_tokens" not in names:
-            body["max_tokens"] = body.pop(name)
-        for field in (name, *(("max_completion_tokens",) if name == "max_tokens" else ())):
-            body.pop(field, None)
-        if name == "tool_choice":
-            body.pop("toolConfig", None)
-        for field in _GEMINI.get(name, ()):
-            settings.pop(field, None)
-
-
-_GEMINI = {
-    "temperature": ("temperature",),
-    "top_p": ("topP",),
-    "seed": ("seed",),
-    "max_tokens": ("maxOutputTokens",),
-    "response_format": ("responseMimeType", "responseSchema", "responseJsonSchema"),
-}
 
 
 async def read_whole(response: Response) -> bytes:
@@ -214,13 +213,13 @@ def _target(response: Response) -> str:
     return f"{found[1]}{found[2]}" if found else "another path of the same server"
 
 
-def _raise_error_inside(body: bytes) -> None:
+def _raise_error_inside(body: bytes, reply_fields: tuple[str, ...]) -> None:
     try:
         said = json.loads(body)
     except ValueError:
         return
     said = said[0] if isinstance(said, list) else said
-    if "choices" in said or "candidates" in said:
+    if any(field in said for field in reply_fields):
         return
     error = said.get("error", said.get("detail"))
     code = error.get("code", error.get("status")) if isinstance(error, dict) else None
@@ -240,7 +239,7 @@ def trust() -> ssl.SSLContext:
 
 _LOGS = (
     *("httpx", "httpcore.http11", "httpcore.connection", "httpcore.proxy"),
-    *("httpx2", "httpcore2.http11", "httpcore2.connection", "httpcore2.proxy", "openai._base_client"),
+    *("httpx2", "httpcore2.http11", "httpcore2.connection", "httpcore2.proxy"),
 )
 
 
@@ -250,30 +249,10 @@ def _clean_record(record: logging.LogRecord) -> bool:
 
 
 @cache
-def keep_logs_clean() -> None:
-    """Take secrets out of what the HTTP libraries log, which is every address and, for debugging, every header."""
-    for name in _LOGS:
+def keep_logs_clean(loggers: tuple[str, ...] = ()) -> None:
+    """Take secrets out of what the HTTP libraries log, which is every address and, for debugging, every header.
+
+    `loggers` are those of a provider's own client.
+    """
+    for name in (*_LOGS, *loggers):
         logging.getLogger(name).addFilter(_clean_record)
-
-
-def openai_client(gate: Gate, timeout: float) -> Any:
-    """Return a client for OpenAI's SDK: one of its own, since the default one is shared by the whole process."""
-    from openai import DefaultAsyncHttpxClient
-
-    return DefaultAsyncHttpxClient(
-        timeout=timeout, follow_redirects=False, event_hooks=gate.hooks(attach), headers={"Accept-Encoding": "identity"}
-    )
-
-
-def gemini_client(gate: Gate, timeout: float) -> Any:
-    """Return a client for Google's SDK, which would otherwise take aiohttp where that is installed, and follow redirects."""
-    import httpx
-
-    return httpx.AsyncClient(
-        timeout=timeout,
-        follow_redirects=False,
-        event_hooks=gate.hooks(attach),
-        headers={"Accept-Encoding": "identity"},
-        verify=trust(),
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=100),
-    )

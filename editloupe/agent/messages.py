@@ -7,37 +7,17 @@ in a tool message.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from editloupe.agent.attachments import inline_reference_to, reference_to
-from editloupe.agent.profiles import Provider
+from editloupe.agent.attachments import PictureForm
 from editloupe.images import Album, WireLimits
 from editloupe.storable import fits, storable
-from editloupe.types import Observation, Reason, Sent, Sha
+from editloupe.types import Observation, Sent, Sha
 
 PICTURE = "picture"
-FILTERED = ("content_filter", "safety", "prohibited_content", "blocklist", "recitation", "spii", "image_safety")
-"""Finish reasons by which OpenAI and Gemini say that a filter held the reply back, or the rest of it."""
-CUT_OFF = ("length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded")
-"""Finish reasons by which providers say that a reply reached the length limit."""
-BROKEN_OFF = ("incomplete", "failed", "cancelled", "abort", "aborted", "error", "other", "insufficient_system_resource")
-"""Finish reasons by which servers say that a reply ended early for another reason."""
 Block = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Unfinished:
-    """A reply that is not whole, so that nothing in it is an answer."""
-
-    problem: str
-    """What the model is told."""
-    detail: str
-    """What a person is told."""
-    truncated: bool = True
-    """True where the length limit was reached."""
 
 
 def picture_block(sha: Sha, name: str) -> Block:
@@ -77,7 +57,7 @@ def observed(
     return messages
 
 
-def told(reply: AIMessage | None, sentence: str) -> list[AnyMessage]:
+def correction(reply: AIMessage | None, sentence: str) -> list[AnyMessage]:
     """Return what the judge reads when its reply could not be used; every call it made gets its answer too."""
     asked = [*reply.tool_calls, *reply.invalid_tool_calls] if reply else []
     unanswered: list[AnyMessage] = [
@@ -95,66 +75,23 @@ def text_of(message: AIMessage) -> str:
     return "\n".join(str(part) for part in parts)
 
 
-def finish_of(message: AIMessage) -> str:
-    """Return the provider's word for how a reply ended; empty where it says nothing."""
-    facts = message.response_metadata
-    why = facts.get("incomplete_details") or {}
-    said = why.get("reason") if isinstance(why, dict) else None
-    said = said or facts.get("finish_reason") or facts.get("stop_reason")
-    status = str(facts.get("status") or "")
-    return str(said or (status if status in BROKEN_OFF else ""))
-
-
-def unfinished(message: AIMessage) -> Unfinished | None:
-    """Say in what way a reply is not whole; None where it is."""
-    finish = finish_of(message)
-    if finish.lower() in CUT_OFF:
-        return Unfinished(
-            f"Your reply was cut off by the length limit (finish reason: {finish}), so nothing in it counts; "
-            "keep your reasoning much shorter and come to the end.",
-            f"the judge's reply was cut off by the length limit (finish reason: {finish}); "
-            "--max-output-tokens allows longer replies",
-        )
-    if finish.lower() in BROKEN_OFF:
-        return Unfinished(
-            f"Your reply broke off (finish reason: {finish}), so nothing in it counts.",
-            f"the judge's reply broke off (finish reason: {finish})",
-            truncated=False,
-        )
-    return None
-
-
-def refusal_of(message: AIMessage) -> dict[str, str] | None:
-    """Return why a provider's filter or the model itself declined to answer, in the form of a judge's own `unjudged`."""
-    facts = message.response_metadata
-    refusal = message.additional_kwargs.get("refusal")
-    finish = finish_of(message)
-    if refusal:
-        said = f"the model declined to answer: {refusal}"
-    elif finish.lower() in FILTERED:
-        held = "a part of the reply" if text_of(message).strip() else "the reply"
-        said = f"the provider's content filter held {held} back (finish reason {finish})"
-    elif not finish and (facts.get("prompt_feedback") or {}).get("block_reason"):
-        said = "the provider's content filter refused the request"
-    else:
-        return None
-    return {"reason": Reason.REFUSED.value, "detail": said}
-
-
 def _is_text(part: str | dict[str, Any]) -> bool:
     return isinstance(part, str) or part.get("type") == "text"
 
 
 def on_the_wire(
-    messages: Iterable[AnyMessage], provider: Provider, album: Album, limits: WireLimits
+    messages: Iterable[AnyMessage], form: PictureForm, album: Album, limits: WireLimits, attach: bool = True
 ) -> list[AnyMessage]:
-    """Return the conversation in the provider's form; its pictures stay references until the request leaves."""
+    """Return the conversation in a provider's form; its pictures stay references until the request leaves.
+
+    Without `attach`, for a client whose requests nothing joins on their way, the pictures are written out.
+    """
     out: list[AnyMessage] = []
     for message in messages:
         content = message.content
         if isinstance(message, HumanMessage) and isinstance(content, list):
             blocks: list[str | Block] = [
-                _filled(part, provider, album, limits) if isinstance(part, dict) else part for part in content
+                _filled(part, form, album, limits, attach) if isinstance(part, dict) else part for part in content
             ]
             out.append(HumanMessage(blocks))
         elif isinstance(message, ToolMessage):
@@ -164,13 +101,11 @@ def on_the_wire(
     return out
 
 
-def _filled(block: Block, provider: Provider, album: Album, limits: WireLimits) -> Block:
+def _filled(block: Block, form: PictureForm, album: Album, limits: WireLimits, attach: bool) -> Block:
     if block.get("type") != PICTURE:
         return block
-    if provider == "openai":
-        return {"type": "image_url", "image_url": {"url": reference_to(block["sha"]), "detail": "high"}}
-    media_type = album[block["sha"]].wire(limits).media_type
-    return {"type": "image", "base64": inline_reference_to(block["sha"]), "mime_type": media_type}
+    wire = album[block["sha"]].wire(limits)
+    return form.block(form.reference_to(block["sha"]) if attach else form.text(wire), wire.media_type)
 
 
 def sent_pictures(messages: Iterable[AnyMessage], album: Album, limits: WireLimits) -> tuple[Sent, ...]:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
 from typing import Any, Literal
 
-from langchain_core.language_models import BaseChatModel
-
 from editloupe.agent.addresses import check_address
-from editloupe.agent.chat import Chat, ModelChat, Reply, Request, RetryPolicy, usage_of
-from editloupe.agent.clients import Client, Clients
+from editloupe.agent.chat import Chat, RetryPolicy
+from editloupe.agent.clients import Clients
 from editloupe.agent.hooks import Replies, Traffic
-from editloupe.agent.http import Address, Gate, gemini_client, keep_logs_clean, openai_client, trust
-from editloupe.agent.profiles import Profile, profile_in_0_1, profile_of, split_spec
+from editloupe.agent.http import Address, Gate, keep_logs_clean
+from editloupe.agent.model_chat import ModelChat
+from editloupe.agent.profiles import Profile
+from editloupe.agent.providers.provider import Opening, Provider
+from editloupe.agent.providers.registry import provider_named
 from editloupe.agent.secrets import remember, remember_address
+from editloupe.agent.specs import RULES, forms, profile_in_0_1, profile_of, split_spec
 from editloupe.types import Record, UserError
-
-KEYS = {"openai": ("OPENAI_API_KEY",), "google_genai": ("GOOGLE_API_KEY", "GEMINI_API_KEY")}
-BASE_URLS = {"openai": "OPENAI_BASE_URL", "google_genai": "GOOGLE_GEMINI_BASE_URL"}
 
 
 class ModelSettings(Record):
@@ -38,37 +35,6 @@ class ModelSettings(Record):
     retry: RetryPolicy = RetryPolicy()
 
 
-class RulesJudge:
-    """The embedded judge as somebody who can be asked."""
-
-    def __init__(self) -> None:
-        from editloupe.agent.rules.chat import RulesChat
-
-        self.profile = profile_of("rules", "rules")
-        self._model = RulesChat()
-        self.notes: tuple[str, ...] = ()
-
-    async def reply(self, request: Request) -> Reply:
-        """Decide from measured evidence, in a worker thread."""
-        started = time.perf_counter()
-        names = [str(tool["function"]["name"]) for tool in request.tools]
-        message = await asyncio.to_thread(
-            self._model.invoke,
-            list(request.messages),
-            case=request.case,
-            album=request.album,
-            tools=names,
-            may_call=request.may_call,
-        )
-        return Reply(message, usage_of(message).model_copy(update={"requests": 0}), time.perf_counter() - started)
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
-    def drop(self) -> None:
-        """Nothing is open."""
-
-
 def open_chat(
     spec: str,
     base_url: str | None,
@@ -77,34 +43,31 @@ def open_chat(
     traffic: Traffic | None = None,
 ) -> Chat:
     """Return the judge behind a spec, ready to be asked; a missing key is the user's mistake and is told at once."""
-    provider, name = split_spec(spec)
+    named, model = split_spec(spec)
     if base_url is not None:
         check_address(base_url)
-    if provider == "rules":
+    if named == RULES:
         if base_url:
-            raise UserError(
-                "--base-url goes with openai:NAME or google_genai:NAME; the embedded judge `rules` has no server"
-            )
+            raise UserError(f"--base-url goes with {forms(' or ')}; the embedded judge `{RULES}` has no server")
+        from editloupe.agent.rules.judge import RulesJudge
+
         return RulesJudge()
-    if variable := os.environ.get(BASE_URLS[provider]):
-        check_address(variable, BASE_URLS[provider])
-    profile = adjusted(profile_of(provider, name), settings)
+    provider = provider_named(named)
+    if variable := os.environ.get(provider.base_url):
+        check_address(variable, provider.base_url)
+    profile = adjusted(profile_of(named, model), settings)
     parameters = sampling(profile, settings)
     key = _key(provider, base_url, spec)
-    url = base_url or os.environ.get(BASE_URLS[provider])
+    url = base_url or os.environ.get(provider.base_url)
     remember(key)
     remember_address(url)
-    keep_logs_clean()
+    keep_logs_clean(provider.loggers)
     address = Address.of(url) if url else None
-    gate, place = Gate(address), address.place if address else None
-
-    def open_client() -> Client:
-        http = (openai_client if provider == "openai" else gemini_client)(gate, settings.timeout)
-        model = (_openai if provider == "openai" else _gemini)(name, key, place, parameters, settings, http)
-        return Client(model, http.aclose)
-
+    gate = Gate(address, provider.bodies)
+    opening = Opening(model, key, address.place if address else None, parameters, settings.timeout, gate)
     return ModelChat(
-        Clients(open_client),
+        Clients(lambda: provider.open(opening)),
+        provider,
         spec,
         profile,
         {**parameters, "base_url": url},
@@ -136,7 +99,7 @@ def keyed_profile(spec: str, settings: ModelSettings) -> Profile:
     """
     provider, name = split_spec(spec)
     profile = profile_in_0_1(provider, name)
-    return profile if provider == "rules" else adjusted(profile, settings)
+    return profile if provider == RULES else adjusted(profile, settings)
 
 
 def sampling(profile: Profile, settings: ModelSettings) -> dict[str, Any]:
@@ -151,8 +114,8 @@ def sampling(profile: Profile, settings: ModelSettings) -> dict[str, Any]:
     return parameters
 
 
-def _key(provider: str, base_url: str | None, spec: str) -> str:
-    for name in KEYS[provider]:
+def _key(provider: Provider, base_url: str | None, spec: str) -> str:
+    for name in provider.keys:
         value = os.environ.get(name, "")
         if key := value.strip():  # secrets mounted as files end with a line break
             remember(value, key)
@@ -161,52 +124,8 @@ def _key(provider: str, base_url: str | None, spec: str) -> str:
                     f"{name} has white space, a control character or one outside ASCII in it, as no key has; set it again"
                 )
             return key
-    if base_url or os.environ.get(BASE_URLS[provider]):
+    if base_url or os.environ.get(provider.base_url):
         return "none"  # local servers take any key, but the client insists on one
     raise UserError(
-        f"{spec} needs a key: set {' or '.join(KEYS[provider])}, or point --base-url at a server of your own"
+        f"{spec} needs a key: set {' or '.join(provider.keys)}, or point --base-url at a server of your own"
     )
-
-
-def _openai(
-    name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings, http: Any
-) -> BaseChatModel:
-    from editloupe.agent.lean_openai import LeanChatOpenAI
-
-    return LeanChatOpenAI(
-        http_async_client=http,
-        disable_streaming=True,  # also where a graph that streams would have it otherwise: streams report no tokens
-        http_socket_options=(),  # for a client that is never used; else a warning about it where a proxy is configured
-        model=name,
-        api_key=key,  # type: ignore[arg-type]
-        base_url=base_url,
-        max_retries=0,
-        timeout=settings.timeout,
-        # Compatible servers speak chat completions; at OpenAI itself the client knows which models need the other interface.
-        use_responses_api=False if base_url else None,
-        **parameters,
-    )
-
-
-def _gemini(
-    name: str, key: str, base_url: str | None, parameters: dict[str, Any], settings: ModelSettings, http: Any
-) -> BaseChatModel:
-    from google.genai import Client as GeminiClient
-    from google.genai.types import HttpOptions
-
-    from editloupe.agent.lean_gemini import LeanChatGemini
-
-    model = LeanChatGemini(
-        disable_streaming=True,
-        model=name,
-        google_api_key=key,
-        base_url=base_url,
-        max_retries=1,  # of this client: one request, no retry of its own
-        timeout=settings.timeout,
-        client_args={"verify": trust()},
-        **parameters,
-    )
-    # LangChain's class has no way to be given an HTTP client; the SDK's client behind it has.
-    options = HttpOptions(base_url=base_url, httpx_async_client=http, client_args={"verify": trust()})
-    model.client = GeminiClient(api_key=key, http_options=options)
-    return model

@@ -26,7 +26,7 @@ ROLE = (
 )
 
 _STEPS_OF_LABELS, _STEPS = "# The checks, strictly in this order", "# How to go about it, in this order"
-TOLD = "told"
+EARLIER_FINDINGS = "earlier_findings"
 """The fact of a case that holds what was found out beforehand: introductions to texts."""
 
 
@@ -58,7 +58,7 @@ def task_text(case: Case, per_mille: bool, tools: bool) -> str:
         lines.append(f"Type of instruction: {case.edit.instruction_type}")
     if case.edit.hint and "hint" in tells:
         lines.append(f"Hint: {case.edit.hint}")
-    lines += [f"{introduction}\n{text}" for introduction, text in case.facts.get(TOLD, {}).items()]
+    lines += [f"{introduction}\n{text}" for introduction, text in case.facts.get(EARLIER_FINDINGS, {}).items()]
     if case.target is not None:
         lines.append(
             f"This edit has {len(case.edit.target_boxes)} targets; you are shown target {case.target + 1}. Judge this one alone."

@@ -1,1 +1,26 @@
-"""The commands; `editloupe/__main__.py` is where the program begins and ends."""
+"""The commands; `editloupe/__main__.py` is where the program begins and ends.
+
+Public names are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editloupe.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.cli.main import COMMANDS, Command, run
+
+__all__ = [
+    "COMMANDS",
+    "Command",
+    "run",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        **dict.fromkeys(("COMMANDS", "Command", "run"), "main"),
+    },
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -13,10 +13,10 @@ from editloupe.cli.batch_ending import judge_into_run
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.splice import spliced
-from editloupe.evals.manifests.datasets import Layout, load_manifest
-from editloupe.evals.manifests.layouts import LANGUAGES, layouts, load_benchmark
+from editloupe.evals.manifests.benchmark import LANGUAGES
+from editloupe.evals.papers import layouts
 from editloupe.rubrics.registry import usual_repeats
-from editloupe.types import Edit, UserError
+from editloupe.types import Edit
 
 TOOL_MEMORY = 16 * 2**20
 """Bytes: an edit's criteria share their looks anyway; what is remembered beyond that serves repeats, asked close together."""
@@ -28,12 +28,7 @@ def batch(
     out: Annotated[Path, typer.Option(help="The run's folder; the same command again continues it.")],
     judge: JudgeOptions,
     *,
-    layout: Annotated[
-        str,
-        typer.Option(
-            help="editloupe, or whose files these are: dlebench, wiseedit, edit-compass or vibe (with --results)."
-        ),
-    ] = "editloupe",
+    layout: Annotated[str, typer.Option(help=layouts.layout_help())] = layouts.PLAIN,
     results: Annotated[
         Path | None, typer.Option(help="A model's results, where the manifest is a benchmark's folder.")
     ] = None,
@@ -48,16 +43,13 @@ def batch(
 
     Example: editloupe batch edits.jsonl --out runs/gpt --judge openai:gpt-5.1 --max-cost 20
     """
-    if layout not in (known := ("editloupe", "dlebench", *layouts())):
-        raise UserError(f'--layout is one of {", ".join(known)}, not "{layout}"')
-    if (layout in layouts()) != (results is not None):
-        raise UserError(f"--results goes with --layout {', '.join(layouts())}, and they with it")
+    layouts.check(layout, results is not None)
 
     def edits() -> Iterable[Edit]:
         if results is not None:
             languages = tuple(language) if language else LANGUAGES
-            return load_benchmark(layout, manifest, results, languages, model)
-        return load_manifest(manifest, allow_outside, cast(Layout, layout))
+            return layouts.load_benchmark(layout, manifest, results, languages, model)
+        return layouts.load_manifest(manifest, allow_outside, layout)
 
     open_judge = replace(judge, tool_memory=TOOL_MEMORY).open
     usual = usual_repeats(judge.protocol)

@@ -15,7 +15,7 @@ from editloupe.cli.judge import judge_and_keep, show
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.splice import Only, spliced
 from editloupe.demo import demo_manifest
-from editloupe.evals.manifests.datasets import load_manifest
+from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.safe_text import one_line, printable, trace_command
 
 
@@ -41,7 +41,7 @@ def demo(
         given.announce()
         for note in judge.notes:
             console.print(Text(f"note: {printable(note)}", style="dim"))
-        for edit in itertools.islice(load_manifest(demo_manifest()), limit):
+        for edit in itertools.islice(read_manifest(demo_manifest()), limit):
             first = first or edit.id
             console.rule(style="dim")
             judgement = judge_and_keep(judge, edit, out)

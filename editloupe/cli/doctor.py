@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from editloupe.agent.models import BASE_URLS, KEYS
+from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.safe_text import for_json, printable
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
@@ -47,16 +47,16 @@ def _machine() -> list[dict[str, Any]]:
 
 def _judges() -> list[dict[str, Any]]:
     found = [_finding("judge", "rules", True, "embedded, needs no key; a rule-based baseline, not an LMM")]
-    for provider, keys in KEYS.items():
-        named = next((key for key in keys if os.environ.get(key)), None)
-        url = os.environ.get(BASE_URLS[provider])
+    for provider in PROVIDERS:
+        named = next((key for key in provider.keys if os.environ.get(key)), None)
+        url = os.environ.get(provider.base_url)
         if named or url:
             detail = " and ".join(
-                filter(None, (f"key in {named}" if named else "", f"server from {BASE_URLS[provider]}" if url else ""))
+                filter(None, (f"key in {named}" if named else "", f"server from {provider.base_url}" if url else ""))
             )
         else:
-            detail = f"set {' or '.join(keys)}, or name your own server with --base-url"
-        found.append(_finding("judge", f"{provider}:NAME", bool(named or url), detail))
+            detail = f"set {' or '.join(provider.keys)}, or name your own server with --base-url"
+        found.append(_finding("judge", f"{provider.name}:NAME", bool(named or url), detail))
     return found
 
 

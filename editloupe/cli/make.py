@@ -9,7 +9,7 @@ import typer
 
 from editloupe.cli.options import tell
 from editloupe.generators import billiards
-from editloupe.generators.registry import TASKS
+from editloupe.generators.registry import BILLIARDS, PUZZLES
 from editloupe.generators.registry import task as find_task
 from editloupe.generators.writing import MANIFEST, check_answers, write_billiards, write_puzzles
 from editloupe.safe_text import command, for_json, one_line
@@ -33,9 +33,8 @@ def make(
     Example: editloupe make billiards scenes --count 20 && editloupe batch scenes/manifest.jsonl --protocol vibe --out runs/bi
     """
     if what == "list":
-        print("billiards: the path of a ball and the ball it strikes (VIBE)")
-        for known in TASKS:
-            print(f"{known.name}: {known.about} (Edit-Compass)")
+        for known in (BILLIARDS, *PUZZLES):
+            print(f"{known.name}: {known.about} ({known.protocol.title})")
         return 0
     if out is None:
         raise UserError(f"name the folder: editloupe make {what} FOLDER")
@@ -43,14 +42,16 @@ def make(
         return _check(out, answers or out / "answers", as_json)
     if (out / MANIFEST).exists():
         raise UserError(f"{out} holds scenes already; name another folder")
-    if what.lower() == "billiards":
-        lines, protocol = write_billiards(out, count, seed, _range(bounces)), "vibe"
+    if what.lower() == BILLIARDS.name:
+        lines, protocol = write_billiards(out, count, seed, _range(bounces)), BILLIARDS.protocol
     else:
         if language not in ("en", "cn"):
             raise UserError(f'--language is en or cn, not "{language}"')
-        lines, protocol = write_puzzles(out, find_task(what), count, seed, language), "edit-compass"
+        task = find_task(what)
+        lines = write_puzzles(out, task, count, seed, language)
+        protocol = next(puzzle.protocol for puzzle in PUZZLES if puzzle.name == task.name)
     print(one_line(f"{lines} edits in {out / MANIFEST}"))
-    tell(f"next: {command('editloupe', 'batch', out / MANIFEST)} --protocol {protocol} --judge … --out RUN")
+    tell(f"next: {command('editloupe', 'batch', out / MANIFEST)} --protocol {protocol.name} --judge … --out RUN")
     return 0
 
 

@@ -11,8 +11,8 @@ from rich.text import Text
 from editloupe.agent.prompts import system_text
 from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.protocol import Protocol
-from editloupe.rubrics.registry import PROTOCOLS
 from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.registry import protocols as all_protocols
 from editloupe.rubrics.roles import OPTIONAL, role_of
 from editloupe.types import UserError
 
@@ -27,7 +27,7 @@ def protocols(
     """
     console = Console(highlight=False)
     if action == "list" and name is None:
-        for known in PROTOCOLS:
+        for known in all_protocols():
             _list(known, console)
         return
     if action != "show" or not name:

@@ -16,7 +16,8 @@ from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import tell
 from editloupe.cli.splice import Without, spliced
 from editloupe.evals.manifests.pairs import load_pairs
-from editloupe.evals.reward import PROTOCOL, Accuracy, PairReport, judge_pairs
+from editloupe.evals.reward import Accuracy, PairReport, judge_pairs
+from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, known_protocol
 from editloupe.safe_text import for_json, one_line
 from editloupe.storable import record_json
 from editloupe.types import UserError
@@ -40,12 +41,13 @@ def reward(
     Example: editloupe reward reward_eval.json --judge openai:gpt-5.1 --pairwise
     """
     # Which criteria make up a reward is the protocol's to say, so none can be chosen.
-    given = replace(given, protocol=None if given.rubrics else given.protocol or PROTOCOL)
+    given = replace(given, protocol=None if given.rubrics else given.protocol or DEFAULT_FOR_PAIRS.name)
     with given.open() as judge:
-        if pairwise and judge.protocol != PROTOCOL:
-            raise UserError(f"--pairwise goes with --protocol {PROTOCOL}")
+        known = known_protocol(judge.protocol)
+        if pairwise and not (known and known.pairs):
+            raise UserError(f"--pairwise goes with --protocol {DEFAULT_FOR_PAIRS.name}")
         given.announce()
-        read = list(itertools.islice(load_pairs(pairs), limit))
+        read = list(itertools.islice(load_pairs(pairs, judge.protocol), limit))
         report = judge_pairs(read, judge, "pairwise" if pairwise else "pointwise", concurrency)
     if out:
         write_text(out, "".join(record_json(result) + "\n" for result in report.results))

@@ -17,7 +17,7 @@ from editloupe.cli.options import tell
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import LabelAnswer
-from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.rubrics.registry import known_protocol
 from editloupe.safe_text import for_json, one_line, printable
 from editloupe.storable import storable
 from editloupe.types import Edit, Observation, Sha, Step, Trace, Usage, UserError, Verdict
@@ -141,7 +141,8 @@ def _ending(unit: Unit) -> RenderableType:
 def _meaning(unit: Unit) -> str | None:
     """Return what the label means in the rubric's words, where the protocol knows the label."""
     label = unit.outcome.label if isinstance(unit.outcome, Verdict) else None
-    rubrics = [rubric for known in PROTOCOLS if known.name == unit.protocol for rubric in known.rubrics]
+    protocol = known_protocol(unit.protocol)
+    rubrics = protocol.rubrics if protocol else ()
     answers = [rubric.answer for rubric in rubrics if rubric.criterion == unit.criterion]
     labels = [known for answer in answers if isinstance(answer, LabelAnswer) for known in answer.labels]
     return next((known.meaning for known in labels if known.name == label), None)

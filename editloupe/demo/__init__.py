@@ -11,6 +11,8 @@ from pathlib import Path
 
 from editloupe.types import UserError
 
+__all__ = ["demo_manifest"]
+
 
 def demo_manifest() -> Path:
     """Return the path of the demo's manifest, with its pictures beside it.

@@ -1,1 +1,3 @@
-"""MANY edits: manifests, the runner and its executors, the run on disk, export."""
+"""Many edits: manifests, batches, runs on disk, what they say, and reports; each a package with public names of its own."""
+
+__all__ = ["analysis", "batch", "manifests", "papers", "report", "reward", "runs"]

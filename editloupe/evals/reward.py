@@ -10,11 +10,11 @@ from pydantic import Field
 
 from editloupe.evals.manifests.pairs import Pair
 from editloupe.judge import Judge
-from editloupe.rubrics.editreward.scoring import PAIRWISE, Decision, by_orders, by_scores, is_right
+from editloupe.rubrics.pairs import Decision, PairRules, is_right
+from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, pair_rules
 from editloupe.types import Edit, Judgement, Record, Unjudged, Usage
 
 Way = Literal["pointwise", "pairwise"]
-PROTOCOL = "editreward-compass"
 
 
 class Reward(Record):
@@ -74,8 +74,8 @@ def reward(
 ) -> list[float | None]:
     """Return the score of every edit, 0 to 100, in their order; None where one could not be judged.
 
-    `judge` is a Judge, or a spec that is opened with these options, by default with EditReward-Compass's protocol, and
-    closed again. A judge of your own that stays open saves the opening.
+    `judge` is a Judge, or a spec that is opened with these options, by default with the
+    protocol for pairs, and closed again. A judge of your own that stays open saves the opening.
     """
     with nullcontext(judge) if isinstance(judge, Judge) else open_judge(judge, **options) as opened:
         return [one.score for one in rewards(edits, opened, concurrency=concurrency)]
@@ -99,14 +99,15 @@ async def areward(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32)
 
 def judge_pairs(pairs: Iterable[Pair], judge: Judge, way: Way = "pointwise", concurrency: int = 32) -> PairReport:
     """Judge pairs, candidate by candidate or both at once in both orders, and report the accuracy."""
-    listed = list(pairs)
+    listed, rules = list(pairs), pair_rules(judge.protocol)
     if way == "pointwise":
         edits = [edit for pair in listed for edit in (pair.candidate("winner"), pair.candidate("loser"))]
     else:
         edits = [edit for pair in listed for edit in (pair.ordered(True), pair.ordered(False))]
     found = rewards(edits, judge, concurrency=concurrency)
-    results = tuple(_result(pair, found[2 * place], found[2 * place + 1], way) for place, pair in enumerate(listed))
-    dimensions = [name for name in PAIRWISE if any(result.dimension == name for result in results)]
+    halves = zip(listed, found[::2], found[1::2], strict=True)
+    results = tuple(_result(pair, first, second, way, rules) for pair, first, second in halves)
+    dimensions = [name for name in rules.dimensions if any(result.dimension == name for result in results)]
     return PairReport(
         way=way,
         judge=judge.spec,
@@ -130,20 +131,20 @@ def accuracy(results: Sequence[PairResult]) -> Accuracy:
 
 
 def open_judge(spec: str | None, **options: Any) -> Judge:
-    """Open a judge, by default with EditReward-Compass's protocol."""
-    return Judge(spec, **{"protocol": PROTOCOL, **options})
+    """Open a judge, by default with the protocol for pairs."""
+    return Judge(spec, **{"protocol": DEFAULT_FOR_PAIRS.name, **options})
 
 
-def _result(pair: Pair, first: Reward, second: Reward, way: Way) -> PairResult:
+def _result(pair: Pair, first: Reward, second: Reward, way: Way, rules: PairRules) -> PairResult:
     about = {"id": pair.id, "dimension": pair.dimension, "label": pair.label}
     if first.score is None or second.score is None:
         why = first.why or second.why
         return PairResult(**about, scores=(first.score, second.score), decision=None, correct=None, why=why)
-    scores, decision = (first.score, second.score), by_scores(first.score, second.score)
+    scores, decision = (first.score, second.score), rules.by_scores(first.score, second.score)
     if way == "pairwise":
         # Candidate A's share is asked for; in the second order the winner is B.
         scores = (first.score / 100, 1 - second.score / 100)
-        decision = by_orders(*scores)
+        decision = rules.by_orders(*scores)
     return PairResult(**about, scores=scores, decision=decision, correct=is_right(decision, pair.label))
 
 

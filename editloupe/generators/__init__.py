@@ -1,1 +1,35 @@
-"""Test scenes with known answers: VIBE's billiards and Edit-Compass's ten algorithmic tasks."""
+"""Test scenes with known answers, each for a paper's protocol: billiards and ten algorithmic tasks.
+
+Public names are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editloupe.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.generators.contract import Checked, Puzzle, PuzzleKind, Undecided
+    from editloupe.generators.registry import TASKS
+    from editloupe.generators.writing import check_answers, write_billiards, write_puzzles
+
+__all__ = [
+    "TASKS",
+    "Checked",
+    "Puzzle",
+    "PuzzleKind",
+    "Undecided",
+    "check_answers",
+    "write_billiards",
+    "write_puzzles",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        **dict.fromkeys(("Checked", "Puzzle", "PuzzleKind", "Undecided"), "contract"),
+        "TASKS": "registry",
+        **dict.fromkeys(("check_answers", "write_billiards", "write_puzzles"), "writing"),
+    },
+)

@@ -1,6 +1,6 @@
 """Billiards without friction: a white ball, cushions, five numbered grey balls, and the path to the one that is struck.
 
-VIBE, Appendix B.3: a fixed table, a force shown as an arrow on the white ball, two to seven cushions before the impact.
+A fixed table, a force shown as an arrow on the white ball, two to seven cushions before the impact (VIBE, Appendix B.3).
 """
 
 from __future__ import annotations

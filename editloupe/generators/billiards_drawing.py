@@ -1,4 +1,4 @@
-"""Draws billiards scenes as VIBE describes them: the table with its arrow, and the golden label with path and struck ball.
+"""Draws billiards scenes (VIBE, Appendix B.3): the table with its arrow, and the golden label with path and struck ball.
 
 Spoiled labels are wrong in a known way, so that a judge can be tested against the truth.
 """
@@ -36,11 +36,11 @@ class Output:
     kind: str
     picture: Pixels
     truth: Mapping[str, int]
-    """VIBE's three checks."""
+    """The answers to the three checks."""
 
     @property
     def score(self) -> float:
-        """VIBE's score of this picture, 0 to 1 (Equation 7)."""
+        """The score of this picture, 0 to 1 (VIBE, Equation 7)."""
         return math.sqrt((self.truth["path"] + self.truth["collision"]) / 2 * self.truth["context"])
 
 

@@ -1,1 +1,40 @@
-"""In what order: the LangGraph state machines."""
+"""In what order: the LangGraph state machines, and the contexts they work with.
+
+Public names are imported when they are first used, so that one graph does not load the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editloupe.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.graphs.context import LiveContext, LoopLimits, SharedContext
+    from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditState
+    from editloupe.graphs.loop import LOOP, CaseContext, Failure, LoopState
+    from editloupe.graphs.observation_cache import ObservationCache
+
+__all__ = [
+    "EDIT_GRAPH",
+    "LOOP",
+    "CaseContext",
+    "EditContext",
+    "EditState",
+    "Failure",
+    "LiveContext",
+    "LoopLimits",
+    "LoopState",
+    "ObservationCache",
+    "SharedContext",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        **dict.fromkeys(("LiveContext", "LoopLimits", "SharedContext"), "context"),
+        **dict.fromkeys(("EDIT_GRAPH", "EditContext", "EditState"), "edit"),
+        **dict.fromkeys(("LOOP", "CaseContext", "Failure", "LoopState"), "loop"),
+        "ObservationCache": "observation_cache",
+    },
+)

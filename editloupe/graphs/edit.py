@@ -1,13 +1,12 @@
-"""The graph of one edit: cases are made, each is judged by its own run of the loop, side by side, and verdicts are drawn."""
+"""The graph of one edit: cases are made, each is judged by the engine it names, side by side, and verdicts are drawn."""
 
 from __future__ import annotations
 
 import asyncio
 import operator
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -15,58 +14,26 @@ from langgraph.runtime import Runtime
 from langgraph.types import Send
 from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
-from editloupe.agent.answers import Given
-from editloupe.agent.chat import Chat, RetryBudget
-from editloupe.agent.hooks import Watcher
-from editloupe.graphs.context import LiveContext
-from editloupe.graphs.edival_single import by_objects
-from editloupe.graphs.loop import LOOP, Failure, LoopLimits, Session, opening, usage_of_steps
-from editloupe.graphs.observation_cache import Looks
-from editloupe.graphs.stage import Differences, Staged, first_stage, texts_of
-from editloupe.images import Album, ImageError, WireLimits
+from editloupe.graphs.context import LiveContext, SharedContext
+from editloupe.graphs.engine import Engine, Judged
+from editloupe.graphs.loop import CaseContext, Failure, usage_of_steps
+from editloupe.graphs.registry import ENGINES
+from editloupe.images import ImageError
 from editloupe.rubrics.case import Case
-from editloupe.rubrics.edival.turn import KEY
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
-from editloupe.tools.contract import Memory, NoMemory
-from editloupe.tools.registry import Toolbox
-from editloupe.types import Edit, Mode, Outcome, Reason, Step, Trace, Unjudged, Usage, Verdict
+from editloupe.types import Edit, Mode, Outcome, Reason, Trace, Unjudged, Usage, UserError, Verdict
 
 
 @dataclass(frozen=True)
-class Desk(LiveContext):
+class EditContext(LiveContext):
     """Everything an edit is judged with."""
 
-    chat: Chat
-    judge: str
+    shared: SharedContext
     protocol: Protocol
     criteria: tuple[str, ...]
     mode: Mode
-    toolbox: Toolbox
-    wire: WireLimits = WireLimits()
-    limits: LoopLimits = LoopLimits()
     min_confidence: float = 0.0
-    differences: Differences = "model"
-    """Who lists the differences, where a rubric has them listed first."""
-    memory: Memory = field(default_factory=NoMemory)
-    looks: Looks = field(default_factory=Looks)
-    watcher: Watcher | None = None
-    repeat: int = 0
-    strict: bool = True
-    """Whether an edit that cannot be judged for want of input raises; else it ends unjudged."""
-    album: Album = field(default_factory=Album)
-    budget: RetryBudget = field(default_factory=RetryBudget)
-
-
-@dataclass(frozen=True)
-class Judged:
-    """One case, judged: its trace and how it ended."""
-
-    case: Case
-    trace: Trace
-    given: Given | None
-    failure: Failure | None
-    confidence: float | None
 
 
 class EditState(TypedDict, total=False):
@@ -80,28 +47,28 @@ class EditState(TypedDict, total=False):
     outcomes: Annotated[list[Outcome], operator.add]
 
 
-async def prepare(state: EditState, runtime: Runtime[Desk]) -> EditState:
+async def prepare(state: EditState, runtime: Runtime[EditContext]) -> EditState:
     """Open the pictures and make the cases of every rubric this edit is asked."""
-    desk, edit = runtime.context, state["edit"]
+    context, edit = runtime.context, state["edit"]
     cases: list[Case] = []
     outcomes: list[Outcome] = []
     try:
-        rubrics = desk.protocol.rubrics_for(edit, desk.criteria)
+        rubrics = context.protocol.rubrics_for(edit, context.criteria)
     except MissingInput as error:
-        if desk.strict:
+        if context.shared.strict:
             raise
         missing = Reason.MISSING_INPUT
         return EditState(
             cases=[],
-            outcomes=[Unjudged(criterion=name, reason=missing, detail=str(error)) for name in desk.criteria],
+            outcomes=[Unjudged(criterion=name, reason=missing, detail=str(error)) for name in context.criteria],
         )
     unsettled: list[Rubric] = []
     for rubric in rubrics:
-        if settled := desk.protocol.settle(edit, rubric):
+        if settled := context.protocol.settle(edit, rubric):
             outcomes.append(settled)
         else:
             unsettled.append(rubric)
-    for made in await asyncio.to_thread(lambda: [_cases(desk, edit, rubric) for rubric in unsettled]):
+    for made in await asyncio.to_thread(lambda: [_cases(context, edit, rubric) for rubric in unsettled]):
         if isinstance(made, Unjudged):
             outcomes.append(made)
         else:
@@ -109,84 +76,57 @@ async def prepare(state: EditState, runtime: Runtime[Desk]) -> EditState:
     return EditState(cases=cases, outcomes=outcomes)
 
 
-def _cases(desk: Desk, edit: Edit, rubric: Rubric) -> list[Case] | Unjudged:
+def _cases(context: EditContext, edit: Edit, rubric: Rubric) -> list[Case] | Unjudged:
     try:
-        return desk.protocol.make_cases(edit, rubric, desk.mode, desk.album)
+        return context.protocol.make_cases(edit, rubric, context.mode, context.shared.album)
     except (ImageError, MissingInput) as error:
-        if desk.strict:
+        if context.shared.strict:
             raise
         reason = Reason.BAD_IMAGE if isinstance(error, ImageError) else Reason.MISSING_INPUT
         return Unjudged(criterion=rubric.criterion, reason=reason, detail=str(error))
 
 
 def fan_out(state: EditState) -> list[Send]:
-    """Send every case on its own way."""
-    return [Send("judge_case", EditState(case=case)) for case in state.get("cases", [])]
+    """Send every case on its own way, to the engine it names."""
+    cases = state.get("cases", [])
+    if unknown := {case.engine for case in cases} - set(ENGINES):
+        raise UserError(f"no engine called {unknown.pop()} judges cases; there are: {', '.join(ENGINES)}")
+    return [Send(_node(case.engine), EditState(case=case)) for case in cases]
 
 
-async def judge_case(state: EditState, runtime: Runtime[Desk]) -> EditState:
-    """Judge one case by the loop; one that names objects to check, by the graph of EdiVal-Agent."""
-    desk, case = runtime.context, state["case"]
+def judging(engine: Engine) -> Any:
+    """Return the node in which an engine judges one case."""
+    graph, judge = engine.graph, engine.judge  # named here, LangGraph finds the graph and shows it inside the node
+
+    async def judge_case(state: EditState, runtime: Runtime[EditContext]) -> EditState:
+        return EditState(judged=[await judge(graph, _case_context(state["case"], runtime.context))])
+
+    return judge_case
+
+
+def _node(engine: str) -> str:
+    return f"judge_by_{engine}"
+
+
+def _case_context(case: Case, context: EditContext) -> CaseContext:
     heading = Trace(
         edit_id=case.edit.id,
         criterion=case.rubric.criterion,
         protocol=case.rubric.protocol,
         mode=case.mode,
-        judge=desk.judge,
+        judge=context.shared.judge,
         target=case.target,
     )
-    session = Session(
-        case=case,
-        chat=desk.chat,
-        toolbox=desk.toolbox,
-        album=desk.album,
-        wire=desk.wire,
-        limits=desk.limits,
-        memory=desk.memory,
-        looks=desk.looks,
-        watcher=desk.watcher,
-        heading=heading,
-        repeat=desk.repeat,
-        budget=desk.budget,
-    )
-    if KEY in case.facts:
-        trace, given, failure = await by_objects(session, heading)
-        return EditState(judged=[Judged(case, trace, given, failure, None)])
-    started = time.perf_counter()
-    staged = await first_stage(session, desk.differences)
-    if staged.failure:
-        trace = _trace(heading, session, staged, (), started)
-        return EditState(judged=[Judged(case, trace, None, staged.failure, None)])
-    session = replace(session, case=staged.case)
-    start = await asyncio.to_thread(opening, session)
-    end = await LOOP.ainvoke(start, {"recursion_limit": desk.limits.recursion_limit}, context=session)
-    staged = replace(staged, prompts=staged.prompts + texts_of(start))
-    trace = _trace(heading, session, staged, end["steps"], started)
-    return EditState(judged=[Judged(case, trace, end["given"], end["failure"], end["confidence"])])
+    return CaseContext(context.shared, case, heading)
 
 
-def _trace(heading: Trace, session: Session, staged: Staged, steps: Sequence[Step], started: float) -> Trace:
-    """Return the whole story of a case: the stage before it, where it has one, then its own steps."""
-    offset = len(staged.steps)
-    own = [step.model_copy(update={"index": step.index + offset}) for step in steps] if offset else steps
-    return heading.model_copy(
-        update={
-            "prompt": staged.prompts,
-            "tools": tuple(tool.name for tool in session.tools()),
-            "notes": (*(tool_notes(session.toolbox) if session.case.uses_tools else ()), *session.chat.notes),
-            "steps": (*staged.steps, *own),
-            "seconds": time.perf_counter() - started,
-        }
-    )
-
-
-async def decide(state: EditState, runtime: Runtime[Desk]) -> EditState:
+async def decide(state: EditState, runtime: Runtime[EditContext]) -> EditState:
     """Draw the outcome of every criterion from its cases."""
-    desk = runtime.context
+    context = runtime.context
     by_criterion: dict[str, list[Judged]] = {}
     for one in state.get("judged", []):
         by_criterion.setdefault(one.case.rubric.criterion, []).append(one)
-    return EditState(outcomes=[outcome_of(cases, desk.min_confidence) for cases in by_criterion.values()])
+    return EditState(outcomes=[outcome_of(cases, context.min_confidence) for cases in by_criterion.values()])
 
 
 def outcome_of(cases: Sequence[Judged], min_confidence: float = 0.0) -> Outcome:
@@ -241,20 +181,16 @@ def _deciding(cases: Sequence[Judged]) -> Judged:
     return cases[labels.index(worst_label(rubric, labels))]
 
 
-def tool_notes(toolbox: Toolbox) -> tuple[str, ...]:
-    """Say which tools are not offered and why, and which settings fell back to something else."""
-    return (*toolbox.notes, *(f"{name} is not offered: {why}" for name, why in toolbox.withheld.items()))
-
-
-def build_edit_graph() -> CompiledStateGraph[EditState, Desk, EditState, EditState]:
+def build_edit_graph() -> CompiledStateGraph[EditState, EditContext, EditState, EditState]:
     """Return the compiled graph of one edit."""
-    graph = StateGraph(EditState, context_schema=Desk)
+    graph = StateGraph(EditState, context_schema=EditContext)
     graph.add_node("prepare", prepare)
-    graph.add_node("judge_case", judge_case)
     graph.add_node("decide", decide)
     graph.add_edge(START, "prepare")
-    graph.add_conditional_edges("prepare", fan_out, ["judge_case"])
-    graph.add_edge("judge_case", "decide")
+    graph.add_conditional_edges("prepare", fan_out, [_node(name) for name in ENGINES])
+    for name, engine in ENGINES.items():
+        graph.add_node(_node(name), judging(engine))
+        graph.add_edge(_node(name), "decide")
     graph.add_edge("decide", END)
     return graph.compile(name="editloupe_edit")
 

@@ -10,7 +10,7 @@ import asyncio
 import operator
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from langgraph.graph import END, START, StateGraph
@@ -19,57 +19,23 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
 from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
-from editloupe.agent.chat import Chat, RetryBudget
-from editloupe.agent.hooks import Watcher
-from editloupe.graphs.context import LiveContext
-from editloupe.graphs.edival_looks import Eye, Looked, compare, cut_out, detect, measure, step_of
-from editloupe.graphs.loop import LOOP, Failure, LoopLimits, Session, opening, usage_of_steps
+from editloupe.graphs.edival_context import EdivalContext
+from editloupe.graphs.edival_observations import Detection, compare, cut_out, detect, measure, step_of
+from editloupe.graphs.loop import LOOP, CaseContext, Failure, opening, usage_of_steps
 from editloupe.graphs.stage import texts_of
-from editloupe.images import ImageError, WireLimits
+from editloupe.images import ImageError
 from editloupe.rubrics.case import EDITED, SOURCE, Case
-from editloupe.rubrics.edival.questions import compare_text, crop_looks, question
-from editloupe.rubrics.edival.rules import Finding, Hit, Look, decide, looks
+from editloupe.rubrics.edival.questions import compare_text, crop_queries, question
+from editloupe.rubrics.edival.rules import DetectorQuery, Finding, Hit, decide, detector_queries
 from editloupe.rubrics.edival.scoring import consistency
 from editloupe.rubrics.edival.tasks import Task, wording
 from editloupe.rubrics.edival.turn import BASE, Turn
 from editloupe.tools.contract import ToolError
-from editloupe.tools.registry import Toolbox
 from editloupe.types import Edit, Outcome, Reason, Sha, Step, Trace, Unjudged, Usage, Verdict
 
 FOLLOWING, CONSISTENCY, QUALITY = "instruction_following", "content_consistency", "visual_quality"
 CRITERIA = (FOLLOWING, CONSISTENCY, QUALITY)
 """EdiVal-IF, EdiVal-CC, EdiVal-VQ."""
-
-
-@dataclass(frozen=True)
-class Bench(LiveContext):
-    """Everything a picture is judged with."""
-
-    chat: Chat
-    judge: str
-    eye: Eye
-    toolbox: Toolbox
-    criteria: tuple[str, ...] = CRITERIA
-    wire: WireLimits = WireLimits()
-    limits: LoopLimits = LoopLimits()
-    watcher: Watcher | None = None
-    repeat: int = 0
-    strict: bool = True
-    """Whether pictures that cannot be opened raise; else everything ends unjudged."""
-    notes: tuple[str, ...] = ()
-    budget: RetryBudget = field(default_factory=RetryBudget)
-
-    def heading(self, edit: Edit, criterion: str) -> Trace:
-        """Return the head of a trace."""
-        return Trace(
-            edit_id=edit.id, criterion=criterion, protocol="edival", mode="tools", judge=self.judge, notes=self.notes
-        )
-
-    def tell(self, heading: Trace, steps: Sequence[Step]) -> None:
-        """Let whoever watches see the steps."""
-        for step in steps:
-            if self.watcher:
-                self.watcher.step(heading, step)
 
 
 @dataclass(frozen=True)
@@ -92,7 +58,7 @@ class PictureState(TypedDict, total=False):
     pictures: dict[str, Sha]
     number: int
     """Of one branch: which of the turn's tasks."""
-    seen: dict[Look, tuple[Hit, ...]]
+    seen: dict[DetectorQuery, tuple[Hit, ...]]
     """Of one branch: what the detector found."""
     steps: list[Step]
     """Of one branch: the detector's calls."""
@@ -101,118 +67,106 @@ class PictureState(TypedDict, total=False):
     traces: Annotated[list[Trace], operator.add]
 
 
-async def open_pictures(state: PictureState, runtime: Runtime[Bench]) -> PictureState:
+async def open_pictures(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
     """Open the picture before, the picture after and the base picture of the chain."""
-    bench, edit = runtime.context, state["edit"]
-    album = bench.eye.album
+    context, edit = runtime.context, state["edit"]
+    album = context.shared.album
     paths = {SOURCE: edit.source, EDITED: edit.edited, BASE: edit.more_images.get(BASE, (edit.source,))[0]}
     try:
         opened = {name: await asyncio.to_thread(album.open, path) for name, path in paths.items()}
     except ImageError as error:
-        if bench.strict:
+        if context.shared.strict:
             raise
-        unusable = [Unjudged(criterion=name, reason=Reason.BAD_IMAGE, detail=str(error)) for name in bench.criteria]
+        unusable = [Unjudged(criterion=name, reason=Reason.BAD_IMAGE, detail=str(error)) for name in context.criteria]
         return PictureState(outcomes=[*unusable])
     return PictureState(pictures={name: picture.sha for name, picture in opened.items()})
 
 
-def branch(state: PictureState, runtime: Runtime[Bench]) -> list[Send] | str:
+def branch(state: PictureState, runtime: Runtime[EdivalContext]) -> list[Send] | str:
     """Send every task and both measurements on their own ways."""
     if state.get("outcomes"):
         return END
     wanted = runtime.context.criteria
-    own = PictureState(edit=state["edit"], turn=state["turn"], pictures=state["pictures"])
+    branch_state = PictureState(edit=state["edit"], turn=state["turn"], pictures=state["pictures"])
     tasks = range(len(state["turn"].tasks)) if FOLLOWING in wanted else ()
-    ways = [Send("ground", {**own, "number": number}) for number in tasks]
-    ways += [Send("compare", own)] if CONSISTENCY in wanted else []
-    ways += [Send("measure", own)] if QUALITY in wanted else []
+    ways = [Send("ground", {**branch_state, "number": number}) for number in tasks]
+    ways += [Send("compare", branch_state)] if CONSISTENCY in wanted else []
+    ways += [Send("measure", branch_state)] if QUALITY in wanted else []
     return ways
 
 
-async def ground(state: PictureState, runtime: Runtime[Bench]) -> Command[Literal["rule", "ask", "conclude"]]:
+async def ground(state: PictureState, runtime: Runtime[EdivalContext]) -> Command[Literal["rule", "ask", "conclude"]]:
     """Ask the detector what one task needs, and hand it to its rule or to the question about it."""
-    bench, number = runtime.context, state["number"]
+    context, number = runtime.context, state["number"]
     task = state["turn"].tasks[number]
     try:
-        looked = await asyncio.to_thread(_looked, bench.eye, state, task)
+        detections = await asyncio.to_thread(_detections, context, state, task)
     except ToolError as error:
         failure = Failure(Reason.MODEL_ERROR, f"the detector could not be used: {error}")
         return Command(goto="conclude", update={"followed": [Followed(number, None, failure.detail, failure=failure)]})
-    steps = [step_of(0, f"{task.type}: {wording(task)}", looked)] if looked else []
-    bench.tell(bench.heading(state["edit"], FOLLOWING), steps)
-    found = {one.look: one.hits for one in looked}
+    steps = [step_of(0, f"{task.type}: {wording(task)}", detections)] if detections else []
+    context.tell(context.heading(state["edit"], FOLLOWING), steps)
+    found = {one.query: one.hits for one in detections}
     return Command(goto=Send("rule" if task.by_detector else "ask", {**state, "seen": found, "steps": steps}))
 
 
-def _looked(eye: Eye, state: PictureState, task: Task) -> list[Looked]:
-    """Look for all that a rule needs, or until the object of a question is found."""
-    threshold = eye.settings.threshold_of(task.type)
-    wanted = looks(task, eye.settings) or crop_looks(task, state["turn"].name_after(state["number"]))
-    done: list[Looked] = []
-    for look in wanted:
-        name = SOURCE if look.when == "before" else EDITED
-        picture = eye.album[state["pictures"][name]]
-        done.append(detect(eye, look, name, picture, threshold, len(done), show=True))
+def _detections(context: EdivalContext, state: PictureState, task: Task) -> list[Detection]:
+    """Ask for all that a rule needs, or until the object of a question is found."""
+    threshold = context.rules.threshold_of(task.type)
+    wanted = detector_queries(task, context.rules) or crop_queries(task, state["turn"].name_after(state["number"]))
+    done: list[Detection] = []
+    for query in wanted:
+        name = SOURCE if query.when == "before" else EDITED
+        picture = context.shared.album[state["pictures"][name]]
+        done.append(detect(context, query, name, picture, threshold, len(done), show=True))
         if done[-1].hits and not task.by_detector:
             break
     return done
 
 
-async def rule(state: PictureState, runtime: Runtime[Bench]) -> PictureState:
+async def rule(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
     """Decide one task by its boxes."""
-    bench, number = runtime.context, state["number"]
-    finding = decide(state["turn"].tasks[number], state["seen"], bench.eye.settings)
+    context, number = runtime.context, state["number"]
+    finding = decide(state["turn"].tasks[number], state["seen"], context.rules)
     last = Step(index=len(state["steps"]), thought=f"By the boxes: {finding.why}.", answer=_word(finding.success))
-    bench.tell(bench.heading(state["edit"], FOLLOWING), [last])
+    context.tell(context.heading(state["edit"], FOLLOWING), [last])
     return PictureState(followed=[Followed(number, finding.success, finding.why, (*state["steps"], last))])
 
 
-async def ask(state: PictureState, runtime: Runtime[Bench]) -> PictureState:
+async def ask(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
     """Ask an LMM about one task's crop; its steps follow those of the detector."""
-    bench, edit, number = runtime.context, state["edit"], state["number"]
+    context, edit, number = runtime.context, state["edit"], state["number"]
     task = state["turn"].tasks[number]
     hit = next((hits[0] for hits in state["seen"].values() if hits), None)
-    shown = await asyncio.to_thread(cut_out, bench.eye, bench.eye.album[state["pictures"][EDITED]], hit)
+    shown = await asyncio.to_thread(cut_out, context, context.shared.album[state["pictures"][EDITED]], hit)
     about = edit if len(state["turn"].tasks) == 1 else edit.model_copy(update={"instruction": wording(task)})
     case = Case(edit=about, rubric=question(task), mode="tools", pictures={EDITED: shown})
-    session = Session(
-        case=case,
-        chat=bench.chat,
-        toolbox=bench.toolbox,
-        album=bench.eye.album,
-        wire=bench.wire,
-        limits=bench.limits,
-        memory=bench.eye.memory,
-        watcher=bench.watcher,
-        heading=bench.heading(edit, FOLLOWING),
-        repeat=bench.repeat,
-        budget=bench.budget,
-    )
-    start = await asyncio.to_thread(opening, session)
-    end = await LOOP.ainvoke(start, {"recursion_limit": bench.limits.recursion_limit}, context=session)
+    case_context = CaseContext(context.shared, case, context.heading(edit, FOLLOWING))
+    start = await asyncio.to_thread(opening, case_context)
+    end = await LOOP.ainvoke(start, {"recursion_limit": context.shared.limits.recursion_limit}, context=case_context)
     steps, prompt = [*state["steps"], *end["steps"]], texts_of(start)
     given, failure = end["given"], end["failure"]
     if given is None or failure:
         failure = failure or Failure(Reason.NO_ANSWER, "the judge gave no answer")
         return PictureState(followed=[Followed(number, None, failure.detail, tuple(steps), prompt, failure)])
     if task.type == "text_change":
-        finding = compare_text(str(given.values["text"]), task, hit is not None, bench.eye.settings)
+        finding = compare_text(str(given.values["text"]), task, hit is not None, context.rules)
         steps.append(Step(index=len(steps), thought=f"Compared: {finding.why}.", answer=_word(finding.success)))
     else:
         finding = Finding(given.score == 1.0, end["steps"][-1].thought)
     return PictureState(followed=[Followed(number, finding.success, finding.why, tuple(steps), prompt)])
 
 
-async def compare_pictures(state: PictureState, runtime: Runtime[Bench]) -> PictureState:
+async def compare_pictures(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
     """Measure what should have stayed."""
-    bench, turn, album = runtime.context, state["turn"], runtime.context.eye.album
+    context, turn, album = runtime.context, state["turn"], runtime.context.shared.album
     base, edited = album[state["pictures"][BASE]], album[state["pictures"][EDITED]]
-    heading, started = bench.heading(state["edit"], CONSISTENCY), time.perf_counter()
+    heading, started = context.heading(state["edit"], CONSISTENCY), time.perf_counter()
     try:
-        found = await asyncio.to_thread(compare, bench.eye, base, edited, turn.all, turn.unchanged, turn.background)
+        found = await asyncio.to_thread(compare, context, base, edited, turn.all, turn.unchanged, turn.background)
     except ToolError as error:
         return PictureState(outcomes=[_unusable(CONSISTENCY, error)])
-    bench.tell(heading, found.steps)
+    context.tell(heading, found.steps)
     values = found.values
     score = consistency(values["object"], values["background"])
     trace = heading.model_copy(update={"steps": found.steps, "seconds": time.perf_counter() - started})
@@ -231,30 +185,30 @@ async def compare_pictures(state: PictureState, runtime: Runtime[Bench]) -> Pict
     return PictureState(outcomes=[verdict], traces=[trace])
 
 
-async def measure_picture(state: PictureState, runtime: Runtime[Bench]) -> PictureState:
+async def measure_picture(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
     """Measure the picture by itself."""
-    bench, album = runtime.context, runtime.context.eye.album
+    context, album = runtime.context, runtime.context.shared.album
     base, edited = album[state["pictures"][BASE]], album[state["pictures"][EDITED]]
-    heading, started = bench.heading(state["edit"], QUALITY), time.perf_counter()
+    heading, started = context.heading(state["edit"], QUALITY), time.perf_counter()
     try:
-        values, step = await asyncio.to_thread(measure, bench.eye, base, edited)
+        values, step = await asyncio.to_thread(measure, context, base, edited)
     except ToolError as error:
         return PictureState(outcomes=[_unusable(QUALITY, error)])
-    bench.tell(heading, [step])
+    context.tell(heading, [step])
     trace = heading.model_copy(update={"steps": (step,), "seconds": time.perf_counter() - started})
-    told = step.observations[0].text
-    verdict = Verdict(criterion=QUALITY, score=values["hps"], score_100=None, values=values, rationale=told, steps=1)
+    text = step.observations[0].text
+    verdict = Verdict(criterion=QUALITY, score=values["hps"], score_100=None, values=values, rationale=text, steps=1)
     return PictureState(outcomes=[verdict], traces=[trace])
 
 
-async def conclude(state: PictureState, runtime: Runtime[Bench]) -> PictureState:
+async def conclude(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
     """Join what became of the instructions into one outcome."""
     followed = sorted(state.get("followed", []), key=lambda one: one.number)
     if not followed:
         return PictureState()
-    bench = runtime.context
+    context = runtime.context
     steps = _numbered([step for one in followed for step in one.steps])
-    heading = bench.heading(state["edit"], FOLLOWING)
+    heading = context.heading(state["edit"], FOLLOWING)
     seconds = sum(step.seconds + sum(seen.seconds for seen in step.observations) for step in steps)
     prompt = tuple(dict.fromkeys(text for one in followed for text in one.prompt))
     trace = heading.model_copy(update={"steps": steps, "prompt": prompt, "seconds": seconds})
@@ -306,9 +260,9 @@ def _word(success: bool) -> str:
     return "yes" if success else "no"
 
 
-def build_edival_graph() -> CompiledStateGraph[PictureState, Bench, PictureState, PictureState]:
+def build_edival_graph() -> CompiledStateGraph[PictureState, EdivalContext, PictureState, PictureState]:
     """Return the compiled graph of one picture."""
-    graph = StateGraph(PictureState, context_schema=Bench)
+    graph = StateGraph(PictureState, context_schema=EdivalContext)
     graph.add_node("open", open_pictures)
     graph.add_node("ground", ground)
     graph.add_node("rule", rule)

@@ -1,4 +1,4 @@
-"""A single edit judged by EdiVal-Agent's rules inside the graph of any edit: the same looks, the same rules, one criterion."""
+"""A single edit judged by EdiVal-Agent's rules inside the graph of any edit: the same rules, one criterion."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import threading
 from weakref import WeakKeyDictionary
 
 from editloupe.agent.answers import Given
-from editloupe.graphs.edival import EDIVAL_GRAPH, FOLLOWING, Bench
-from editloupe.graphs.edival_looks import Eye
-from editloupe.graphs.loop import Failure, Session
+from editloupe.graphs.edival import FOLLOWING
+from editloupe.graphs.edival_context import EdivalContext
+from editloupe.graphs.engine import Graph, Judged
+from editloupe.graphs.loop import CaseContext, Failure
 from editloupe.rubrics.edival.settings import published
 from editloupe.rubrics.edival.turn import KEY, Turn
 from editloupe.tools.finders import Finder, WholePictureFinder
 from editloupe.tools.registry import Toolbox
-from editloupe.types import Trace, Verdict
+from editloupe.types import Verdict
 
 _FINDERS: WeakKeyDictionary[Toolbox, Finder] = WeakKeyDictionary()
 _LOCK = threading.Lock()
@@ -27,28 +28,16 @@ def finder_of(toolbox: Toolbox) -> Finder:
         return _FINDERS[toolbox]
 
 
-async def by_objects(session: Session, heading: Trace) -> tuple[Trace, Given | None, Failure | None]:
-    """Judge a case whose facts name its tasks; return its trace and how it ended."""
-    case = session.case
-    eye = Eye(finder_of(session.toolbox), published(), None, None, session.memory, session.album)
-    bench = Bench(
-        chat=session.chat,
-        judge=heading.judge,
-        eye=eye,
-        toolbox=session.toolbox,
-        criteria=(FOLLOWING,),
-        wire=session.wire,
-        limits=session.limits,
-        watcher=session.watcher,
-        repeat=session.repeat,
-        budget=session.budget,
-    )
+async def by_objects(objects: Graph, context: CaseContext) -> Judged:
+    """Judge a case whose facts name its tasks, by objects."""
+    case, shared = context.case, context.shared
+    detecting = EdivalContext(shared, finder_of(shared.toolbox), published(), (FOLLOWING,))
     turn = Turn.model_validate(case.facts[KEY])
-    end = await EDIVAL_GRAPH.ainvoke({"edit": case.edit, "turn": turn}, {"recursion_limit": 12}, context=bench)
+    end = await objects.ainvoke({"edit": case.edit, "turn": turn}, {"recursion_limit": 12}, context=detecting)
     (outcome,) = end["outcomes"]
-    trace = next(iter(end.get("traces", ())), heading)
+    trace = next(iter(end.get("traces", ())), context.heading)
     if isinstance(outcome, Verdict):
         label = str(outcome.label)
         given = Given(label, label, outcome.score, outcome.score_100, outcome.values, outcome.rationale)
-        return trace, given, None
-    return trace, None, Failure(outcome.reason, outcome.detail, outcome.raw)
+        return Judged(case, trace, given, None)
+    return Judged(case, trace, None, Failure(outcome.reason, outcome.detail, outcome.raw))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
@@ -19,81 +19,48 @@ from typing_extensions import TypedDict  # pydantic makes no schema of typing's 
 
 from editloupe.agent.answers import LONGEST_REPLY, Given, read
 from editloupe.agent.calls import MOST_CALLS
-from editloupe.agent.chat import Chat, Reply, Request, RetryBudget
+from editloupe.agent.chat import ChatRequest, Reply
+from editloupe.agent.endings import Unfinished, unfinished
 from editloupe.agent.faults import ModelFailed
-from editloupe.agent.hooks import OverBudget, Watcher
-from editloupe.agent.messages import (
-    Unfinished,
-    announced,
-    finish_of,
-    observed,
-    refusal_of,
-    sent_pictures,
-    text_block,
-    text_of,
-    told,
-    unfinished,
-)
+from editloupe.agent.hooks import OverBudget
+from editloupe.agent.messages import announced, correction, observed, sent_pictures, text_block, text_of
 from editloupe.agent.prompts import final_form, system_text, task_text
 from editloupe.agent.schemas import answer_schema
-from editloupe.graphs.context import LiveContext
-from editloupe.graphs.observation_cache import Looks
-from editloupe.images import Album, WireLimits
+from editloupe.graphs.context import LiveContext, SharedContext
 from editloupe.rubrics.case import Case
-from editloupe.tools.contract import Frame, Memory, NoMemory, Tool, View
-from editloupe.tools.registry import Toolbox
-from editloupe.types import Observation, Reason, Record, Step, ToolCall, Trace, Usage
+from editloupe.tools.contract import Frame, Tool, View
+from editloupe.types import Observation, Reason, Step, ToolCall, Trace, Usage
 
 CALLS_A_TURN = 12
 """More calls in one turn are not carried out; the model is told."""
 
 
-class LoopLimits(Record):
-    """How long one case may go on."""
-
-    max_turns: int = 8
-    max_repairs: int = 2
-
-    @property
-    def recursion_limit(self) -> int:
-        """More graph steps than the limits can lead to: a turn takes three, a repair two, insist and conclude one each."""
-        return 3 * self.max_turns + 2 * self.max_repairs + 10
-
-
 @dataclass(frozen=True)
-class Session(LiveContext):
+class CaseContext(LiveContext):
     """What one run of the loop works with."""
 
+    shared: SharedContext
     case: Case
-    chat: Chat
-    toolbox: Toolbox
-    album: Album
-    wire: WireLimits = WireLimits()
-    limits: LoopLimits = LoopLimits()
-    memory: Memory = field(default_factory=NoMemory)
-    looks: Looks = field(default_factory=Looks)
-    """Of the edit: its criteria share what the tools show."""
-    watcher: Watcher | None = None
-    heading: Trace | None = None
-    """What a watcher is told the steps belong to."""
-    repeat: int = 0
-    budget: RetryBudget = field(default_factory=RetryBudget)
+    heading: Trace
+    """What the trace begins with, and what a watcher is told the steps belong to."""
 
     def view(self) -> View:
         """Return what the tools may look at, positions counted as this model counts them."""
         frames = {}
         for name, sha in self.case.pictures.items():
-            picture = self.album[sha]
-            frames[name] = Frame(picture.size, picture.wire(self.wire).size, self.chat.profile.per_mille)
-        return View(self.album, self.case.pictures, self.case.edit.instruction, frames, self.memory)
+            picture = self.shared.album[sha]
+            frames[name] = Frame(picture.size, picture.wire(self.shared.wire).size, self.shared.chat.profile.per_mille)
+        return View(
+            self.shared.album, self.case.pictures, self.case.edit.instruction, frames, self.shared.toolbox.memory
+        )
 
     def tools(self) -> list[Tool]:
         """Return the tools this case may use."""
-        return self.toolbox.offered(self.case.edit.instruction) if self.case.uses_tools else []
+        return self.shared.toolbox.offered(self.case.edit.instruction) if self.case.uses_tools else []
 
     def schema(self) -> dict[str, Any] | None:
         """Return the schema replies are held to, where the provider can and nothing but an answer is expected."""
-        held = self.chat.profile.structured_output and not self.case.uses_tools
+        held = self.shared.chat.profile.structured_output and not self.case.uses_tools
         return answer_schema(self.case.rubric.answer) if held else None
 
 
@@ -123,15 +90,17 @@ class LoopState(TypedDict, total=False):
     confidence: float | None
 
 
-def opening(session: Session) -> LoopState:
+def opening(context: CaseContext) -> LoopState:
     """Return the state the loop starts from: the fixed rubric text, the announced pictures, the edit's own text."""
-    case, profile = session.case, session.chat.profile
-    schemas = _schemas(session)
+    case, profile = context.case, context.shared.chat.profile
+    schemas = _schemas(context)
     blocks: list[str | dict[str, Any]] = [
-        block for name, sha in case.pictures.items() for block in announced(name, sha, session.album, session.wire)
+        block
+        for name, sha in case.pictures.items()
+        for block in announced(name, sha, context.shared.album, context.shared.wire)
     ]
     blocks.append(text_block(task_text(case, profile.per_mille, bool(schemas))))
-    system = system_text(case.rubric, case.mode, schemas, profile.native_tools, session.schema() is not None)
+    system = system_text(case.rubric, case.mode, schemas, profile.native_tools, context.schema() is not None)
     return LoopState(
         messages=[SystemMessage(system), HumanMessage(blocks)],
         steps=[],
@@ -146,51 +115,50 @@ def opening(session: Session) -> LoopState:
     )
 
 
-async def think(state: LoopState, runtime: Runtime[Session]) -> LoopState:
+async def think(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     """Ask the model and read its reply."""
-    session = runtime.context
+    context, shared = runtime.context, runtime.context.shared
     may_call = not state["insisted"]
-    schemas = _schemas(session)
-    native = schemas if session.chat.profile.native_tools else []
-    request = Request(
+    schemas = _schemas(context)
+    native = schemas if shared.chat.profile.native_tools else []
+    request = ChatRequest(
         state["messages"],
         native,
-        session.case,
-        session.album,
-        session.wire,
-        session.repeat,
-        session.budget,
-        schema=session.schema(),
+        context.case,
+        shared.album,
+        shared.wire,
+        shared.repeat,
+        shared.budget,
+        schema=context.schema(),
         may_call=may_call,
     )
     index = state["turns"]
     try:
-        reply = await session.chat.reply(request)
+        reply = await shared.chat.reply(request)
     except ModelFailed as error:
         step = Step(index=index, problem=str(error), usage=error.usage, attempts=error.attempts)
         return LoopState(failure=Failure(error.reason, str(error)), current=step, turns=index + 1)
     except OverBudget as error:
         step = Step(index=index, problem=str(error), attempts=0)
         return LoopState(failure=Failure(Reason.BUDGET, str(error)), current=step, turns=index + 1)
-    return _after(reply, state, session, [str(s["function"]["name"]) for s in schemas] if may_call else [])
+    return _after(reply, state, context, [str(s["function"]["name"]) for s in schemas] if may_call else [])
 
 
-def _after(reply: Reply, state: LoopState, session: Session, tools: list[str]) -> LoopState:
-    message = reply.message
+def _after(reply: Reply, state: LoopState, context: CaseContext, tools: list[str]) -> LoopState:
+    message, declined = reply.message, reply.facts.declined
     text = text_of(message)
-    unjudged = message.additional_kwargs.get("unjudged") or refusal_of(message)
-    cut = unfinished(message)
+    cut = unfinished(reply.facts.finish)
     reading = read(
         text,
-        session.case.rubric.answer,
+        context.case.rubric.answer,
         native_calls=message.tool_calls,
         broken_calls=message.invalid_tool_calls,
         tools=tools,
         unfinished=cut.problem if cut else None,
     )
-    given = None if unjudged else reading.answer
+    given = None if declined else reading.answer
     empty = not text.strip() and not message.tool_calls and not message.invalid_tool_calls
-    problem = None if unjudged else _why_empty(message) if empty and not cut else reading.problem
+    problem = None if declined else _why_empty(reply.facts.finish) if empty and not cut else reading.problem
     # A reply nobody could read is not sent back to the model either.
     vast = len(text) > LONGEST_REPLY or len(message.tool_calls) + len(message.invalid_tool_calls) > MOST_CALLS
     step = Step(
@@ -200,7 +168,7 @@ def _after(reply: Reply, state: LoopState, session: Session, tools: list[str]) -
         answer=given.text if given else None,
         problem=problem,
         raw=text,
-        sent=sent_pictures(_since_last_reply(state["messages"]), session.album, session.wire),
+        sent=sent_pictures(_since_last_reply(state["messages"]), context.shared.album, context.shared.wire),
         usage=reply.usage,
         seconds=reply.seconds,
         attempts=reply.attempts,
@@ -210,70 +178,70 @@ def _after(reply: Reply, state: LoopState, session: Session, tools: list[str]) -
         current=step,
         turns=state["turns"] + 1,
         given=given,
-        failure=Failure(Reason(unjudged["reason"]), str(unjudged["detail"]), text) if unjudged else None,
+        failure=Failure(declined.reason, declined.detail, text) if declined else None,
         otherwise=_otherwise(problem, cut, text, spent=state["insisted"] and (empty or reading.called), empty=empty),
-        confidence=message.additional_kwargs.get("confidence"),
+        confidence=reply.facts.confidence,
     )
 
 
-def after_thinking(state: LoopState, runtime: Runtime[Session]) -> Literal["act", "repair", "insist", "conclude"]:
+def after_thinking(state: LoopState, runtime: Runtime[CaseContext]) -> Literal["act", "repair", "insist", "conclude"]:
     """Decide where to go: an answer or a failure concludes, calls are carried out, the rest is told what is wrong."""
-    session, current = runtime.context, state["current"]
+    context, current = runtime.context, state["current"]
     if state["given"] or state["failure"] or state["insisted"] or current is None:
         return "conclude"
     if current.calls:
         return "act"
-    if state["repairs"] >= session.limits.max_repairs:
+    if state["repairs"] >= context.shared.limits.max_repairs:
         return "conclude"
-    return "insist" if _turns_used(state, session) else "repair"
+    return "insist" if _turns_used(state, context) else "repair"
 
 
-async def act(state: LoopState, runtime: Runtime[Session]) -> LoopState:
+async def act(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     """Carry out the calls of this turn side by side, in worker threads."""
-    session, current = runtime.context, state["current"]
+    context, current = runtime.context, state["current"]
     assert current is not None
-    view = session.view()
-    looks = [_look(session, view, call, number) for number, call in enumerate(current.calls)]
-    observations = await asyncio.gather(*looks)
+    view = context.view()
+    carried_out = [_observation(context, view, call, number) for number, call in enumerate(current.calls)]
+    observations = await asyncio.gather(*carried_out)
     return LoopState(current=current.model_copy(update={"observations": tuple(observations)}))
 
 
-async def observe(state: LoopState, runtime: Runtime[Session]) -> LoopState:
+async def observe(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     """Hand back what the tools said and show their pictures."""
-    session, current = runtime.context, state["current"]
+    context, current = runtime.context, state["current"]
     assert current is not None
     reply = _last_reply(state["messages"])
-    messages = observed(reply, current.observations, session.album, session.wire)
-    return _closed(state, session, LoopState(messages=messages))
+    messages = observed(reply, current.observations, context.shared.album, context.shared.wire)
+    return _closed(state, context, LoopState(messages=messages))
 
 
-def after_observing(state: LoopState, runtime: Runtime[Session]) -> Literal["think", "insist"]:
+def after_observing(state: LoopState, runtime: Runtime[CaseContext]) -> Literal["think", "insist"]:
     """Go on thinking while turns are left."""
     return "insist" if _turns_used(state, runtime.context) else "think"
 
 
-async def repair(state: LoopState, runtime: Runtime[Session]) -> LoopState:
+async def repair(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     """Tell the model exactly what was wrong with its reply."""
     current = state["current"]
     assert current is not None
     problem = f"{current.problem} Say it again in the required form."
     last = state["messages"][-1]
     reply = last if isinstance(last, AIMessage) else None
-    update = LoopState(messages=told(reply, problem), repairs=state["repairs"] + 1)
+    update = LoopState(messages=correction(reply, problem), repairs=state["repairs"] + 1)
     return _closed(state, runtime.context, update)
 
 
-async def insist(state: LoopState, runtime: Runtime[Session]) -> LoopState:
+async def insist(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     """Ask for the answer and forbid the tools: the turns are used up."""
-    session = runtime.context
+    context = runtime.context
     last = state["messages"][-1]
-    form = final_form(session.case.rubric.answer)
+    form = final_form(context.case.rubric.answer)
     sentence = f"Your turns are used up and no tool may be called any more. Answer with what you have seen: {form}"
     reply = last if isinstance(last, AIMessage) else None
-    return _closed(state, session, LoopState(messages=told(reply, sentence), insisted=True))
+    return _closed(state, context, LoopState(messages=correction(reply, sentence), insisted=True))
 
 
-async def conclude(state: LoopState, runtime: Runtime[Session]) -> LoopState:
+async def conclude(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     """End with the answer that was read, or say why there is none."""
     failure = state["failure"] or (None if state["given"] else state["otherwise"])
     return _closed(state, runtime.context, LoopState(failure=failure))
@@ -290,17 +258,17 @@ def _otherwise(problem: str | None, cut: Unfinished | None, text: str, *, spent:
     return Failure(Reason.UNREADABLE, problem or "the judge's reply could not be read", text)
 
 
-async def _look(session: Session, view: View, call: ToolCall, number: int) -> Observation:
+async def _observation(context: CaseContext, view: View, call: ToolCall, number: int) -> Observation:
     if number >= CALLS_A_TURN:
         text = f"Not carried out: at most {CALLS_A_TURN} calls a turn."
         return Observation(call_id=call.id, tool=call.name, text=text, failed=True)
-    return await session.looks.take(session.toolbox, call, view, session.wire)
+    return await context.shared.observations.observe(context.shared.toolbox, call, view, context.shared.wire)
 
 
-def _schemas(session: Session) -> list[dict[str, Any]]:
+def _schemas(context: CaseContext) -> list[dict[str, Any]]:
     """Return the offered tools as function descriptions."""
-    tools = session.tools()
-    view = session.view() if tools else None
+    tools = context.tools()
+    view = context.view() if tools else None
     return [
         {
             "type": "function",
@@ -311,18 +279,18 @@ def _schemas(session: Session) -> list[dict[str, Any]]:
     ]
 
 
-def _closed(state: LoopState, session: Session, update: LoopState) -> LoopState:
+def _closed(state: LoopState, context: CaseContext, update: LoopState) -> LoopState:
     """Return the update with the turn under way put among the finished steps."""
     current = state["current"]
     if current is not None:
         update["steps"], update["current"] = [current], None
-        if session.watcher and session.heading:
-            session.watcher.step(session.heading, current)
+        if context.shared.watcher:
+            context.shared.watcher.step(context.heading, current)
     return update
 
 
-def _turns_used(state: LoopState, session: Session) -> bool:
-    return state["turns"] >= session.limits.max_turns
+def _turns_used(state: LoopState, context: CaseContext) -> bool:
+    return state["turns"] >= context.shared.limits.max_turns
 
 
 def _last_reply(messages: list[AnyMessage]) -> AIMessage:
@@ -334,14 +302,13 @@ def _since_last_reply(messages: list[AnyMessage]) -> list[AnyMessage]:
     return messages[last + 1 :]
 
 
-def _why_empty(message: AIMessage) -> str:
-    why = finish_of(message)
-    return f"Your reply was empty (finish reason: {why})." if why else "Your reply was empty."
+def _why_empty(finish: str) -> str:
+    return f"Your reply was empty (finish reason: {finish})." if finish else "Your reply was empty."
 
 
-def build_loop() -> CompiledStateGraph[LoopState, Session, LoopState, LoopState]:
+def build_loop() -> CompiledStateGraph[LoopState, CaseContext, LoopState, LoopState]:
     """Return the compiled loop."""
-    graph = StateGraph(LoopState, context_schema=Session)
+    graph = StateGraph(LoopState, context_schema=CaseContext)
     for name, node in (
         ("think", think),
         ("act", act),

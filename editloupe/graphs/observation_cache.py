@@ -1,4 +1,4 @@
-"""The looks taken at one edit: what two criteria ask alike is looked at once, and both are shown it."""
+"""What the tools have shown of one edit: a call that two criteria make alike is carried out once, and both are shown it."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from editloupe.tools.registry import Toolbox
 from editloupe.types import Observation, ToolCall
 
 
-class Looks:
+class ObservationCache:
     """Carries out tool calls in worker threads, each of them once; belongs to one edit and one event loop."""
 
     def __init__(self) -> None:
-        self._taken: dict[str, asyncio.Future[Observation]] = {}
+        self._observed: dict[str, asyncio.Future[Observation]] = {}
 
-    async def take(self, toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
+    async def observe(self, toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
         """Return what a call shows; whatever goes wrong with it is a sentence for the model."""
         started = time.perf_counter()
-        asked = json.dumps([call.name, call.parameters, dict(view.pictures)], default=str)
-        taken = self._taken.get(asked)
-        before = taken is not None
-        if taken is None:
-            taken = self._taken[asked] = toolbox.in_worker(_look, toolbox, call, view, wire)
-        seen = await asyncio.shield(taken)  # one criterion may give up, the other still wants to see
+        key = json.dumps([call.name, call.parameters, dict(view.pictures)], default=str)
+        observed = self._observed.get(key)
+        before = observed is not None
+        if observed is None:
+            observed = self._observed[key] = toolbox.in_worker(_run, toolbox, call, view, wire)
+        seen = await asyncio.shield(observed)  # one criterion may give up, the other still wants to see
         seconds = time.perf_counter() - started
         return seen.model_copy(update={"call_id": call.id, "seconds": seconds, "cached": seen.cached or before})
 
 
-def _look(toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
+def _run(toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
     """Run a tool and make its pictures ready to be sent: hashing and encoding would hold up the event loop."""
     try:
         result = toolbox.run(call.name, call.parameters, view)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
-from editloupe.agent.prompts import TOLD
-from editloupe.graphs.loop import LOOP, Failure, LoopState, Session, opening
+from editloupe.agent.prompts import EARLIER_FINDINGS
+from editloupe.graphs.loop import LOOP, CaseContext, Failure, LoopState, opening
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import ModeText, Rubric, Stage, TextAnswer
 from editloupe.types import Reason, Sha, Step, ToolCall
 
-Differences = Literal["model", "tool"]
 TOOL = "localize_differences"
 
 
@@ -27,38 +26,39 @@ class Staged:
     failure: Failure | None = None
 
 
-async def first_stage(session: Session, by: Differences) -> Staged:
+async def first_stage(context: CaseContext) -> Staged:
     """Have the differences listed where the rubric wants that; other cases are returned as they are."""
-    stage = session.case.rubric.stage
+    stage = context.case.rubric.stage
     if stage is None:
-        return Staged(session.case)
-    return await (_by_tool(session, stage) if by == "tool" else _by_model(session, stage))
+        return Staged(context.case)
+    return await (_by_tool(context, stage) if context.shared.differences == "tool" else _by_model(context, stage))
 
 
-async def _by_model(session: Session, stage: Stage) -> Staged:
+async def _by_model(context: CaseContext, stage: Stage) -> Staged:
     """Ask the model; an unreadable list leaves the case unjudged, like any unreadable answer."""
-    case = stage_case(session.case, stage)
-    asking = replace(session, case=case)
+    case = stage_case(context.case, stage)
+    asking = replace(context, case=case)
     start = await asyncio.to_thread(opening, asking)
-    state = await LOOP.ainvoke(start, {"recursion_limit": session.limits.recursion_limit}, context=asking)
+    state = await LOOP.ainvoke(start, {"recursion_limit": context.shared.limits.recursion_limit}, context=asking)
     steps, prompts = tuple(state["steps"]), texts_of(start)
     if state["given"] is None:
         failure = state["failure"] or Failure(Reason.NO_ANSWER, "the judge listed nothing")
-        return Staged(session.case, steps, prompts, replace(failure, detail=f"{stage.title}: {failure.detail}"))
-    return Staged(_told(session.case, stage, str(state["given"].values[stage.key])), steps, prompts)
+        return Staged(context.case, steps, prompts, replace(failure, detail=f"{stage.title}: {failure.detail}"))
+    return Staged(_with_differences(context.case, stage, str(state["given"].values[stage.key])), steps, prompts)
 
 
-async def _by_tool(session: Session, stage: Stage) -> Staged:
+async def _by_tool(context: CaseContext, stage: Stage) -> Staged:
     """Compare the stage's two pictures with the tool; its crops are shown with the rubric's question."""
     first, second = stage.images[:2]
+    shared = context.shared
     parameters = {"comparison_image_1": first, "comparison_image_2": second}
     call = ToolCall(id="stage_0", name=TOOL, parameters=parameters)
-    seen = await session.looks.take(session.toolbox, call, session.view(), session.wire)
+    seen = await shared.observations.observe(shared.toolbox, call, context.view(), shared.wire)
     if seen.failed:
-        return Staged(session.case, failure=Failure(Reason.MISSING_INPUT, f"{stage.title}: {seen.text}"))
+        return Staged(context.case, failure=Failure(Reason.MISSING_INPUT, f"{stage.title}: {seen.text}"))
     step = Step(index=0, thought=stage.title, calls=(call,), observations=(seen,))
     shown = dict(zip(seen.captions, seen.pictures, strict=True))
-    return Staged(_told(session.case, stage, seen.text, shown), (step,))
+    return Staged(_with_differences(context.case, stage, seen.text, shown), (step,))
 
 
 def stage_case(case: Case, stage: Stage) -> Case:
@@ -79,8 +79,8 @@ def stage_case(case: Case, stage: Stage) -> Case:
     return case.model_copy(update={"rubric": rubric, "mode": "plain", "pictures": pictures})
 
 
-def _told(case: Case, stage: Stage, text: str, shown: Mapping[str, Sha] | None = None) -> Case:
-    facts: dict[str, Any] = {**case.facts, TOLD: {stage.introduction.strip(): text.strip()}}
+def _with_differences(case: Case, stage: Stage, text: str, shown: Mapping[str, Sha] | None = None) -> Case:
+    facts: dict[str, Any] = {**case.facts, EARLIER_FINDINGS: {stage.introduction.strip(): text.strip()}}
     return case.model_copy(update={"facts": facts, "pictures": {**case.pictures, **(shown or {})}})
 
 

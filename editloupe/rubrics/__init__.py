@@ -1,1 +1,50 @@
-"""What is asked: one folder a paper."""
+"""What is asked: one folder a paper, and what all of them are made of.
+
+Public names are imported when they are first used: the list of protocols reads every bundled rubric.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editloupe.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.rubrics.case import Case
+    from editloupe.rubrics.load import load_rubric, load_rubrics
+    from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric, TextAnswer, YesNoAnswer
+    from editloupe.rubrics.protocol import MissingInput, Protocol
+    from editloupe.rubrics.registry import PROTOCOLS, usual_repeats
+    from editloupe.rubrics.user_rubrics import with_files
+
+__all__ = [
+    "PROTOCOLS",
+    "Answer",
+    "Case",
+    "ChecksAnswer",
+    "LabelAnswer",
+    "MissingInput",
+    "NumberAnswer",
+    "Protocol",
+    "Rubric",
+    "TextAnswer",
+    "YesNoAnswer",
+    "load_rubric",
+    "load_rubrics",
+    "usual_repeats",
+    "with_files",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Case": "case",
+        **dict.fromkeys(("load_rubric", "load_rubrics"), "load"),
+        **dict.fromkeys(
+            ("Answer", "ChecksAnswer", "LabelAnswer", "NumberAnswer", "Rubric", "TextAnswer", "YesNoAnswer"), "model"
+        ),
+        **dict.fromkeys(("MissingInput", "Protocol"), "protocol"),
+        **dict.fromkeys(("PROTOCOLS", "usual_repeats"), "registry"),
+        "with_files": "user_rubrics",
+    },
+)

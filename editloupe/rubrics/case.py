@@ -11,7 +11,7 @@ from editloupe.rubrics.model import Rubric
 from editloupe.types import Box, Edit, Mode, Record, Sha
 
 SOURCE, EDITED, REFERENCE = "Source Image", "Edited Image", "Reference Image"
-"""The picture names of DLEBench, Table 16; they are part of the tools' public contract."""
+"""Names of pictures in rubrics and for judges (DLEBench, Table 16); they are part of the tools' public contract."""
 
 
 class Case(Record):
@@ -28,6 +28,8 @@ class Case(Record):
     """Where the targets are in each picture, in that picture's pixels; only in modes that know."""
     facts: Mapping[str, Any] = Field(default_factory=dict)
     """What else the protocol says about this case."""
+    engine: str = "loop"
+    """Which graph judges the case, by its name in `graphs/registry.py`."""
 
     @property
     def uses_tools(self) -> bool:

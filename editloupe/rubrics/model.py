@@ -1,7 +1,7 @@
 """What a rubric is: a question in ordered checks, the pictures it is asked about, and the kind of answer it takes.
 
-The five answer kinds carry every protocol: labels (DLEBench), numbers on a scale (WiseEdit, Edit-Compass), sets of binary or
-graded checks with gates (VIBE), yes/no and read-out text (EdiVal-Agent).
+The five answer kinds carry every protocol: labels, numbers on a scale, sets of binary or graded checks with gates, yes/no and
+read-out text.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class LabelAnswer(Record):
         return next(label.score for label in self.labels if label.name == name)
 
     def score_100(self, name: str) -> float:
-        """Return (score − lowest) / (highest − lowest) × 100; for DLEBench that is (score − 1) / 3 × 100 (Section 5.1)."""
+        """Return (score − lowest) / (highest − lowest) × 100; for four labels that is (score − 1) / 3 × 100."""
         scores = [label.score for label in self.labels]
         return (self.score(name) - min(scores)) / (max(scores) - min(scores)) * 100
 
@@ -174,8 +174,8 @@ class ChecksAnswer(Record):
                 tree, self.values({**others, **dict(zip((c.key for c in asked), answers, strict=True))})
             )
             if value is not None and not math.isfinite(value):
-                told = ", ".join(f"{c.key} = {answer}" for c, answer in zip(asked, answers, strict=True))
-                raise ValueError(f'the formula "{self.formula}" has no finite value where {told}') from None
+                answered = ", ".join(f"{c.key} = {answer}" for c, answer in zip(asked, answers, strict=True))
+                raise ValueError(f'the formula "{self.formula}" has no finite value where {answered}') from None
 
     @property
     def formula(self) -> str:

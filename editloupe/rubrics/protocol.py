@@ -9,6 +9,7 @@ from editloupe.images import Album
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.load import load_rubric
 from editloupe.rubrics.model import LabelAnswer, Rubric
+from editloupe.rubrics.pairs import PairRules
 from editloupe.types import Edit, Mode, UserError, Verdict
 
 Choice = Callable[[Edit, Sequence[Rubric]], Rubric | None]
@@ -61,6 +62,8 @@ class Protocol:
     """What is computed for what, as formulas to print."""
     repeats: int = 1
     """How often the paper has every edit judged."""
+    pairs: PairRules | None = None
+    """How two candidates are set against each other, where the paper does that."""
 
     @property
     def modes(self) -> tuple[Mode, ...]:

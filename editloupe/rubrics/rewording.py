@@ -14,8 +14,8 @@ from editloupe.types import Mode, Record, UserError
 class Rewording(Record):
     """What a file that rewords a bundled rubric may say; what it leaves out stays as it is."""
 
-    extends: str = Field(pattern=r"^[a-z-]+/[a-z_]+(/[a-z_]+)?$")
-    """Protocol and criterion with a slash between them, such as dlebench/instruction_following; a variant may follow."""
+    extends: str = Field(pattern=r"^[a-z0-9_-]+/[a-z0-9_]+(/[a-z0-9_]+)?$")
+    """Protocol and criterion with a slash between them, then a variant where the criterion has several."""
     title: str | None = None
     question: str | None = None
     steps: tuple[str, ...] | None = None
@@ -43,19 +43,21 @@ class Rewording(Record):
         raise UserError(f'{file}: "{self.extends}" is not one rubric; there are: {choices}')
 
 
-def reworded(rubric: Rubric, words: Rewording) -> Rubric:
+def reworded(rubric: Rubric, rewording: Rewording) -> Rubric:
     """Return the rubric in other words; raises ValueError where they do not fit it."""
-    plain: dict[str, Any] = words.model_dump(exclude={"extends", "settings", "meanings", "examples"}, exclude_none=True)
-    if words.examples is not None:
-        plain["examples"] = words.examples
-    for mode in words.settings:
+    plain: dict[str, Any] = rewording.model_dump(
+        exclude={"extends", "settings", "meanings", "examples"}, exclude_none=True
+    )
+    if rewording.examples is not None:
+        plain["examples"] = rewording.examples
+    for mode in rewording.settings:
         if mode not in rubric.modes:
             raise ValueError(f"settings: {rubric.name} has no {mode} mode")
     modes = {
-        mode: text.model_copy(update={"setting": words.settings[mode]}) if mode in words.settings else text
+        mode: text.model_copy(update={"setting": rewording.settings[mode]}) if mode in rewording.settings else text
         for mode, text in rubric.modes.items()
     }
-    return rubric.model_copy(update={**plain, "modes": modes, "answer": _answer(rubric.answer, words.meanings)})
+    return rubric.model_copy(update={**plain, "modes": modes, "answer": _answer(rubric.answer, rewording.meanings)})
 
 
 def _answer(answer: Answer, meanings: Mapping[str, str]) -> Answer:

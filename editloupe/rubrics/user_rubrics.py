@@ -13,12 +13,12 @@ from editloupe.rubrics import roles
 from editloupe.rubrics.load import mistake, with_tools
 from editloupe.rubrics.model import Answer, Example, LabelAnswer, ModeText, Rubric, Telling
 from editloupe.rubrics.protocol import Protocol
+from editloupe.rubrics.registry import OWN
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.rewording import Rewording, reworded
 from editloupe.rubrics.yaml_files import read_yaml
 from editloupe.types import Record, UserError
 
-OWN = "own"
 WORD = r"^[a-z][a-z0-9_]*$"
 MARKS = " \t\r\n*_`#>\"'“”‘’"
 
@@ -72,7 +72,7 @@ class OwnRubric(Record):
             raise ValueError(f'the picture "{twice[0]}" is named twice')
         return self
 
-    def rubric(self, source: str) -> Rubric:
+    def rubric(self, source: str, protocol: str = OWN) -> Rubric:
         """Return the rubric as the judge is asked it."""
         names = [roles.name_of(role) for role in self.pictures]
         maybe = [roles.name_of(role) for role in self.optional_pictures]
@@ -82,7 +82,7 @@ class OwnRubric(Record):
         images = (*names, *(f"{name}{roles.OPTIONAL}" for name in maybe))
         plain = ModeText(setting=self.setting or shown, images=images)
         made = Rubric(
-            protocol=OWN,
+            protocol=protocol,
             criterion=self.name,
             title=self.title or self.name.replace("_", " ").capitalize(),
             source=source,
@@ -106,26 +106,46 @@ def with_files(protocol: str | None, files: Sequence[str | Path]) -> Protocol:
         raise UserError(
             f"{own[0][0].name} is a rubric of its own and {rewordings[0][0].name} rewords a bundled one; judge them in two runs"
         )
-    return _reworded(protocol, rewordings) if rewordings else _own(protocol, own)
+    return _reworded_protocol(protocol, rewordings) if rewordings else _protocol_of(protocol, own)
 
 
-def _own(protocol: str | None, read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
+def protocol_from_folder(folder: str | Path, *, name: str, title: str, source: str, **more: Any) -> Protocol:
+    """Return the protocol of a paper whose rubrics are the YAML files of a folder, by name, one criterion each.
+
+    `more` are further fields of Protocol: types, edit_score, levels, arithmetic and so on.
+    """
+    files = sorted(Path(folder).glob("*.yaml"))
+    if not files:
+        raise UserError(f"{folder} holds no rubric, a file that ends in .yaml")
+    read = [(file, one) for file in files if isinstance(one := _read(file), OwnRubric)]
+    if len(read) < len(files):
+        raise UserError(f"{folder} holds a file that rewords another rubric; a paper has rubrics of its own")
+    rubrics = _rubrics(read, name)
+    given = {"default_mode": "plain", "make_cases": roles.make_cases, **more}
+    return Protocol(name=name, title=title, source=source, rubrics=rubrics, **given)
+
+
+def _protocol_of(protocol: str | None, read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
     if protocol not in (None, OWN):
         raise UserError(f"--rubric with a rubric of its own is judged without --protocol {protocol}")
-    names = [one.name for _, one in read]
-    if len(set(names)) < len(names):
-        raise UserError(f'two rubric files have the name "{next(n for n in names if names.count(n) > 1)}"')
     return Protocol(
         name=OWN,
         title="Your rubric" if len(read) == 1 else "Your rubrics",
         source=", ".join(file.name for file, _ in read),
-        rubrics=tuple(one.rubric(file.name) for file, one in read),
+        rubrics=_rubrics(read, OWN),
         default_mode="plain",
         make_cases=roles.make_cases,
     )
 
 
-def _reworded(protocol: str | None, read: Sequence[tuple[Path, Rewording]]) -> Protocol:
+def _rubrics(read: Sequence[tuple[Path, OwnRubric]], protocol: str) -> tuple[Rubric, ...]:
+    names = [one.name for _, one in read]
+    if len(set(names)) < len(names):
+        raise UserError(f'two rubric files have the name "{next(n for n in names if names.count(n) > 1)}"')
+    return tuple(one.rubric(file.name, protocol) for file, one in read)
+
+
+def _reworded_protocol(protocol: str | None, read: Sequence[tuple[Path, Rewording]]) -> Protocol:
     names = {one.protocol for _, one in read} | ({protocol} if protocol else set())
     if len(names) > 1:
         raise UserError(f"the rubric files reword {' and '.join(sorted(names))}; one run is judged by one protocol")

@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from editloupe.evals.runs.damage import RunDamaged
 from editloupe.studio.guard import Guard
 from editloupe.studio.library import OpenRun
-from editloupe.studio.login import Door
+from editloupe.studio.login import Login
 from editloupe.studio.render import HERE
 from editloupe.studio.routes import annotate, judge, pictures, runs, trace
 from editloupe.studio.settings import StudioSettings
@@ -30,7 +30,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await studio.desk.close()
+        await studio.jobs.close()
         studio.close()
 
     app = FastAPI(
@@ -39,7 +39,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         lifespan=lifespan,
-        middleware=[Middleware(Guard, settings=settings, door=Door(settings, studio.pages))],
+        middleware=[Middleware(Guard, settings=settings, login=Login(settings, studio.pages))],
     )
     app.state.studio = studio
     for part in (judge, runs, trace, annotate, pictures):
@@ -61,23 +61,23 @@ def home(request: Request) -> Response:
 
 
 def _mistake(request: Request, error: Exception) -> Response:
-    return _told(request, 503 if isinstance(error, RunDamaged) else 400, str(error))
+    return _error_response(request, 503 if isinstance(error, RunDamaged) else 400, str(error))
 
 
 def _not_understood(request: Request, error: Exception) -> Response:
-    return _told(request, 404, "There is nothing at this address.")
+    return _error_response(request, 404, "There is nothing at this address.")
 
 
 def _http_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     known = {404: "There is nothing at this address.", 405: "This address is not used that way."}
     detail = str(error.detail) if isinstance(error, HTTPException) else ""
-    return _told(
+    return _error_response(
         request, status, known.get(status, detail) if detail in ("Not Found", "Method Not Allowed") else detail
     )
 
 
-def _told(request: Request, status: int, sentence: str) -> Response:
+def _error_response(request: Request, status: int, sentence: str) -> Response:
     """Say a sentence: as a page to a person, as JSON to the page's own scripts."""
     if "text/html" in request.headers.get("accept", ""):
         return studio_of(request).pages.page("error.html", status, sentence=sentence)

@@ -28,7 +28,7 @@ class Charts:
     figures: dict[str, bytes]
 
 
-class ChartRoom:
+class ChartCache:
     """Draws charts, one run at a time, and remembers them."""
 
     def __init__(self) -> None:
@@ -56,5 +56,5 @@ def _draw(one: OpenRun, protocol: str) -> Charts:
     with readable(one.name):
         labelled = one.labels.path if one.labels.labels() else None
         report = build_report(one.run.folder, human=labelled, protocol=protocol)
-        drawn = {name: as_svg(draw()) for name, draw in drawings(report).items()}
-    return Charts(report.answer, report.certainty, drawn)
+        figures = {name: as_svg(draw()) for name, draw in drawings(report).items()}
+    return Charts(report.answer, report.certainty, figures)

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from editloupe.studio.login import READING, Door
+from editloupe.studio.login import READING, Login
 from editloupe.studio.settings import FORM_BYTES, UPLOAD_BYTES, StudioSettings
 
 POLICY = (
@@ -31,10 +31,10 @@ UPLOADS = "/uploads"
 class Guard:
     """Lets through what comes from this page, by the right name, with the token."""
 
-    def __init__(self, app: ASGIApp, settings: StudioSettings, door: Door) -> None:
+    def __init__(self, app: ASGIApp, settings: StudioSettings, login: Login) -> None:
         self._app = app
         self._hosts = settings.hosts
-        self._door = door
+        self._login = login
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request, then pass it on or answer it here."""
@@ -54,7 +54,7 @@ class Guard:
                 sent["server-timing"] = f"studio;dur={(time.perf_counter() - started) * 1000:.1f}"
             await send(message)
 
-        answer = self._refusal(scope, headers) or await self._door.answer(scope, headers, receive)
+        answer = self._refusal(scope, headers) or await self._login.answer(scope, headers, receive)
         if answer is not None:
             await answer(scope, receive, safely)
             return

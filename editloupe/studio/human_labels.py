@@ -11,7 +11,7 @@ from editloupe.evals.analysis import statistics
 from editloupe.evals.analysis.human import score_of
 from editloupe.rubrics.model import Answer, LabelAnswer, NumberAnswer, Rubric, YesNoAnswer
 from editloupe.rubrics.protocol import MissingInput
-from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit
 
 
@@ -39,14 +39,15 @@ class Consensus:
 
 def rubric_of(protocol: str, criterion: str) -> Rubric | None:
     """Return a criterion's rubric in its first wording, None where this version does not know it."""
-    rubrics = (rubric for known in PROTOCOLS if known.name == protocol for rubric in known.rubrics)
+    known = known_protocol(protocol)
+    rubrics = known.rubrics if known else ()
     return next((rubric for rubric in rubrics if rubric.criterion == criterion), None)
 
 
 def rubric_for(protocol: str, criterion: str, edit: Edit) -> Rubric | None:
     """Return the wording of a criterion that an edit is asked, None where this version does not know the rubric."""
-    known = next((one for one in PROTOCOLS if one.name == protocol and criterion in one.criteria), None)
-    if known is None:
+    known = known_protocol(protocol)
+    if known is None or criterion not in known.criteria:
         return None
     try:
         return known.choose(edit, known.variants(criterion)) or known.rubric(criterion)

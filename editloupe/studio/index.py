@@ -17,7 +17,7 @@ from editloupe.studio.labels import LabelBook
 TABLES = """
 CREATE TABLE edits (
     edit_id TEXT PRIMARY KEY, position INTEGER NOT NULL, type TEXT, model TEXT, instruction TEXT NOT NULL,
-    words TEXT NOT NULL, source TEXT, edited TEXT, human TEXT NOT NULL
+    search_text TEXT NOT NULL, source TEXT, edited TEXT, human TEXT NOT NULL
 );
 CREATE INDEX edits_in_order ON edits (position, edit_id);
 CREATE INDEX edits_by_type ON edits (type, position, edit_id);
@@ -46,9 +46,9 @@ class RunIndex:
         self._name = name or run.folder.name
         self._labels = labels
         self._lock = threading.RLock()
-        self._own = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self._own.row_factory = sqlite3.Row
-        self._own.executescript(TABLES)
+        self._rows = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._rows.row_factory = sqlite3.Row
+        self._rows.executescript(TABLES)
         self._source: sqlite3.Connection | None = None
         self._seen = -1
         self._last_unit = self._last_edit = 0
@@ -60,7 +60,7 @@ class RunIndex:
         with self._lock:
             with readable(self._name):
                 self._refresh()
-            yield self._own
+            yield self._rows
 
     def state(self) -> tuple[int, int]:
         """Return something that differs whenever the run or its labels have changed."""
@@ -73,7 +73,7 @@ class RunIndex:
         with self._lock:
             if self._source:
                 self._source.close()
-            self._own.close()
+            self._rows.close()
 
     def _refresh(self) -> None:
         if self._source is None:
@@ -82,13 +82,13 @@ class RunIndex:
         version = self._source.execute("PRAGMA data_version").fetchone()[0]
         changed: set[str] | None = set()
         if self._seen != version:
-            self._own.execute("BEGIN")
+            self._rows.execute("BEGIN")
             try:
                 changed = self._take_new(self._source)
             except BaseException:
-                self._own.execute("ROLLBACK")
+                self._rows.execute("ROLLBACK")
                 raise
-            self._own.execute("COMMIT")
+            self._rows.execute("COMMIT")
         self._seen = version
         self._labels.annotators()  # reads the file anew where it has changed
         if self._labelled != self._labels.version:
@@ -104,14 +104,14 @@ class RunIndex:
         changed = {row["edit_id"] for row in (*fresh, *added)}
         for some in _chunks(sorted(changed)):
             marks = ", ".join("?" * len(some))
-            self._own.executemany(
+            self._rows.executemany(
                 f"INSERT OR REPLACE INTO edits VALUES ({', '.join('?' * 9)})",
                 [_edit(row) for row in source.execute(f"SELECT * FROM edits WHERE edit_id IN ({marks})", some)],
             )
             by_cell: dict[tuple[str, str], list[sqlite3.Row]] = {}
             for row in source.execute(f"{_UNITS} WHERE edit_id IN ({marks}) ORDER BY repeat", some):
                 by_cell.setdefault((row["edit_id"], row["criterion"]), []).append(row)
-            self._own.executemany(
+            self._rows.executemany(
                 f"INSERT OR REPLACE INTO cells VALUES ({', '.join('?' * 14)})",
                 [_cell(units) for units in by_cell.values()],
             )
@@ -125,20 +125,20 @@ class RunIndex:
         for (edit_id, criterion), labels in self._labels.labels().items():
             given.setdefault(edit_id, {})[criterion] = labels.values()
         wanted: list[str] = (
-            [row["edit_id"] for row in self._own.execute("SELECT edit_id FROM edits")]
+            [row["edit_id"] for row in self._rows.execute("SELECT edit_id FROM edits")]
             if changed is None
             else [*changed]
         )
         for some in _chunks(wanted):
             marks = ", ".join("?" * len(some))
-            self._own.execute(f"DELETE FROM people WHERE edit_id IN ({marks})", some)
-            human = self._own.execute(
+            self._rows.execute(f"DELETE FROM people WHERE edit_id IN ({marks})", some)
+            human = self._rows.execute(
                 "SELECT edits.edit_id, criterion, protocol, human FROM edits JOIN cells USING (edit_id) "
                 f"WHERE edit_id IN ({marks})",
                 some,
             ).fetchall()
             rows = [_people(row, given.get(row["edit_id"], {})) for row in human]
-            self._own.executemany(
+            self._rows.executemany(
                 "INSERT OR REPLACE INTO people VALUES (?, ?, ?, ?, ?, ?)", [row for row in rows if row is not None]
             )
 
@@ -157,8 +157,8 @@ def _edit(row: sqlite3.Row) -> tuple[Any, ...]:
         human = {name: [str(one) for one in said] for name, said in given.items()}
     except (ValueError, TypeError, AttributeError, RecursionError):
         instruction, kind, model, first, human = "The record of this edit cannot be read.", None, None, {}, {}
-    words = "\n".join(filter(None, (row["edit_id"], instruction, kind, model))).casefold()
-    place = (row["edit_id"], row["position"], kind, model, instruction or "", words)
+    search_text = "\n".join(filter(None, (row["edit_id"], instruction, kind, model))).casefold()
+    place = (row["edit_id"], row["position"], kind, model, instruction or "", search_text)
     return (*place, first.get("source"), first.get("edited"), json.dumps(human))
 
 

@@ -27,7 +27,7 @@ Value = str | None | tuple[Box, ...]
 
 
 @dataclass(frozen=True)
-class Place:
+class LabelKey:
     """What a row is about: a criterion of an edit, or the boxes of an edit."""
 
     edit_id: str
@@ -48,8 +48,8 @@ class LabelBook:
         self.path = path
         self._lock = threading.RLock()
         self._size = -1
-        self._given: dict[str, dict[Place, Value]] = {}
-        self._undo: dict[str, list[tuple[Place, Value]]] = {}
+        self._given: dict[str, dict[LabelKey, Value]] = {}
+        self._undo: dict[str, list[tuple[LabelKey, Value]]] = {}
         self.version = 0
         """Changes with every row, so that a table knows when to look again."""
         self.notes: tuple[str, ...] = ()
@@ -87,20 +87,20 @@ class LabelBook:
         """Return the boxes one annotator drew for an edit, None where the annotator left them alone."""
         with self._lock:
             self._read()
-            value = self._given.get(annotator, {}).get(Place(edit_id, None))
+            value = self._given.get(annotator, {}).get(LabelKey(edit_id, None))
             return value if isinstance(value, tuple) else None
 
     def give(self, annotator: str, edit_id: str, criterion: str, label: str | None, **more: Any) -> None:
         """Write a label; `more` holds what else should be known about it. The same label again changes nothing."""
         if self.of(annotator, edit_id).get(criterion) != label:
-            self._write(annotator, Place(edit_id, criterion), label, more)
+            self._write(annotator, LabelKey(edit_id, criterion), label, more)
 
     def draw(self, annotator: str, edit_id: str, boxes: tuple[Box, ...]) -> None:
         """Write an annotator's boxes of an edit; the same boxes again change nothing."""
         if self.boxes(annotator, edit_id) != boxes:
-            self._write(annotator, Place(edit_id, None), boxes, {})
+            self._write(annotator, LabelKey(edit_id, None), boxes, {})
 
-    def undo(self, annotator: str) -> Place | None:
+    def undo(self, annotator: str) -> LabelKey | None:
         """Take back an annotator's last change and say where it was; None where there is nothing left to take back."""
         with self._lock:
             self._read()
@@ -111,7 +111,7 @@ class LabelBook:
             self._write(annotator, place, before, {"undo": True})
             return place
 
-    def _write(self, annotator: str, place: Place, value: Value, more: Mapping[str, Any]) -> None:
+    def _write(self, annotator: str, place: LabelKey, value: Value, more: Mapping[str, Any]) -> None:
         boxes = [list(box) for box in value] if isinstance(value, tuple) else None
         said = {BOXES: boxes} if place.criterion is None else {"criterion": place.criterion, "label": value}
         row = {"edit_id": place.edit_id, **said, "annotator": annotator, "at": timestamp(), **more}
@@ -159,7 +159,7 @@ class LabelBook:
     def _take(self, row: Mapping[str, Any]) -> None:
         if BOXES not in row and row.get("criterion") is None:
             return
-        name, place = str(row["annotator"]), Place(str(row["edit_id"]), row.get("criterion"))
+        name, place = str(row["annotator"]), LabelKey(str(row["edit_id"]), row.get("criterion"))
         given, stack = self._given.setdefault(name, {}), self._undo.setdefault(name, [])
         if row.get("undo") and stack:
             stack.pop()

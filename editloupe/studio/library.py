@@ -112,11 +112,11 @@ class Library:
         """Return the runs, those that cannot be read among them."""
         with self._lock:
             wanted = {folder.resolve(): None for folder in self._found()}
-            own = self._folder.resolve() if self._folder else None
-            if own and (own / FILE).is_file():
-                wanted.setdefault(own)
+            here = self._folder.resolve() if self._folder else None
+            if here and (here / FILE).is_file():
+                wanted.setdefault(here)
             for folder in [*wanted, *(known for known in self._known if known not in wanted)]:
-                self._look_at(folder, HERE if folder == own else None)
+                self._look_at(folder, HERE if folder == here else None)
             return list(self._known.values())
 
     def get(self, key: str) -> OpenRun | None:

@@ -28,7 +28,7 @@ HEARTBEAT = 15.0
 
 
 @dataclass
-class Job:
+class LiveJob:
     """One edit being judged; everything that happened is kept, so that a reload misses nothing."""
 
     request: JudgeRequest
@@ -80,7 +80,7 @@ class Renderer:
     verdicts: Callable[[Judgement, int], str]
 
 
-class Desk:
+class LiveJobs:
     """All jobs of this program."""
 
     def __init__(
@@ -96,11 +96,11 @@ class Desk:
         self._save = save
         self._clean = clean
         self._longest = longest
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, LiveJob] = {}
         self._pixels = PixelBudget(JUDGED_AT_ONCE)
         self._closed = False
 
-    def get(self, key: str) -> Job | None:
+    def get(self, key: str) -> LiveJob | None:
         """Return a job by its key."""
         return self._jobs.get(key)
 
@@ -111,17 +111,17 @@ class Desk:
         if sum(not job.finished for job in self._jobs.values()) >= MOST_AT_ONCE:
             raise UserError(f"{MOST_AT_ONCE} edits are being judged already; stop one or wait")
 
-    def start(self, request: JudgeRequest, judge: Judge, edit: Edit) -> Job:
+    def start(self, request: JudgeRequest, judge: Judge, edit: Edit) -> LiveJob:
         """Begin judging; the judge is closed when that ends. Too many at once are refused with a sentence."""
         self.check_room()
         for old in [key for key, job in self._jobs.items() if job.finished][: -REMEMBERED or None]:
             del self._jobs[old]
-        job = Job(request, self._clean)
+        job = LiveJob(request, self._clean)
         self._jobs[job.id] = job
         job.task = asyncio.create_task(self._work(job, judge, edit))
         return job
 
-    def stop(self, job: Job) -> None:
+    def stop(self, job: LiveJob) -> None:
         """Stop judging; what was seen so far stays on the page."""
         if job.task and not job.finished:
             job.task.cancel()
@@ -134,7 +134,7 @@ class Desk:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _work(self, job: Job, judge: Judge, edit: Edit) -> None:
+    async def _work(self, job: LiveJob, judge: Judge, edit: Edit) -> None:
         asked = job.request
         try:
             shas = (asked.source, asked.edited, asked.reference)
@@ -156,14 +156,14 @@ class Desk:
             job.end()
             await judge.aclose()
 
-    async def _judge(self, job: Job, judge: Judge, edit: Edit, shas: dict[str, str]) -> None:
+    async def _judge(self, job: LiveJob, judge: Judge, edit: Edit, shas: dict[str, str]) -> None:
         album = Album()
         steps: asyncio.Queue[tuple[Trace, Step] | None] = asyncio.Queue()
         showing = asyncio.create_task(self._show(job, steps, album, shas))
         try:
             job.tell("begun", judge=judge.spec, mode=judge.mode, notes=list(judge.notes))
             async with asyncio.timeout(self._longest):
-                judgement = await judge.ajudge(edit, watcher=_Queue(steps), album=album)
+                judgement = await judge.ajudge(edit, watcher=_StepQueue(steps), album=album)
                 steps.put_nowait(None)
                 await showing
             repeat = await asyncio.to_thread(self._save, judgement, album)
@@ -173,7 +173,7 @@ class Desk:
             await asyncio.gather(showing, return_exceptions=True)
 
     async def _show(
-        self, job: Job, steps: asyncio.Queue[tuple[Trace, Step] | None], album: Album, shas: dict[str, str]
+        self, job: LiveJob, steps: asyncio.Queue[tuple[Trace, Step] | None], album: Album, shas: dict[str, str]
     ) -> None:
         """Put steps on the page in their order, after their pictures have been kept where the page finds them."""
         named: dict[tuple[str, int | None], dict[str, str]] = {}
@@ -193,7 +193,7 @@ class Desk:
 
 
 @dataclass(frozen=True)
-class _Queue:
+class _StepQueue:
     """A watcher that passes steps on."""
 
     steps: asyncio.Queue[tuple[Trace, Step] | None]

@@ -29,7 +29,7 @@ FORM_SECONDS = 10.0
 TOLD = "This studio needs its token: open the address it printed when it started, or send it as Authorization: Bearer"
 
 
-class Guesses:
+class TokenAttempts:
     """Counts wrong tokens by who sent them: so many at once, then one every few seconds.
 
     While somebody has to wait, a right token is refused as well: else the answer would tell that it was right.
@@ -53,7 +53,7 @@ class Guesses:
             self._until.popitem(last=False)
 
 
-class Door:
+class Login:
     """Asks for the token; a browser that has shown it gets a cookie and an address without it.
 
     The cookie holds a secret of this very start: it tells nothing about the token and ends with the program.
@@ -65,7 +65,7 @@ class Door:
         # Cookies do not know ports: studios on two ports would overwrite each other's.
         self._cookie = f"editloupe-{settings.port}"
         self._session = secrets.token_urlsafe(32)
-        self._guesses = Guesses()
+        self._attempts = TokenAttempts()
 
     async def answer(self, scope: Scope, headers: Headers, receive: Receive) -> Response | None:
         """Return None for whoever may pass, else what they are told."""
@@ -99,13 +99,13 @@ class Door:
         if given is None:
             return self._asked(scope, headers, then=there)
         who = _sender(scope)
-        wait = self._guesses.wait(who)
+        wait = self._attempts.wait(who)
         if wait:
             seconds = math.ceil(wait)
-            told = f"Too many wrong tokens came from here; try again in {seconds} seconds."
-            return self._asked(scope, headers, 429, told, there, {"retry-after": str(seconds)})
+            problem = f"Too many wrong tokens came from here; try again in {seconds} seconds."
+            return self._asked(scope, headers, 429, problem, there, {"retry-after": str(seconds)})
         if not _same(given, self._token):
-            self._guesses.wrong(who)
+            self._attempts.wrong(who)
             return self._asked(scope, headers, problem="That is not the token of this studio.", then=there)
         return None
 
@@ -129,7 +129,7 @@ class Door:
         # A strict cookie stays away when another page leads here; the page's own request brings it.
         from_elsewhere = scope["method"] in READING and headers.get("sec-fetch-site") == "cross-site" and not problem
         answer = self._pages.page(
-            "door.html", status, problem=problem, then=_inside(then), stale=stale, again=from_elsewhere, enter=ENTER
+            "login.html", status, problem=problem, then=_inside(then), stale=stale, again=from_elsewhere, enter=ENTER
         )
         answer.headers.update(sent)
         return answer

@@ -25,7 +25,7 @@ OVERLAY = (255, 0, 200)
 """A colour that photographs hardly contain, seen with every kind of colour vision."""
 
 
-class Shelf:
+class PictureCache:
     """Finds pictures by hash in some folders and keeps what it made from them."""
 
     def __init__(
@@ -83,10 +83,10 @@ def overlay(first: Pixels, second: Pixels) -> bytes:
     b = np.ascontiguousarray(align(np.ascontiguousarray(a, np.uint8), second))
     amount = cv2.GaussianBlur(np.abs(a.astype(np.int16) - b.astype(np.int16)).max(2).astype(np.float32), (0, 0), 1.0)
     strength = np.clip((amount - QUIET) / 60.0, 0, 1)
-    drawn = np.empty((size[1], size[0], 4), np.uint8)
-    drawn[..., :3] = OVERLAY[::-1]
-    drawn[..., 3] = np.where(strength > 0, 90 + 150 * strength, 0).astype(np.uint8)
-    return bytes(cv2.imencode(".png", drawn)[1])
+    overlaid = np.empty((size[1], size[0], 4), np.uint8)
+    overlaid[..., :3] = OVERLAY[::-1]
+    overlaid[..., 3] = np.where(strength > 0, 90 + 150 * strength, 0).astype(np.uint8)
+    return bytes(cv2.imencode(".png", overlaid)[1])
 
 
 def small_copy(pixels: Pixels) -> bytes:

@@ -33,7 +33,7 @@ _OF_CELLS = {
     ),
 }
 STATUSES: Mapping[str, str] = {"judged": "Judged", UNJUDGED: "Unjudged"}
-APARTS: Mapping[str, str] = {
+AGREEMENTS: Mapping[str, str] = {
     "people": "Judge and people differ",
     "agree": "Judge and people agree",
     "repeats": "Repeats differ",
@@ -63,7 +63,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Row:
+class EditRow:
     """One edit of the table."""
 
     edit: Mapping[str, Any]
@@ -75,7 +75,7 @@ class Row:
 class Page:
     """One page of rows, and how many there are."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[EditRow, ...]
     total: int
     number: int
 
@@ -104,7 +104,7 @@ def page_of(connection: sqlite3.Connection, wanted: Wanted) -> Page:
         for row in connection.execute(f"SELECT * FROM {table} WHERE edit_id IN ({marks})", ids):
             by_edit.setdefault(row["edit_id"], {})[row["criterion"]] = dict(row)
     rows = tuple(
-        Row(dict(e), found["cells"].get(i, {}), found["people"].get(i, {})) for i, e in zip(ids, edits, strict=True)
+        EditRow(dict(e), found["cells"].get(i, {}), found["people"].get(i, {})) for i, e in zip(ids, edits, strict=True)
     )
     return Page(rows, total, number)
 
@@ -123,7 +123,7 @@ def conditions(wanted: Wanted) -> tuple[str, dict[str, Any]]:
     tests: list[str] = []
     one = "AND cells.criterion = :criterion" if wanted.criterion else ""
     if wanted.text.strip():
-        tests.append("instr(edits.words, :text) > 0")
+        tests.append("instr(edits.search_text, :text) > 0")
     if wanted.type:
         tests.append("edits.type = :type")
     unjudged = _with_cell(f"cells.status = '{UNJUDGED}' {one}")

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from editloupe.evals.runs.redact import Redactor
 
 
-class Curtain:
+class Redaction:
     """Takes the secrets of this process out of texts and of everything that holds texts."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, Response
 
 from editloupe.rubrics.model import LabelAnswer
 from editloupe.studio.human_labels import rubric_of
-from editloupe.studio.redaction import Curtain
+from editloupe.studio.redaction import Redaction
 from editloupe.studio.trace_view import KINDS
 
 HERE = Path(__file__).parent
@@ -31,7 +31,8 @@ def level(place: float | None) -> int:
 def title_of(criterion: str, protocol: str = "") -> str:
     """Return a criterion's title.
 
-    >>> title_of("visual_consistency", "dlebench"), title_of("colour_fit")
+    >>> from editloupe.rubrics.registry import DEFAULT
+    >>> title_of("visual_consistency", DEFAULT.name), title_of("colour_fit")
     ('Visual Consistency', 'Colour fit')
     """
     rubric = rubric_of(protocol, criterion)
@@ -81,11 +82,11 @@ def in_address(text: str) -> str:
 class Pages:
     """Renders pages and parts of pages."""
 
-    def __init__(self, common: Mapping[str, Any], curtain: Curtain) -> None:
-        self.curtain = curtain
+    def __init__(self, common: Mapping[str, Any], redact: Redaction) -> None:
+        self.redact = redact
         self._environment = Environment(
             # Every value passes before it is escaped: a key with a sign that HTML escapes is found, too.
-            finalize=lambda value: curtain(value) if isinstance(value, str) else value,
+            finalize=lambda value: redact(value) if isinstance(value, str) else value,
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
             undefined=StrictUndefined,
@@ -112,5 +113,5 @@ class Pages:
 
     def json(self, content: Any, status: int = 200) -> Response:
         """Return what the page's own scripts asked for."""
-        text = json.dumps(self.curtain(content), ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(self.redact(content), ensure_ascii=False, separators=(",", ":"))
         return Response(text.encode("utf-8", "replace"), status, media_type="application/json")

@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError, field_validator
 
 from editloupe.judge import Judge
+from editloupe.rubrics.registry import DEFAULT
 from editloupe.studio.settings import StudioSettings
 from editloupe.studio.uploads import Uploads
 from editloupe.types import Box, Edit, Mode, Record, UserError
@@ -30,7 +31,7 @@ class JudgeRequest(Record):
     judge: str = Field(default="", max_length=200)
     base_url: str | None = Field(default=None, max_length=400)
     """One of the servers named at the start; empty for the provider's own, None for the one that is proposed."""
-    protocol: str = Field(default="dlebench", max_length=40)
+    protocol: str = Field(default=DEFAULT.name, max_length=40)
     mode: Mode | None = None
     name: str = Field(default="", max_length=80)
     """What the edit is called; the name of an example or of a file."""

@@ -122,7 +122,7 @@ class StoppableServer(uvicorn.Server):
         """End every judging, and with it the streams that follow it; then close the connections."""
         # A request that is cut off here was not a fault.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-        await self._studio.desk.close()
+        await self._studio.jobs.close()
         await super().shutdown(sockets)
 
     def say_stopped(self) -> None:

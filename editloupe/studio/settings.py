@@ -82,7 +82,7 @@ class StudioSettings:
             return frozenset(given)
         if self.host not in ("0.0.0.0", "::", ""):
             return frozenset({*given, self.host.lower()})
-        return frozenset(given | _own_names())
+        return frozenset(given | _host_names())
 
 
 def new_token() -> str:
@@ -114,7 +114,7 @@ def _check_address(base_url: str) -> None:
         raise UserError("--base-url takes the address of a server, such as http://127.0.0.1:8000/v1")
 
 
-def _own_names() -> set[str]:
+def _host_names() -> set[str]:
     name = socket.gethostname().lower()
     try:
         found = {str(entry[4][0]).lower() for entry in socket.getaddrinfo(name, None)}

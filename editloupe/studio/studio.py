@@ -10,12 +10,12 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from editloupe.images import Album
-from editloupe.studio.charts import ChartRoom
+from editloupe.studio.charts import ChartCache
 from editloupe.studio.decoding_threads import DecodingThreads
 from editloupe.studio.library import Library, OpenRun
-from editloupe.studio.live import Desk, Renderer
-from editloupe.studio.picture_cache import Shelf
-from editloupe.studio.redaction import Curtain
+from editloupe.studio.live import LiveJobs, Renderer
+from editloupe.studio.picture_cache import PictureCache
+from editloupe.studio.redaction import Redaction
 from editloupe.studio.render import Pages
 from editloupe.studio.settings import StudioSettings
 from editloupe.studio.trace_view import step_view
@@ -31,29 +31,29 @@ class Studio:
     library: Library
     uploads: Uploads
     budget: DecodingThreads
-    shelf: Shelf
+    picture_cache: PictureCache
     pages: Pages
-    desk: Desk
-    charts: ChartRoom
+    jobs: LiveJobs
+    charts: ChartCache
 
     @classmethod
     def open(cls, settings: StudioSettings) -> Studio:
         """Open the runs and make everything ready."""
-        library, budget, curtain = Library(settings), DecodingThreads(), Curtain()
+        library, budget, redact = Library(settings), DecodingThreads(), Redaction()
         try:
             uploads = Uploads(budget)
         except BaseException:
             library.close()
             raise
-        pages = Pages({"settings": settings}, curtain)
+        pages = Pages({"settings": settings}, redact)
         saver = _Saver(library)
         render = Renderer(
             step=lambda trace, step, named: _step(pages, trace, step, named),
             verdicts=lambda judgement, repeat: _verdicts(pages, library, judgement, repeat),
         )
-        desk = Desk(render, uploads, saver.save, curtain, settings.longest)
-        shelf = Shelf(lambda: [*library.folders(), uploads.shown], budget)
-        return cls(settings, library, uploads, budget, shelf, pages, desk, ChartRoom())
+        jobs = LiveJobs(render, uploads, saver.save, redact, settings.longest)
+        picture_cache = PictureCache(lambda: [*library.folders(), uploads.shown], budget)
+        return cls(settings, library, uploads, budget, picture_cache, pages, jobs, ChartCache())
 
     def close(self) -> None:
         """Close the runs and remove what is temporary; closing again does nothing."""
@@ -101,5 +101,5 @@ def _step(pages: Pages, trace: Trace, step: Step, named: dict[str, str]) -> str:
 
 
 def _verdicts(pages: Pages, library: Library, judgement: Judgement, repeat: int) -> str:
-    own: Any = library.judged_here()
-    return pages.text("parts/verdicts.html", judgement=judgement, repeat=repeat, run_key=own.key)
+    run: Any = library.judged_here()
+    return pages.text("parts/verdicts.html", judgement=judgement, repeat=repeat, run_key=run.key)

@@ -44,7 +44,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Look:
+class CallView:
     """One call and what came back; either may be missing."""
 
     call: ToolCall | None
@@ -66,11 +66,11 @@ class Look:
 
 @dataclass(frozen=True)
 class StepView:
-    """One step with its looks and boxes."""
+    """One step with its calls and boxes."""
 
     step: Step
     position: int
-    looks: tuple[Look, ...]
+    calls: tuple[CallView, ...]
     marks: tuple[Mark, ...]
 
     @property
@@ -87,9 +87,9 @@ def steps_of(trace: Trace, pictures: Mapping[str, str], side: str = "") -> tuple
 
 def step_view(step: Step, position: int, named: Mapping[str, str], side: str = "") -> StepView:
     """Return one step; `named` maps the judge's picture names to roles."""
-    looks = tuple(_looks(step))
-    marks = [mark for look in looks if look.seen for mark in _marks(look.seen, position, named, side)]
-    return StepView(step, position, looks, tuple(marks))
+    calls = tuple(_call_views(step))
+    marks = [mark for call in calls if call.seen for mark in _marks(call.seen, position, named, side)]
+    return StepView(step, position, calls, tuple(marks))
 
 
 def roles_of(trace: Trace, pictures: Mapping[str, str]) -> dict[str, str]:
@@ -137,12 +137,12 @@ def _did(step: Step) -> str:
     return "gave a reply that could not be used" if step.problem else "only thought"
 
 
-def _looks(step: Step) -> Iterator[Look]:
+def _call_views(step: Step) -> Iterator[CallView]:
     left = {seen.call_id: seen for seen in step.observations}
     for call in step.calls:
-        yield Look(call, left.pop(call.id, None))
+        yield CallView(call, left.pop(call.id, None))
     for seen in left.values():
-        yield Look(None, seen)
+        yield CallView(None, seen)
 
 
 def _marks(seen: Observation, position: int, named: Mapping[str, str], side: str) -> Iterator[Mark]:
@@ -156,7 +156,7 @@ def _marks(seen: Observation, position: int, named: Mapping[str, str], side: str
         ("text", _entries(data.get("lines"))),
     ):
         for number, entry in enumerate(entries, start=1):
-            yield from _mark(entry.get("box"), first, kind, _words(kind, number, entry), position, named, side)
+            yield from _mark(entry.get("box"), first, kind, _mark_text(kind, number, entry), position, named, side)
     yield from _mark(data.get("box"), first, "shown", seen.tool, position, named, side)
     if data.get("asked") != data.get("box"):
         yield from _mark(data.get("asked"), first, "asked", seen.tool, position, named, side)
@@ -179,7 +179,7 @@ def _entries(value: Any) -> list[Mapping[str, Any]]:
     return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, (list, tuple)) else []
 
 
-def _words(kind: str, number: int, entry: Mapping[str, Any]) -> str:
+def _mark_text(kind: str, number: int, entry: Mapping[str, Any]) -> str:
     if kind == "text":
         return str(entry.get("text", ""))
     if kind == "object":

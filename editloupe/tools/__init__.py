@@ -1,1 +1,67 @@
-"""What can be looked at: zoom, differences, objects, text; pure vision, no LMM."""
+"""What can be looked at: zoom, differences, objects, text; pure vision, no LMM.
+
+Public names are imported when they are first used, so that a light part such as `tools.settings` stays light.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editloupe.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.tools.comparison_pool import ComparisonPool
+    from editloupe.tools.contract import Frame, Kept, ResultCache, Tool, ToolError, ToolPicture, ToolResult, View
+    from editloupe.tools.enhance import Enhancer
+    from editloupe.tools.features import DinoFeatures, Features, FeatureSettings
+    from editloupe.tools.finders import Finder, WholePictureFinder
+    from editloupe.tools.parameters import read_box
+    from editloupe.tools.quality import HpsV3, Quality
+    from editloupe.tools.registry import BUILT_IN, Toolbox, build_toolbox
+    from editloupe.tools.result_cache import ToolResultCache, key
+    from editloupe.tools.settings import ToolSettings
+
+__all__ = [
+    "BUILT_IN",
+    "ComparisonPool",
+    "DinoFeatures",
+    "Enhancer",
+    "FeatureSettings",
+    "Features",
+    "Finder",
+    "Frame",
+    "HpsV3",
+    "Kept",
+    "Quality",
+    "ResultCache",
+    "Tool",
+    "ToolError",
+    "ToolPicture",
+    "ToolResult",
+    "ToolResultCache",
+    "ToolSettings",
+    "Toolbox",
+    "View",
+    "WholePictureFinder",
+    "build_toolbox",
+    "key",
+    "read_box",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "ComparisonPool": "comparison_pool",
+        **dict.fromkeys(
+            ("Frame", "Kept", "ResultCache", "Tool", "ToolError", "ToolPicture", "ToolResult", "View"), "contract"
+        ),
+        "Enhancer": "enhance",
+        **dict.fromkeys(("DinoFeatures", "FeatureSettings", "Features"), "features"),
+        **dict.fromkeys(("Finder", "WholePictureFinder"), "finders"),
+        "read_box": "parameters",
+        **dict.fromkeys(("HpsV3", "Quality"), "quality"),
+        **dict.fromkeys(("BUILT_IN", "Toolbox", "build_toolbox"), "registry"),
+        **dict.fromkeys(("ToolResultCache", "key"), "result_cache"),
+        "ToolSettings": "settings",
+    },
+)

@@ -33,16 +33,16 @@ _SHAPES = struct.Struct("<4q")
 _LENGTH = struct.Struct("<q")
 
 
-class ComparersClosed(Exception):
+class ComparisonPoolClosed(Exception):
     """Nothing is compared any more."""
 
 
-class Comparers:
+class ComparisonPool:
     """A few processes that compare pictures, each started when the others are busy; call it from any thread."""
 
     def __init__(self, processes: int) -> None:
-        self._all = [Comparer() for _ in range(processes)]
-        self._free: queue.LifoQueue[Comparer] = queue.LifoQueue()
+        self._all = [ComparisonProcess() for _ in range(processes)]
+        self._free: queue.LifoQueue[ComparisonProcess] = queue.LifoQueue()
         for one in self._all:
             self._free.put(one)
 
@@ -65,7 +65,7 @@ class Comparers:
             one.close()
 
 
-class Comparer:
+class ComparisonProcess:
     """One process, which ends when this one does, however that ends."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Comparer:
             except (OSError, EOFError):
                 self._end()
             if self._closed:
-                raise ComparersClosed("the batch has ended")
+                raise ComparisonPoolClosed("the batch has ended")
         return compare(first, second)
 
     def _ask(self, first: Pixels, second: Pixels) -> Comparison:

@@ -91,17 +91,17 @@ class Frame:
         return str([round(box.x1 / x), round(box.y1 / y), round(box.x2 / x), round(box.y2 / y)])
 
 
-class Memory(Protocol):
+class ResultCache(Protocol):
     """Remembers computed results by key, so that the same look at the same pixels is taken once.
 
-    A key names everything the result depends on: the pictures' hashes, the tool, its settings (see `memory.key`).
+    A key names everything the result depends on: the pictures' hashes, the tool, its settings (see `result_cache.key`).
     """
 
     def get(self, key: str, compute: Callable[[], T]) -> T:
         """Return the kept result, or compute and keep it; a `Kept` may also be kept on disk."""
 
 
-class NoMemory:
+class NoResultCache:
     """Remembers nothing: every result is computed."""
 
     def get(self, key: str, compute: Callable[[], T]) -> T:
@@ -119,7 +119,7 @@ class View:
     instruction: str
     frames: Mapping[str, Frame] = field(default_factory=dict)
     """Without a frame, positions are pixels of the original."""
-    memory: Memory = field(default_factory=NoMemory)
+    memory: ResultCache = field(default_factory=NoResultCache)
 
     def picture(self, name: Any) -> tuple[str, Picture]:
         """Return a picture and its proper name; an unknown name is a sentence to the model."""

@@ -83,8 +83,8 @@ class DetectObject:
         boxes = [Box.model_validate(o["box"]) for o in objects]
         marks = [f"{i}: {o['confidence']:.2f}" for i, o in enumerate(objects, 1)]
         # Drawn each time: a drawing is as large as the picture, and cheaper to make than to keep.
-        drawn = drawing.with_boxes(picture.pixels, boxes, marks)
-        return ToolResult(text, (ToolPicture(drawn, f'{name} with boxes round "{phrase}"'),), data)
+        marked = drawing.with_boxes(picture.pixels, boxes, marks)
+        return ToolResult(text, (ToolPicture(marked, f'{name} with boxes round "{phrase}"'),), data)
 
     def _search(self, picture: Picture, phrase: str) -> Kept:
         found = self.model.detect(picture.pixels, phrase)

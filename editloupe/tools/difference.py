@@ -218,9 +218,9 @@ def _reduce(first: Picture, second: Picture) -> tuple[Picture, Picture, int]:
     small = _shrink(first, factor)
     if second.shape[:2] == (height, width):
         return small, _shrink(second, factor), factor
-    own = max(1, min(second.shape[1] * factor // width, second.shape[0] * factor // height))
-    reduced = _shrink(second, own)
-    step_x, step_y = second.shape[1] / width * factor / own, second.shape[0] / height * factor / own
+    second_factor = max(1, min(second.shape[1] * factor // width, second.shape[0] * factor // height))
+    reduced = _shrink(second, second_factor)
+    step_x, step_y = second.shape[1] / width * factor / second_factor, second.shape[0] / height * factor / second_factor
     grid = np.array([[step_x, 0, 0.5 * step_x - 0.5], [0, step_y, 0.5 * step_y - 0.5]])
     flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
     resized = cv2.warpAffine(reduced, grid, small.shape[1::-1], flags=flags, borderMode=cv2.BORDER_REPLICATE)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from editloupe.images import Pixels, hash_pixels
-from editloupe.tools.contract import Kept, Memory, NoMemory
+from editloupe.tools.contract import Kept, NoResultCache, ResultCache
 from editloupe.tools.realesrgan import RealESRGAN, SpandrelModel, gpu_for_ncnn
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
@@ -37,17 +37,17 @@ class Enhancer:
         """What the enlarged pixels depend on, for the keys of remembered results."""
         return f"{self.backend.name}/{self.limit}"
 
-    def enhance(self, pictures: Sequence[Pixels], memory: Memory | None = None) -> Enhanced:
+    def enhance(self, pictures: Sequence[Pixels], memory: ResultCache | None = None) -> Enhanced:
         """Enlarge crops that belong together by one factor, or none of them where the largest is large enough."""
         long_side = max(max(p.shape[:2]) for p in pictures)
         factor = self.backend.factor(long_side)
         if factor < WORTHWHILE or long_side > self.limit:
             return Enhanced(tuple(pictures), 1.0, "shown pixel by pixel, not enlarged")
-        kept = memory or NoMemory()
+        kept = memory or NoResultCache()
         made = tuple(self._once(p, factor, kept) for p in pictures)
         return Enhanced(made, factor, f"enlarged {factor:.3g} times with {self.backend.method}")
 
-    def _once(self, pixels: Pixels, factor: float, memory: Memory) -> Pixels:
+    def _once(self, pixels: Pixels, factor: float, memory: ResultCache) -> Pixels:
         if not self.backend.costly:
             return self.backend.upscale(pixels, factor)
         named = key("enhance", hash_pixels(pixels), self.fingerprint, f"{factor:.6f}")

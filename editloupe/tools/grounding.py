@@ -62,13 +62,13 @@ class GroundingDino:
         """
         with self._lock:
             levels = self._levels()
-            looks: list[tuple[int, Box]] = []
+            searches: list[tuple[int, Box]] = []
             for index, (pixels, _) in enumerate(asked):
                 size = _size(pixels)
-                looks += [(index, part) for part in (Box(x1=0, y1=0, x2=size[0], y2=size[1]), *tiles(size, levels))]
+                searches += [(index, part) for part in (Box(x1=0, y1=0, x2=size[0], y2=size[1]), *tiles(size, levels))]
             groups: dict[Size, list[tuple[int, Box]]] = {}
-            for look in looks:
-                groups.setdefault(look[1].size, []).append(look)
+            for search in searches:
+                groups.setdefault(search[1].size, []).append(search)
             seen: dict[tuple[int, Box], list[Found]] = {}
             for group in groups.values():
                 for start in range(0, len(group), self._settings.batch_size):
@@ -77,7 +77,7 @@ class GroundingDino:
                     results = self._batch(pictures, [asked[index][1] for index, _ in batch])
                     seen.update(zip(batch, results, strict=True))
         found: list[list[Found]] = [[] for _ in asked]
-        for index, part in looks:
+        for index, part in searches:
             found[index] += lifted(seen[index, part], part, _size(asked[index][0]))
         return [merge(items) for items in found]
 

@@ -66,7 +66,7 @@ class LocalizeDifferences:
         if first_name == second_name:
             raise ToolError(f"{first_name} was to be compared with itself; name two different pictures.")
         named = key(self.name, self.version, first.sha, second.sha, self._most)
-        kept = view.memory.get(named, lambda: self._look(first, second))
+        kept = view.memory.get(named, lambda: self._compared(first, second))
         pairs = zip(kept.pictures[::2], kept.pictures[1::2], strict=True)
         shown = [self._enhancer.enhance(pair, view.memory) for pair in pairs]
         data = {
@@ -76,11 +76,11 @@ class LocalizeDifferences:
             **kept.data,
             "enlarged": [pair.factor for pair in shown],
         }
-        text, captions = self._told(data, view)
+        text, captions = self._sentence_and_captions(data, view)
         sides = (drawing.side_by_side(*pair.pictures) for pair in shown)
         return ToolResult(text, tuple(ToolPicture(p, c) for p, c in zip(sides, captions, strict=True)), data)
 
-    def _look(self, first: Picture, second: Picture) -> Kept:
+    def _compared(self, first: Picture, second: Picture) -> Kept:
         """Return the facts, and both sides of every crop as they are, one after the other."""
         found = self.compare(first.pixels, second.pixels)
         shown = () if found.whole_scene else found.regions[: self._most]
@@ -97,7 +97,7 @@ class LocalizeDifferences:
             return Kept(data, _whole_pair(first, second))
         return Kept(data, tuple(side for box in boxes for side in _both_sides(first, second, found, box)))
 
-    def _told(self, data: Mapping[str, Any], view: View) -> tuple[str, list[str]]:
+    def _sentence_and_captions(self, data: Mapping[str, Any], view: View) -> tuple[str, list[str]]:
         """Return the sentence and a caption for every picture, in the model's numbers."""
         first, second = data["first"], data["second"]
         change = GlobalChange(**data["global_change"]).sentence(second)

@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from editloupe.tools.contract import Memory, NoMemory, Selective, Tool, ToolError, ToolResult, View
+from editloupe.tools.contract import NoResultCache, ResultCache, Selective, Tool, ToolError, ToolResult, View
 from editloupe.tools.detect import DetectObject
 from editloupe.tools.enhance import Enhancer, build_enhancer
 from editloupe.tools.localize import Compare, LocalizeDifferences
 from editloupe.tools.parameters import checked
 from editloupe.tools.read_text import ReadText
-from editloupe.tools.result_cache import ToolMemory
+from editloupe.tools.result_cache import ToolResultCache
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.zoom import ZoomInImage
 from editloupe.types import UserError
@@ -72,7 +72,7 @@ class Toolbox:
         self,
         tools: tuple[Tool, ...],
         settings: ToolSettings,
-        memory: Memory,
+        memory: ResultCache,
         enhancer: Enhancer,
         notes: tuple[str, ...] = (),
         broken: Mapping[str, str] | None = None,
@@ -135,10 +135,10 @@ class Toolbox:
     def run(self, name: str, parameters: Any, view: View) -> ToolResult:
         """Run a tool; raises ToolError, never anything else, with a sentence for the model.
 
-        Results are remembered in the toolbox's memory unless the view brings its own.
+        Results are kept in the cache of the toolbox unless the view brings its own.
         """
         tool = self.tool(name)
-        watched = _Watched(self.memory if isinstance(view.memory, NoMemory) else view.memory)
+        watched = _CountingCache(self.memory if isinstance(view.memory, NoResultCache) else view.memory)
         view = replace(view, memory=watched)
         try:
             result = tool.run(checked(name, parameters, tool.schema(view)), view)
@@ -177,10 +177,10 @@ class Toolbox:
         self._workers.shutdown(wait=False, cancel_futures=True)
 
 
-class _Watched:
-    """A memory that notes whether anything had to be computed."""
+class _CountingCache:
+    """A cache that notes whether anything had to be computed."""
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: ResultCache) -> None:
         self._memory = memory
         self._asked = self._computed = 0
 
@@ -216,7 +216,7 @@ def build_toolbox(settings: ToolSettings | None = None) -> Toolbox:
         else:
             taken.add(tool.name)
             tools.append(tool)
-    memory = ToolMemory(settings.memory_bytes, settings.cache_folder, settings.cache_bytes)
+    memory = ToolResultCache(settings.memory_bytes, settings.cache_folder, settings.cache_bytes)
     return Toolbox(tuple(tools), settings, memory, enhancer, (note,) if note else (), failed)
 
 

@@ -1,4 +1,4 @@
-"""Remembered results: the same look at the same pixels with the same settings is taken once, whoever asks."""
+"""Cached results: the same look at the same pixels with the same settings is taken once, whoever asks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def key(tool: str, *parts: object) -> str:
     return hashlib.sha256(json.dumps([tool, *map(str, parts)]).encode()).hexdigest()[:40]
 
 
-class ToolMemory:
+class ToolResultCache:
     """Keeps results in memory and, where a folder is given, on disk; both bounded, the longest unused goes first.
 
     Two threads that ask for one key at the same time wait for one computation. What fails is not kept, and everyone who
@@ -44,7 +44,7 @@ class ToolMemory:
         self._bytes = 0
         self._under_way: dict[str, Future[Any]] = {}
         self._lock = threading.Lock()
-        self._disk = DiskMemory(folder, folder_bytes) if folder else None
+        self._disk = DiskResultCache(folder, folder_bytes) if folder else None
 
     @property
     def bytes(self) -> int:
@@ -101,7 +101,7 @@ class ToolMemory:
             self._bytes -= dropped
 
 
-class DiskMemory:
+class DiskResultCache:
     """Results as files of one folder, one a key, within a bound."""
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:

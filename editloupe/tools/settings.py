@@ -8,10 +8,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from editloupe.tools.contract import Tool
 from editloupe.types import UserError
+
+if TYPE_CHECKING:  # a tool's contract loads the picture libraries
+    from editloupe.tools.contract import Tool
 
 EnhancerName = Literal["auto", "realesrgan", "fast", "none", "spandrel"]
 Precision = Literal["float32", "float16", "bfloat16"]

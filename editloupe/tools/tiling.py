@@ -13,7 +13,7 @@ OVERLAP = 0.25
 SMALLEST_TILE = 192
 """Detectors enlarge every picture to about 800 pixels; below this size a tile gains blur, not detail."""
 WHOLE = 0.98
-"""A box wider and higher than this share of what the detector saw is its way of finding nothing (EdiVal-Agent)."""
+"""A box wider and higher than this share of what the detector saw is its way of finding nothing (EdiVal-Agent, Section C.2)."""
 SAME = 0.5
 """Boxes that overlap this much are one object."""
 WITHIN = 0.85

@@ -9,15 +9,19 @@ from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 from openai import DefaultAsyncHttpxClient
 
-from editloupe.agent.attachments import attach, attaching, filled, inline_reference_to, reference_to
-from editloupe.agent.chat import ModelChat
+from editloupe.agent.attachments import PictureForm, attaching
 from editloupe.agent.messages import on_the_wire, picture_block, text_block
+from editloupe.agent.model_chat import ModelChat
 from editloupe.agent.models import ModelSettings, open_chat
+from editloupe.agent.providers import gemini as gemini_provider
+from editloupe.agent.providers import openai as openai_provider
 from editloupe.images import Album, WireLimits
 from tests.conftest import StartServer
 from tests.scripted import say
 
 LIMITS = WireLimits()
+URLS, INLINE = openai_provider.PICTURES, gemini_provider.PICTURES
+forms = pytest.mark.parametrize("form", [URLS, INLINE], ids=["urls", "inline"])
 
 
 def album_of(*shades: int) -> tuple[Album, list[str]]:
@@ -34,7 +38,7 @@ def client(url: str, **options: Any) -> ChatOpenAI:
 
 
 def attaching_client(url: str) -> ChatOpenAI:
-    return client(url, http_async_client=DefaultAsyncHttpxClient(event_hooks={"request": [attach]}))
+    return client(url, http_async_client=DefaultAsyncHttpxClient(event_hooks={"request": [URLS.attach]}))
 
 
 def data_url(album: Album, sha: str) -> str:
@@ -50,7 +54,7 @@ async def test_the_wire_carries_what_chat_openai_sends_with_the_pictures_written
 
     plain, ours = client(server.openai_url), attaching_client(server.openai_url)
     await plain.ainvoke(conversation(*urls))
-    light = on_the_wire(kept, "openai", album, LIMITS)
+    light = on_the_wire(kept, URLS, album, LIMITS)
     with attaching(album, LIMITS):
         await ours.ainvoke(light)
     await plain.root_async_client.close()
@@ -82,9 +86,9 @@ async def test_the_wire_carries_what_gemini_s_client_sends_with_the_pictures_wri
     ours = open_chat("google_genai:gemini-3-pro", server.gemini_url, ModelSettings())
     assert isinstance(ours, ModelChat)
     await plain.ainvoke(conversation(inline(album, first), inline(album, second)))
-    light = on_the_wire(kept, "google_genai", album, LIMITS)
+    light = on_the_wire(kept, INLINE, album, LIMITS)
     with attaching(album, LIMITS):
-        await ours._clients.here().ainvoke(light)
+        await ours._clients.here().model.ainvoke(light)
     await plain.aclose()
     await ours.aclose()
 
@@ -100,7 +104,7 @@ async def test_conversations_under_way_together_get_their_own_pictures(scripted:
     async def ask(shade: int) -> str:
         album, (sha,) = album_of(shade)
         with attaching(album, LIMITS):
-            await model.ainvoke(on_the_wire(conversation(picture_block(sha, "It")), "openai", album, LIMITS))
+            await model.ainvoke(on_the_wire(conversation(picture_block(sha, "It")), URLS, album, LIMITS))
         return data_url(album, sha)
 
     sent = await asyncio.gather(*(ask(shade) for shade in range(8)))
@@ -109,21 +113,34 @@ async def test_conversations_under_way_together_get_their_own_pictures(scripted:
     assert all(sum(url in body for body in bodies) == 1 for url in sent)
 
 
-def test_a_reference_quoted_in_a_text_stays_a_text() -> None:
+@forms
+def test_a_reference_quoted_in_a_text_stays_a_text(form: PictureForm) -> None:
     album, (sha,) = album_of(5)
-    quoted = f'look at "url": "{reference_to(sha)}" and \\"data\\":\\"{inline_reference_to(sha)}\\"'
-    body = json.dumps({"text": quoted, "url": reference_to(sha)}).encode()
-    found = json.loads(filled(body, album, LIMITS))
-    assert found == {"text": quoted, "url": data_url(album, sha)}
+    wire, field = album[sha].wire(LIMITS), form.fields[0]
+    quoted = f'look at "{field}": "{form.reference_to(sha)}" and \\"{field}\\":\\"{form.reference_to(sha)}\\"'
+    body = json.dumps({"text": quoted, field: form.reference_to(sha)}).encode()
+    sent = b"".join(form.sent(wire)).decode()
+    assert json.loads(form.filled(body, album, LIMITS)) == {"text": quoted, field: sent}
 
 
-@pytest.mark.parametrize("made_up", [reference_to("0" * 32), inline_reference_to("0" * 32), reference_to("ab")])
+@forms
+@pytest.mark.parametrize("made_up", ["0" * 32, "ab"])
 @pytest.mark.parametrize("key", ["text", "content", "url", "data"])
-def test_a_reference_a_model_makes_up_stays_what_it_said(made_up: str, key: str) -> None:
+def test_a_reference_a_model_makes_up_stays_what_it_said(form: PictureForm, made_up: str, key: str) -> None:
     album, _ = album_of(5)
-    body = json.dumps({key: made_up}).encode()
-    assert filled(body, album, LIMITS) == body
+    body = json.dumps({key: form.reference_to(made_up)}).encode()
+    assert form.filled(body, album, LIMITS) == body
 
 
-def test_a_body_without_pictures_is_left_as_it_is() -> None:
-    assert filled(b'{"a":"b"}', Album(), LIMITS) == b'{"a":"b"}'
+@forms
+def test_a_body_without_pictures_is_left_as_it_is(form: PictureForm) -> None:
+    assert form.filled(b'{"a":"b"}', Album(), LIMITS) == b'{"a":"b"}'
+
+
+@forms
+def test_without_attaching_the_pictures_are_written_into_the_messages(form: PictureForm) -> None:
+    album, (sha,) = album_of(5)
+    message = on_the_wire(conversation(picture_block(sha, "It")), form, album, LIMITS, attach=False)[1]
+    wire = album[sha].wire(LIMITS)
+    assert wire.base64.decode() in json.dumps(message.content)
+    assert form.mark not in json.dumps(message.content)

@@ -16,7 +16,8 @@ from editloupe import Judge, UserError
 from editloupe.cli.main import run
 from editloupe.evals.manifests.pairs import Pair, load_pairs
 from editloupe.evals.reward import PairResult, accuracy, areward, judge_pairs, reward
-from editloupe.rubrics.editreward.scoring import by_orders, by_scores, is_right
+from editloupe.rubrics.editreward.scoring import PAIRS
+from editloupe.rubrics.pairs import is_right
 from tests.conftest import StartServer
 from tests.pictures import save, textured
 from tests.rubrics.samples import edit_for
@@ -161,7 +162,7 @@ def test_without_a_dimension_the_reward_is_the_overall_score(tmp_path: Path, scr
 @given(st.floats(0, 100), st.floats(0, 100))
 def test_deciding_by_scores_does_not_depend_on_who_comes_first(a: float, b: float) -> None:
     mirror = {"winner": "loser", "loser": "winner", "tie": "tie"}
-    assert by_scores(a, b) == mirror[by_scores(b, a)]
+    assert PAIRS.by_scores(a, b) == mirror[PAIRS.by_scores(b, a)]
 
 
 @pytest.mark.parametrize(
@@ -176,9 +177,9 @@ def test_deciding_by_scores_does_not_depend_on_who_comes_first(a: float, b: floa
     ],
 )
 def test_both_orders_together(first: float, second: float, decision: str) -> None:
-    assert by_orders(first, second) == decision
-    assert is_right(by_orders(first, second), "preference") is (decision == "winner")
-    assert is_right(by_orders(first, second), "tie") is (decision == "tie")
+    assert PAIRS.by_orders(first, second) == decision
+    assert is_right(PAIRS.by_orders(first, second), "preference") is (decision == "winner")
+    assert is_right(PAIRS.by_orders(first, second), "tie") is (decision == "tie")
 
 
 @pytest.mark.parametrize("model", GEMMA)

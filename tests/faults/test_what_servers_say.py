@@ -20,7 +20,7 @@ from editloupe.agent.chat import RetryPolicy
 from editloupe.cli.main import run
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.manifests.datasets import load_manifest
+from editloupe.evals.papers.layouts import load_manifest
 from editloupe.evals.runs.prices import Price
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_openai import ChatOpenAI
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, Unjudged
-from editloupe.agent.lean_openai import LeanChatOpenAI
 from tests.conftest import StartServer
 from tests.rubrics.samples import edit_for
 from tests.scripted import ScriptedServer, call, final, say
@@ -24,7 +24,7 @@ def edit(tmp_path: Path) -> Edit:
 @pytest.fixture(autouse=True)
 def by_responses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the client speak the other interface, as it does at OpenAI for the models that need it."""
-    monkeypatch.setattr(LeanChatOpenAI, "_use_responses_api", lambda self, payload: True)
+    monkeypatch.setattr(ChatOpenAI, "_use_responses_api", lambda self, payload: True)
 
 
 def outcome_of(server: ScriptedServer, edit: Edit, **options: Any) -> Any:

@@ -19,7 +19,8 @@ from tests.rubrics.samples import edit_for, good_reply
 from tests.scripted import Request, final, say
 
 GUIDE = Path(__file__).parent.parent.parent / "docs" / "extending.md"
-EXAMPLES = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+BEFORE_PAPERS = GUIDE.read_text("utf-8").partition("# A paper of your own")[0]
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", BEFORE_PAPERS, re.DOTALL)
 
 
 def files(folder: Path, *texts: str) -> list[Path]:

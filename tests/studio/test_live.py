@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from editloupe.evals.runs.store import Run
-from editloupe.studio.live import Job
+from editloupe.studio.live import LiveJob
 from editloupe.studio.request import JudgeRequest
 from editloupe.studio.routes.judge import _Events
 from tests.conftest import StartServer
@@ -269,7 +269,7 @@ def test_a_server_that_was_not_named_gets_no_request(listen: Listen, scripted: S
 
 
 async def test_a_stream_that_is_left_is_closed_at_once() -> None:
-    job = Job(JudgeRequest(), lambda data: data)
+    job = LiveJob(JudgeRequest(), lambda data: data)
     job.tell("begun")
     sent: list[Any] = []
     stream = job.follow()

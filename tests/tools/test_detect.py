@@ -13,7 +13,7 @@ from editloupe.tools.contract import ToolError
 from editloupe.tools.detect import DetectObject
 from editloupe.tools.drawing import with_boxes
 from editloupe.tools.grounding import GroundingDino
-from editloupe.tools.result_cache import ToolMemory
+from editloupe.tools.result_cache import ToolResultCache
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tiling import Found
 from editloupe.types import Box
@@ -87,7 +87,7 @@ def test_a_name_that_is_not_in_the_instruction_is_told_so(phrase: str, photo: Pi
 
 def test_the_same_search_is_made_once(photo: Pixels, make_view: MakeView) -> None:
     tool = Scripted(Found(Box(x1=10, y1=20, x2=40, y2=60), 0.5, "red cup"))
-    view = replace(make_view(photo), memory=ToolMemory(10**7))
+    view = replace(make_view(photo), memory=ToolResultCache(10**7))
 
     first, second = tool.run(CALL, view), tool.run({**CALL, "detect_object_name": "Red cup"}, view)
 

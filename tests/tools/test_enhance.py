@@ -12,7 +12,7 @@ from editloupe.images import Pixels
 from editloupe.tools.enhance import Enhancer, build_enhancer
 from editloupe.tools.realesrgan import RealESRGAN, packaged_weights, tiles
 from editloupe.tools.registry import build_toolbox
-from editloupe.tools.result_cache import ToolMemory
+from editloupe.tools.result_cache import ToolResultCache
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.upscale import Fast, Nothing
 from editloupe.types import UserError
@@ -170,7 +170,7 @@ def test_a_costly_enlargement_is_made_once() -> None:
             self.made += 1
             return super().upscale(pixels, factor)
 
-    backend, memory = Counting(), ToolMemory(10**8)
+    backend, memory = Counting(), ToolResultCache(10**8)
     crop = np.arange(300, dtype=np.uint8).reshape(10, 10, 3)
     for _ in range(3):
         Enhancer(backend).enhance([crop.copy()], memory)

@@ -13,7 +13,7 @@ from editloupe.tools.difference import Comparison, compare
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.geometry import iou
 from editloupe.tools.localize import LocalizeDifferences
-from editloupe.tools.result_cache import ToolMemory
+from editloupe.tools.result_cache import ToolResultCache
 from editloupe.tools.upscale import Fast, Nothing
 from editloupe.types import Box
 from tests.tools.conftest import MakeView
@@ -144,7 +144,7 @@ def test_two_judges_of_one_edit_compare_once(
         return compare(first, second)
 
     tool.compare = counted
-    memory = ToolMemory(10**8)
+    memory = ToolResultCache(10**8)
     first = tool.run(PAIR, replace(make_view(photo, edited), memory=memory))
     second = tool.run(PAIR, replace(make_view(photo, edited, per_mille=True), memory=memory))
 

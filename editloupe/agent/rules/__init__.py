@@ -1,5 +1,14 @@
-"""The embedded judge `rules`: a chat model without weights that decides from measured evidence."""
+"""The embedded judge `rules`: without weights, it decides from measured evidence."""
 
-from editloupe.agent.rules.chat import RulesChat
+from __future__ import annotations
 
-__all__ = ["RulesChat"]
+from typing import TYPE_CHECKING
+
+from editloupe.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.agent.rules.judge import RulesJudge
+
+__all__ = ["RulesJudge"]
+
+__getattr__ = lazy_names(__name__, {"RulesJudge": "judge"})

@@ -33,7 +33,7 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Place:
+class InstancePlace:
     """Where an instance may be, and how far (CIELAB units) the picture is from it there."""
 
     gap: float
@@ -152,14 +152,14 @@ def _recoloured(
     return sum(_at(edited, other, rect, reach) < level for rect in missing), other
 
 
-def _pattern(edited: Lab, looks: list[Instance], place: Place) -> float:
+def _pattern(edited: Lab, looks: list[Instance], place: InstancePlace) -> float:
     """Return how well the lightness pattern of an instance shows at a place, its outline against the ground included."""
     height, width = looks[0].picture.shape[:2]
     rect = (place.x, place.y, place.x + width, place.y + height)
     return max(_structure(edited, look, rect, 1)[0] for look in looks)
 
 
-def _elsewhere(edited: Lab, source: Lab, looks: list[Instance], rects: list[Rect], level: float) -> list[Place]:
+def _elsewhere(edited: Lab, source: Lab, looks: list[Instance], rects: list[Rect], level: float) -> list[InstancePlace]:
     """Return places away from the known boxes, most alike first; places that looked like the instance before do not count."""
     gaps = np.minimum.reduce([_gaps(edited, look) for look in looks])
     before = cv2.erode(np.minimum.reduce([_gaps(source, look) for look in looks]), np.ones((5, 5), np.uint8))
@@ -170,12 +170,12 @@ def _elsewhere(edited: Lab, source: Lab, looks: list[Instance], rects: list[Rect
         gaps[max(0, y1 - height // 2) : max(0, y2 - height // 2), max(0, x1 - width // 2) : max(0, x2 - width // 2)] = (
             99.0
         )
-    places: list[Place] = []
+    places: list[InstancePlace] = []
     while len(places) < MOST:
         row, column = np.unravel_index(int(np.argmin(gaps)), gaps.shape)
         if gaps[row, column] >= 99.0:
             break
-        places.append(Place(float(gaps[row, column]), int(column), int(row)))
+        places.append(InstancePlace(float(gaps[row, column]), int(column), int(row)))
         gaps[
             max(0, row - height // 2) : row + height // 2 + 1, max(0, column - width // 2) : column + width // 2 + 1
         ] = 99.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from editloupe.agent.rules.thresholds import Steps
+from editloupe.agent.rules.thresholds import FollowingChecks
 
 LOCALIZATION_FAILURE, WRONG_ACTION, OVER_MODIFICATION, FLAWLESS = (
     "Localization Failure",
@@ -26,7 +26,7 @@ class Decision:
     reasons: tuple[str, ...]
 
 
-def in_order(steps: Steps, numbers: Mapping[str, float]) -> Decision:
+def in_order(steps: FollowingChecks, numbers: Mapping[str, float]) -> Decision:
     """Walk the checks of Instruction Following strictly in the rubric's order; the first one failed gives the label."""
     checks = (
         (

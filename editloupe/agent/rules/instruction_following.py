@@ -8,10 +8,10 @@ from typing import Any
 
 from editloupe.agent.rules import counting, crops, regions
 from editloupe.agent.rules.boxes import alike
+from editloupe.agent.rules.change_request import ChangeRequest
 from editloupe.agent.rules.pixels import Rect
-from editloupe.agent.rules.reading import Reading
-from editloupe.agent.rules.request import Request
-from editloupe.agent.rules.thresholds import Step, Steps, Table
+from editloupe.agent.rules.reading import TextReading
+from editloupe.agent.rules.thresholds import FollowingChecks, LogisticCheck, Thresholds
 from editloupe.images import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 
@@ -23,7 +23,7 @@ def knows_target(case: Case) -> bool:
     return bool(case.target_boxes.get(SOURCE)) and REFERENCE in case.pictures
 
 
-def crop_numbers(case: Case, album: Album, request: Request, reading: Reading) -> Numbers:
+def crop_numbers(case: Case, album: Album, request: ChangeRequest, reading: TextReading) -> Numbers:
     """Measure the target in its crops."""
     source, edited, reference = (album[case.pictures[name]].pixels for name in (SOURCE, EDITED, REFERENCE))
     boxes = [_rect(box) for box in case.target_boxes[SOURCE]]
@@ -32,7 +32,7 @@ def crop_numbers(case: Case, album: Album, request: Request, reading: Reading) -
     return crops.measure(source, edited, reference, boxes[0]) | reading.numbers()
 
 
-def counted(found: Mapping[str, float], request: Request) -> Numbers:
+def counted(found: Mapping[str, float], request: ChangeRequest) -> Numbers:
     """Compare counts with the asked one; without an old count in the words, the annotated instances are the old count."""
     asked = float(request.new_count if request.new_count is not None else found["before"])
     there = found["kept"] + found["recoloured"]
@@ -49,10 +49,10 @@ def _rect(box: Any) -> Rect:
 
 
 @dataclass(frozen=True)
-class Whole:
+class WholeEvidence:
     """What was measured in whole pictures: all regions, the one taken for the target's change, and the decisive numbers."""
 
-    regions: tuple[regions.Region, ...]
+    regions: tuple[regions.MeasuredRegion, ...]
     chosen: int | None
     numbers: Numbers
 
@@ -89,7 +89,7 @@ MOST = 8
 """More regions than this are not measured; the first ones are the most significant."""
 
 
-def fits(request: Request, numbers: Mapping[str, float]) -> float:
+def fits(request: ChangeRequest, numbers: Mapping[str, float]) -> float:
     """Say how much a region's change is of the asked sort, from 0 to 1."""
     match request.kind:
         case "color":
@@ -109,20 +109,24 @@ def fits(request: Request, numbers: Mapping[str, float]) -> float:
 
 
 def measured_regions(
-    case: Case, album: Album, request: Request, found: Mapping[str, Any]
-) -> tuple[regions.Region, ...]:
+    case: Case, album: Album, request: ChangeRequest, found: Mapping[str, Any]
+) -> tuple[regions.MeasuredRegion, ...]:
     """Measure the changed regions of whole pictures; where the whole scene changed there are none to tell apart."""
     places: Sequence[Mapping[str, Any]] = () if found["whole_scene"] else found["regions"][:MOST]
     if not places:
         return ()
     look = regions.scene(*(album[case.pictures[name]].pixels for name in (SOURCE, EDITED)))
     measured = [regions.measure(look, place["box"], float(place["significance"]), request) for place in places]
-    return tuple(regions.Region(r.box, dict(r.numbers) | {"fits": fits(request, r.numbers)}) for r in measured)
+    return tuple(regions.MeasuredRegion(r.box, dict(r.numbers) | {"fits": fits(request, r.numbers)}) for r in measured)
 
 
 def choose(
-    measured: Sequence[regions.Region], request: Request, collapsed: bool, target: Step, reading: Reading
-) -> Whole:
+    measured: Sequence[regions.MeasuredRegion],
+    request: ChangeRequest,
+    collapsed: bool,
+    target: LogisticCheck,
+    reading: TextReading,
+) -> WholeEvidence:
     """Pick the region that looks most like the asked change, and gather the numbers the steps rest on."""
     scores = tuple(target.probability(region.numbers) for region in measured)
     chosen = max(range(len(scores)), key=lambda i: scores[i]) if scores else None
@@ -133,17 +137,17 @@ def choose(
         "places": float(min(len(measured), 6)),
         "collapsed": 1.0 if collapsed else 0.0,
     }
-    return Whole(tuple(measured), chosen, numbers | _together(measured, chosen, request) | reading.numbers())
+    return WholeEvidence(tuple(measured), chosen, numbers | _together(measured, chosen, request) | reading.numbers())
 
 
-def spotted(found: Mapping[str, Any], request: Request) -> list[Rect]:
+def spotted(found: Mapping[str, Any], request: ChangeRequest) -> list[Rect]:
     """Return where a detector saw the target in the source; of several, the one on the side the instruction names."""
     boxes = [_rect(thing["box"]) for thing in found.get("objects", ())]
     ends = {"left": lambda b: b[0], "right": lambda b: -b[2], "top": lambda b: b[1], "bottom": lambda b: -b[3]}
     return [min(boxes, key=ends[request.place])] if request.place and boxes else boxes
 
 
-def _together(measured: Sequence[regions.Region], chosen: int | None, request: Request) -> Numbers:
+def _together(measured: Sequence[regions.MeasuredRegion], chosen: int | None, request: ChangeRequest) -> Numbers:
     """Take the regions of the chosen one's size together: what came and went among them, for counts and copies."""
     like = [r for r in measured if chosen is not None and alike(r.box, measured[chosen].box)]
     came = sum(r.numbers["added"] > 0.5 for r in like)
@@ -156,7 +160,7 @@ def _together(measured: Sequence[regions.Region], chosen: int | None, request: R
     }
 
 
-def steps_for(request: Request, reading: Reading, table: Table, known: bool) -> Steps:
+def steps_for(request: ChangeRequest, reading: TextReading, table: Thresholds, known: bool) -> FollowingChecks:
     """Return the steps fitted for this kind of request; text that nobody could read has its own."""
     name = "text_unread" if request.kind == "text" and not reading.done else request.kind
     return (table.oracle if known else table.whole)[name]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from editloupe.agent.rules.change_request import ChangeRequest, Kind
 from editloupe.agent.rules.colours import colour_of
-from editloupe.agent.rules.request import Kind, Request
 from editloupe.agent.rules.thresholds import vocabulary
 
 _WORDS = vocabulary()
@@ -50,7 +50,7 @@ def _plain_change(sentence: str) -> re.Match[str] | None:
     return re.match(rf"{_CHANGE} (?P<target>.+?){_FROM_TO}$", sentence, re.I)
 
 
-def _color(sentence: str, known: bool) -> Request | None:
+def _color(sentence: str, known: bool) -> ChangeRequest | None:
     found = (
         _attribute(sentence, r"(?:colou?rs?|attributes?|hue)")
         or re.match(
@@ -72,10 +72,10 @@ def _color(sentence: str, known: bool) -> Request | None:
     last = words[-1] if words[-1] not in ("color", "colour") else words[-2] if len(words) > 1 else ""
     if colour_of(last) is None or (words[0] in ("a", "an", "the") and not known):
         return None
-    return Request("color", _bare(found["target"]), _bare(found["new"]), _bare(found["old"] or ""))
+    return ChangeRequest("color", _bare(found["target"]), _bare(found["new"]), _bare(found["old"] or ""))
 
 
-def _material(sentence: str, known: bool) -> Request | None:
+def _material(sentence: str, known: bool) -> ChangeRequest | None:
     found = (
         _attribute(sentence, r"(?:material|texture|attributes?)")
         or re.match(rf"{_CHANGE} (?P<target>.+?)(?P<old>) (?:(?:out )?of|from) (?P<new>.+)$", sentence, re.I)
@@ -88,13 +88,13 @@ def _material(sentence: str, known: bool) -> Request | None:
     words = re.findall(r"[a-z]+", found["new"].lower())
     if not (said or known) and not (words and words[-1] in MATERIALS):
         return None
-    return Request("material", _bare(found["target"]), _bare(found["new"]), _bare(found["old"] or ""))
+    return ChangeRequest("material", _bare(found["target"]), _bare(found["new"]), _bare(found["old"] or ""))
 
 
 _QUOTED = re.compile(r"\"([^\"]+)\"|(?<!\w)'(.+?)'(?!\w)")
 
 
-def _text(sentence: str, known: bool) -> Request | None:
+def _text(sentence: str, known: bool) -> ChangeRequest | None:
     quotes = [next(g for g in m.groups() if g) for m in _QUOTED.finditer(sentence)]
     rest = _QUOTED.sub("§", sentence)
     about = re.search(_ABOUT_TEXT, rest, re.I)
@@ -105,20 +105,20 @@ def _text(sentence: str, known: bool) -> Request | None:
         if where is None:
             where = re.search(rf"^{_CHANGE} (?P<target>.+?) (?:to )?(?:read|say)s? ", rest, re.I)
         target = _bare(where["target"]) if where else "text"
-        return Request("text", target, quotes[-1], quotes[0] if len(quotes) > 1 else "")
+        return ChangeRequest("text", target, quotes[-1], quotes[0] if len(quotes) > 1 else "")
     found = re.match(
         rf"{_CHANGE} (?:the )?(?:text|words?|numbers?|digits?|letters?)(?: content)? on (?P<target>.+?){_FROM_TO}$",
         rest,
         re.I,
     )
     return (
-        Request("text", _bare(found["target"]), found["new"].strip(), (found["old"] or "").strip())
+        ChangeRequest("text", _bare(found["target"]), found["new"].strip(), (found["old"] or "").strip())
         if found and not quotes
         else None
     )
 
 
-def _shape(sentence: str, known: bool) -> Request | None:
+def _shape(sentence: str, known: bool) -> ChangeRequest | None:
     found = (
         _attribute(sentence, r"(?:shape|form|outline|attributes?)")
         or re.match(
@@ -135,16 +135,16 @@ def _shape(sentence: str, known: bool) -> Request | None:
     verb = re.match(_BEND, sentence, re.I)
     if not (known or verb or re.search(r"\bshape\b", sentence, re.I) or (words and words[-1] in SHAPES)):
         return None
-    return Request("shape", _bare(found["target"]), _bare(found["new"]), _bare(found["old"] or ""))
+    return ChangeRequest("shape", _bare(found["target"]), _bare(found["new"]), _bare(found["old"] or ""))
 
 
-def _removal(sentence: str, known: bool) -> Request | None:
+def _removal(sentence: str, known: bool) -> ChangeRequest | None:
     found = re.match(rf"{_REMOVE} (?P<target>.+)$", sentence, re.I)
     found = found or re.match(r"make (?P<target>.+?) disappear$", sentence, re.I)
-    return Request("removal", _bare(found["target"])) if found else None
+    return ChangeRequest("removal", _bare(found["target"])) if found else None
 
 
-def _replacement(sentence: str, known: bool) -> Request | None:
+def _replacement(sentence: str, known: bool) -> ChangeRequest | None:
     found = re.match(
         r"(?:replace|replaced|swap|swapped|exchange) (?P<target>.+?) (?:with|by|for) (?P<new>.+)$", sentence, re.I
     )
@@ -156,10 +156,10 @@ def _replacement(sentence: str, known: bool) -> Request | None:
     if where and not re.match(r"(?:replace|swap|substitute)", sentence, re.I):
         # "Change spider to dog on the blue sail": the place belongs to the thing that is changed.
         new, place = new[: where.start()], where.group()
-    return Request("replacement", _bare(found["target"]) + place, _bare(new))
+    return ChangeRequest("replacement", _bare(found["target"]) + place, _bare(new))
 
 
-def _count(sentence: str, known: bool) -> Request | None:
+def _count(sentence: str, known: bool) -> ChangeRequest | None:
     named = re.match(
         rf"(?:{_CHANGE}|{_MORE_OR_LESS}) (?:the )?(?:number|count|amount|quantity) of (?P<target>.+?)"
         rf"(?: from (?P<old>{_NUMBER}))? to (?P<new>{_NUMBER})\b",
@@ -167,14 +167,14 @@ def _count(sentence: str, known: bool) -> Request | None:
         re.I,
     )
     if named:
-        return Request(
+        return ChangeRequest(
             "count", _bare(named["target"]), old_count=_number(named["old"]), new_count=_number(named["new"])
         )
     counted = re.match(
         rf"{_CHANGE} (?:the )?(?P<old>{_NUMBER}) (?P<target>.+?) (?:in)?to (?P<new>{_NUMBER})\b", sentence, re.I
     )
     if counted:
-        return Request(
+        return ChangeRequest(
             "count", _bare(counted["target"]), old_count=_number(counted["old"]), new_count=_number(counted["new"])
         )
     if known:
@@ -182,7 +182,7 @@ def _count(sentence: str, known: bool) -> Request | None:
             rf"{_CHANGE} (?P<target>.+?)(?: from (?P<old>{_NUMBER}))? to (?P<new>{_NUMBER})\b", sentence, re.I
         )
         if loose:
-            return Request(
+            return ChangeRequest(
                 "count", _bare(loose["target"]), old_count=_number(loose["old"]), new_count=_number(loose["new"])
             )
     return None
@@ -194,7 +194,7 @@ def _number(word: str | None) -> int | None:
     return int(word) if word.isdigit() else NUMBERS.get(word.lower())
 
 
-READERS: dict[Kind, Callable[[str, bool], Request | None]] = {
+READERS: dict[Kind, Callable[[str, bool], ChangeRequest | None]] = {
     "color": _color,
     "material": _material,
     "text": _text,

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from functools import cache
 from typing import Any
 
-from editloupe.agent.rules.request import Request
+from editloupe.agent.rules.change_request import ChangeRequest
 from editloupe.images import Album
 from editloupe.rubrics.case import EDITED, Case
 from editloupe.tools.contract import ToolError, View
@@ -25,7 +25,7 @@ def _reader() -> ReadText:
 
 
 @dataclass(frozen=True)
-class Reading:
+class TextReading:
     """What a text edit looks like when it is read; `done` is False where nothing could read it."""
 
     done: bool = False
@@ -40,7 +40,7 @@ class Reading:
         """Return the reading as numbers."""
         return {"read": float(self.done), "read_new": self.new, "read_old": self.old, "read_more": min(2.0, self.more)}
 
-    def say(self, request: Request) -> str:
+    def say(self, request: ChangeRequest) -> str:
         """Put the reading into words."""
         if not self.done:
             return "The text could not be read on this machine (no text reader), so this rests on pixels alone."
@@ -50,20 +50,20 @@ class Reading:
         return f"Read: {lines}; likeness to “{request.new}” {self.new:.2f}, to “{request.old}” {self.old:.2f}."
 
 
-def compared(request: Request, lines: list[str]) -> Reading:
+def compared(request: ChangeRequest, lines: list[str]) -> TextReading:
     """Compare lines read with the asked and the old text; case, spaces and punctuation do not count.
 
-    >>> compared(Request("text", "sign", "OPEN NOW", "CLOSED"), ["open", "now"]).new
+    >>> compared(ChangeRequest("text", "sign", "OPEN NOW", "CLOSED"), ["open", "now"]).new
     1.0
     """
     new, old = _plain(request.new), _plain(request.old)
     best_new, best_old = _likeness(new, lines), _likeness(old, lines)
     letters = sum(len(_plain(line)) for line in lines)
     more = max(0.0, (letters - len(new)) / max(1, len(new))) if best_new > 0.6 else 0.0
-    return Reading(True, best_new, best_old, more, tuple(lines))
+    return TextReading(True, best_new, best_old, more, tuple(lines))
 
 
-def from_tool(request: Request, data: Mapping[str, Any], targets: Sequence[Box] = ()) -> Reading:
+def from_tool(request: ChangeRequest, data: Mapping[str, Any], targets: Sequence[Box] = ()) -> TextReading:
     """Take what the `read_text` tool reported; where the targets are known, only lines on them."""
     lines = [
         line for line in data.get("lines", ()) if not targets or any(_on(line["box"], target) for target in targets)
@@ -78,15 +78,15 @@ def _on(line: Sequence[float], target: Box) -> bool:
     return target.x1 - dx <= x <= target.x2 + dx and target.y1 - dy <= y <= target.y2 + dy
 
 
-def look(case: Case, album: Album, request: Request) -> Reading:
+def look(case: Case, album: Album, request: ChangeRequest) -> TextReading:
     """Read the edited picture without a tool call, as a model that sees the picture would; not done where there is no reader."""
     reader = _reader()
     if reader.unavailable():
-        return Reading()
+        return TextReading()
     try:
         result = reader.run({"target_image": EDITED}, View(album, case.pictures, case.edit.instruction))
     except ToolError:
-        return Reading()
+        return TextReading()
     return from_tool(request, result.data, case.target_boxes.get(EDITED, ()))
 
 

@@ -10,6 +10,7 @@ from typing import cast
 import cv2
 import numpy as np
 
+from editloupe.agent.rules.change_request import ChangeRequest
 from editloupe.agent.rules.colours import Lab, colour_of, share_named
 from editloupe.agent.rules.crops import FAR, carries, palette
 from editloupe.agent.rules.pixels import (
@@ -25,7 +26,6 @@ from editloupe.agent.rules.pixels import (
     soft_lab,
     within,
 )
-from editloupe.agent.rules.request import Request
 from editloupe.images import Pixels
 from editloupe.tools.difference import align
 
@@ -35,7 +35,7 @@ CHANGED = 8.0
 
 
 @dataclass(frozen=True)
-class Scene:
+class ScenePair:
     """Source and edited picture in one frame, in CIELAB."""
 
     source: Lab
@@ -44,24 +44,24 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Region:
+class MeasuredRegion:
     """A changed region with what was measured in it; the box is in source pixels."""
 
     box: Rect
     numbers: Mapping[str, float]
 
 
-def scene(source: Pixels, edited: Pixels) -> Scene:
+def scene(source: Pixels, edited: Pixels) -> ScenePair:
     """Lay the edited picture over the source, at most LONG_SIDE pixels long."""
     height, width = source.shape[:2]
     scale = min(1.0, LONG_SIDE / max(height, width))
     size = max(8, round(width * scale)), max(8, round(height * scale))
     first = resized(source, size)
     second = align(first, edited)
-    return Scene(soft_lab(first), soft_lab(second), scale)
+    return ScenePair(soft_lab(first), soft_lab(second), scale)
 
 
-def measure(look: Scene, box: Sequence[int], significance: float, request: Request) -> Region:
+def measure(look: ScenePair, box: Sequence[int], significance: float, request: ChangeRequest) -> MeasuredRegion:
     """Measure what happened in one region.
 
     The numbers: `ground_before` and `ground_after` are the shares of changed pixels that look like their surroundings (a
@@ -103,7 +103,7 @@ def measure(look: Scene, box: Sequence[int], significance: float, request: Reque
     said = colour_of(request.target)
     numbers["said_colour"] = share_named(before[inside], said) if said else 0.5
     numbers["said_place"] = _place(request, rect, width, height)
-    return Region(cast(Rect, tuple(int(v) for v in box)), numbers | actions(numbers))
+    return MeasuredRegion(cast(Rect, tuple(int(v) for v in box)), numbers | actions(numbers))
 
 
 def actions(numbers: Mapping[str, float]) -> dict[str, float]:
@@ -129,7 +129,7 @@ def _like_ground(part: Lab, changed: Mask, ring: Mask) -> float:
     return float(carries(part[changed], palette(part[ring], 6)).mean())
 
 
-def _place(request: Request, rect: Rect, width: int, height: int) -> float:
+def _place(request: ChangeRequest, rect: Rect, width: int, height: int) -> float:
     """Return 1 where the region lies on the side the target is said to be on, 0 opposite, 0.5 where nothing is said."""
     x, y = (rect[0] + rect[2]) / 2 / width, (rect[1] + rect[3]) / 2 / height
     return {"left": 1 - x, "right": x, "top": 1 - y, "bottom": y}.get(request.place or "", 0.5)

@@ -25,7 +25,7 @@ class Term(Record):
         return self.weight * min(1.0, max(0.0, (number - self.low) / (self.high - self.low)))
 
 
-class Step(Record):
+class LogisticCheck(Record):
     """One check of the rubric as a probability: logistic in a few numbers."""
 
     bias: float
@@ -34,7 +34,7 @@ class Step(Record):
     def probability(self, numbers: Mapping[str, float]) -> float:
         """Return the probability that the check is passed.
 
-        >>> Step(bias=-2, terms={"x": Term(low=0, high=1, weight=4)}).probability({"x": 0.5})
+        >>> LogisticCheck(bias=-2, terms={"x": Term(low=0, high=1, weight=4)}).probability({"x": 0.5})
         0.5
         """
         total = self.bias + sum(term.value(numbers[name]) for name, term in self.terms.items())
@@ -46,18 +46,18 @@ class Step(Record):
         return "; ".join(f"{vocabulary()['meanings'][name]}: {numbers[name]:.2f}" for name in heavy)
 
 
-class Steps(Record):
+class FollowingChecks(Record):
     """The three checks of Instruction Following, in the rubric's order, for one kind of request."""
 
-    hit: Step
+    hit: LogisticCheck
     """Something effective happened on the target."""
-    right: Step
+    right: LogisticCheck
     """It was the asked action with the asked value."""
-    kept: Step
+    kept: LogisticCheck
     """What should not have changed was preserved."""
 
 
-class Consistency(Record):
+class ConsistencyLimits(Record):
     """The numbers that decide Visual Consistency."""
 
     significance: float
@@ -70,16 +70,16 @@ class Consistency(Record):
     """How probable it must be that the chosen region is the asked change, before it is not counted as an anomaly."""
 
 
-class Table(Record):
+class Thresholds(Record):
     """Everything fitted."""
 
-    oracle: Mapping[str, Steps]
+    oracle: Mapping[str, FollowingChecks]
     """By kind of request, where the target's place and a reference are known."""
-    whole: Mapping[str, Steps]
+    whole: Mapping[str, FollowingChecks]
     """By kind of request, for tools and plain mode, where neither is known."""
-    target: Step
+    target: LogisticCheck
     """How much a changed region looks like the asked change, in tools and plain mode."""
-    consistency: Mapping[str, Consistency]
+    consistency: Mapping[str, ConsistencyLimits]
     """For `oracle` and for `whole` pictures."""
 
 
@@ -92,8 +92,8 @@ def vocabulary() -> dict[str, Any]:
 
 
 @cache
-def table() -> Table:
-    """Return the table that comes with the package."""
+def thresholds() -> Thresholds:
+    """Return the thresholds that come with the package."""
     text = files("editloupe.agent.rules").joinpath("thresholds.yaml").read_text("utf-8")
     data: Any = yaml.safe_load(text)
-    return Table.model_validate(data)
+    return Thresholds.model_validate(data)

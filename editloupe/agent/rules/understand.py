@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from editloupe.agent.rules.change_request import ChangeRequest, Kind
 from editloupe.agent.rules.phrases import READERS
-from editloupe.agent.rules.request import Kind, Request
 
 TYPES: dict[str, Kind] = {
     "change color": "color",
@@ -19,18 +19,18 @@ TYPES: dict[str, Kind] = {
     "replace object": "replacement",
     "change count": "count",
 }
-"""DLEBench's seven instruction types (Table 2), and close spellings of them."""
+"""The seven instruction types (DLEBench, Table 2), and close spellings of them."""
 
 
 LONGEST = 1_000
 """Characters of an instruction these rules read; the work of some phrasings grows faster than the sentence."""
 
 
-def understand(instruction: str, instruction_type: str | None = None) -> Request | None:
+def understand(instruction: str, instruction_type: str | None = None) -> ChangeRequest | None:
     """Return what is asked, or None where the sentence says nothing these rules know.
 
     >>> understand("Changed attribute of white handbag to black")
-    Request(kind='color', target='white handbag', new='black', old='', old_count=None, new_count=None)
+    ChangeRequest(kind='color', target='white handbag', new='black', old='', old_count=None, new_count=None)
     """
     if len(instruction) > LONGEST:
         return None

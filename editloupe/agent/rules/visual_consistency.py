@@ -9,14 +9,14 @@ from typing import Any
 from editloupe.agent.rules.boxes import alike, attached, joined
 from editloupe.agent.rules.decision import COLLAPSE, MULTIPLE, PERFECT, SINGLE, Decision
 from editloupe.agent.rules.pixels import Rect
-from editloupe.agent.rules.thresholds import Consistency
+from editloupe.agent.rules.thresholds import ConsistencyLimits
 
 SOFTNESS = 0.06
 """How far around the threshold a region's significance leaves its being an anomaly in doubt."""
 
 
 def outside(
-    found: Mapping[str, Any], targets: Sequence[Rect], own: Sequence[Rect], limits: Consistency, instances: bool
+    found: Mapping[str, Any], targets: Sequence[Rect], own: Sequence[Rect], limits: ConsistencyLimits, instances: bool
 ) -> list[tuple[Rect, float]]:
     """Return the changed regions that are not the target's own: neither at a target nor, for counts, another instance of it.
 
@@ -38,7 +38,7 @@ def outside(
 
 
 def decide(
-    found: Mapping[str, Any], places: Sequence[tuple[Rect, float]], limits: Consistency, setting: str
+    found: Mapping[str, Any], places: Sequence[tuple[Rect, float]], limits: ConsistencyLimits, setting: str
 ) -> Decision:
     """Decide in the rubric's order: first the whole scene, then the number of distinct anomalies."""
     share = float(found["changed_share"])

@@ -11,7 +11,6 @@ import numpy as np
 from pydantic import Field
 
 from editloupe.evals.analysis import statistics as st
-from editloupe.evals.analysis.arithmetic import arithmetic_of
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Resampling, bootstrap, clusterings, estimate, kinds_of
 from editloupe.evals.analysis.estimate import Estimate, frame, missing
 from editloupe.evals.analysis.human import Human, human_labels
@@ -19,7 +18,7 @@ from editloupe.evals.analysis.pairing import MEASURES, Pairing, alpha_estimate, 
 from editloupe.evals.analysis.run_rows import BASELINE, Table, lower_median, row_means, table_of
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, YesNoAnswer
-from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Record
 
 CONSENSUS = (
@@ -140,7 +139,7 @@ def agreement(
 
 def _criterion(table: Table, people: Human, criterion: str, how: Resampling) -> CriterionAgreement:
     judge, ratings = table.scores(criterion, "score"), people.matrix(table, criterion)
-    kinds = [row.field(arithmetic_of(table.protocol).group) for row in table.rows]
+    kinds = [row.edit.instruction_type for row in table.rows]
     sources = [row.source for row in table.rows]
     scale = scale_of(table, criterion)
     everyone = np.ones(len(kinds), bool)
@@ -162,7 +161,8 @@ def _criterion(table: Table, people: Human, criterion: str, how: Resampling) -> 
 
 def _in_order(table: Table, kinds: list[Any]) -> list[Any]:
     """Return the types that occur, the protocol's own first and in its order."""
-    known = next((protocol.types for protocol in PROTOCOLS if protocol.name == table.protocol), ())
+    protocol = known_protocol(table.protocol)
+    known = protocol.types if protocol else ()
     found = dict.fromkeys(kind for kind in kinds if kind is not None)
     return [*(kind for kind in known if kind in found), *(kind for kind in found if kind not in known)]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from editloupe.evals.analysis.bootstrap import Floats
-from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit
 
 
@@ -22,12 +22,8 @@ class Arithmetic:
 
     sentence: str
     """What a report says about the arithmetic."""
-    group: str = "instruction_type"
-    """The field of the edit that groups are made of."""
     edit_score: Callable[[Edit, Mapping[str, float]], float | None] | None = None
     """Puts an edit's criteria (0 to 100) into one score; without it a group has the mean of its criteria's means."""
-    final: Callable[[Mapping[str, Floats]], Floats] | None = None
-    """Puts a group's criterion means into its score where that is not their plain mean."""
     levels: tuple[tuple[str, ...], ...] = ()
     """Groups that are averaged among themselves first; groups in none of them are reported apart."""
     by_edit: bool = False
@@ -38,27 +34,20 @@ PLAIN = Arithmetic(
     "An edit's score on a criterion is its place on the rubric's scale, 0 to 100; a group's score is the mean of its "
     "criteria's means; the overall score is the plain mean over the groups."
 )
-DLEBENCH = Arithmetic(
-    "A label's score s (1 to 4) counts (s − 1) / 3 × 100; an instruction type's score is the mean of its "
-    "Instruction Following and its Visual Consistency; the overall score is the plain mean over the types."
-)
-ARITHMETIC: dict[str, Arithmetic] = {"dlebench": DLEBENCH}
-"""Protocols whose arithmetic is not said by their own record."""
+"""The arithmetic of rubrics without a paper, and of a paper that is not installed."""
 
 
 def arithmetic_of(name: str) -> Arithmetic:
-    """Return a protocol's arithmetic: what is listed here, else what its record says, else PLAIN."""
-    if name in ARITHMETIC:
-        return ARITHMETIC[name]
-    for known in PROTOCOLS:
-        if known.name == name:
-            return Arithmetic(
-                sentence=known.arithmetic or PLAIN.sentence,
-                edit_score=known.edit_score,
-                levels=known.levels,
-                by_edit=known.weighting == "edits",
-            )
-    return PLAIN
+    """Return a protocol's arithmetic as its record says it; PLAIN where there is no such record."""
+    known = known_protocol(name)
+    if known is None:
+        return PLAIN
+    return Arithmetic(
+        sentence=known.arithmetic or PLAIN.sentence,
+        edit_score=known.edit_score,
+        levels=known.levels,
+        by_edit=known.weighting == "edits",
+    )
 
 
 @dataclass(frozen=True)
@@ -92,8 +81,6 @@ def macro(
     means = columns[..., : len(criteria)]
     if how.edit_score is not None:
         finals = columns[..., -1]
-    elif how.final is not None:
-        finals = how.final({name: means[..., place] for place, name in enumerate(criteria)})
     else:
         with np.errstate(invalid="ignore", divide="ignore"):
             finals = np.where(asked > 0, means, 0).sum(-1) / asked.sum(-1)

@@ -190,8 +190,7 @@ def _overall(a: Table, b: Table, how: Resampling) -> Difference:
         for way in first.samples
     }
     difference = estimate(values[0] - values[1], int(first.edits[first.weights > 0].sum()), drawn, how.level)
-    shares = one.contributions(first) - two.contributions(second) if one.how.final is None else None
-    p = None if shares is None else _p(shares, one.ways, how)
+    p = _p(one.contributions(first) - two.contributions(second), one.ways, how)
     return Difference(a=values[0], b=values[1], difference=difference, p=p)
 
 

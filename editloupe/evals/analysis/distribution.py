@@ -17,7 +17,7 @@ from editloupe.types import Record, Unjudged, Verdict
 
 UNJUDGED = "unjudged"
 WINDOW = 10
-"""Samples in the sliding mean over target area (DLEBench)."""
+"""Samples in the sliding mean over target area."""
 _BINS = ("0–20", "20–40", "40–60", "60–80", "80–100")
 _MOST = 10
 

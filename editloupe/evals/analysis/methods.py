@@ -11,7 +11,7 @@ from editloupe.evals.analysis.agreement import Agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.run_rows import RULES, Table
 from editloupe.evals.analysis.scores import Scores
-from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.rubrics.registry import known_protocol
 
 _MODES: Mapping[str, str] = {
     "tools": "tool-driven mode (the judge sees source, edit and instruction and may call visual tools)",
@@ -41,7 +41,8 @@ def _judged(table: Table, configurations: list[Mapping[str, Any]]) -> str:
     versions = dict.fromkeys(str(c.get("versions", {}).get("editloupe", "")) for c in configurations)
     version = " and ".join(filter(None, versions))
     modes = " and ".join(_MODES.get(mode, f"{mode} mode") for mode in table.modes)
-    paper = next((f"{p.title} ({p.source})" for p in PROTOCOLS if p.name == table.protocol), table.protocol)
+    protocol = known_protocol(table.protocol)
+    paper = f"{protocol.title} ({protocol.source})" if protocol else table.protocol
     criteria = _listed([table.title_of(name) for name in table.criteria])
     times = f", each {len(table.repeats)} times" if len(table.repeats) > 1 else ""
     return (

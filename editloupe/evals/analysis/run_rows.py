@@ -15,7 +15,7 @@ from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import Answer, LabelAnswer
-from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit, UserError, Verdict
 
 RULES = "rules"
@@ -63,7 +63,8 @@ class Table:
     def criteria(self) -> tuple[str, ...]:
         """The criteria that were asked, in the protocol's order."""
         asked = dict.fromkeys(criterion for row in self.rows for criterion in row.units)
-        order = [rubric.criterion for known in PROTOCOLS if known.name == self.protocol for rubric in known.rubrics]
+        protocol = known_protocol(self.protocol)
+        order = list(protocol.criteria) if protocol else []
         return tuple(sorted(asked, key=lambda name: order.index(name) if name in order else len(order)))
 
     @cached_property
@@ -105,10 +106,9 @@ class Table:
             for rubric in rubrics.values() if isinstance(rubrics, Mapping) else ():
                 if isinstance(rubric, Mapping) and "criterion" in rubric:
                     found.setdefault(str(rubric["criterion"]), rubric)
-        for known in PROTOCOLS:
-            if known.name == self.protocol:
-                for criterion in known.criteria:
-                    found.setdefault(criterion, known.rubric(criterion).model_dump(mode="json"))
+        if known := known_protocol(self.protocol):
+            for criterion in known.criteria:
+                found.setdefault(criterion, known.rubric(criterion).model_dump(mode="json"))
         return found
 
     def answer(self, criterion: str) -> Answer | None:

@@ -16,7 +16,7 @@ from editloupe.evals.analysis.estimate import Estimate, Number, frame, missing
 from editloupe.evals.analysis.run_rows import RunRow, Table, table_of
 from editloupe.evals.analysis.sheet import ALL, NO_TYPE, Sheet, Worked
 from editloupe.evals.runs.store import Run
-from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Record, Unjudged
 
 UnjudgedRule = Literal["left_out", "worst"]
@@ -204,8 +204,8 @@ def _notes(sheet: Sheet, by_type: Mapping[str, Score], taken_as_worst: int) -> l
         told.append(
             f"Too few edits to vary, so the overall interval is too narrow by their share: {', '.join(single)}."
         )
-    protocol = [name for p in PROTOCOLS if p.name == sheet.table.protocol for name in p.criteria]
-    unasked = [name for name in protocol if name not in sheet.criteria]
+    protocol = known_protocol(sheet.table.protocol)
+    unasked = [name for name in (protocol.criteria if protocol else ()) if name not in sheet.criteria]
     if unasked and not sheet.how.edit_score:
         told.append(f"Not asked in this run, so not part of any score: {', '.join(unasked)}.")
     return told

@@ -10,7 +10,7 @@ from editloupe.evals.analysis.arithmetic import Arithmetic, Macro, arithmetic_of
 from editloupe.evals.analysis.bootstrap import Bools, Clusters, Floats, Resampling, clusterings
 from editloupe.evals.analysis.estimate import finite
 from editloupe.evals.analysis.run_rows import RunRow, Table, row_means
-from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit, UserError
 
 NO_TYPE, ALL = "(no type)", "all edits"
@@ -38,10 +38,11 @@ class Sheet:
         self.table = Table(table.name, table.folder, table.protocol, rows, table.about)
         self.how: Arithmetic = arithmetic_of(table.protocol)
         self.criteria = self.table.criteria
-        kinds = [row.field(self.how.group) for row in rows]
+        kinds = [row.edit.instruction_type for row in rows]
         self.typed = any(kind is not None for kind in kinds)
         names = [NO_TYPE if kind is None else str(kind) for kind in kinds] if self.typed else [ALL] * len(rows)
-        self.known_types = next((known.types for known in PROTOCOLS if known.name == table.protocol), ())
+        protocol = known_protocol(table.protocol)
+        self.known_types = protocol.types if protocol else ()
         found = dict.fromkeys(names)
         self.groups = [name for name in self.known_types if name in found]
         self.groups += [name for name in found if name not in self.known_types]

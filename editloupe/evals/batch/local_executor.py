@@ -16,7 +16,7 @@ from editloupe.evals.batch.replies import Work, working_on
 from editloupe.evals.runs.pictures import KeptPictures
 from editloupe.images import Album
 from editloupe.judge import edits_at_once
-from editloupe.tools.comparison_pool import Comparers
+from editloupe.tools.comparison_pool import ComparisonPool
 from editloupe.types import Judgement, Reason, Unjudged, UserError
 
 
@@ -53,7 +53,7 @@ class LocalExecutor:
         share_cores()
         self._judge = judge
         self._deadline = deadline
-        self._comparers = compare_in_pool(judge)
+        self._pool = compare_in_pool(judge)
         self.places = edits_at_once(judge.spec, len(judge.criteria), concurrency)
 
     async def judge(self, job: Job) -> Done:
@@ -65,8 +65,8 @@ class LocalExecutor:
 
     async def close(self) -> None:
         """Let go of the processes beside this one; the judge belongs to whoever opened it."""
-        if self._comparers:
-            await asyncio.to_thread(self._comparers.close)
+        if self._pool:
+            await asyncio.to_thread(self._pool.close)
 
 
 def share_cores() -> None:
@@ -74,13 +74,13 @@ def share_cores() -> None:
     cv2.setNumThreads(1)
 
 
-def compare_in_pool(judge: BatchJudge) -> Comparers | None:
+def compare_in_pool(judge: BatchJudge) -> ComparisonPool | None:
     """Have the judge's pictures compared in other processes, one a core at most."""
     if judge.spec == "rules" or not judge.uses_tools:
         return None
-    comparers = Comparers(min(8, os.cpu_count() or 1))
-    judge.toolbox.compare_by(comparers)
-    return comparers
+    pool = ComparisonPool(min(8, os.cpu_count() or 1))
+    judge.toolbox.compare_by(pool)
+    return pool
 
 
 async def judge_job(judge: BatchJudge, job: Job, deadline: float | None) -> Done:

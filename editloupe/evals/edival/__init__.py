@@ -1,1 +1,42 @@
-"""EdiVal-Agent's pipeline over folders: decompose pictures, make chains of instructions, evaluate results, report."""
+"""EdiVal-Agent's pipeline over folders: decompose pictures, make chains of instructions, evaluate results, report.
+
+Public names are imported when they are first used, so that reading results does not load the judge.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editloupe.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.evals.edival.decompose import Decomposer
+    from editloupe.evals.edival.evaluate import Evaluation, find_evaluation
+    from editloupe.evals.edival.files import ChainFile, SceneFile
+    from editloupe.evals.edival.instruct import Instructor
+    from editloupe.evals.edival.judge import EdivalJudge
+    from editloupe.evals.edival.metrics import EdivalFigures, figures_of
+
+__all__ = [
+    "ChainFile",
+    "Decomposer",
+    "EdivalFigures",
+    "EdivalJudge",
+    "Evaluation",
+    "Instructor",
+    "SceneFile",
+    "figures_of",
+    "find_evaluation",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Decomposer": "decompose",
+        **dict.fromkeys(("Evaluation", "find_evaluation"), "evaluate"),
+        **dict.fromkeys(("ChainFile", "SceneFile"), "files"),
+        "Instructor": "instruct",
+        "EdivalJudge": "judge",
+        **dict.fromkeys(("EdivalFigures", "figures_of"), "metrics"),
+    },
+)

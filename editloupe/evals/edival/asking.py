@@ -13,8 +13,9 @@ import yaml
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
 from editloupe.agent.answers import Malformed, read_object
-from editloupe.agent.chat import Chat, Request, RetryBudget
-from editloupe.agent.messages import announced, refusal_of, text_block, text_of, told, unfinished
+from editloupe.agent.chat import Chat, ChatRequest, RetryBudget
+from editloupe.agent.endings import unfinished
+from editloupe.agent.messages import announced, correction, text_block, text_of
 from editloupe.images import Album, Picture, WireLimits
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import ModeText, Rubric, TextAnswer
@@ -63,19 +64,18 @@ class Asker:
         case, usage, budget = _case(edit, task, picture), Usage(), RetryBudget()
         problem, cut = "", None
         for _ in range(self.repairs + 1):
-            reply = await self.chat.reply(Request(messages, (), case, album, self.wire, budget=budget))
+            reply = await self.chat.reply(ChatRequest(messages, (), case, album, self.wire, budget=budget))
             usage += reply.usage
-            unjudged = reply.message.additional_kwargs.get("unjudged") or refusal_of(reply.message)
-            if unjudged:
-                raise Unanswered(str(unjudged["detail"]))
-            cut = unfinished(reply.message)
+            if reply.facts.declined:
+                raise Unanswered(reply.facts.declined.detail)
+            cut = unfinished(reply.facts.finish)
             try:
                 if cut:
                     raise Malformed(cut.problem)
                 return Answered(read(read_object(text_of(reply.message))), usage)
             except (Malformed, ValueError) as error:
                 problem = str(error)
-            messages += [reply.message, *told(reply.message, repair(problem))]
+            messages += [reply.message, *correction(reply.message, repair(problem))]
         raise Unanswered(f"no usable answer after {self.repairs + 1} replies: {cut.detail if cut else problem}")
 
 

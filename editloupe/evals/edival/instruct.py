@@ -31,7 +31,7 @@ from editloupe.rubrics.edival.instructions import (
     Plan,
     complete,
     compressed,
-    drawn,
+    draw_task,
     feasible,
     next_type,
     plan,
@@ -112,7 +112,7 @@ class Instructor:
             return complete(planned, {}, pools, boxes), Usage()
         if self.asker is None:
             try:
-                return drawn(planned, pools, boxes, chance), Usage()
+                return draw_task(planned, pools, boxes, chance), Usage()
             except BadProposal as problem:
                 raise Unanswered(f"no entry of the lists will do for {planned.type}: {problem}") from None
         album = Album()

@@ -11,9 +11,9 @@ from editloupe.agent.hooks import Replies, Traffic, Watcher
 from editloupe.agent.models import keyed_profile, open_chat
 from editloupe.described_judge import DescribedJudge, content_key, picture_hashes
 from editloupe.evals.edival.instruments import Instruments
-from editloupe.graphs.edival import CRITERIA, EDIVAL_GRAPH, Bench
-from editloupe.graphs.edival_looks import Eye
-from editloupe.graphs.loop import LoopLimits
+from editloupe.graphs.context import LoopLimits, SharedContext
+from editloupe.graphs.edival import CRITERIA, EDIVAL_GRAPH
+from editloupe.graphs.edival_context import EdivalContext
 from editloupe.images import Album, WireLimits
 from editloupe.judge import JudgeSettings
 from editloupe.pixel_budget import room_for
@@ -66,8 +66,8 @@ class EdivalJudge(DescribedJudge):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is left out."""
-        return self.instruments.notes()
+        """What is left out, and what the model's client had to say when it was opened."""
+        return (*self.instruments.notes(), *self._chat.notes)
 
     async def ajudge(
         self,
@@ -81,27 +81,19 @@ class EdivalJudge(DescribedJudge):
     ) -> Judgement:
         """Judge one picture; without `strict`, one that cannot be judged for want of input ends unjudged."""
         wanted = tuple(criteria or self.criteria)
-        eye = Eye(
-            self.instruments.finder,
-            self.rules,
-            self.instruments.features,
-            self.instruments.quality,
-            self._toolbox.memory,
-            album or Album(),
-        )
-        bench = Bench(
+        shared = SharedContext(
             chat=self._chat,
             judge=self.spec,
-            eye=eye,
             toolbox=self._toolbox,
-            criteria=wanted,
+            album=album or Album(),
             wire=WireLimits(self.settings.long_side, self._chat.profile.max_image_bytes),
             limits=LoopLimits(max_turns=self.settings.max_turns, max_repairs=self.settings.max_repairs),
             watcher=watcher,
             repeat=repeat,
             strict=strict,
-            notes=self.notes,
         )
+        finder, features, quality = self.instruments.finder, self.instruments.features, self.instruments.quality
+        context = EdivalContext(shared, finder, self.rules, wanted, features, quality, self.notes)
         try:
             turn = read_turn(edit)
         except MissingInput as error:
@@ -110,7 +102,7 @@ class EdivalJudge(DescribedJudge):
             outcomes = [Unjudged(criterion=c, reason=Reason.MISSING_INPUT, detail=str(error)) for c in wanted]
             return self._judgement(edit, outcomes, [])
         async with room_for(edit.paths):
-            end = await EDIVAL_GRAPH.ainvoke({"edit": edit, "turn": turn}, {"recursion_limit": 12}, context=bench)
+            end = await EDIVAL_GRAPH.ainvoke({"edit": edit, "turn": turn}, {"recursion_limit": 12}, context=context)
         return self._judgement(edit, end["outcomes"], end.get("traces", []))
 
     def _judgement(self, edit: Edit, outcomes: Sequence[Any], traces: Sequence[Any]) -> Judgement:

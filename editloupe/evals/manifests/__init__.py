@@ -1,7 +1,7 @@
-"""Which edits: manifests, benchmarks as their authors lay them out, and preference pairs, each streamed."""
+"""Which edits: manifests, folders of benchmarks, and preference pairs, each streamed."""
 
-from editloupe.evals.manifests.datasets import load_manifest
-from editloupe.evals.manifests.layouts import load_benchmark
+from editloupe.evals.manifests.benchmark import Benchmark, make_edit, picture_in, read_json_list
+from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.evals.manifests.pairs import Pair, load_pairs
 
-__all__ = ["Pair", "load_benchmark", "load_manifest", "load_pairs"]
+__all__ = ["Benchmark", "Pair", "load_pairs", "make_edit", "picture_in", "read_json_list", "read_manifest"]

@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
-from editloupe.evals.manifests.dlebench_fields import from_dlebench
 from editloupe.evals.manifests.ids import IdSet
-from editloupe.evals.manifests.readers import REQUIRED, Row, reader_for
+from editloupe.evals.manifests.readers import REQUIRED, Reader, Row, reader_for
 from editloupe.storable import storable_text
 from editloupe.types import Edit, UserError
 
-Layout = Literal["editloupe", "dlebench"]
+Naming = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Gives the values of a row our names of fields."""
 FIELDS = frozenset(Edit.model_fields) - {"extra"}
 
 
-def load_manifest(path: str | Path, allow_outside: bool = False, layout: Layout = "editloupe") -> Iterator[Edit]:
-    """Stream the edits of a manifest (JSONL, CSV, Parquet, or a folder with `sources/` and `edits/`).
-
-    Paths are relative to the manifest and stay within its folder, links followed, unless `allow_outside`. A mistake is
-    a UserError that names file and line. Fields that are not ours go to `Edit.extra`. Pictures are not opened here.
-    """
+def read_manifest(path: str | Path, allow_outside: bool = False, naming: Naming | None = None) -> Iterator[Edit]:
+    """Stream the edits of a manifest, as `load_manifest` does; rows whose fields have other names go through `naming`."""
     path = Path(path)
     rows = reader_for(path)
     folder = (path if path.is_dir() else path.parent).resolve()
-    return _edits(path, rows(path), folder, allow_outside, layout)
+    return _edits(path, rows, folder, allow_outside, naming)
 
 
-def _edits(path: Path, rows: Iterable[Row], folder: Path, allow_outside: bool, layout: Layout) -> Iterator[Edit]:
+def _edits(path: Path, rows: Reader, folder: Path, allow_outside: bool, naming: Naming | None) -> Iterator[Edit]:
     seen = IdSet()
-    for row in rows:
-        values = from_dlebench(row.values) if layout == "dlebench" else row.values
-        edit = edit_from(Row(row.where, values), folder, allow_outside)
-        if seen.add(edit.id) and (first := _first_place(path, edit.id, layout)) != row.where:
+    for row in _named(rows(path), naming):
+        edit = edit_from(row, folder, allow_outside)
+        if seen.add(edit.id) and (first := _first_place(path, edit.id, naming)) != row.where:
             raise row.error(f'the id "{edit.id}" stands already at {first}; ids must be unique')
         yield edit
+
+
+def _named(rows: Iterable[Row], naming: Naming | None) -> Iterator[Row]:
+    for row in rows:
+        yield Row(row.where, naming(row.values)) if naming else row
 
 
 def edit_from(row: Row, folder: Path, allow_outside: bool = False) -> Edit:
@@ -126,10 +126,9 @@ def _sentence(error: ValidationError) -> str:
     return f'"{place}": {message}' if place else message
 
 
-def _first_place(path: Path, wanted: str, layout: Layout) -> str:
+def _first_place(path: Path, wanted: str, naming: Naming | None) -> str:
     """Return where an id stands first; two different ids may share a hash, so the file is asked again."""
-    for row in reader_for(path)(path):
-        values = from_dlebench(row.values) if layout == "dlebench" else row.values
-        if "edited" in values and _id(Row(row.where, values)) == wanted:
+    for row in _named(reader_for(path)(path), naming):
+        if "edited" in row.values and _id(row) == wanted:
             return row.where
     raise UserError(f"{path.name} changed while it was read")

@@ -9,15 +9,14 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from editloupe.evals.manifests.layouts import read_json_list
+from editloupe.evals.manifests.benchmark import read_json_list
 from editloupe.evals.manifests.readers import read_jsonl
-from editloupe.rubrics.editcompass.tasks import FLAGS
-from editloupe.rubrics.editreward.scoring import PAIRWISE
 from editloupe.rubrics.load import mistake
+from editloupe.rubrics.pairs import PairRules
+from editloupe.rubrics.registry import pair_rules
 from editloupe.types import Edit, Record, UserError
 
 LABELS = ("preference", "tie")
-KEPT = ("edit_type", "sub_type", *FLAGS.values())
 
 
 class Pair(Record):
@@ -60,9 +59,12 @@ class Pair(Record):
         )
 
 
-def load_pairs(file: str | Path) -> Iterator[Pair]:
-    """Stream pairs from a JSON list or a JSONL file; paths are relative to the file."""
-    file = Path(file)
+def load_pairs(file: str | Path, protocol: str | None = None) -> Iterator[Pair]:
+    """Stream pairs from a JSON list or a JSONL file; paths are relative to the file.
+
+    The protocol says which dimensions a pair can be about; without it that of `editloupe reward`.
+    """
+    file, rules = Path(file), pair_rules(protocol)
     if not file.is_file():
         raise UserError(f"there is no file of pairs at {file}")
     items: Iterator[Mapping[str, Any]]
@@ -71,16 +73,17 @@ def load_pairs(file: str | Path) -> Iterator[Pair]:
     else:
         items = iter(read_json_list(file))
     for number, item in enumerate(items, start=1):
-        yield _pair(item, number, file)
+        yield _pair(item, number, file, rules)
 
 
-def _pair(item: Mapping[str, Any], number: int, file: Path) -> Pair:
+def _pair(item: Mapping[str, Any], number: int, file: Path, rules: PairRules) -> Pair:
     where = f"{file.name}, pair {number}"
     for name in ("source_image", "prompt", "winner", "loser", "dimension"):
         if not str(item.get(name) or "").strip():
             raise UserError(f'{where}: "{name}" is missing')
-    if not isinstance(item["dimension"], str) or item["dimension"] not in PAIRWISE:
-        raise UserError(f'{where}: "dimension" is {json.dumps(item["dimension"])}, not one of {", ".join(PAIRWISE)}')
+    if not isinstance(item["dimension"], str) or item["dimension"] not in rules.dimensions:
+        known = ", ".join(rules.dimensions)
+        raise UserError(f'{where}: "dimension" is {json.dumps(item["dimension"])}, not one of {known}')
     label = item.get("label", "preference")
     if label not in LABELS:
         raise UserError(f'{where}: "label" is {json.dumps(label)}, not preference or tie')
@@ -106,7 +109,7 @@ def _pair(item: Mapping[str, Any], number: int, file: Path) -> Pair:
             task=item.get("task"),
             references=tuple(path(one) for one in ([references] if isinstance(references, str) else references)),
             hint=str(item.get("hints") or "").strip() or None,
-            extra={name: item[name] for name in KEPT if name in item},
+            extra={name: item[name] for name in rules.kept if name in item},
         )
         pair.candidate("winner")  # what an edit cannot hold is said here, where its place is known
     except ValidationError as error:

@@ -1,1 +1,8 @@
-"""The papers' own benchmarks: how each is laid out on disk, and the tables each prints."""
+"""The papers: one record each, with its protocol, the layout of its benchmark and its tables."""
+
+from editloupe.evals.manifests.benchmark import Benchmark
+from editloupe.evals.papers.layouts import load_benchmark, load_manifest
+from editloupe.evals.papers.paper import Paper, Scored, Section
+from editloupe.evals.papers.registry import papers, register
+
+__all__ = ["Benchmark", "Paper", "Scored", "Section", "load_benchmark", "load_manifest", "papers", "register"]

@@ -17,6 +17,7 @@ from editloupe.evals.analysis.scores import Score, Scores, UnjudgedRule, scores
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.evals.report.model import Entry, Leaderboard, PaperTable, Report, Spent
 from editloupe.evals.runs.store import Run
+from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.types import Usage, UserError
 
 
@@ -35,7 +36,7 @@ def build_report(
     people = human_labels(table, human)
     agreed = agreement(table, people, how) if people.given else None
     absent = [field for field in by if field not in found.by]
-    notes = [f'No edit has a field "{field}".' for field in absent]
+    notes = [*_without_paper(table), *(f'No edit has a field "{field}".' for field in absent)]
     try:
         tables = tuple(PaperTable(**vars(section)) for section in paper_tables(table))
     except UserError as error:
@@ -204,6 +205,13 @@ def _mixed(table: Table) -> list[str]:
     elif len({unit.configuration for unit in table.units}) > 1:
         told.append("The verdicts of this run were given under different settings or prompts; see run.json.")
     return told
+
+
+def _without_paper(table: Table) -> list[str]:
+    """Say where the run's paper is not there any more, so that its formulas could not be followed."""
+    if table.protocol == OWN or known_protocol(table.protocol):
+        return []
+    return [f"No paper called {table.protocol} is installed, so its own arithmetic and tables are left out."]
 
 
 def _spent(table: Table) -> Spent:

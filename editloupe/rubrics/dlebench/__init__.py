@@ -7,6 +7,8 @@ from importlib.resources import files
 from editloupe.rubrics.dlebench.cases import make_cases
 from editloupe.rubrics.protocol import Protocol, load_rubric
 
+__all__ = ["DLEBENCH", "TYPES"]
+
 _HERE = files(__package__)
 
 TYPES = (
@@ -31,4 +33,8 @@ DLEBENCH = Protocol(
     default_mode="tools",
     make_cases=make_cases,
     types=TYPES,
+    arithmetic=(
+        "A label's score s (1 to 4) counts (s − 1) / 3 × 100; an instruction type's score is the mean of its "
+        "Instruction Following and its Visual Consistency; the overall score is the plain mean over the types."
+    ),
 )

@@ -10,6 +10,8 @@ from editloupe.rubrics.load import load_rubrics
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.roles import make_cases
 
+__all__ = ["EDIT_COMPASS"]
+
 FILES = ("instruction_following", "world_awareness", "unedited_region", "identity", "visual_quality")
 
 EDIT_COMPASS = Protocol(

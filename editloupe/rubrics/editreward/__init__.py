@@ -6,10 +6,12 @@ from importlib.resources import files
 
 from editloupe.rubrics.editcompass import EDIT_COMPASS
 from editloupe.rubrics.editcompass.tasks import TASKS
-from editloupe.rubrics.editreward.scoring import choose, reward
+from editloupe.rubrics.editreward.scoring import PAIRS, choose, reward
 from editloupe.rubrics.load import load_rubrics
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.roles import make_cases
+
+__all__ = ["EDITREWARD_COMPASS"]
 
 NAME = "editreward-compass"
 
@@ -40,4 +42,5 @@ EDITREWARD_COMPASS = Protocol(
         "tie": "right if reward(winner) = reward(loser)",
         "overall": "right pairs / judged pairs, over all dimensions",
     },
+    pairs=PAIRS,
 )

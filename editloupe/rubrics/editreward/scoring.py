@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from editloupe.rubrics.editcompass import scoring as compass
 from editloupe.rubrics.editcompass import tasks
 from editloupe.rubrics.model import Rubric
+from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.types import Edit
 
-Decision = Literal["winner", "loser", "tie", "inconsistent"]
 PAIRWISE: Mapping[str, str] = {
     "IA": "pair_instruction_awareness",
     "VC": "pair_visual_consistency",
     "VQ": "pair_visual_quality",
 }
 """Dimensions and the criteria both candidates are asked at once."""
-SAME = 1e-5
-"""Scores that differ by less are equal, as in the public script."""
+PAIRS = PairRules(PAIRWISE, kept=("edit_type", "sub_type", *tasks.FLAGS.values()), same=1e-5)
+"""Scores are equal that differ by less than the public script's 1e-5."""
 
 
 def dimension_of(edit: Edit) -> str | None:
@@ -60,30 +59,3 @@ def reward(edit: Edit, scores: Mapping[str, float]) -> float | None:
     if not wanted or not all(name in scores for name in wanted):
         return None
     return sum(scores[name] for name in wanted) / len(wanted)
-
-
-def by_scores(winner: float, loser: float) -> Decision:
-    """Return which of two candidates scores higher.
-
-    >>> by_scores(75.0, 50.0), by_scores(50.0, 50.0)
-    ('winner', 'tie')
-    """
-    if abs(winner - loser) < SAME:
-        return "tie"
-    return "winner" if winner > loser else "loser"
-
-
-def by_orders(first: float, second: float) -> Decision:
-    """Return the decision of both orders together; each is what the winner got there: 1, 0 or 0.5 for a tie.
-
-    >>> by_orders(1.0, 1.0), by_orders(1.0, 0.5), by_orders(0.5, 0.5), by_orders(1.0, 0.0)
-    ('winner', 'winner', 'tie', 'inconsistent')
-    """
-    if first + second == 1 and first != second:
-        return "inconsistent"
-    return by_scores((first + second) / 2, 0.5)
-
-
-def is_right(decision: Decision, label: str) -> bool:
-    """Say whether a decision agrees with a pair's label, `preference` or `tie`."""
-    return decision == ("tie" if label == "tie" else "winner")

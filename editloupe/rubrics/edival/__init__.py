@@ -14,6 +14,8 @@ from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import Protocol
 from editloupe.types import Edit
 
+__all__ = ["ASKED", "EDIVAL"]
+
 ASKED = (
     Task(type="color_alter", object="OBJECT", color="COLOR"),
     Task(type="material_alter", object="OBJECT", material="MATERIAL"),
@@ -36,8 +38,8 @@ def with_checks(rubric: Rubric) -> Rubric:
     mode = rubric.modes["tools"]
     numbers = [f"{name}: {entry['value']} ({entry['source']})" for name, entry in sources().items()]
     asked = [" ".join((f"{task.type}:", question(task).question.strip(), *question(task).notes)) for task in ASKED]
-    told = mode.model_copy(update={"notes": (*mode.notes, *numbers, *asked)})
-    return rubric.model_copy(update={"modes": {**rubric.modes, "tools": told}})
+    spelled_out = mode.model_copy(update={"notes": (*mode.notes, *numbers, *asked)})
+    return rubric.model_copy(update={"modes": {**rubric.modes, "tools": spelled_out}})
 
 
 EDIVAL = Protocol(

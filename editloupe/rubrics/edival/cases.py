@@ -9,9 +9,15 @@ from editloupe.rubrics.edival.turn import KEY
 from editloupe.rubrics.model import Rubric
 from editloupe.types import Edit, Mode
 
+ENGINE = "objects"
+"""The graph that checks single objects with a detector and crops."""
+
 
 def make_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
     """Return the one case of an edit; in tools mode its facts say what a detector and crops are to check."""
     source, edited = album.open(edit.source), album.open(edit.edited)
-    facts = {KEY: turn_for(edit).model_dump(mode="json")} if mode == "tools" else {}
-    return [Case(edit=edit, rubric=rubric, mode=mode, pictures={SOURCE: source.sha, EDITED: edited.sha}, facts=facts)]
+    pictures = {SOURCE: source.sha, EDITED: edited.sha}
+    if mode != "tools":
+        return [Case(edit=edit, rubric=rubric, mode=mode, pictures=pictures)]
+    facts = {KEY: turn_for(edit).model_dump(mode="json")}
+    return [Case(edit=edit, rubric=rubric, mode=mode, pictures=pictures, facts=facts, engine=ENGINE)]

@@ -114,7 +114,7 @@ def complete(plan: Plan, proposal: Mapping[str, Any], pools: Pools, boxes: Mappi
     return task
 
 
-def drawn(plan: Plan, pools: Pools, boxes: Mapping[str, Sequence[Hit]], chance: random.Random) -> Task:
+def draw_task(plan: Plan, pools: Pools, boxes: Mapping[str, Sequence[Hit]], chance: random.Random) -> Task:
     """Return the task with its proposal drawn from the lists of texts.yaml, for chains made without a model.
 
     Raises BadProposal where no entry of the lists will do.

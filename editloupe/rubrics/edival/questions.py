@@ -7,7 +7,7 @@ import unicodedata
 from functools import cache
 from importlib.resources import files
 
-from editloupe.rubrics.edival.rules import Finding, Hit, Look
+from editloupe.rubrics.edival.rules import DetectorQuery, Finding, Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.rubrics.load import load_rubric
@@ -38,8 +38,8 @@ def question(task: Task) -> Rubric:
     )
 
 
-def crop_looks(task: Task, name_after: str | None = None) -> tuple[Look, ...]:
-    """Return where to look for the object a question is about, until one of the looks finds it.
+def crop_queries(task: Task, name_after: str | None = None) -> tuple[DetectorQuery, ...]:
+    """Return where to look for the object a question is about, until one of the queries finds it.
 
     After the edit under its old name, then under the name it should have by then, then where it was before the edit. A
     question about the whole picture has none.
@@ -47,7 +47,7 @@ def crop_looks(task: Task, name_after: str | None = None) -> tuple[Look, ...]:
     if task.object is None or task.by_detector:
         return ()
     names = [task.object, *([name_after] if name_after and name_after != task.object else [])]
-    return (*(Look("after", name) for name in names), Look("before", task.object))
+    return (*(DetectorQuery("after", name) for name in names), DetectorQuery("before", task.object))
 
 
 def enlarged(hit: Hit, settings: EdivalSettings) -> tuple[float, float, float, float]:

@@ -49,7 +49,7 @@ class Hit(Record):
         return (self.x1 + self.x2) / 2, (self.y1 + self.y2) / 2
 
 
-class Look(NamedTuple):
+class DetectorQuery(NamedTuple):
     """One question to the detector: which phrase, in the picture before or after the edit."""
 
     when: When
@@ -64,7 +64,7 @@ class Finding:
     why: str
 
 
-Seen = Mapping[Look, Sequence[Hit]]
+DetectorHits = Mapping[DetectorQuery, Sequence[Hit]]
 
 
 def iou(a: Hit, b: Hit) -> float:
@@ -179,33 +179,33 @@ def count_change(after: Sequence[Hit], count: int) -> Finding:
     return Finding(len(after) == count, f"{_boxes(len(after))} after the edit, {count} asked")
 
 
-def looks(task: Task, settings: EdivalSettings) -> tuple[Look, ...]:
+def detector_queries(task: Task, settings: EdivalSettings) -> tuple[DetectorQuery, ...]:
     """Return what a detector must be asked for this task, in the order the rule needs it."""
     match task.type:
         case "subject_replace":
-            wanted = [Look("before", str(task.object)), Look("after", str(task.new_object))]
+            wanted = [DetectorQuery("before", str(task.object)), DetectorQuery("after", str(task.new_object))]
             if settings.replace_rule == "absent":
-                wanted.append(Look("after", str(task.object)))
+                wanted.append(DetectorQuery("after", str(task.object)))
             return tuple(wanted)
         case "subject_remove":
-            return Look("before", str(task.object)), Look("after", str(task.object))
+            return DetectorQuery("before", str(task.object)), DetectorQuery("after", str(task.object))
         case "subject_add":
-            found = (Look("before", str(task.new_object)), Look("after", str(task.new_object)))
-            return (*found, Look("after", task.reference)) if task.reference else found
+            found = (DetectorQuery("before", str(task.new_object)), DetectorQuery("after", str(task.new_object)))
+            return (*found, DetectorQuery("after", task.reference)) if task.reference else found
         case "position_change":
-            own = (Look("before", str(task.object)), Look("after", str(task.object)))
-            return (*own, Look("after", str(task.reference)))
+            found = (DetectorQuery("before", str(task.object)), DetectorQuery("after", str(task.object)))
+            return (*found, DetectorQuery("after", str(task.reference)))
         case "count_change":
-            return (Look("after", str(task.object)),)
+            return (DetectorQuery("after", str(task.object)),)
     return ()
 
 
-def decide(task: Task, seen: Seen, settings: EdivalSettings) -> Finding:
-    """Apply the rule of a task's type to what the detector found; `seen` holds everything `looks` asks for."""
+def decide(task: Task, seen: DetectorHits, settings: EdivalSettings) -> Finding:
+    """Apply the rule of a task's type to what the detector found; `seen` holds everything `detector_queries` asks for."""
     if not task.by_detector:
         raise ValueError(f"{task.type} is not decided by boxes")
     threshold = settings.threshold_of(task.type)
-    hits = [usable(seen[look], threshold, settings.large_box) for look in looks(task, settings)]
+    hits = [usable(seen[query], threshold, settings.large_box) for query in detector_queries(task, settings)]
     margins = (settings.margin_x, settings.margin_y)
     match task.type:
         case "subject_replace":

@@ -9,6 +9,8 @@ from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.vibe.cases import make_cases
 from editloupe.rubrics.vibe.scoring import FORMULAS, LEVELS, choose, sample_score
 
+__all__ = ["VIBE"]
+
 _RUBRICS = load_rubrics(files(__package__), ("deictic", "pose", "orientation", "light", "wind", "billiards"))
 
 VIBE = Protocol(

@@ -24,6 +24,8 @@ from editloupe.rubrics.wiseedit.scoring import (
     settle,
 )
 
+__all__ = ["WISEEDIT"]
+
 WISEEDIT = Protocol(
     name="wiseedit",
     title="WiseEdit",

@@ -1,1 +1,3 @@
 """One module a page."""
+
+__all__ = ["annotate", "judge", "pictures", "runs", "trace"]

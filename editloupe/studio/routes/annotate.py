@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from editloupe.evals.analysis.human import score_of
 from editloupe.evals.runs.records import Unit
-from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.rubrics.registry import protocols
 from editloupe.studio.human_labels import alpha, choices, rubric_for, rubric_of
 from editloupe.studio.library import OpenRun
 from editloupe.studio.queries import facts_of
@@ -23,7 +23,7 @@ Name = Annotated[str, Query(max_length=80)]
 Id = Annotated[str, Query(max_length=1000)]
 
 
-class Given(Record):
+class LabelRequest(Record):
     """One keystroke: a label, boxes, or an undo."""
 
     annotator: str = Field(min_length=1, max_length=80)
@@ -83,7 +83,7 @@ async def give(request: Request, key: str) -> Response:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise HTTPException(415, "This address takes JSON.")
     try:
-        given = Given.model_validate_json(await request.body())
+        given = LabelRequest.model_validate_json(await request.body())
     except ValidationError as error:
         raise UserError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
     studio = studio_of(request)
@@ -117,15 +117,15 @@ def annotators(request: Request, key: str) -> Response:
     agreement = []
     for criterion, protocol in criteria:
         rubric = rubric_of(protocol, criterion)
-        own = {e: by for (e, c), by in labels.items() if c == criterion and e in order}
-        value, why, shared = alpha(rubric.answer if rubric else None, own, names)
+        given = {e: by for (e, c), by in labels.items() if c == criterion and e in order}
+        value, why, shared = alpha(rubric.answer if rubric else None, given, names)
         agreement.append({"criterion": criterion, "protocol": protocol, "alpha": value, "why": why, "shared": shared})
     return studio.pages.page(
         "parts/annotators.html", one=one, names=names, done=done, total=len(order), agreement=agreement
     )
 
 
-def _label(one: OpenRun, name: str, given: Given) -> None:
+def _label(one: OpenRun, name: str, given: LabelRequest) -> None:
     known = _known(one, given.edit)
     unit = next((unit for unit in known if unit.criterion == given.criterion), None)
     rubric = rubric_of(unit.protocol, unit.criterion) if unit else None
@@ -143,9 +143,9 @@ def _known(one: OpenRun, edit_id: str) -> list[Unit]:
 
 
 def _all_labelled(one: OpenRun, name: str, edit_id: str, units: list[Unit]) -> bool:
-    own = one.labels.of(name, edit_id)
+    given = one.labels.of(name, edit_id)
     asked = {unit.criterion for unit in units if _can_be_labelled(unit)}
-    return bool(asked) and asked <= own.keys()
+    return bool(asked) and asked <= given.keys()
 
 
 def _can_be_labelled(unit: Unit) -> bool:
@@ -182,7 +182,7 @@ def _rubrics(one: OpenRun, edit: Edit) -> list[dict[str, Any]]:
         rubric = rubric_for(unit.protocol, unit.criterion, edit)
         if rubric is not None and unit.criterion not in found:
             found[unit.criterion] = {"rubric": rubric, "choices": choices(rubric.answer)}
-    order = [rubric.criterion for known in PROTOCOLS for rubric in known.rubrics]
+    order = [rubric.criterion for known in protocols() for rubric in known.rubrics]
     return sorted(found.values(), key=lambda entry: order.index(entry["rubric"].criterion))
 
 

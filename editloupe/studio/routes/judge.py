@@ -13,24 +13,25 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Send
 
+from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.demo import demo_manifest
-from editloupe.evals.manifests.datasets import load_manifest
+from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.judge import DEFAULT_JUDGE, JUDGE_VARIABLE
-from editloupe.rubrics.registry import PROTOCOLS
-from editloupe.studio.live import Job
+from editloupe.rubrics.registry import protocols as all_protocols
+from editloupe.studio.live import LiveJob
 from editloupe.studio.request import JudgeRequest, edit_of, judge_of, read_request
 from editloupe.studio.studio import Studio, studio_of
 from editloupe.types import UserError
 
 router = APIRouter()
-PROPOSED = ("rules", "openai:gpt-5.1", "google_genai:gemini-3-pro")
+PROPOSED = ("rules", *(provider.example for provider in PROVIDERS))
 
 
 @router.get("/judge")
 def page(request: Request, job: str = "") -> Response:
     """Return the page; with a job it shows that one again."""
     studio = studio_of(request)
-    found = studio.desk.get(job)
+    found = studio.jobs.get(job)
     asked = found.request if found else JudgeRequest(judge=_default_judge(studio))
     protocols = [
         {
@@ -41,7 +42,7 @@ def page(request: Request, job: str = "") -> Response:
             "types": list(one.types),
             "criteria": {rubric.criterion: rubric.title for rubric in one.rubrics},
         }
-        for one in PROTOCOLS
+        for one in all_protocols()
     ]
     return studio.pages.page(
         "judge.html",
@@ -66,8 +67,8 @@ async def upload(request: Request) -> Response:
 
 @router.post("/examples/{name}")
 def example(request: Request, name: str) -> Response:
-    """Put a bundled example on the desk, as if its pictures had been uploaded."""
-    edit = next((edit for edit in load_manifest(demo_manifest()) if edit.id == name), None)
+    """Put a bundled example on the page, as if its pictures had been uploaded."""
+    edit = next((edit for edit in read_manifest(demo_manifest()) if edit.id == name), None)
     if edit is None:
         raise HTTPException(404, "There is no such example.")
     uploads = studio_of(request).uploads
@@ -87,11 +88,11 @@ async def start(request: Request) -> Response:
     """Begin judging and say where the steps can be followed."""
     _json_only(request)
     studio, asked = studio_of(request), read_request(await request.body())
-    studio.desk.check_room()
+    studio.jobs.check_room()
     edit = edit_of(asked, studio.uploads)
     judge = await asyncio.to_thread(judge_of, asked, studio.settings)
     try:
-        job = studio.desk.start(asked, judge, edit)
+        job = studio.jobs.start(asked, judge, edit)
     except BaseException:
         await judge.aclose()
         raise
@@ -111,7 +112,7 @@ async def events(request: Request, key: str) -> Response:
 @router.post("/jobs/{key}/stop")
 async def stop(request: Request, key: str) -> Response:
     """Stop a job."""
-    studio_of(request).desk.stop(_job(request, key))
+    studio_of(request).jobs.stop(_job(request, key))
     return JSONResponse({"stopped": True})
 
 
@@ -125,8 +126,8 @@ class _Events(StreamingResponse):
             await super().stream_response(send)
 
 
-def _job(request: Request, key: str) -> Job:
-    job = studio_of(request).desk.get(key)
+def _job(request: Request, key: str) -> LiveJob:
+    job = studio_of(request).jobs.get(key)
     if job is None:
         raise HTTPException(404, "This judging is no longer known here.")
     return job
@@ -148,7 +149,7 @@ def _default_server(studio: Studio) -> str:
 
 def _examples() -> list[dict[str, Any]]:
     try:
-        edits = list(load_manifest(demo_manifest()))
+        edits = list(read_manifest(demo_manifest()))
     except UserError:
         return []
     return [{"id": edit.id, "instruction": edit.instruction, "type": edit.instruction_type} for edit in edits]

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 
 from editloupe.demo import demo_manifest
-from editloupe.evals.manifests.datasets import load_manifest
+from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.images import open_picture
 from editloupe.studio.picture_cache import MEDIA_TYPES, small_copy
 from editloupe.studio.studio import studio_of
@@ -26,7 +26,7 @@ FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
 @router.get("/pictures/{sha}")
 def whole(request: Request, sha: Sha) -> Response:
     """Return a picture as it is kept."""
-    path = studio_of(request).shelf.find(sha)
+    path = studio_of(request).picture_cache.find(sha)
     if path is None:
         raise HTTPException(404, "No open run holds this picture.")
     return FileResponse(path, media_type=MEDIA_TYPES[path.suffix], headers=FOREVER)
@@ -35,13 +35,13 @@ def whole(request: Request, sha: Sha) -> Response:
 @router.get("/pictures/{sha}/small")
 def small(request: Request, sha: Sha) -> Response:
     """Return a small copy."""
-    return _made(studio_of(request).shelf.small(sha), "image/jpeg")
+    return _made(studio_of(request).picture_cache.small(sha), "image/jpeg")
 
 
 @router.get("/pictures/{sha}/difference/{other}")
 def difference(request: Request, sha: Sha, other: Sha) -> Response:
     """Return where the second picture differs from the first, as a transparent overlay."""
-    return _made(studio_of(request).shelf.difference(sha, other), "image/png")
+    return _made(studio_of(request).picture_cache.difference(sha, other), "image/png")
 
 
 @router.get("/examples/{name}/small")
@@ -55,7 +55,7 @@ def example(name: str) -> Response:
 
 @cache
 def _example_pictures() -> dict[str, FilePath]:
-    return {edit.id: edit.edited for edit in load_manifest(demo_manifest())}
+    return {edit.id: edit.edited for edit in read_manifest(demo_manifest())}
 
 
 def _made(data: bytes | None, media_type: str) -> Response:

@@ -9,11 +9,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from editloupe.evals.runs.damage import RunDamaged
-from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.rubrics.registry import known_protocol, protocols
 from editloupe.studio.charts import TITLES
 from editloupe.studio.human_labels import choices, rubric_of
 from editloupe.studio.library import ClosedRun, OpenRun
-from editloupe.studio.queries import APARTS, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, facts_of, page_of
+from editloupe.studio.queries import AGREEMENTS, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, facts_of, page_of
 from editloupe.studio.studio import studio_of
 from editloupe.types import UserError
 
@@ -59,7 +59,7 @@ def one_run(
         criterion=criterion,
         label=label,
         status=status if status in STATUSES else "",
-        apart=apart if apart in APARTS else "",
+        apart=apart if apart in AGREEMENTS else "",
         order=order if order in ORDERS else "manifest",
         page=page,
     )
@@ -79,7 +79,7 @@ def one_run(
         **values,
         orders=ORDERS,
         statuses=STATUSES,
-        aparts=APARTS,
+        agreements=AGREEMENTS,
         bars=_bars(facts),
         configurations=one.configurations(),
     )
@@ -101,7 +101,7 @@ def chart(request: Request, key: str, protocol: str, name: str) -> Response:
     """Return one figure as SVG."""
     studio = studio_of(request)
     found = None
-    if protocol in [known.name for known in PROTOCOLS]:
+    if known_protocol(protocol):
         found = studio.charts.charts(studio.run(key), protocol).figures.get(name)
     if found is None:
         raise HTTPException(404, "There is no such figure.")
@@ -110,7 +110,7 @@ def chart(request: Request, key: str, protocol: str, name: str) -> Response:
 
 def _criteria(facts: Facts) -> list[tuple[str, str]]:
     """Return criteria with their protocols, in the protocols' order."""
-    order = [rubric.criterion for known in PROTOCOLS for rubric in known.rubrics]
+    order = [rubric.criterion for known in protocols() for rubric in known.rubrics]
     return sorted(facts.criteria, key=lambda one: order.index(one[0]) if one[0] in order else len(order))
 
 

@@ -24,7 +24,7 @@ Id = Annotated[str, Query(max_length=1000)]
 
 
 @dataclass(frozen=True)
-class Told:
+class VerdictView:
     """One verdict with the steps behind it."""
 
     one: OpenRun
@@ -69,14 +69,14 @@ def page(
     units = one.units(edit)
     unit = _chosen(units, criterion, repeat)
     shas = {role: hashes[0] for role, hashes in pictures.items() if hashes}
-    left = _told(one, unit, target, shas, "A" if beside else "") if unit else None
+    left = _verdict_view(one, unit, target, shas, "A" if beside else "") if unit else None
     others = _others(studio, left) if left else []
     right = None
     if left and beside:
         found = next((other for other in others if f"{other[0].key}~{other[1].repeat}" == beside), None)
         if found is None:
             raise HTTPException(404, "There is no such trace of this edit to compare with.")
-        right = _told(found[0], found[1], target, shas, "B")
+        right = _verdict_view(found[0], found[1], target, shas, "B")
     both = (left.trace, right.trace) if left and left.trace and right and right.trace else None
     where = parting(*both) if both else None
     return studio.pages.page(
@@ -109,8 +109,8 @@ def raw(
     if trace is None or not 0 <= step < len(trace.steps):
         raise HTTPException(404, "There is no such step.")
     with readable(one.name):
-        told = {"request": request_of(trace, step), "reply": reply_of(one.run, trace, step)}
-    return studio.pages.json(told)
+        exchange = {"request": request_of(trace, step), "reply": reply_of(one.run, trace, step)}
+    return studio.pages.json(exchange)
 
 
 def _edit(one: OpenRun, edit_id: str) -> tuple[Edit, dict[str, list[str]]]:
@@ -131,15 +131,15 @@ def _chosen(units: list[Unit], criterion: str, repeat: int | None) -> Unit | Non
     return None
 
 
-def _told(one: OpenRun, unit: Unit, target: int | None, shas: dict[str, str], side: str) -> Told:
+def _verdict_view(one: OpenRun, unit: Unit, target: int | None, shas: dict[str, str], side: str) -> VerdictView:
     traces = one.traces(unit.edit_id, unit.criterion, unit.repeat)
     targets = tuple(found.target for found in traces if found.target is not None)
     trace = next((found for found in traces if target in (None, found.target)), traces[0] if traces else None)
     views = steps_of(trace, shas, side) if trace else ()
-    return Told(one, unit, trace, views, targets)
+    return VerdictView(one, unit, trace, views, targets)
 
 
-def _others(studio: Studio, left: Told) -> list[tuple[OpenRun, Unit]]:
+def _others(studio: Studio, left: VerdictView) -> list[tuple[OpenRun, Unit]]:
     """Return all other verdicts on the same edit and criterion, in all open runs."""
     found = []
     for one in studio.library.runs():

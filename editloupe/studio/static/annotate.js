@@ -10,9 +10,9 @@ let waiting = 0;
 // Keys pressed while the next edit is on its way are not lost: they wait for it.
 let moving = false;
 const pressed = [];
-let desk = null;
+let form = null;
 
-class Desk {
+class LabelForm {
   constructor(root) {
     this.root = root;
     this.leaving = new AbortController();
@@ -118,7 +118,7 @@ async function loadAnnotators() {
 
 function mount() {
   const root = document.querySelector("[data-annotate]");
-  desk = root ? new Desk(root) : null;
+  form = root ? new LabelForm(root) : null;
   loadAnnotators();
 }
 
@@ -130,7 +130,7 @@ function go(address, keep = true) {
     try {
       const answer = await fetch(address, { headers: { accept: "text/html" } });
       const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-      desk?.leaving.abort();
+      form?.leaving.abort();
       document.title = fresh.title;
       document.querySelector("main").replaceChildren(...fresh.querySelector("main").childNodes);
       if (keep) history.pushState(null, "", address);
@@ -146,21 +146,21 @@ function go(address, keep = true) {
 const href = (selector) => document.querySelector(selector)?.href;
 const forward = () => go(href("[data-next], [data-following]")) || say("This is the last edit.");
 const soon = (action) => (event) => {
-  if (!moving) return desk ? action(event) : false;
+  if (!moving) return form ? action(event) : false;
   pressed.push(() => action(event));
   return true;
 };
 onKeys({
-  ...Object.fromEntries([..."1234567890"].map((key) => [key, soon(() => desk.press(key))])),
+  ...Object.fromEntries([..."1234567890"].map((key) => [key, soon(() => form.press(key))])),
   n: soon(() => { forward(); }),
   Enter: soon((event) => { if (event.target.closest?.("a, button, summary")) return false; forward(); return true; }),
   p: soon(() => go(href("[data-previous]"))),
-  u: soon(() => { desk.undo(); }),
-  q: soon(() => { desk.focus((desk.current + 1) % desk.questions.length); }),
+  u: soon(() => { form.undo(); }),
+  q: soon(() => { form.focus((form.current + 1) % form.questions.length); }),
 });
 document.addEventListener("keydown", (event) => {
   const typing = /^(INPUT|TEXTAREA)$/.test(event.target.tagName);
-  if ((event.ctrlKey || event.metaKey) && event.key === "z" && !typing && desk) { event.preventDefault(); desk.undo(); }
+  if ((event.ctrlKey || event.metaKey) && event.key === "z" && !typing && form) { event.preventDefault(); form.undo(); }
 });
 addEventListener("popstate", () => { if (!location.hash) go(location.href, false); });
 mount();

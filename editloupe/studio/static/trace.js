@@ -2,7 +2,7 @@ import { ask, onKeys, step } from "./common.js";
 import { Viewer, connectSteps } from "./viewer.js";
 
 const root = document.querySelector("[data-viewer]");
-const steps = document.querySelector(".desk-steps");
+const steps = document.querySelector(".columns-steps");
 if (root) connectSteps(new Viewer(root), steps);
 
 onKeys({ j: () => step(steps.querySelectorAll(".step"), 1), k: () => step(steps.querySelectorAll(".step"), -1) });

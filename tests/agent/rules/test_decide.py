@@ -3,11 +3,18 @@ from typing import Any
 import pytest
 
 from editloupe.agent.rules import visual_consistency
+from editloupe.agent.rules.change_request import Kind
 from editloupe.agent.rules.decision import in_order
-from editloupe.agent.rules.request import Kind
-from editloupe.agent.rules.thresholds import Consistency, Step, Steps, Term, table, vocabulary
+from editloupe.agent.rules.thresholds import (
+    ConsistencyLimits,
+    FollowingChecks,
+    LogisticCheck,
+    Term,
+    thresholds,
+    vocabulary,
+)
 
-LIMITS = Consistency(significance=0.1, join=0.01, attach=0.2)
+LIMITS = ConsistencyLimits(significance=0.1, join=0.01, attach=0.2)
 
 
 def found(*regions: tuple[list[int], float], whole: bool = False) -> dict[str, Any]:
@@ -18,18 +25,18 @@ def found(*regions: tuple[list[int], float], whole: bool = False) -> dict[str, A
 def test_every_number_of_the_table_has_a_name_for_the_thought() -> None:
     steps = [
         getattr(s, c)
-        for part in (table().oracle, table().whole)
+        for part in (thresholds().oracle, thresholds().whole)
         for s in part.values()
         for c in ("hit", "right", "kept")
     ]
     assert {name for step in steps for name in step.terms} <= set(vocabulary()["meanings"])
 
 
-def step(name: str) -> Step:
-    return Step(bias=-5, terms={name: Term(low=0, high=1, weight=10)})
+def step(name: str) -> LogisticCheck:
+    return LogisticCheck(bias=-5, terms={name: Term(low=0, high=1, weight=10)})
 
 
-STEPS = Steps(hit=step("from_source"), right=step("new_colours"), kept=step("structure"))
+STEPS = FollowingChecks(hit=step("from_source"), right=step("new_colours"), kept=step("structure"))
 
 
 @pytest.mark.parametrize(
@@ -95,5 +102,5 @@ def test_a_region_near_the_threshold_lowers_the_confidence() -> None:
     "kind", ["color", "material", "text", "text_unread", "shape", "removal", "replacement", "count"]
 )
 def test_the_shipped_table_has_steps_for_every_kind(kind: Kind) -> None:
-    assert table().oracle[kind].hit.terms
-    assert table().whole[kind].kept.terms
+    assert thresholds().oracle[kind].hit.terms
+    assert thresholds().whole[kind].kept.terms

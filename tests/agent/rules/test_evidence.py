@@ -5,8 +5,8 @@ import pytest
 
 from editloupe.agent.rules import counting, crops, regions
 from editloupe.agent.rules.boxes import alike, attached, joined
+from editloupe.agent.rules.change_request import ChangeRequest
 from editloupe.agent.rules.pixels import best_shift, distance, soft_lab
-from editloupe.agent.rules.request import Request
 from tests.agent.rules.pictures import BLUE, BOX, GREEN, RED, Pixels, disc, ellipse, ground
 
 CENTRE = (160, 120)
@@ -78,7 +78,7 @@ def test_instances_are_counted_where_they_were_and_elsewhere(edited: Pixels, exp
 )
 def test_what_happened_in_a_region_is_told_from_its_surroundings(before: Pixels, after: Pixels, action: str) -> None:
     look = regions.scene(before, after)
-    numbers = regions.measure(look, (138, 98, 182, 142), 0.7, Request("removal", "disc")).numbers
+    numbers = regions.measure(look, (138, 98, 182, 142), 0.7, ChangeRequest("removal", "disc")).numbers
     assert max(("removed", "added", "recoloured", "replaced"), key=lambda name: numbers[name]) == action
 
 

@@ -1,8 +1,8 @@
-from editloupe.agent.rules.reading import Reading, compared, from_tool
-from editloupe.agent.rules.request import Request
+from editloupe.agent.rules.change_request import ChangeRequest
+from editloupe.agent.rules.reading import TextReading, compared, from_tool
 from editloupe.types import Box
 
-ASKED = Request("text", "white bus", "TR 9067 T", "TR 7906 T")
+ASKED = ChangeRequest("text", "white bus", "TR 9067 T", "TR 7906 T")
 
 
 def test_case_spaces_and_punctuation_do_not_count() -> None:
@@ -16,19 +16,19 @@ def test_the_old_text_is_not_taken_for_the_asked_one() -> None:
 
 
 def test_text_over_several_lines_counts_as_one() -> None:
-    assert compared(Request("text", "sign", "OPEN ALL DAY"), ["OPEN", "ALL DAY"]).new == 1
+    assert compared(ChangeRequest("text", "sign", "OPEN ALL DAY"), ["OPEN", "ALL DAY"]).new == 1
 
 
 def test_letters_beside_the_asked_text_are_noticed() -> None:
-    assert compared(Request("text", "sign", "MILK"), ["MILK", "SALE"]).more == 1
-    assert compared(Request("text", "sign", "MILK"), ["MILK"]).more == 0
+    assert compared(ChangeRequest("text", "sign", "MILK"), ["MILK", "SALE"]).more == 1
+    assert compared(ChangeRequest("text", "sign", "MILK"), ["MILK"]).more == 0
 
 
 def test_where_the_target_is_known_lines_elsewhere_do_not_count() -> None:
     data = {"lines": [{"text": "MILK", "box": [300, 10, 340, 30]}, {"text": "TICKETS", "box": [20, 20, 60, 40]}]}
     sign = Box.model_validate([10, 10, 70, 50])
-    assert from_tool(Request("text", "sign", "MILK"), data, [sign]).lines == ("TICKETS",)
+    assert from_tool(ChangeRequest("text", "sign", "MILK"), data, [sign]).lines == ("TICKETS",)
 
 
 def test_without_a_reader_the_thought_says_so() -> None:
-    assert "could not be read" in Reading().say(ASKED)
+    assert "could not be read" in TextReading().say(ASKED)

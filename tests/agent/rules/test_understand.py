@@ -1,34 +1,36 @@
 import pytest
 
-from editloupe.agent.rules.request import Request
+from editloupe.agent.rules.change_request import ChangeRequest
 from editloupe.agent.rules.understand import understand
 
 
 @pytest.mark.parametrize(
     ("instruction", "expected"),
     [
-        ("Changed attribute of white handbag to black", Request("color", "white handbag", "black")),
-        ("Change attribute of plastic stool to wood", Request("material", "plastic stool", "wood")),
+        ("Changed attribute of white handbag to black", ChangeRequest("color", "white handbag", "black")),
+        ("Change attribute of plastic stool to wood", ChangeRequest("material", "plastic stool", "wood")),
         (
             "Change the text content on the white bus from 'TR 7906 T' to 'TR 9067 T'",
-            Request("text", "white bus", "TR 9067 T", "TR 7906 T"),
+            ChangeRequest("text", "white bus", "TR 9067 T", "TR 7906 T"),
         ),
         (
             "Change the count of people in the oil painting from 2 to 4",
-            Request("count", "people in the oil painting", old_count=2, new_count=4),
+            ChangeRequest("count", "people in the oil painting", old_count=2, new_count=4),
         ),
-        ("Change spider to dog on the blue sail", Request("replacement", "spider on the blue sail", "dog")),
+        ("Change spider to dog on the blue sail", ChangeRequest("replacement", "spider on the blue sail", "dog")),
         (
             "Remove the telephone located on the right side of the hand lamp",
-            Request("removal", "telephone located on the right side of the hand lamp"),
+            ChangeRequest("removal", "telephone located on the right side of the hand lamp"),
         ),
         (
             "Changed the color of the wheel on the yellow trailer from gray to red",
-            Request("color", "wheel on the yellow trailer", "red", "gray"),
+            ChangeRequest("color", "wheel on the yellow trailer", "red", "gray"),
         ),
     ],
 )
-def test_the_phrasings_quoted_in_the_papers_are_understood_without_a_type(instruction: str, expected: Request) -> None:
+def test_the_phrasings_quoted_in_the_papers_are_understood_without_a_type(
+    instruction: str, expected: ChangeRequest
+) -> None:
     assert understand(instruction) == expected
 
 
@@ -88,8 +90,8 @@ def test_what_is_not_understood_is_none_and_not_a_guess(instruction: str) -> Non
 
 def test_the_manifests_type_wins_over_the_sentence() -> None:
     sentence = "Change the attribute of the bowl to gold"
-    assert understand(sentence) == Request("color", "bowl", "gold")
-    assert understand(sentence, "Change Material") == Request("material", "bowl", "gold")
+    assert understand(sentence) == ChangeRequest("color", "bowl", "gold")
+    assert understand(sentence, "Change Material") == ChangeRequest("material", "bowl", "gold")
 
 
 def test_a_type_nobody_knows_is_not_understood() -> None:

@@ -1,4 +1,5 @@
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -6,9 +7,10 @@ import pytest
 
 from editloupe.evals.analysis import arithmetic
 from editloupe.evals.analysis.arithmetic import Arithmetic, group_weights, macro
-from editloupe.evals.analysis.bootstrap import Floats, Resampling
+from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.run_rows import table_of
 from editloupe.evals.analysis.scores import scores
+from editloupe.rubrics.registry import DEFAULT
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run
 
@@ -75,7 +77,7 @@ def test_the_published_scores_of_dlebench_follow_from_the_labels(gemini: Path) -
 def test_the_published_type_scores_average_to_the_published_overall() -> None:
     finals = np.array([final for _, final in PUBLISHED.values()])
     sums = np.stack([finals, finals], -1)
-    worked = macro(sums, np.ones_like(sums), np.ones_like(sums), arithmetic.DLEBENCH, (IF, VC))
+    worked = macro(sums, np.ones_like(sums), np.ones_like(sums), arithmetic.arithmetic_of(DEFAULT.name), (IF, VC))
     assert round(float(worked.overall), 2) == 65.55
     one = macro(np.array([[59.92, 88.10]]), np.ones((1, 2)), np.ones((1, 2)), arithmetic.PLAIN, (IF, VC))
     assert float(one.finals[0]) == pytest.approx(74.01, abs=1e-9)
@@ -247,18 +249,9 @@ def test_levels_are_averaged_before_the_overall_as_in_vibe() -> None:
     assert round(float(macro(finals, np.ones((4, 1)), np.ones((4, 1)), how, ("s",), weights).overall), 2) == 65.15
 
 
-def test_a_protocol_may_put_criterion_means_together_its_own_way_as_edival_does() -> None:
-    def geometric(means: Mapping[str, Floats]) -> Floats:
-        return np.sqrt(means["if"] * means["cc"])
-
-    how = Arithmetic("", final=geometric)
-    sums = np.array([[75.93, 92.51]])
-    assert round(float(macro(sums, np.ones((1, 2)), np.ones((1, 2)), how, ("if", "cc")).overall), 2) == 83.81
-
-
 def test_a_protocol_may_score_whole_edits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    how = Arithmetic("", edit_score=lambda edit, given: (given[IF] * given[VC]) ** 0.5)
-    monkeypatch.setattr("editloupe.evals.analysis.arithmetic.ARITHMETIC", {"dlebench": how})
+    geometric = replace(DEFAULT, edit_score=lambda edit, given: (given[IF] * given[VC]) ** 0.5)
+    monkeypatch.setattr("editloupe.rubrics.registry.PROTOCOLS", (geometric,))
     run = make_run(tmp_path / "run", [Line("a", 4, 4), Line("b", 1, 4), Line("c", 4, None)])
     found = scores(run, how=QUICK)
     assert found.overall.value == pytest.approx(50)

@@ -19,11 +19,11 @@ from editloupe.agent.faults import ModelRejected
 from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
 from editloupe.evals.batch.runner import LOOK_AHEAD
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.manifests.datasets import load_manifest
+from editloupe.evals.papers.layouts import load_manifest
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import scores
-from editloupe.graphs.loop import Session, opening
+from editloupe.graphs.loop import CaseContext, opening
 from editloupe.images import Album, Picture
 from editloupe.judge import Judge, JudgeSettings
 from editloupe.types import Unjudged, UserError
@@ -301,10 +301,10 @@ def test_an_error_inside_one_edit_is_its_outcome_not_the_end_of_the_run(
 ) -> None:
     server = scripted(answers)
 
-    def breaks(session: Session) -> Any:
-        if session.case.edit.id == "e1":
+    def breaks(context: CaseContext) -> Any:
+        if context.case.edit.id == "e1":
             raise RuntimeError("a bug")
-        return opening(session)
+        return opening(context)
 
     monkeypatch.setattr("editloupe.graphs.edit.opening", breaks)
     ending = run(batch(server, write_manifest(tmp_path, 3), tmp_path / "run"))

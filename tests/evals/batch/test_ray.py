@@ -19,7 +19,7 @@ from editloupe.cli.options import ToolOptions
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.batch.ray_vision import Batcher, VisionModels, each_once
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.manifests.datasets import load_manifest
+from editloupe.evals.papers.layouts import load_manifest
 from editloupe.evals.runs.store import Run
 from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer

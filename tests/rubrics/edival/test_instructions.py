@@ -15,7 +15,7 @@ from editloupe.rubrics.edival.instructions import (
     Plan,
     complete,
     compressed,
-    drawn,
+    draw_task,
     feasible,
     next_type,
     plan,
@@ -139,7 +139,7 @@ def chain(pools: Pools, seed: int, turns: int) -> list[Task]:
     chance, used, tasks = random.Random(seed), list[TaskType](), list[Task]()
     for _ in range(turns):
         kind = next_type(pools, used, chance)
-        task = drawn(plan(kind, pools, published(), chance), pools, BOXES, chance)
+        task = draw_task(plan(kind, pools, published(), chance), pools, BOXES, chance)
         pools = update(pools, task)
         used.append(task.type)
         tasks.append(task)

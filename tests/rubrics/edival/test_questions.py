@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from editloupe.agent.prompts import system_text
-from editloupe.rubrics.edival.questions import compare_text, crop_looks, enlarged, occurs_in, question, same_text
+from editloupe.rubrics.edival.questions import compare_text, crop_queries, enlarged, occurs_in, question, same_text
 from editloupe.rubrics.edival.rules import Hit
 from editloupe.rubrics.edival.settings import published
 from editloupe.rubrics.edival.tasks import Task
@@ -49,13 +49,13 @@ def test_types_that_boxes_settle_are_not_asked() -> None:
 
 
 def test_the_object_is_looked_for_after_the_edit_by_both_names_then_where_it_was() -> None:
-    assert crop_looks(COLOR, "metal blue airplane") == (
+    assert crop_queries(COLOR, "metal blue airplane") == (
         ("after", "metal white airplane"),
         ("after", "metal blue airplane"),
         ("before", "metal white airplane"),
     )
-    assert crop_looks(COLOR) == (("after", "metal white airplane"), ("before", "metal white airplane"))
-    assert crop_looks(PLACE) == crop_looks(ANYWHERE) == ()
+    assert crop_queries(COLOR) == (("after", "metal white airplane"), ("before", "metal white airplane"))
+    assert crop_queries(PLACE) == crop_queries(ANYWHERE) == ()
 
 
 def test_small_boxes_are_enlarged_about_their_center_and_stay_inside() -> None:

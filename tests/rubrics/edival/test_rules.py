@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from editloupe.rubrics.edival import rules
-from editloupe.rubrics.edival.rules import Hit, Look, decide, grounded, iou, looks, related, usable
+from editloupe.rubrics.edival.rules import DetectorQuery, Hit, decide, detector_queries, grounded, iou, related, usable
 from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.rubrics.edival.tasks import TYPES, Position, Task
 
@@ -88,16 +88,16 @@ class TestReplace:
         fence_after = box(0.05, 0.5, 0.95, 0.82, 0.7)
         task = Task(type="subject_replace", object="stone gray railing", new_object="wooden fence")
         seen = {
-            Look("before", "stone gray railing"): [railing_before],
-            Look("after", "wooden fence"): [fence_after],
-            Look("after", "stone gray railing"): [railing_after],
+            DetectorQuery("before", "stone gray railing"): [railing_before],
+            DetectorQuery("after", "wooden fence"): [fence_after],
+            DetectorQuery("after", "stone gray railing"): [railing_after],
         }
         assert decide(task, seen, published()).success, "Algorithm 3 does not look for the old object afterwards"
         strict = published().but({"replace_rule": "absent"})
         finding = decide(task, seen, strict)
         assert not finding.success, "the rule as worded in Appendix K rejects the correct edit"
         assert "still found" in finding.why
-        gone = {**seen, Look("after", "stone gray railing"): []}
+        gone = {**seen, DetectorQuery("after", "stone gray railing"): []}
         assert decide(task, gone, strict).success
 
     def test_the_worded_rule_also_needs_the_old_one_before_and_the_new_one_after(self) -> None:
@@ -187,7 +187,7 @@ TASKS: dict[str, dict[str, Any]] = {
     ],
 )
 def test_a_rule_asks_the_detector_for_exactly_what_it_needs(kind: str, asked: list[tuple[str, str]]) -> None:
-    assert list(looks(Task(type=kind, **TASKS[kind]), published())) == asked  # type: ignore[arg-type]
+    assert list(detector_queries(Task(type=kind, **TASKS[kind]), published())) == asked  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -207,18 +207,18 @@ def test_the_threshold_of_the_type_decides_which_boxes_count(kind: Any) -> None:
     fine = {"a": MIDDLE, "n": MIDDLE, "r": RIGHT}
 
     def outcome(score: float) -> bool:
-        seen = {look: [fine[look.phrase]] for look in looks(task, settings)}
+        seen = {query: [fine[query.phrase]] for query in detector_queries(task, settings)}
         if kind == "subject_add":
-            seen[Look("before", "n")] = []
+            seen[DetectorQuery("before", "n")] = []
         weak = fine[name].model_copy(update={"score": score})
-        seen[Look(when, name)] = [weak]  # type: ignore[arg-type]
+        seen[DetectorQuery(when, name)] = [weak]  # type: ignore[arg-type]
         return decide(task, seen, settings).success
 
     assert outcome(limit) != outcome(limit - 0.001)
 
 
 def test_a_box_over_the_whole_picture_is_no_object() -> None:
-    seen = {Look("before", "a"): [MIDDLE], Look("after", "a"): [box(0, 0, 1, 1)]}
+    seen = {DetectorQuery("before", "a"): [MIDDLE], DetectorQuery("after", "a"): [box(0, 0, 1, 1)]}
     task = Task(type="subject_remove", object="a")
     assert decide(task, seen, published()).success
     assert not decide(task, seen, published().but({"large_box": 1.0})).success
@@ -226,7 +226,7 @@ def test_a_box_over_the_whole_picture_is_no_object() -> None:
 
 def test_types_an_lmm_answers_have_no_rule() -> None:
     task = Task(type="color_alter", object="a", color="red")
-    assert looks(task, published()) == ()
+    assert detector_queries(task, published()) == ()
     with pytest.raises(ValueError, match="not decided by boxes"):
         decide(task, {}, published())
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from editloupe.studio.serve import _way_in
 from tests.studio.browser.conftest import NewPage
-from tests.studio.browser.test_looks import NAMELESS, PALE
+from tests.studio.browser.test_appearance import NAMELESS, PALE
 from tests.studio.conftest import TOKEN, Listen
 from tests.studio.samples import many_edits
 

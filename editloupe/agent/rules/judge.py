@@ -1,66 +1,76 @@
-"""The embedded judge as a chat model: it asks for the same tools, looks at the same pictures, and answers from numbers."""
+"""The embedded judge: it asks for the same tools as a model, looks at the same pictures, and answers from numbers."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from langchain_core.callbacks import CallbackManagerForLLMRun
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
+from editloupe.agent.chat import ChatRequest, Reply
+from editloupe.agent.endings import Declined, ReplyFacts
+from editloupe.agent.profiles import RULES_PROFILE
 from editloupe.agent.rules import instruction_following, reading, visual_consistency
 from editloupe.agent.rules.boxes import attached
+from editloupe.agent.rules.change_request import ChangeRequest
 from editloupe.agent.rules.decision import Decision, in_order
 from editloupe.agent.rules.pixels import Rect
-from editloupe.agent.rules.request import Request
-from editloupe.agent.rules.thresholds import table
+from editloupe.agent.rules.thresholds import thresholds
 from editloupe.agent.rules.understand import understand
 from editloupe.images import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
+from editloupe.rubrics.registry import DEFAULT
 from editloupe.tools.difference import compare
+from editloupe.types import Reason, Usage
 
 LOCALIZE, ZOOM, READ, DETECT = "localize_differences", "zoom_in_image", "read_text", "detect_object"
 CRITERIA = ("instruction_following", "visual_consistency")
 
 
-class RulesChat(BaseChatModel):
+Said = tuple[AIMessage, ReplyFacts]
+
+
+class RulesJudge:
     """A rule-based baseline, not a large multimodal model: same input, same verdict, always."""
 
-    @property
-    def _llm_type(self) -> str:
-        return "editloupe-rules"
+    profile = RULES_PROFILE
+    notes: tuple[str, ...] = ()
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        case, album = kwargs["case"], kwargs["album"]
-        offered = tuple(kwargs.get("tools") or ()) if kwargs.get("may_call") else ()
-        reply = _Turn(case, album, messages, offered).reply()
-        reply.usage_metadata = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-        return ChatResult(generations=[ChatGeneration(message=reply)])
+    async def reply(self, request: ChatRequest) -> Reply:
+        """Decide from measured evidence, in a worker thread."""
+        return await asyncio.to_thread(self.decide, request)
+
+    def decide(self, request: ChatRequest) -> Reply:
+        """Return the next reply: a look at what is missing, or the answer."""
+        started = time.perf_counter()
+        offered = [str(tool["function"]["name"]) for tool in request.tools] if request.may_call else []
+        message, facts = _Turn(request.case, request.album, request.messages, offered).reply()
+        return Reply(message, Usage(), time.perf_counter() - started, facts=facts)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    def drop(self) -> None:
+        """Nothing is open."""
 
 
 class _Turn:
     """One reply: look at what is there, ask for what is missing, or answer."""
 
-    def __init__(self, case: Case, album: Album, messages: Sequence[BaseMessage], offered: Sequence[str]) -> None:
+    def __init__(self, case: Case, album: Album, messages: Sequence[AnyMessage], offered: Sequence[str]) -> None:
         self.case, self.album, self.messages, self.offered = case, album, messages, offered
         self.seen = _observations(messages)
         self.asked = {call["name"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls}
 
-    def reply(self) -> AIMessage:
+    def reply(self) -> Said:
         """Return the next message of the judge."""
         case = self.case
-        if case.rubric.protocol != "dlebench" or case.rubric.criterion not in CRITERIA:
-            return _unjudged(f"the embedded judge knows DLEBench's two criteria only, not {case.rubric.title}")
+        if case.rubric.protocol != DEFAULT.name or case.rubric.criterion not in CRITERIA:
+            return _unjudged(f"the embedded judge knows {DEFAULT.title}'s two criteria only, not {case.rubric.title}")
         request = understand(case.edit.instruction, case.edit.instruction_type)
         if request is None:
             return _unjudged("the embedded judge does not understand what this instruction asks for")
@@ -70,8 +80,8 @@ class _Turn:
             )
         return self._consistency(request)
 
-    def _follow_crops(self, request: Request) -> AIMessage:
-        text = reading.look(self.case, self.album, request) if request.kind == "text" else reading.Reading()
+    def _follow_crops(self, request: ChangeRequest) -> Said:
+        text = reading.look(self.case, self.album, request) if request.kind == "text" else reading.TextReading()
         numbers = instruction_following.crop_numbers(self.case, self.album, request, text)
         start = [
             f"Asked: {request.say()}. The target's place and a reference are known, so the three crops are measured."
@@ -82,9 +92,11 @@ class _Turn:
             start.append(
                 f"Known instances {numbers['before']:.0f}, found afterwards {numbers['after']:.0f}, asked {request.new_count}."
             )
-        return _answer(start, in_order(instruction_following.steps_for(request, text, table(), known=True), numbers))
+        return _answer(
+            start, in_order(instruction_following.steps_for(request, text, thresholds(), known=True), numbers)
+        )
 
-    def _follow_whole(self, request: Request) -> AIMessage:
+    def _follow_whole(self, request: ChangeRequest) -> Said:
         if call := self._first_looks(request):
             return call
         found, text = self._found(), self._text(request)
@@ -100,15 +112,15 @@ class _Turn:
         if request.kind == "text":
             start.append(text.say(request))
         return _answer(
-            start, in_order(instruction_following.steps_for(request, text, table(), known=False), whole.numbers)
+            start, in_order(instruction_following.steps_for(request, text, thresholds(), known=False), whole.numbers)
         )
 
-    def _consistency(self, request: Request) -> AIMessage:
+    def _consistency(self, request: ChangeRequest) -> Said:
         known = bool(self.case.target_boxes.get(SOURCE))
         if call := self._first_looks(request, to_search=not known):
             return call
         found = self._found()
-        limits = table().consistency["oracle" if known else "whole"]
+        limits = thresholds().consistency["oracle" if known else "whole"]
         targets: list[Rect] = []
         own: list[Rect] = []
         if known:
@@ -119,7 +131,9 @@ class _Turn:
         else:
             text = self._text(request)
             whole = self._whole(request, found, text)
-            sure = instruction_following.steps_for(request, text, table(), known=False).hit.probability(whole.numbers)
+            sure = instruction_following.steps_for(request, text, thresholds(), known=False).hit.probability(
+                whole.numbers
+            )
             targets = [whole.box] if whole.box and sure >= limits.claim else []
             setting = (
                 f"besides {list(targets[0])}, which looks like the asked change"
@@ -131,7 +145,7 @@ class _Turn:
         )
         return _answer([_summary(found)], visual_consistency.decide(found, places, limits, setting))
 
-    def _first_looks(self, request: Request, to_search: bool = True) -> AIMessage | None:
+    def _first_looks(self, request: ChangeRequest, to_search: bool = True) -> Said | None:
         """Ask for the differences, then for the target or its text where they are not known; None where all is seen."""
         if self._may(LOCALIZE):
             return _call(
@@ -149,18 +163,20 @@ class _Turn:
             )
         return None
 
-    def _text(self, request: Request) -> reading.Reading:
+    def _text(self, request: ChangeRequest) -> reading.TextReading:
         if request.kind != "text":
-            return reading.Reading()
+            return reading.TextReading()
         if READ in self.seen:
             return reading.from_tool(request, self.seen[READ])
         return reading.look(self.case, self.album, request)
 
-    def _whole(self, request: Request, found: Mapping[str, Any], text: reading.Reading) -> instruction_following.Whole:
+    def _whole(
+        self, request: ChangeRequest, found: Mapping[str, Any], text: reading.TextReading
+    ) -> instruction_following.WholeEvidence:
         measured = instruction_following.measured_regions(self.case, self.album, request, found)
         if spotted := instruction_following.spotted(self.seen.get(DETECT, {}), request):
             measured = tuple(region for region in measured if any(attached(region.box, box, 0.1) for box in spotted))
-        return instruction_following.choose(measured, request, bool(found["whole_scene"]), table().target, text)
+        return instruction_following.choose(measured, request, bool(found["whole_scene"]), thresholds().target, text)
 
     def _may(self, tool: str) -> bool:
         return tool in self.offered and tool not in self.asked
@@ -200,7 +216,7 @@ def _summary(found: Mapping[str, Any]) -> str:
     )
 
 
-def _observations(messages: Sequence[BaseMessage]) -> dict[str, Mapping[str, Any]]:
+def _observations(messages: Sequence[AnyMessage]) -> dict[str, Mapping[str, Any]]:
     """Return what the tools measured, by tool; a call that failed measured nothing."""
     names = {call["id"]: call["name"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls}
     seen = {}
@@ -210,7 +226,7 @@ def _observations(messages: Sequence[BaseMessage]) -> dict[str, Mapping[str, Any
     return seen
 
 
-def _announced_sizes(messages: Sequence[BaseMessage]) -> dict[str, tuple[int, int]]:
+def _announced_sizes(messages: Sequence[AnyMessage]) -> dict[str, tuple[int, int]]:
     sizes: dict[str, tuple[int, int]] = {}
     for message in messages:
         if isinstance(message, HumanMessage) and isinstance(message.content, list):
@@ -231,20 +247,17 @@ def _thinking(sentences: Sequence[str]) -> str:
     return f"<Start Thinking>{' '.join(sentences)}</Start Thinking>"
 
 
-def _call(thought: str, call: tuple[str, dict[str, Any]]) -> AIMessage:
+def _call(thought: str, call: tuple[str, dict[str, Any]]) -> Said:
     name, args = call
-    return AIMessage(
-        _thinking([thought]), tool_calls=[{"name": name, "args": args, "id": f"rules-{name}", "type": "tool_call"}]
-    )
+    calls = [{"name": name, "args": args, "id": f"rules-{name}", "type": "tool_call"}]
+    return AIMessage(_thinking([thought]), tool_calls=calls), ReplyFacts()
 
 
-def _answer(start: Sequence[str], decision: Decision) -> AIMessage:
+def _answer(start: Sequence[str], decision: Decision) -> Said:
     text = f"{_thinking([*start, *decision.reasons])}\n<Start Final Answer>{decision.label}</Start Final Answer>"
-    return AIMessage(text, additional_kwargs={"confidence": decision.confidence})
+    return AIMessage(text), ReplyFacts(confidence=decision.confidence)
 
 
-def _unjudged(detail: str) -> AIMessage:
+def _unjudged(detail: str) -> Said:
     sentence = f"{detail[0].upper()}{detail[1:]}."
-    return AIMessage(
-        _thinking([sentence]), additional_kwargs={"unjudged": {"reason": "not_understood", "detail": sentence}}
-    )
+    return AIMessage(_thinking([sentence])), ReplyFacts(declined=Declined(Reason.NOT_UNDERSTOOD, sentence))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from editloupe.tools.contract import Kept
-from editloupe.tools.result_cache import ToolMemory, key
+from editloupe.tools.result_cache import ToolResultCache, key
 
 
 def picture(value: int, kilobytes: int = 100) -> Kept:
@@ -16,7 +16,7 @@ def picture(value: int, kilobytes: int = 100) -> Kept:
 
 
 def test_the_same_key_is_computed_once() -> None:
-    memory, calls = ToolMemory(10**6), []
+    memory, calls = ToolResultCache(10**6), []
 
     results = [memory.get("a", lambda: calls.append(1) or "made") for _ in range(3)]
 
@@ -25,7 +25,7 @@ def test_the_same_key_is_computed_once() -> None:
 
 
 def test_threads_that_ask_at_the_same_time_wait_for_one_computation() -> None:
-    memory, calls = ToolMemory(0), []  # nothing fits, so only waiting can share it
+    memory, calls = ToolResultCache(0), []  # nothing fits, so only waiting can share it
     start = threading.Barrier(8)
     results: list[str] = []
 
@@ -49,7 +49,7 @@ def test_threads_that_ask_at_the_same_time_wait_for_one_computation() -> None:
 
 
 def test_other_keys_do_not_wait() -> None:
-    memory = ToolMemory(10**6)
+    memory = ToolResultCache(10**6)
     go = threading.Event()
     slow = threading.Thread(target=lambda: memory.get("slow", lambda: go.wait(10)))
     slow.start()
@@ -61,7 +61,7 @@ def test_other_keys_do_not_wait() -> None:
 
 
 def test_what_fails_is_told_and_not_kept() -> None:
-    memory = ToolMemory(10**6)
+    memory = ToolResultCache(10**6)
 
     def fail() -> str:
         raise ValueError("no")
@@ -72,7 +72,7 @@ def test_what_fails_is_told_and_not_kept() -> None:
 
 
 def test_memory_stays_within_its_bound_and_forgets_the_longest_unused() -> None:
-    memory, made = ToolMemory(350_000), []
+    memory, made = ToolResultCache(350_000), []
 
     def ask(value: int) -> None:
         memory.get(str(value), lambda: made.append(value) or picture(value))
@@ -87,7 +87,7 @@ def test_memory_stays_within_its_bound_and_forgets_the_longest_unused() -> None:
 
 
 def test_a_result_larger_than_the_bound_is_returned_but_not_kept() -> None:
-    memory = ToolMemory(1000)
+    memory = ToolResultCache(1000)
 
     assert memory.get("a", lambda: picture(1)).data == {"value": 1}
     assert memory.bytes == 0
@@ -95,25 +95,25 @@ def test_a_result_larger_than_the_bound_is_returned_but_not_kept() -> None:
 
 def test_results_come_back_from_disk_unchanged(tmp_path: Path) -> None:
     pictures = (np.arange(60, dtype=np.uint8).reshape(4, 5, 3), np.zeros((2, 2, 3), np.uint8))
-    ToolMemory(10**6, tmp_path).get("k1", lambda: Kept({"box": [1, 2], "text": "ü"}, pictures))
+    ToolResultCache(10**6, tmp_path).get("k1", lambda: Kept({"box": [1, 2], "text": "ü"}, pictures))
 
-    found = ToolMemory(10**6, tmp_path).get("k1", lambda: pytest.fail("computed again"))
+    found = ToolResultCache(10**6, tmp_path).get("k1", lambda: pytest.fail("computed again"))
 
     assert found.data == {"box": [1, 2], "text": "ü"}
     assert all(np.array_equal(a, b) for a, b in zip(found.pictures, pictures, strict=True))
 
 
 def test_a_damaged_file_is_computed_anew(tmp_path: Path) -> None:
-    ToolMemory(10**6, tmp_path).get("k1", lambda: picture(1))
+    ToolResultCache(10**6, tmp_path).get("k1", lambda: picture(1))
     [file] = tmp_path.glob("*/*.npz")
     for damage in (b"", b"PK\x03\x04 no zip", file.read_bytes()[:-40]):
         file.write_bytes(damage)
-        assert ToolMemory(10**6, tmp_path).get("k1", lambda: picture(2)).data == {"value": 2}
-        assert ToolMemory(10**6, tmp_path).get("k1", lambda: picture(3)).data == {"value": 2}
+        assert ToolResultCache(10**6, tmp_path).get("k1", lambda: picture(2)).data == {"value": 2}
+        assert ToolResultCache(10**6, tmp_path).get("k1", lambda: picture(3)).data == {"value": 2}
 
 
 def test_the_disk_stays_within_its_bound(tmp_path: Path) -> None:
-    memory = ToolMemory(0, tmp_path, folder_bytes=50_000)
+    memory = ToolResultCache(0, tmp_path, folder_bytes=50_000)
     noise = np.random.default_rng(0)
     for number in range(12):
         memory.get(key("t", number), lambda: Kept({}, (noise.integers(0, 256, (30, 100, 3)).astype(np.uint8),)))
@@ -124,6 +124,6 @@ def test_the_disk_stays_within_its_bound(tmp_path: Path) -> None:
 def test_nothing_is_written_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    ToolMemory(10**6).get("k", lambda: picture(1))
+    ToolResultCache(10**6).get("k", lambda: picture(1))
 
     assert list(tmp_path.iterdir()) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,32 +71,3 @@ def make_edit(where: str, **fields: Any) -> Edit:
         return Edit(**fields)
     except ValidationError as error:
         raise UserError(f"{where}: {mistake(error)}") from None
-
-
-Reader = Callable[[Benchmark], Iterator[Edit]]
-
-
-def layouts() -> Mapping[str, Reader]:
-    """Return the readers by layout."""
-    from editloupe.evals.papers import editcompass, vibe, wiseedit
-
-    return {"wiseedit": wiseedit.read, "edit-compass": editcompass.read, "vibe": vibe.read}
-
-
-def load_benchmark(
-    layout: str,
-    data: str | Path,
-    results: str | Path,
-    languages: tuple[str, ...] = LANGUAGES,
-    model: str | None = None,
-) -> Iterator[Edit]:
-    """Stream the edits of a benchmark: its tasks with the pictures a model made for them."""
-    if layout not in (known := layouts()):
-        raise UserError(f'there is no layout "{layout}"; there are: {", ".join(known)}')
-    for name, folder in (("benchmark", Path(data)), ("results", Path(results))):
-        if not folder.is_dir():
-            raise UserError(f"there is no folder of {name} at {folder}")
-    wrong = [language for language in languages if language not in LANGUAGES]
-    if wrong:
-        raise UserError(f'the languages are {" and ".join(LANGUAGES)}, not "{wrong[0]}"')
-    return known[layout](Benchmark(Path(data), Path(results), languages, model))

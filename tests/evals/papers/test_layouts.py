@@ -13,7 +13,7 @@ from PIL import Image
 
 from editloupe.cli.main import run
 from editloupe.evals.analysis.run_rows import table_of
-from editloupe.evals.manifests.layouts import load_benchmark
+from editloupe.evals.papers.layouts import layout_help, load_benchmark
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.types import UserError
@@ -273,6 +273,11 @@ def test_paths_do_not_lead_out_of_the_benchmark(tmp_path: Path) -> None:
     file.write_text(json.dumps(items), "utf-8")
     with pytest.raises(UserError, match="outside the benchmark"):
         list(load_benchmark("edit-compass", data, results))
+
+
+def test_the_help_of_layout_names_the_papers_of_the_list() -> None:
+    told = "editloupe, or whose files these are: dlebench, wiseedit, edit-compass or vibe (with --results)."
+    assert layout_help() == told
 
 
 def test_results_and_a_benchmarks_layout_go_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

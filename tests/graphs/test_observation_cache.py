@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from editloupe.graphs.observation_cache import Looks
+from editloupe.graphs.observation_cache import ObservationCache
 from editloupe.images import Album, WireLimits
 from editloupe.tools.contract import ToolError, ToolPicture, ToolResult, View
 from editloupe.tools.registry import Toolbox, build_toolbox
@@ -70,11 +70,11 @@ def asks(where: float, call_id: str = "c") -> ToolCall:
 async def test_calls_alike_are_carried_out_once_and_each_gets_its_answer(
     tool: Counting, toolbox: Toolbox, view: View
 ) -> None:
-    looks = Looks()
+    observations = ObservationCache()
     first, second = await asyncio.gather(
-        *(looks.take(toolbox, asks(3, name), view, WIRE) for name in ("first", "second"))
+        *(observations.observe(toolbox, asks(3, name), view, WIRE) for name in ("first", "second"))
     )
-    later = await looks.take(toolbox, asks(3, "later"), view, WIRE)
+    later = await observations.observe(toolbox, asks(3, "later"), view, WIRE)
     assert tool.calls == [3]
     assert [seen.call_id for seen in (first, second, later)] == ["first", "second", "later"]
     assert [seen.cached for seen in (first, second, later)] == [False, True, True]
@@ -85,19 +85,19 @@ async def test_calls_alike_are_carried_out_once_and_each_gets_its_answer(
 async def test_other_parameters_other_pictures_and_other_edits_are_other_looks(
     tool: Counting, toolbox: Toolbox, view: View
 ) -> None:
-    looks = Looks()
+    observations = ObservationCache()
     other = replace(view, pictures={"Edited Image": view.pictures["Source Image"]})
     for asked, seen in ((asks(1), view), (asks(2), view), (asks(1), other)):
-        await looks.take(toolbox, asked, seen, WIRE)
-    await Looks().take(toolbox, asks(1), view, WIRE)
+        await observations.observe(toolbox, asked, seen, WIRE)
+    await ObservationCache().observe(toolbox, asks(1), view, WIRE)
     assert tool.calls == [1, 2, 1, 1]
 
 
 async def test_what_cannot_be_carried_out_is_a_sentence_for_everyone_who_asked(
     tool: Counting, toolbox: Toolbox, view: View
 ) -> None:
-    looks = Looks()
-    seen = await asyncio.gather(*(looks.take(toolbox, asks(-1), view, WIRE) for _ in range(2)))
+    observations = ObservationCache()
+    seen = await asyncio.gather(*(observations.observe(toolbox, asks(-1), view, WIRE) for _ in range(2)))
     assert [(one.failed, one.text, one.pictures) for one in seen] == [(True, "There is nothing there.", ())] * 2
     assert tool.calls == [-1]
 
@@ -106,8 +106,8 @@ async def test_one_who_gives_up_does_not_take_the_look_from_the_other(
     tool: Counting, toolbox: Toolbox, view: View
 ) -> None:
     tool.may_go_on.clear()
-    looks = Looks()
-    hurried, patient = (asyncio.create_task(looks.take(toolbox, asks(4), view, WIRE)) for _ in range(2))
+    observations = ObservationCache()
+    hurried, patient = (asyncio.create_task(observations.observe(toolbox, asks(4), view, WIRE)) for _ in range(2))
     await asyncio.sleep(0.05)
     hurried.cancel()
     await asyncio.sleep(0.01)

@@ -19,7 +19,7 @@ _PLACES = (
 
 
 @dataclass(frozen=True)
-class Request:
+class ChangeRequest:
     """What an instruction asks for."""
 
     kind: Kind
@@ -51,7 +51,7 @@ class Request:
     def name_in(self, instruction: str) -> str:
         """Return the target's name as a piece of the instruction, for a detector: without the place where that was moved.
 
-        >>> Request("replacement", "spider on the blue sail", "dog").name_in("Change spider to dog on the blue sail")
+        >>> ChangeRequest("replacement", "spider on the blue sail", "dog").name_in("Change spider to dog on the blue sail")
         'spider'
         """
         words = self.target.split()

@@ -11,24 +11,24 @@ import numpy as np
 import pytest
 
 from editloupe.images import Pixels
-from editloupe.tools.comparison_pool import Comparers
+from editloupe.tools.comparison_pool import ComparisonPool
 from editloupe.tools.difference import Comparison, compare
 
 LEAVE_ONE_BEHIND = """
 import os, signal, sys
 import numpy as np
-from editloupe.tools.comparison_pool import Comparers
+from editloupe.tools.comparison_pool import ComparisonPool
 if __name__ == "__main__":
-    comparers = Comparers(1)
-    comparers(np.zeros((64, 64, 3), np.uint8), np.zeros((64, 64, 3), np.uint8))
-    print(comparers.pids[0], flush=True)
+    pool = ComparisonPool(1)
+    pool(np.zeros((64, 64, 3), np.uint8), np.zeros((64, 64, 3), np.uint8))
+    print(pool.pids[0], flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
 @pytest.fixture
-def comparers() -> Iterator[Comparers]:
-    made = Comparers(2)
+def pool() -> Iterator[ComparisonPool]:
+    made = ComparisonPool(2)
     yield made
     made.close()
 
@@ -40,7 +40,7 @@ def same(one: Comparison, other: Comparison) -> bool:
 
 
 def test_the_other_processes_find_exactly_what_is_found_here(
-    comparers: Comparers, photo: Pixels, edited: Pixels
+    pool: ComparisonPool, photo: Pixels, edited: Pixels
 ) -> None:
     pairs = [
         (photo, edited),
@@ -49,37 +49,37 @@ def test_the_other_processes_find_exactly_what_is_found_here(
         (photo[:20, :20], edited[:9, :9]),
     ]
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda pair: comparers(*pair), pairs * 3))
+        found = list(threads.map(lambda pair: pool(*pair), pairs * 3))
     assert all(same(one, compare(*pair)) for one, pair in zip(found, pairs * 3, strict=True))
 
 
-def test_no_more_processes_are_started_than_are_needed_at_one_time(comparers: Comparers, photo: Pixels) -> None:
-    assert comparers.pids == []
+def test_no_more_processes_are_started_than_are_needed_at_one_time(pool: ComparisonPool, photo: Pixels) -> None:
+    assert pool.pids == []
     for _ in range(3):
-        comparers(photo, photo)
-    assert len(comparers.pids) == 1
+        pool(photo, photo)
+    assert len(pool.pids) == 1
 
 
-def test_a_killed_process_costs_no_comparison(comparers: Comparers, photo: Pixels, edited: Pixels) -> None:
-    comparers(photo, edited)
-    os.kill(comparers.pids[0], signal.SIGKILL)
-    assert all(same(comparers(photo, edited), compare(photo, edited)) for _ in range(3))
+def test_a_killed_process_costs_no_comparison(pool: ComparisonPool, photo: Pixels, edited: Pixels) -> None:
+    pool(photo, edited)
+    os.kill(pool.pids[0], signal.SIGKILL)
+    assert all(same(pool(photo, edited), compare(photo, edited)) for _ in range(3))
 
 
-def test_pictures_that_cannot_be_compared_fail_as_they_do_here(comparers: Comparers, photo: Pixels) -> None:
+def test_pictures_that_cannot_be_compared_fail_as_they_do_here(pool: ComparisonPool, photo: Pixels) -> None:
     empty = np.zeros((0, 5, 3), np.uint8)
-    for somebody in (compare, comparers):
+    for somebody in (compare, pool):
         with pytest.raises(ZeroDivisionError):
             somebody(empty, photo)
-    assert comparers(photo, photo).regions == ()
+    assert pool(photo, photo).regions == ()
 
 
-def test_ctrl_c_is_left_to_whoever_asks(comparers: Comparers, photo: Pixels, edited: Pixels) -> None:
-    comparers(photo, edited)
-    os.kill(comparers.pids[0], signal.SIGINT)
-    pids = comparers.pids
-    assert same(comparers(photo, edited), compare(photo, edited))
-    assert comparers.pids == pids
+def test_ctrl_c_is_left_to_whoever_asks(pool: ComparisonPool, photo: Pixels, edited: Pixels) -> None:
+    pool(photo, edited)
+    os.kill(pool.pids[0], signal.SIGINT)
+    pids = pool.pids
+    assert same(pool(photo, edited), compare(photo, edited))
+    assert pool.pids == pids
     assert Path(f"/proc/{pids[0]}").exists() or sys.platform != "linux"
 
 

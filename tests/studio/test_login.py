@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from editloupe.studio.app import create_app
-from editloupe.studio.login import Guesses
+from editloupe.studio.login import TokenAttempts
 from editloupe.studio.settings import StudioSettings, new_token
 from editloupe.types import UserError
 from tests.studio.conftest import BEARER, TOKEN, OpenStudio
@@ -134,20 +134,20 @@ def test_guesses_are_limited_and_a_right_one_does_not_tell_itself_apart_meanwhil
 
 def test_who_waited_may_try_again_and_others_never_had_to_wait() -> None:
     now = 0.0
-    guesses = Guesses(at_once=3, seconds=5.0, clock=lambda: now)
+    attempts = TokenAttempts(at_once=3, seconds=5.0, clock=lambda: now)
     for _ in range(3):
-        assert guesses.wait("a") == 0
-        guesses.wrong("a")
-    assert (guesses.wait("a"), guesses.wait("b")) == (5.0, 0)
+        assert attempts.wait("a") == 0
+        attempts.wrong("a")
+    assert (attempts.wait("a"), attempts.wait("b")) == (5.0, 0)
     now = 5.0
-    assert guesses.wait("a") == 0
-    guesses.wrong("a")
-    assert guesses.wait("a") == 5.0
+    assert attempts.wait("a") == 0
+    attempts.wrong("a")
+    assert attempts.wait("a") == 5.0
     now = 1000.0
-    assert guesses.wait("a") == 0
+    assert attempts.wait("a") == 0
     for number in range(9000):
-        guesses.wrong(str(number))
-    assert len(guesses._until) <= 4096
+        attempts.wrong(str(number))
+    assert len(attempts._until) <= 4096
 
 
 def test_two_studios_do_not_fight_over_one_cookie_and_do_not_take_each_others() -> None:

@@ -3,10 +3,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from editloupe.agent.rules import RulesChat
-from editloupe.images import Album
+from editloupe.agent.chat import ChatRequest
+from editloupe.agent.rules import RulesJudge
+from editloupe.images import Album, WireLimits
 from editloupe.judge import Judge
 from editloupe.rubrics.case import Case
 from editloupe.types import Edit, Mode
@@ -21,10 +22,16 @@ def colour_edit(folder: Path, edited: Pixels, instruction: str = INSTRUCTION, **
     return make_edit(folder, disc(ground(), CENTRE, RED), edited, disc(ground(), CENTRE, BLUE), instruction, **more)
 
 
-def ask(case: Case, album: Album, messages: Sequence[BaseMessage] = (), tools: Sequence[str] = ()) -> AIMessage:
-    reply = RulesChat().invoke(list(messages), case=case, album=album, tools=list(tools), may_call=bool(tools))
-    assert isinstance(reply, AIMessage)
-    return reply
+def ask(
+    case: Case,
+    album: Album,
+    messages: Sequence[AnyMessage] = (),
+    tools: Sequence[str] = (),
+    may_call: bool = True,
+) -> AIMessage:
+    offered = [{"type": "function", "function": {"name": name}} for name in tools]
+    request = ChatRequest(list(messages), offered, case, album, WireLimits(), may_call=may_call)
+    return RulesJudge().decide(request).message
 
 
 def label(message: AIMessage) -> str:
@@ -126,8 +133,7 @@ def test_a_tool_that_failed_is_not_asked_again_and_the_pictures_are_looked_at_in
 
 def test_no_tool_is_called_where_none_may_be(tmp_path: Path) -> None:
     case, album = make_case(colour_edit(tmp_path, disc(ground(), CENTRE, BLUE)), FOLLOWING, "tools")
-    reply = RulesChat().invoke([], case=case, album=album, tools=["localize_differences"], may_call=False)
-    assert isinstance(reply, AIMessage)
+    reply = ask(case, album, tools=["localize_differences"], may_call=False)
     assert not reply.tool_calls
     assert label(reply)
 

@@ -9,62 +9,27 @@ from typing import Any
 
 import numpy as np
 
-from editloupe.images import Album, Picture
+from editloupe.graphs.edival_context import EdivalContext
+from editloupe.images import Picture
 from editloupe.rubrics.edival.questions import enlarged
-from editloupe.rubrics.edival.rules import Hit, Look, usable
-from editloupe.rubrics.edival.settings import EdivalSettings
-from editloupe.tools.contract import Kept, Memory
+from editloupe.rubrics.edival.rules import DetectorQuery, Hit, usable
 from editloupe.tools.drawing import crop, resized, with_boxes
-from editloupe.tools.features import Features, backgrounds_alike, regions_alike, without
-from editloupe.tools.finders import Finder
-from editloupe.tools.quality import Quality, luminance_quantiles
-from editloupe.tools.result_cache import key
+from editloupe.tools.features import backgrounds_alike, regions_alike, without
+from editloupe.tools.quality import luminance_quantiles
 from editloupe.types import Box, Observation, Sha, Step, ToolCall
 
 DETECT, COMPARE, MEASURE = "detect_object", "compare_regions", "measure_quality"
 
 
 @dataclass(frozen=True)
-class Eye:
-    """What looks: the detector, the feature model, the quality model, and the settings they are used with."""
-
-    finder: Finder
-    settings: EdivalSettings
-    features: Features | None
-    quality: Quality | None
-    memory: Memory
-    album: Album
-
-    def find(self, picture: Picture, phrase: str) -> tuple[Hit, ...]:
-        """Return the boxes of a phrase in shares of the picture, best first; remembered by picture and phrase."""
-        named = key("edival_find", self.finder.fingerprint, picture.sha, phrase)
-        kept = self.memory.get(named, lambda: Kept({"hits": [h.model_dump() for h in self._look(picture, phrase)]}))
-        return tuple(Hit.model_validate(hit) for hit in kept.data["hits"])
-
-    def _look(self, picture: Picture, phrase: str) -> list[Hit]:
-        width, height = picture.size
-        return [
-            Hit(
-                x1=found.box.x1 / width,
-                y1=found.box.y1 / height,
-                x2=found.box.x2 / width,
-                y2=found.box.y2 / height,
-                score=found.score,
-                phrase=found.label,
-            )
-            for found in self.finder.find(picture.pixels, phrase)
-        ]
-
-
-@dataclass(frozen=True)
-class Looked:
+class Detection:
     """What one detector call found, and how it is told."""
 
-    look: Look
+    query: DetectorQuery
     hits: tuple[Hit, ...]
     """At or above the threshold, without boxes that fill the picture."""
     call: ToolCall
-    seen: Observation
+    observation: Observation
 
 
 def pixels_of(hit: Hit, size: tuple[int, int]) -> Box:
@@ -80,65 +45,67 @@ def box_of(shares: tuple[float, float, float, float], size: tuple[int, int]) -> 
     return Box(x1=max(0, x1), y1=max(0, y1), x2=min(width, x2), y2=min(height, y2))
 
 
-def detect(eye: Eye, look: Look, name: str, picture: Picture, threshold: float, number: int, show: bool) -> Looked:
+def detect(
+    context: EdivalContext, query: DetectorQuery, name: str, picture: Picture, threshold: float, number: int, show: bool
+) -> Detection:
     """Look for one phrase in one picture and tell it as a call with its observation."""
     started = time.perf_counter()
-    hits = usable(eye.find(picture, look.phrase), threshold, eye.settings.large_box)
+    hits = usable(context.find(picture, query.phrase), threshold, context.rules.large_box)
     boxes = [pixels_of(hit, picture.size) for hit in hits]
-    asked = {"target_image": name, "detect_object_name": look.phrase, "threshold": threshold}
+    asked = {"target_image": name, "detect_object_name": query.phrase, "threshold": threshold}
     call = ToolCall(id=f"{DETECT}_{number}", name=DETECT, parameters=asked)
     listed = "; ".join(f"{list(box)}, confidence {hit.score:.2f}" for box, hit in zip(boxes, hits, strict=True))
     count = "1 box" if len(hits) == 1 else f"{len(hits)} boxes"
-    told = f'"{look.phrase}" in {name}: {count}. {listed}.' if hits else f'No "{look.phrase}" was found in {name}.'
-    drawn: tuple[Sha, ...] = ()
+    text = f'"{query.phrase}" in {name}: {count}. {listed}.' if hits else f'No "{query.phrase}" was found in {name}.'
+    pictures: tuple[Sha, ...] = ()
     if hits and show:
         marks = [f"{i}: {hit.score:.2f}" for i, hit in enumerate(hits, 1)]
-        drawn = (eye.album.add(with_boxes(picture.pixels, boxes, marks)).sha,)
-    seen = Observation(
+        pictures = (context.shared.album.add(with_boxes(picture.pixels, boxes, marks)).sha,)
+    observation = Observation(
         call_id=call.id,
         tool=DETECT,
-        text=told,
-        pictures=drawn,
-        captions=(f'{name} with boxes round "{look.phrase}"',) if drawn else (),
+        text=text,
+        pictures=pictures,
+        captions=(f'{name} with boxes round "{query.phrase}"',) if pictures else (),
         data={
             "picture": name,
-            "phrase": look.phrase,
+            "phrase": query.phrase,
             "objects": [_facts(b, h) for b, h in zip(boxes, hits, strict=True)],
         },
         seconds=time.perf_counter() - started,
     )
-    return Looked(look, tuple(hits), call, seen)
+    return Detection(query, tuple(hits), call, observation)
 
 
 def _facts(box: Box, hit: Hit) -> dict[str, Any]:
     return {"box": list(box), "confidence": round(hit.score, 4), "label": hit.phrase}
 
 
-def step_of(index: int, thought: str, looked: Sequence[Looked], answer: str | None = None) -> Step:
+def step_of(index: int, thought: str, detections: Sequence[Detection], answer: str | None = None) -> Step:
     """Return detector calls as one step."""
     return Step(
         index=index,
         thought=thought,
-        calls=tuple(one.call for one in looked),
-        observations=tuple(one.seen for one in looked),
+        calls=tuple(one.call for one in detections),
+        observations=tuple(one.observation for one in detections),
         answer=answer,
     )
 
 
-def cut_out(eye: Eye, picture: Picture, hit: Hit | None) -> Sha:
+def cut_out(context: EdivalContext, picture: Picture, hit: Hit | None) -> Sha:
     """Return the crop an LMM is shown: around a box, small ones enlarged, or the whole picture where there is no box."""
     if hit is None:
         return picture.sha
-    part = crop(picture.pixels, box_of(enlarged(hit, eye.settings), picture.size))
+    part = crop(picture.pixels, box_of(enlarged(hit, context.rules), picture.size))
     height, width = part.shape[:2]
-    factor = eye.settings.least_crop / max(width, height)
+    factor = context.rules.least_crop / max(width, height)
     if factor > 1:
         part = resized(part, (max(1, round(width * factor)), max(1, round(height * factor))))
-    return eye.album.add(np.ascontiguousarray(part)).sha
+    return context.shared.album.add(np.ascontiguousarray(part)).sha
 
 
 @dataclass(frozen=True)
-class Consistency:
+class ContentConsistency:
     """EdiVal-CC's parts, 0 to 1, and how each was had."""
 
     values: Mapping[str, Any]
@@ -146,25 +113,32 @@ class Consistency:
 
 
 def compare(
-    eye: Eye, base: Picture, current: Picture, known: Sequence[str], unchanged: Sequence[str], background: bool
-) -> Consistency:
+    context: EdivalContext,
+    base: Picture,
+    current: Picture,
+    known: Sequence[str],
+    unchanged: Sequence[str],
+    background: bool,
+) -> ContentConsistency:
     """Measure what should have stayed: unchanged objects in their base boxes, and the background (Equation 3)."""
-    threshold = eye.settings.threshold
+    threshold = context.rules.threshold
     names = [*known] if background else [name for name in known if name in unchanged]
-    looked: list[Looked] = []
+    detections: list[Detection] = []
     for name in names:
-        looked.append(detect(eye, Look("before", name), "Base Image", base, threshold, len(looked), show=False))
+        detections.append(
+            detect(context, DetectorQuery("before", name), "Base Image", base, threshold, len(detections), show=False)
+        )
         if background:  # unchanged objects are compared where they were; only the background depends on the rest
-            look = Look("after", name)
-            looked.append(detect(eye, look, "Edited Image", current, threshold, len(looked), show=False))
-    found = {one.look: one.hits for one in looked}
-    steps = [step_of(0, "Find every object there ever was.", looked)]
+            query = DetectorQuery("after", name)
+            detections.append(detect(context, query, "Edited Image", current, threshold, len(detections), show=False))
+    found = {one.query: one.hits for one in detections}
+    steps = [step_of(0, "Find every object there ever was.", detections)]
     started = time.perf_counter()
     objects: dict[str, dict[str, float | None]] = {}
     for name in unchanged:
-        boxes = [pixels_of(hit, base.size) for hit in found.get(Look("before", name), ())]
+        boxes = [pixels_of(hit, base.size) for hit in found.get(DetectorQuery("before", name), ())]
         if boxes:
-            alike = regions_alike(base.pixels, current.pixels, boxes, eye.features)
+            alike = regions_alike(base.pixels, current.pixels, boxes, context.features)
             objects[name] = {"features": _mean([a.features for a in alike]), "l1": _mean([a.l1 for a in alike])}
     values: dict[str, Any] = {
         "object": _mean([one["features"] for one in objects.values()]),
@@ -175,48 +149,42 @@ def compare(
         "square": base.size[0] == base.size[1],
         "not_found": [name for name in unchanged if name not in objects],
     }
-    drawn: tuple[Sha, ...] = ()
+    pictures: tuple[Sha, ...] = ()
     if background:
         boxes = [pixels_of(hit, base.size) for hits in found.values() for hit in hits]
-        rest = backgrounds_alike(base.pixels, current.pixels, boxes, eye.features)
+        rest = backgrounds_alike(base.pixels, current.pixels, boxes, context.features)
         if rest is not None:
             values |= {"background": rest.features, "background_l1": rest.l1}
             there = resized(current.pixels, base.size)
-            drawn = tuple(eye.album.add(without(pixels, boxes)[0]).sha for pixels in (base.pixels, there))
+            pictures = tuple(context.shared.album.add(without(pixels, boxes)[0]).sha for pixels in (base.pixels, there))
     call = ToolCall(id=COMPARE, name=COMPARE, parameters={"unchanged": list(unchanged), "background": background})
-    seen = Observation(
+    observation = Observation(
         call_id=call.id,
         tool=COMPARE,
-        text=_told(values),
-        pictures=drawn,
-        captions=("Base Image without objects", "Edited Image without objects") if drawn else (),
+        text=_sentence(values),
+        pictures=pictures,
+        captions=("Base Image without objects", "Edited Image without objects") if pictures else (),
         data=values,
         seconds=time.perf_counter() - started,
     )
-    steps.append(Step(index=1, thought="Compare what should have stayed.", calls=(call,), observations=(seen,)))
-    return Consistency(values, tuple(steps))
+    steps.append(Step(index=1, thought="Compare what should have stayed.", calls=(call,), observations=(observation,)))
+    return ContentConsistency(values, tuple(steps))
 
 
-def measure(eye: Eye, base: Picture, current: Picture) -> tuple[dict[str, float | None], Step]:
+def measure(context: EdivalContext, base: Picture, current: Picture) -> tuple[dict[str, float | None], Step]:
     """Measure the looks of the current picture: HPSv3 where it is installed, its change, and luminance quantiles."""
     started = time.perf_counter()
     p99, p999 = luminance_quantiles(current.pixels)
     values: dict[str, float | None] = {"hps": None, "hps_base": None, "hps_change": None, "p99": p99, "p999": p999}
-    told = f"99 % of the pixels are below {p99:.3f} of full luminance, 99.9 % below {p999:.3f}."
-    if eye.quality is not None:
-        own, before = (_quality(eye, eye.quality, picture) for picture in (current, base))
-        values |= {"hps": own, "hps_base": before, "hps_change": abs(own - before)}
-        told = f"HPSv3 {own:.3f}, base picture {before:.3f}. {told}"
+    text = f"99 % of the pixels are below {p99:.3f} of full luminance, 99.9 % below {p999:.3f}."
+    hps, hps_base = context.quality_of(current), context.quality_of(base)
+    if hps is not None and hps_base is not None:
+        values |= {"hps": hps, "hps_base": hps_base, "hps_change": abs(hps - hps_base)}
+        text = f"HPSv3 {hps:.3f}, base picture {hps_base:.3f}. {text}"
     call = ToolCall(id=MEASURE, name=MEASURE, parameters={"target_image": "Edited Image"})
     spent = time.perf_counter() - started
-    seen = Observation(call_id=call.id, tool=MEASURE, text=told, data=values, seconds=spent)
-    return values, Step(index=0, thought="Measure the picture by itself.", calls=(call,), observations=(seen,))
-
-
-def _quality(eye: Eye, quality: Quality, picture: Picture) -> float:
-    named = key("edival_quality", quality.fingerprint, picture.sha)
-    kept = eye.memory.get(named, lambda: Kept({"score": quality.score(picture.pixels)}))
-    return float(kept.data["score"])
+    observation = Observation(call_id=call.id, tool=MEASURE, text=text, data=values, seconds=spent)
+    return values, Step(index=0, thought="Measure the picture by itself.", calls=(call,), observations=(observation,))
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -224,7 +192,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(found) / len(found) if found else None
 
 
-def _told(values: Mapping[str, Any]) -> str:
+def _sentence(values: Mapping[str, Any]) -> str:
     parts = []
     for name, title in (("object", "Unchanged objects"), ("background", "Background")):
         features, l1 = values[name], values[f"{name}_l1"]

@@ -1,4 +1,4 @@
-"""How the fields of DLEBench's sample files are read: the whole mapping is this one table.
+"""DLEBench: how the fields of its sample files are read; the whole mapping is this one table.
 
 The paper names what a sample holds, but its files could not be seen when this was written, so the spellings looked for
 are guesses at usual ones. Where the published files spell a field otherwise, this table is the only place to change.
@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from editloupe.evals.papers.paper import Paper
+from editloupe.rubrics.dlebench import DLEBENCH
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "sample_id", "index", "idx"),
@@ -37,10 +40,10 @@ TYPES: Mapping[str, str] = {
 """The seven instruction types, by their letters alone."""
 
 
-def from_dlebench(values: Mapping[str, Any]) -> dict[str, Any]:
+def with_our_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a DLEBench sample with our field names; captions and all other fields are kept under their own names.
 
-    >>> from_dlebench({"source_image": "a.png", "edit_type": "change_color", "bbox": [1, 2, 3, 4], "caption": "a cup"})
+    >>> with_our_fields({"source_image": "a.png", "edit_type": "change_color", "bbox": [1, 2, 3, 4], "caption": "a cup"})
     {'source': 'a.png', 'instruction_type': 'Change Color', 'target_boxes': [[1, 2, 3, 4]], 'caption': 'a cup'}
     """
     found: dict[str, Any] = {}
@@ -57,3 +60,6 @@ def from_dlebench(values: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(boxes, (list, tuple)) and boxes and isinstance(boxes[0], (int, float)):
         found["target_boxes"] = [boxes]
     return {**found, **{name: value for name, value in values.items() if name not in used}}
+
+
+PAPER = Paper(DLEBENCH, fields=with_our_fields)

@@ -1,0 +1,21 @@
+"""The providers whose models can be judges: one file each, behind one interface."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editloupe.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.agent.providers.provider import ErrorForm, Opening, Provider
+    from editloupe.agent.providers.registry import PROVIDERS, client_packages, provider_named
+
+__all__ = ["PROVIDERS", "ErrorForm", "Opening", "Provider", "client_packages", "provider_named"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        **dict.fromkeys(("ErrorForm", "Opening", "Provider"), "provider"),
+        **dict.fromkeys(("PROVIDERS", "client_packages", "provider_named"), "registry"),
+    },
+)

@@ -1,0 +1,192 @@
+"""Gemini, by Google's own interface."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from editloupe.agent.attachments import PictureForm
+from editloupe.agent.clients import Client
+from editloupe.agent.http import BodyForm, trust
+from editloupe.agent.profiles import Profile
+from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
+from editloupe.images import Wire
+from editloupe.types import UserError
+
+if TYPE_CHECKING:
+    import httpx
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage
+    from langchain_google_genai import ChatGoogleGenerativeAI
+
+PROFILES: tuple[Profile, ...] = (
+    Profile(
+        family="Gemini 3",
+        provider="google_genai",
+        pattern=r"gemini-[3-9]",
+        native_tools=True,
+        per_mille=True,
+        temperature=False,
+        structured_output=True,
+    ),
+    Profile(
+        family="Gemini",
+        provider="google_genai",
+        pattern=r"gemini",
+        native_tools=True,
+        per_mille=True,
+        structured_output=True,
+    ),
+    Profile(family="Gemma", provider="google_genai", pattern=r"", native_tools=False, per_mille=True),
+)
+
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+"""The client writes bytes in the alphabet for addresses."""
+_NO_COUNT = re.compile(rb'((?<!\\)"\w*TokenCount"\s*:)(?!\s*\d+\s*[,}])[^,}\]]+')
+"""A token count that is no whole number, for which Google's SDK would throw the whole reply away."""
+_FIELDS = {
+    "temperature": ("temperature",),
+    "top_p": ("topP",),
+    "seed": ("seed",),
+    "max_tokens": ("maxOutputTokens",),
+    "response_format": ("responseMimeType", "responseSchema", "responseJsonSchema"),
+}
+"""What a body's `generationConfig` calls the parameters."""
+
+
+def _picture(text: str, media_type: str) -> dict[str, Any]:
+    return {"type": "image", "base64": text, "mime_type": media_type}
+
+
+def _given(wire: Wire) -> str:
+    return wire.base64.decode()
+
+
+def _sent(wire: Wire) -> tuple[bytes]:
+    return (wire.base64.translate(_URL_SAFE),)
+
+
+PICTURES = PictureForm(
+    _picture,
+    _given,
+    # The client decodes and encodes what it takes for base64. These 16 letters and a hash of 32 come out as they went in.
+    mark="EditLoupePicture",
+    fields=("data",),
+    sent=_sent,
+)
+
+
+@cache
+def addressless(plain: type[ChatGoogleGenerativeAI]) -> type[ChatGoogleGenerativeAI]:
+    """Return the client as it may be shown to a tracer: an address may carry a key."""
+
+    class ShownChatGemini(plain):  # type: ignore[valid-type, misc]
+        """Speaks as ChatGoogleGenerativeAI does; a tracer is told neither the server's address nor how it is reached."""
+
+        @property
+        def lc_secrets(self) -> dict[str, str]:
+            """Name what LangChain keeps out of traces."""
+            return {**super().lc_secrets, "base_url": "GOOGLE_GEMINI_BASE_URL", "client_args": "client_args"}
+
+    return ShownChatGemini
+
+
+def open_client(opening: Opening) -> Client:
+    """Open a client that sends through the gate; where it cannot be given our HTTP client, nothing is sent at all."""
+    import httpx
+    from langchain_google_genai import ChatGoogleGenerativeAI
+
+    model = addressless(ChatGoogleGenerativeAI)(
+        disable_streaming=True,
+        model=opening.model,
+        google_api_key=opening.key,
+        base_url=opening.base_url,
+        max_retries=1,  # of this client: one request, no retry of its own
+        timeout=opening.timeout,
+        client_args={"verify": trust(), "follow_redirects": False},
+        **opening.parameters,
+    )
+    http = httpx.AsyncClient(
+        timeout=opening.timeout,
+        follow_redirects=False,
+        event_hooks=opening.gate.hooks(PICTURES.attach),
+        headers={"Accept-Encoding": "identity"},
+        verify=trust(),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=100),
+    )
+    try:
+        _speak_through(model, http, opening)
+    except Exception as error:  # whatever another version raises
+        raise UserError(
+            "the installed langchain-google-genai cannot be given the HTTP client that keeps keys and pictures from following "
+            f"redirects: pip install 'langchain-google-genai>=4.2,<5' ({in_a_line(error)})"
+        ) from None
+    return Client(model, http.aclose)
+
+
+def _speak_through(model: ChatGoogleGenerativeAI, http: httpx.AsyncClient, opening: Opening) -> None:
+    """Give the model our HTTP client: LangChain's class has no way to take one, the SDK's client behind it has.
+
+    The SDK would otherwise take aiohttp where that is installed, and follow redirects.
+    """
+    from google.genai import Client as GeminiClient
+    from google.genai.types import HttpOptions
+
+    options = HttpOptions(base_url=opening.base_url, httpx_async_client=http, client_args={"verify": trust()})
+    client = GeminiClient(api_key=opening.key, http_options=options)
+    model.client = client
+    if getattr(model, "async_client", None) is not client.aio:
+        raise AttributeError("requests do not go through the model's `client`")
+
+
+def structured(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that hold a reply to a schema."""
+    return {"response_mime_type": "application/json", "response_json_schema": dict(schema)}
+
+
+def leave_out(body: dict[str, Any], names: set[str]) -> None:
+    """Remove parameters from a request's body."""
+    settings: dict[str, Any] = body.get("generationConfig") or {}
+    for name in names:
+        if name == "tool_choice":
+            body.pop("toolConfig", None)
+        for field in _FIELDS.get(name, ()):
+            settings.pop(field, None)
+
+
+def mended(body: bytes) -> bytes:
+    """Return a reply whose token counts are all whole numbers."""
+    return _NO_COUNT.sub(rb"\g<1>0", body) if b'TokenCount"' in body else body
+
+
+def refusal(message: AIMessage) -> str | None:
+    """Say so where the request itself was refused, so that there is no reply at all."""
+    blocked = (message.response_metadata.get("prompt_feedback") or {}).get("block_reason")
+    return "the provider's content filter refused the request" if blocked and not finish_reason(message) else None
+
+
+def _code(error: BaseException) -> Any:
+    """Return the status of Google's errors, which have it beside their `details`; elsewhere `code` may be anything."""
+    return getattr(error, "code", None) if hasattr(error, "details") else None
+
+
+def _details(error: BaseException) -> Any:
+    return getattr(error, "details", None)
+
+
+PROVIDER = Provider(
+    name="google_genai",
+    keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    base_url="GOOGLE_GEMINI_BASE_URL",
+    packages=("langchain-google-genai",),
+    example="google_genai:gemini-3-pro",
+    profiles=PROFILES,
+    open=open_client,
+    pictures=PICTURES,
+    structured=structured,
+    bodies=BodyForm(leave_out, reply_fields=("candidates",), mended=mended),
+    errors=ErrorForm(status=_code, body=_details),
+    refusal=refusal,
+)

@@ -1,0 +1,94 @@
+"""What a provider is: everything the rest of the package must know to ask a model behind its interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from editloupe.agent.attachments import PictureForm
+from editloupe.agent.http import BodyForm, Gate
+from editloupe.agent.profiles import Profile
+from editloupe.agent.secrets import without_secrets
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage
+
+    from editloupe.agent.clients import Client
+
+
+@dataclass(frozen=True)
+class Opening:
+    """With what a client is opened."""
+
+    model: str
+    key: str
+    base_url: str | None
+    """The server's place alone; what else the address carries is added by the gate."""
+    parameters: Mapping[str, Any]
+    """For sampling: `temperature` and `max_tokens`, where they are sent."""
+    timeout: float
+    gate: Gate
+    """Whose hooks a client's requests and replies pass."""
+
+
+def in_a_line(error: Exception) -> str:
+    """Return what is wrong in one line without secrets, for a note."""
+    return without_secrets(f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+def finish_reason(message: AIMessage) -> str:
+    """Return the word by which most clients say how a reply ended."""
+    facts = message.response_metadata
+    return str(facts.get("finish_reason") or facts.get("stop_reason") or "")
+
+
+def no_refusal(message: AIMessage) -> str | None:
+    """Say nothing: the provider has no way of its own to decline."""
+    return None
+
+
+@dataclass(frozen=True)
+class ErrorForm:
+    """How the errors of a provider's client are read, beyond their `status_code` and `body`."""
+
+    status: Callable[[BaseException], Any] = lambda error: None
+    """The HTTP status, where it has another name."""
+    body: Callable[[BaseException], Any] = lambda error: None
+    """What the server said, where it has another name."""
+    versioned_path: str = ""
+    """What the client adds to an address that ends with a version such as /v1 at most servers."""
+
+
+@dataclass(frozen=True)
+class Provider:
+    """One interface models are asked by; each is declared once, in a file of its own, and listed in the registry."""
+
+    name: str
+    """What a judge's spec begins with."""
+    keys: tuple[str, ...]
+    """The environment variables a key is looked for in."""
+    base_url: str
+    """The environment variable with the server's address."""
+    packages: tuple[str, ...]
+    """The packages whose versions a run records."""
+    example: str
+    """A judge's spec to propose."""
+    profiles: tuple[Profile, ...]
+    """First match wins; one has no pattern and is that of all other models."""
+    open: Callable[[Opening], Client]
+    """Open a client; for every event loop one of its own."""
+    pictures: PictureForm
+    structured: Callable[[BaseChatModel, Mapping[str, Any]], dict[str, Any]]
+    """What is bound to a client so that it holds its reply to a schema."""
+    bodies: BodyForm = BodyForm()
+    errors: ErrorForm = ErrorForm()
+    finish: Callable[[AIMessage], str] = finish_reason
+    """The provider's word for how a reply ended; empty where it says nothing."""
+    refusal: Callable[[AIMessage], str | None] = no_refusal
+    """Why the provider or the model declined to answer, where it says so otherwise than by the finish reason."""
+    loggers: tuple[str, ...] = ()
+    """Loggers of the client that write down addresses or headers."""
+    unknown_in_0_1: tuple[str, ...] = ()
+    """Families that 0.1 took for the provider's usual models; units without tools are still keyed so."""

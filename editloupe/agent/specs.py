@@ -1,0 +1,82 @@
+"""Reads a judge's spec, such as `openai:gpt-5.1`: which provider, which model, and what that model's family is like."""
+
+from __future__ import annotations
+
+import re
+
+from editloupe.agent.profiles import RULES_PROFILE, Profile
+from editloupe.agent.providers.provider import Provider
+from editloupe.agent.providers.registry import PROVIDERS, provider_named
+from editloupe.types import UserError
+
+RULES = "rules"
+"""The spec of the embedded judge."""
+
+
+def forms(last: str) -> str:
+    """Return how the judges of all providers are written, for a sentence.
+
+    >>> forms(" or ")
+    'openai:NAME or google_genai:NAME'
+    """
+    return last.join(f"{provider.name}:NAME" for provider in PROVIDERS)
+
+
+def split_spec(spec: str) -> tuple[str, str]:
+    """Split a judge spec into provider and model name.
+
+    >>> split_spec("openai:gpt-5.1")
+    ('openai', 'gpt-5.1')
+    """
+    if spec == RULES:
+        return RULES, RULES
+    name, _, model = spec.partition(":")
+    if not model or all(name != provider.name for provider in PROVIDERS):
+        raise UserError(f'"{spec}" is not a judge; write {forms(", ")} or {RULES}')
+    return name, model
+
+
+def profile_of(provider: str, name: str) -> Profile:
+    """Return the profile of a model: the first whose pattern the name starts with, behind any owner's name.
+
+    A family is known by its name whatever the provider: a Gemini behind an OpenAI-compatible proxy counts in thousandths all
+    the same. What depends on the provider's own interface is not taken along: tools are called by the text protocol there, and
+    no schema is sent (Gemini 3 refuses function calls whose thought signatures a proxy's format lost on the way).
+
+    >>> profile_of("openai", "Qwen/Qwen3-VL-8B-Instruct").family
+    'Qwen3-VL'
+    >>> profile_of("openai", "vertex_ai/gemini-3-pro").per_mille
+    True
+    """
+    if provider == RULES:
+        return RULES_PROFILE
+    asked = provider_named(provider)
+    short = name.rsplit("/", 1)[-1]
+    known = (p for p in asked.profiles if p.pattern and re.match(p.pattern, short, re.IGNORECASE))
+    if found := next(known, None):
+        return found
+    usual = _usual(asked)
+    # An alias may have the family's name inside, such as `our-gemini-3`.
+    others = (p for other in PROVIDERS if other is not asked for p in other.profiles if p.pattern)
+    found = next((p for p in others if re.search(rf"(?<![a-z0-9]){p.pattern}", short, re.IGNORECASE)), None)
+    if found is None or found.family == usual.family:
+        return usual
+    return found.model_copy(update={"provider": provider, "native_tools": False, "structured_output": False})
+
+
+def profile_in_0_1(provider: str, name: str) -> Profile:
+    """Return the profile 0.1 had for a model: that of its provider's usual models where the family is another provider's.
+
+    >>> profile_in_0_1("openai", "gemini-3-pro").family
+    'OpenAI-compatible'
+    """
+    found = profile_of(provider, name)
+    if provider == RULES:
+        return found
+    asked = provider_named(provider)
+    return found if found in asked.profiles and found.family not in asked.unknown_in_0_1 else _usual(asked)
+
+
+def _usual(provider: Provider) -> Profile:
+    """Return the profile of a provider's models that no pattern knows."""
+    return next(profile for profile in provider.profiles if not profile.pattern)

@@ -1,0 +1,62 @@
+"""What a paper is here: its protocol, how its benchmark lies on disk, and the tables it prints, in one record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from editloupe.evals.manifests.benchmark import Benchmark
+from editloupe.rubrics.protocol import Protocol
+from editloupe.types import Edit
+
+Cell = str | float | None
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One edit in one repeat: its criteria's scores, 0 to 100, and its own."""
+
+    edit: Edit
+    repeat: int
+    scores: Mapping[str, float]
+    total: float | None
+    """By the protocol's `edit_score`; None where a criterion it needs is unjudged."""
+    missing: bool = False
+    """Whether the editing model left no picture and the paper's rule decided the edit."""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """One paper; what it does not have is None."""
+
+    protocol: Protocol
+    """Its rubrics and its arithmetic; the paper goes by the protocol's name."""
+    read: Callable[[Benchmark], Iterator[Edit]] | None = None
+    """Reads the benchmark's folder together with a folder of one model's results (`--layout NAME --results FOLDER`)."""
+    fields: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    """Gives a line of the benchmark's sample file our names of fields (`--layout NAME`)."""
+    tables: Callable[[Sequence[Scored]], Iterable[Section]] | None = None
+    """Makes the tables the paper prints; `report` shows them behind its own."""
+    missing_output: str | None = None
+    """The label its protocol settles an edit with whose picture the model left out; None leaves such an edit unjudged."""
+
+    @property
+    def name(self) -> str:
+        """The name on the command line and in runs."""
+        return self.protocol.name
+
+    @property
+    def title(self) -> str:
+        """The name as the paper writes it."""
+        return self.protocol.title

@@ -1,0 +1,51 @@
+"""The engine of most cases: differences are listed first where the rubric wants that, then the loop judges."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from editloupe.graphs.engine import Graph, Judged
+from editloupe.graphs.loop import CaseContext, opening
+from editloupe.graphs.stage import Staged, first_stage, texts_of
+from editloupe.tools.registry import Toolbox
+from editloupe.types import Step, Trace
+
+
+async def by_loop(loop: Graph, context: CaseContext) -> Judged:
+    """Judge a case by the loop, after its first stage where it has one."""
+    case, started = context.case, time.perf_counter()
+    staged = await first_stage(context)
+    if staged.failure:
+        return Judged(case, _trace(context, staged, (), started), None, staged.failure)
+    context = replace(context, case=staged.case)
+    start = await asyncio.to_thread(opening, context)
+    end = await loop.ainvoke(start, {"recursion_limit": context.shared.limits.recursion_limit}, context=context)
+    staged = replace(staged, prompts=staged.prompts + texts_of(start))
+    trace = _trace(context, staged, end["steps"], started)
+    return Judged(case, trace, end["given"], end["failure"], end["confidence"])
+
+
+def _trace(context: CaseContext, staged: Staged, steps: Sequence[Step], started: float) -> Trace:
+    """Return the whole story of a case: the stage before it, where it has one, then its own steps."""
+    offset = len(staged.steps)
+    following = [step.model_copy(update={"index": step.index + offset}) for step in steps] if offset else steps
+    return context.heading.model_copy(
+        update={
+            "prompt": staged.prompts,
+            "tools": tuple(tool.name for tool in context.tools()),
+            "notes": (
+                *(tool_notes(context.shared.toolbox) if context.case.uses_tools else ()),
+                *context.shared.chat.notes,
+            ),
+            "steps": (*staged.steps, *following),
+            "seconds": time.perf_counter() - started,
+        }
+    )
+
+
+def tool_notes(toolbox: Toolbox) -> tuple[str, ...]:
+    """Say which tools are not offered and why, and which settings fell back to something else."""
+    return (*toolbox.notes, *(f"{name} is not offered: {why}" for name, why in toolbox.withheld.items()))

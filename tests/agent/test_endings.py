@@ -1,0 +1,56 @@
+"""What a reply says beyond its message: how it ended, and that it was declined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from editloupe.agent.endings import Declined, facts_of, unfinished
+from editloupe.agent.providers.registry import provider_named
+from editloupe.types import Reason
+
+OPENAI, GEMINI = provider_named("openai"), provider_named("google_genai")
+
+
+@pytest.mark.parametrize(
+    ("provider", "metadata", "finish"),
+    [
+        (OPENAI, {"finish_reason": "stop"}, "stop"),
+        (OPENAI, {"status": "completed"}, ""),
+        (OPENAI, {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "max_output_tokens"),
+        (OPENAI, {"status": "failed", "incomplete_details": None}, "failed"),
+        (OPENAI, {"finish_reason": "stop", "incomplete_details": "odd"}, "stop"),
+        (GEMINI, {"finish_reason": "MAX_TOKENS"}, "MAX_TOKENS"),
+        (GEMINI, {}, ""),
+    ],
+)
+def test_how_a_reply_ended_is_read_in_its_providers_way(provider: Any, metadata: dict[str, Any], finish: str) -> None:
+    facts = facts_of(AIMessage("", response_metadata=metadata), provider)
+    assert (facts.finish, facts.declined, facts.confidence) == (finish, None, None)
+
+
+@pytest.mark.parametrize(
+    ("provider", "message", "said"),
+    [
+        (OPENAI, AIMessage("", additional_kwargs={"refusal": "I can't."}), "the model declined to answer: I can't."),
+        (OPENAI, AIMessage("", response_metadata={"finish_reason": "content_filter"}), "held the reply back"),
+        (OPENAI, AIMessage("So", response_metadata={"finish_reason": "SAFETY"}), "held a part of the reply back"),
+        (GEMINI, AIMessage("", response_metadata={"finish_reason": "RECITATION"}), "held the reply back"),
+        (GEMINI, AIMessage("", response_metadata={"prompt_feedback": {"block_reason": 1}}), "refused the request"),
+    ],
+)
+def test_a_reply_that_was_declined_says_why(provider: Any, message: AIMessage, said: str) -> None:
+    declined = facts_of(message, provider).declined
+    assert isinstance(declined, Declined)
+    assert declined.reason is Reason.REFUSED
+    assert said in declined.detail
+
+
+@pytest.mark.parametrize(
+    ("finish", "truncated"), [("length", True), ("MAX_TOKENS", True), ("failed", False), ("stop", None), ("", None)]
+)
+def test_a_reply_that_was_cut_off_or_broke_off_is_not_whole(finish: str, truncated: bool | None) -> None:
+    cut = unfinished(finish)
+    assert (cut.truncated if cut else None) == truncated

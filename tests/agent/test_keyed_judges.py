@@ -1,0 +1,75 @@
+"""What is keyed keeps its bytes: the profiles that are part of unit keys, and the keys of kept replies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage, message_to_dict
+
+from editloupe.agent.chat import ChatRequest
+from editloupe.agent.messages import picture_block, text_block
+from editloupe.agent.models import ModelSettings, adjusted, keyed_profile, open_chat, sampling
+from editloupe.agent.specs import RULES, profile_of, split_spec
+from editloupe.images import Album, WireLimits
+from tests.agent.rules.pictures import BLUE, disc, ground, make_case, make_edit
+
+JUDGES = json.loads((Path(__file__).parents[1] / "fixtures" / "keyed_judges.json").read_text())
+"""Kept from commit 44a8c4c, whose runs go on; a difference would have them judged and paid for again."""
+SHA = "0123456789abcdef0123456789abcdef"
+CALL = {"name": "zoom_in_image", "args": {"bbox_2d": [1, 2, 3, 4]}, "id": "call_1", "type": "tool_call"}
+CONVERSATION: list[AnyMessage] = [
+    SystemMessage("You judge."),
+    HumanMessage([text_block("Source:"), picture_block(SHA, "Source Image")]),
+    AIMessage("I look.", tool_calls=[CALL]),
+    ToolMessage("A cup.", tool_call_id="call_1", name="zoom_in_image"),
+]
+judges = pytest.mark.parametrize("known", JUDGES, ids=lambda known: f"{known['spec']} {len(known['settings'])}")
+
+
+class Kept:
+    """Holds a reply to everything, and remembers what it was asked for."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    def get(self, key: str) -> Mapping[str, Any]:
+        self.keys.append(key)
+        return {"message": message_to_dict(AIMessage("kept")), "usage": {}}
+
+    def put(self, key: str, reply: Mapping[str, Any]) -> None:
+        raise AssertionError("it was asked although a reply is kept")
+
+
+@judges
+def test_profiles_and_sampling_are_those_the_keys_were_made_of(known: dict[str, Any]) -> None:
+    settings = ModelSettings(**known["settings"])
+    provider, name = split_spec(known["spec"])
+    own = profile_of(provider, name)
+    as_set = own if provider == RULES else adjusted(own, settings)
+    assert json.dumps(as_set.model_dump(mode="json")) == json.dumps(known["profile"])
+    assert json.dumps(keyed_profile(known["spec"], settings).model_dump(mode="json")) == json.dumps(known["keyed"])
+    assert sampling(adjusted(own, settings), settings) == known["sampling"]
+
+
+@pytest.mark.parametrize(("url", "field"), [(None, "reply_key"), ("http://localhost:8000/v1", "reply_key_elsewhere")])
+@pytest.mark.parametrize(
+    "known", [known for known in JUDGES if known["spec"] != RULES], ids=lambda k: f"{k['spec']} {len(k['settings'])}"
+)
+async def test_a_kept_reply_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: dict[str, Any], url: str | None, field: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    monkeypatch.setenv("GOOGLE_API_KEY", "AIza-test-0123456789")
+    kept = Kept()
+    chat = open_chat(known["spec"], url, ModelSettings(**known["settings"]), kept)
+    picture = disc(ground(), (160, 120), BLUE)
+    case, _ = make_case(make_edit(tmp_path, picture, picture, picture, "Paint it"), "instruction_following", "plain")
+    request = ChatRequest(CONVERSATION, [], case, Album(), WireLimits(), 1, schema={"type": "object"})
+    reply = await chat.reply(request)
+    await chat.aclose()
+    assert (reply.kept, reply.message.content) == (True, "kept")
+    assert kept.keys == [known[field]]

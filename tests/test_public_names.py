@@ -1,0 +1,50 @@
+"""Every package says which of its names are public, all of them can be imported, and light parts stay light."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = sorted(".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "editloupe").rglob("__init__.py"))
+
+
+def in_order(name: str) -> tuple[int, str]:
+    """Constants, then classes, then functions and modules, each by the alphabet."""
+    return 0 if name.isupper() else 1 if name[0].isupper() else 2, name
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_lists_its_public_names_in_order_and_each_can_be_imported(package: str) -> None:
+    names = getattr(import_module(package), "__all__", None)
+    assert names, f"{package} has no __all__"
+    assert list(names) == sorted(set(names), key=in_order)
+    for name in names:
+        exec(f"from {package} import {name}", {})
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_name_that_is_not_there_is_an_attribute_error(package: str) -> None:
+    with pytest.raises(AttributeError, match="no attribute 'made_up'"):
+        import_module(package).made_up  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("editloupe.tools.settings", ("cv2", "PIL", "langchain_core", "langgraph")),
+        ("editloupe.graphs.context", ("editloupe.graphs.loop", "editloupe.rubrics.registry", "langgraph")),
+        ("editloupe.rubrics.case", ("editloupe.rubrics.registry", "cv2", "langchain_core")),
+        ("editloupe.studio.settings", ("fastapi", "jinja2", "langgraph")),
+        ("editloupe.generators.contract", ("editloupe.generators.registry", "langgraph")),
+        ("editloupe.cli.main", ("langgraph", "langchain_core", "cv2", "numpy")),
+    ],
+)
+def test_a_light_part_of_a_package_does_not_load_the_heavy_ones(module: str, heavy: tuple[str, ...]) -> None:
+    code = f"import sys, {module}; print(sorted(set({heavy!r}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
