@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.options import ToolOptions
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.batch.ray_vision import Batcher, VisionModels, each_once
 from editloupe.evals.batch.traffic import Limits
@@ -136,7 +137,7 @@ def test_workers_share_one_detector_and_find_what_this_machine_finds(
     server = scripted(detects_then_answers, log=False)
     manifest = write_manifest(tmp_path, 2, size=(64, 64))
     weights = str(save_tiny_grounding_dino(tmp_path / "weights"))
-    given = {"detector": weights, "criteria": ["instruction_following"]}
+    given = {"tools": ToolOptions(detector=weights), "criteria": ["instruction_following"]}
     judge_batch(batch(server, manifest, tmp_path / "ray", given, executor="ray", ray_workers=1), quiet=True)
     judge_batch(batch(server, manifest, tmp_path / "local", given), quiet=True)
     assert sum(batches["detect"]) == 2
