@@ -239,6 +239,7 @@ def test_a_secret_without_a_name_in_an_address_reaches_no_file(
 
 
 @pytest.mark.slow
+@pytest.mark.ray
 @pytest.mark.timeout(300)
 def test_no_secret_is_in_what_ray_writes(
     server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -56,6 +56,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     return {version: save_tiny_dino(root / f"v{version}", version) for version in (2, 3)}
 
 
+@pytest.mark.models
 class TestWithWeights:
     @pytest.mark.parametrize("version", [2, 3])
     def test_a_model_loads_from_its_folder_once_and_gives_one_vector_a_picture(
