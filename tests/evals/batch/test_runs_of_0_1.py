@@ -10,7 +10,9 @@ import pytest
 from editloupe.cli.main import run as command
 from editloupe.evals.runs.store import Run
 
-pytest.importorskip("rapidocr", reason="the keys say which tools there were, and the runs were made where text could be read")
+pytest.importorskip(
+    "rapidocr", reason="the keys say which tools there were, and the runs were made where text could be read"
+)
 pytestmark = pytest.mark.models
 KEPT = Path(__file__).parents[2] / "fixtures" / "run_of_0_1"
 SERVER = (KEPT / "server.txt").read_text().strip()
