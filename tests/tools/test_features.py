@@ -93,6 +93,7 @@ class TestWithWeights:
         assert DinoFeatures(FeatureSettings("a")).fingerprint != DinoFeatures(FeatureSettings("b")).fingerprint
 
 
+@pytest.mark.models
 def test_weights_that_are_not_there_are_told_before_anything_is_loaded(tmp_path: Path) -> None:
     away = DinoFeatures(FeatureSettings("nobody/no-such-model"))
     assert "hf download" in str(away.unavailable())
