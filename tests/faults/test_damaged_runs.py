@@ -287,6 +287,7 @@ VARIANTS = re.compile(
 """Kinds that are much like others; the long form takes them too."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if not VARIANTS.search(kind)])
 def test_no_command_ends_in_a_traceback(kind: str, whole: Path, tmp_path: Path) -> None:
     judge_by_every_command(KINDS[kind], whole, tmp_path, all_of_them=False)

@@ -83,6 +83,7 @@ STOPS = [
 ]
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize(("reply", "sentence"), STOPS, ids=[row[1] for row in STOPS])
 def test_what_the_user_must_mend_stops_at_once_with_the_servers_own_sentence(
@@ -205,6 +206,7 @@ def refuses(name: str, sentence: str) -> Callable[[Request], Reply]:
     return script
 
 
+@pytest.mark.long
 def test_a_parameter_that_is_refused_is_left_out_once_for_all_and_announced_once(
     scripted: StartServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -343,6 +345,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 def test_a_broken_reply_is_the_servers_fault_and_tried_again(
@@ -371,6 +374,7 @@ def test_a_packed_reply_is_read_all_the_same(scripted: StartServer, asked: Calla
     assert asked(scripted(packed(gzip.compress(json.dumps(body).encode())))).judged
 
 
+@pytest.mark.long
 @both
 def test_a_gzip_bomb_takes_little_memory_and_is_a_broken_reply(
     scripted: StartServer, asked: Callable[..., Judgement], spec: str
@@ -464,6 +468,7 @@ async def test_a_request_that_is_cancelled_counts_by_estimate(scripted: StartSer
     assert traffic.spending.estimated == 1
 
 
+@pytest.mark.long
 @both
 def test_every_event_loop_has_connections_of_its_own(scripted: StartServer, edit: Edit, spec: str) -> None:
     server = scripted(lambda _: GOOD)

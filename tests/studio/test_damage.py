@@ -148,6 +148,7 @@ def check_the_others(client: TestClient, runs: int) -> None:
     assert client.get("/runs").text.count('<li class="card') == runs
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", DAMAGES)
 @pytest.mark.parametrize("when", ["before", "while open"])
@@ -224,6 +225,7 @@ def test_a_studio_of_damaged_runs_only_does_not_start_and_leaves_nothing(
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.long
 def test_runs_are_closed_while_others_read_them_without_a_crash(watched: Path, tmp_path: Path) -> None:
     """A connection closed under a reading thread would end the process."""
     bad = watched / "bad"
@@ -265,6 +267,7 @@ def test_runs_are_closed_while_others_read_them_without_a_crash(watched: Path, t
     assert ClosedRun not in kinds.values()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "given", ["\x1b]0;owned\x07", "a\x00b", "\u202eevil", "\ud800", "x" * 900, "../../etc/passwd", "é🎉"]
 )

@@ -89,6 +89,7 @@ def test_a_root_of_results_holds_several_models_and_a_language_can_be_picked(tmp
     assert {edit.model for edit in load_benchmark("wiseedit", data, results, model="beta")} == {"beta"}
 
 
+@pytest.mark.long
 def test_wiseedit_is_run_by_one_command_and_missing_outputs_are_shown(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
