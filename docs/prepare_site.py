@@ -119,7 +119,13 @@ def public_names() -> dict[str, list[str]]:
 def shadowed(package: str) -> list[str]:
     """Return the full names of functions called like the module they are in: a reader of source takes them for the module."""
     folder = ROOT.joinpath(*package.split("."))
-    return [f"{package}.{name}.{name}" for name in public_names()[package] if (folder / f"{name}.py").exists()]
+    return [f"{package}.{name}.{name}" for name in public_names()[package] if defines(folder / f"{name}.py", name)]
+
+
+def defines(module: Path, name: str) -> bool:
+    """Whether there is such a module and it has a function or class of this name."""
+    body = ast.parse(module.read_text("utf-8")).body if module.exists() else []
+    return any(getattr(node, "name", None) == name for node in body)
 
 
 if __name__ == "__main__":
