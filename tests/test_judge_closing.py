@@ -119,6 +119,7 @@ def resident() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+@pytest.mark.long
 def test_a_judge_that_nobody_holds_any_more_ends_its_thread(edit: Edit, scripted: StartServer) -> None:
     judge = open_judge(scripted(labelled))
     judge(edit)

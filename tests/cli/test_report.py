@@ -107,6 +107,7 @@ def test_agree_takes_labels_from_a_file(run: Path, tmp_path: Path) -> None:
     assert "Instruction Following: no edit has both" in " ".join(text.split())
 
 
+@pytest.mark.long
 def test_compare_names_the_higher_and_the_closer_run(run: Path, tmp_path: Path) -> None:
     lines = [Line(f"e{n}", 1, 2 + n % 3, type=("Change Color", "Change OCR")[n % 2], model="m") for n in range(8)]
     other = make_run(tmp_path / "other", lines, pictures=True)

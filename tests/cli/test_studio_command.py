@@ -58,6 +58,7 @@ def test_it_serves_a_run_until_interrupted_and_leaves_nothing_behind(tmp_path: P
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     runs = [str(many_edits(tmp_path / name, 1)) for name in ("a", "b")]

@@ -346,6 +346,7 @@ def test_what_is_whole_is_read_beside_what_is_damaged(whole: Path, tmp_path: Pat
     assert "texts of prompts" in err
 
 
+@pytest.mark.long
 def test_pictures_that_are_gone_are_named_in_the_report(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     pictures(lambda path: path.write_bytes(b"no picture"))(tmp_path / "run")

@@ -224,6 +224,7 @@ def test_a_dead_server_behind_a_secret_address_is_told_without_the_secret(tmp_pa
     assert_clean("the judgement", judgement.model_dump_json())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "carried", ["?{}", "?api-version=1&{}", "?api-version=1;key={}", "?version={}", ";key={}", "#{}"]
 )

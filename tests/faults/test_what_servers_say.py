@@ -300,6 +300,7 @@ def test_the_proxys_own_header_says_how_long_to_wait(scripted: StartServer, aske
     assert came[1] - came[0] >= 0.4
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_no_redirect_is_followed(
@@ -407,6 +408,7 @@ def test_the_timeout_bounds_the_whole_reply_however_slowly_it_drips(
 USAGES = [None, Usage(-100, -20), Usage(0, 0), Usage(10**15, 10**15), Usage(10.5, 2.5)]  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize("usage", USAGES, ids=str)
 def test_usage_nobody_can_believe_is_estimated_and_said(
@@ -420,6 +422,7 @@ def test_usage_nobody_can_believe_is_estimated_and_said(
     assert any("estimated" in note for note in judgement.notes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("usage", [None, Usage(-100, -20), Usage(0, 0)], ids=str)
 def test_a_cap_holds_although_the_server_reports_no_usage(
     scripted: StartServer, tmp_path: Path, usage: Usage | None

@@ -256,6 +256,7 @@ def test_the_length_limit_goes_on_the_wire(judging: Judging, spec: str) -> None:
     assert sent == [named.get(spec, "max_completion_tokens")]
 
 
+@pytest.mark.long
 def test_a_reply_with_thousands_of_calls_is_neither_carried_out_nor_sent_back(judging: Judging) -> None:
     many = calls(*(call("zoom_in_image", bbox_2d=[i, 0, i + 9, 9], target_image="Edited Image") for i in range(2_000)))
     judgement, server = judging([many, final("Wrong Action")])

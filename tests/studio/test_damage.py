@@ -165,6 +165,7 @@ def test_every_page_works_or_says_what_is_wrong(studio: OpenStudio, watched: Pat
     check_the_others(client, 1 if when == "before" and name in ("file is gone", "folder is gone") else 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["empty file", "no database", "cut in half", "no units", "file is gone"])
 def test_the_list_of_runs_says_what_is_wrong_with_one(studio: OpenStudio, watched: Path, name: str) -> None:
     client = studio(runs=(watched,))

@@ -301,6 +301,7 @@ def test_black_and_white_are_a_changed_scene() -> None:
     assert compare(np.zeros((90, 120, 3), np.uint8), np.full((90, 120, 3), 255, np.uint8)).whole_scene
 
 
+@pytest.mark.long
 def test_a_huge_picture_is_localized_to_a_few_pixels() -> None:
     picture = photo("coffee", 5200)
     edited = with_disc(picture, (3000, 1500), 150, (30, 60, 250))

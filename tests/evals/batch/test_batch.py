@@ -89,6 +89,7 @@ def test_edits_added_to_the_manifest_are_the_only_ones_judged(scripted: StartSer
     assert server.served == 6
 
 
+@pytest.mark.long
 def test_a_changed_picture_or_instruction_is_judged_again_and_a_touched_file_is_not(
     scripted: StartServer, tmp_path: Path
 ) -> None:

@@ -124,6 +124,7 @@ def test_without_instruments_the_figures_are_left_out_and_said_so(place: Place, 
     assert len(figures.notes) == 2
 
 
+@pytest.mark.long
 def test_a_turn_after_a_missing_one_is_not_judged_and_the_picture_does_not_count(
     place: Place, scripted: StartServer
 ) -> None:

@@ -184,6 +184,7 @@ def test_edit_compass_folders_become_items_with_their_booleans(tmp_path: Path) -
     assert len(edits["en/Part5/Virtual_Try_On/s0"].more_images["references"]) == 2
 
 
+@pytest.mark.long
 def test_edit_compass_is_run_by_one_command(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
