@@ -1,4 +1,4 @@
-# `make demo` and `make test` set up everything they need in a local virtual environment.
+# Every target sets up what it needs in a local virtual environment.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -9,12 +9,19 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # A worker that is lost ends the run: the tests it had would be waited for.
 PYTEST := $(BIN)/python -X faulthandler -m pytest -n auto --dist loadfile --max-worker-restart=0
 
-.PHONY: demo test strict slow lint browser clean
+# What needs a browser, a cluster or a model, and what takes long by itself.
+HEAVY := slow or browser or ray or models or long
+
+.PHONY: demo quick test strict slow docs lint browser clean
 
 demo: $(VENV)/.light
 	$(BIN)/editloupe demo
 
-test: lint browser
+# A minute on two cores, without torch, Ray or a browser: while working.
+quick: $(VENV)/.quick
+	$(PYTEST) -m 'not ($(HEAVY))'
+
+test: lint docs browser
 	$(PYTEST)
 	$(MAKE) --no-print-directory strict
 
@@ -30,6 +37,12 @@ slow: lint browser
 	$(PYTHON) -m venv $(VENV)-litellm
 	$(VENV)-litellm/bin/python -m pip --disable-pip-version-check -q install 'litellm[proxy]'
 	$(BIN)/python -X faulthandler -m pytest -m slow -o faulthandler_timeout=3600
+
+# The site, in site/. It ends at any warning, and where a public name is missing from the reference.
+docs: $(VENV)/.docs
+	$(BIN)/python docs/prepare_site.py build/docs
+	$(BIN)/zensical build --strict --clean
+	$(BIN)/python docs/check_site.py site
 
 # The studio is tested in a real Chromium. As root on Debian it is installed; elsewhere those tests skip and say so.
 browser:
@@ -49,6 +62,14 @@ $(VENV)/.light: $(BIN)/python pyproject.toml
 	$(PIP) install -e .
 	@touch $@
 
+$(VENV)/.quick: $(VENV)/.light
+	$(PIP) install -e '.[studio,data,dev]'
+	@touch $@
+
+$(VENV)/.docs: $(BIN)/python pyproject.toml
+	$(PIP) install -e '.[docs]'
+	@touch $@
+
 $(VENV)/.full: $(VENV)/.light
 	$(PIP) install '$(TORCH)'
 	$(PIP) install -e '.[all,dev]'
@@ -56,4 +77,4 @@ $(VENV)/.full: $(VENV)/.light
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-litellm .mypy_cache .pytest_cache .ruff_cache runs
+	rm -rf $(VENV) $(VENV)-litellm .mypy_cache .pytest_cache .ruff_cache .cache build site runs

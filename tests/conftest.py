@@ -16,6 +16,18 @@ _FOREIGN = ("OPENAI_", "GOOGLE_", "GEMINI_", "LANGSMITH", "LANGCHAIN_", "EDITLOU
 _PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
 
 
+_MARKS = {"chromium": "browser", "tiny_detector": "models"}
+"""What a fixture needs, as the marker of every test that asks for it, also by way of another fixture."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by their fixtures, before they are chosen by their markers."""
+    for item in items:
+        for fixture in _MARKS.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(_MARKS[fixture])
+
+
 class StartServer(Protocol):
     """Starts a server that plays these replies, or this one function; closed when the test ends."""
 

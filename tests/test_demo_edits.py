@@ -158,6 +158,7 @@ def test_every_photograph_and_every_made_picture_has_its_licence_listed() -> Non
         assert all(f"`{path.name}`" in row for path in (edit.edited, _reference(edit), edit.source))
 
 
+@pytest.mark.long
 def test_the_maker_gives_the_bundled_pictures_and_manifest_again(tmp_path: Path) -> None:
     runpy.run_path(str(MAKER))["make"](tmp_path)
     assert (tmp_path / "manifest.jsonl").read_text(encoding="utf-8") == demo_manifest().read_text(encoding="utf-8")

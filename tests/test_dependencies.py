@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib.util import resolve_name
 from pathlib import Path
 
-import pytest
-
-PACKAGE = Path(__file__).parent.parent / "editloupe"
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "editloupe"
 LAYERS = (
-    ("types", "files", "images", "lazy_names", "loop_thread", "pixel_budget", "storable"),
+    ("types", "files", "images", "lazy_names", "loop_thread", "pixel_budget", "safe_text", "storable", "whole_files"),
     ("rubrics", "tools"),
     ("agent",),
     ("graphs",),
@@ -19,20 +20,38 @@ LAYERS = (
     ("evals", "generators"),
     ("studio", "cli", "app", "demo", "__main__"),
 )
+"""The parts of the package from the lowest up: a part imports from below and from its own layer."""
+APART = {"rubrics", "tools"}
+"""Parts of one layer that know nothing of each other."""
+ROOMS = {
+    "manifests": set(),
+    "runs": set(),
+    "batch": {"manifests", "runs"},
+    "analysis": {"manifests", "runs"},
+    "papers": {"manifests", "runs", "analysis"},
+    "report": {"manifests", "runs", "analysis", "papers"},
+    "edival": {"manifests", "runs", "batch", "analysis", "papers", "report"},
+    "reward": {"manifests", "runs", "batch", "analysis", "papers", "report"},
+}
+"""What stands in `evals`, and what each may import of the others."""
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 HEAVY = ("torch", "transformers", "ray", "ncnn", "rapidocr", "fastapi", "matplotlib", "sklearn", "pyarrow")
 MODULES = sorted(PACKAGE.rglob("*.py"))
+LONGEST = 400
 
 
-def part_of(module: str) -> str | None:
-    """The part of the package a module belongs to; None for the package itself."""
-    names = module.split(".")
-    return names[1] if len(names) > 1 else None
+def name_of(path: Path) -> str:
+    """The dotted name of a module or package."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+NAMES = {name_of(path) for path in MODULES}
 
 
 def imported(path: Path) -> set[str]:
     """Modules of the package that a file imports at its top or inside its functions, but for type checking."""
     tree = ast.parse(path.read_text("utf-8"))
+    own = name_of(path) if path.name == "__init__.py" else name_of(path).rpartition(".")[0]
     guarded = {
         id(inner)
         for node in ast.walk(tree)
@@ -43,33 +62,45 @@ def imported(path: Path) -> set[str]:
     for node in ast.walk(tree):
         if id(node) in guarded:
             continue
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("editloupe"):
-            found.add(node.module)
-            if node.module == "editloupe":
-                found |= {f"editloupe.{alias.name}" for alias in node.names if alias.name in RANK}
+        if isinstance(node, ast.ImportFrom):
+            module = resolve_name("." * node.level + (node.module or ""), own)
+            found |= {whole if (whole := f"{module}.{alias.name}") in NAMES else module for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names if alias.name.startswith("editloupe")}
-    return found
+            found |= {alias.name for alias in node.names}
+    return {name for name in found if name.partition(".")[0] == PACKAGE.name}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_a_module_imports_only_from_its_own_layer_or_below(path: Path) -> None:
-    own = path.relative_to(PACKAGE).with_suffix("").parts[0]
-    if own == "__init__":
-        return
-    for module in imported(path):
-        part = part_of(module)
-        assert part is not None, f"{path.name} imports the package's front door"
-        if part != own:
-            assert RANK[part] <= RANK[own], f"{own} may not import {module}"
-            assert not (RANK[part] == RANK[own] and {part, own} == {"rubrics", "tools"}), (
-                f"{own} may not import {module}"
-            )
+def objections(importer: str, module: str) -> Iterator[str]:
+    """Why one module may not import another."""
+    _, own, *inner = importer.split(".")
+    part, *room = module.split(".")[1:] or [""]
+    if not part:
+        yield "the package's front door is for users"
+    elif RANK.get(part, 0) > RANK.get(own, 0) or (part != own and {part, own} == APART):
+        yield f"{own} does not stand above {part}"
+    elif part == own == "evals" and room and inner and inner[0] != room[0] and room[0] not in ROOMS.get(inner[0], ()):
+        yield f"evals/{inner[0]} does not stand above evals/{room[0]}"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_no_module_is_longer_than_four_hundred_lines(path: Path) -> None:
-    assert len(path.read_text("utf-8").splitlines()) <= 400
+def test_every_module_imports_only_from_what_stands_below_it() -> None:
+    parts = {name.split(".")[1] for name in NAMES if "." in name}
+    rooms = {name.split(".")[2] for name in NAMES if name.startswith("editloupe.evals.")}
+    offenders = [f"editloupe.{part} is not in LAYERS" for part in sorted(parts - set(RANK))]
+    offenders += [f"editloupe.evals.{room} is not in ROOMS" for room in sorted(rooms - set(ROOMS))]
+    offenders += [
+        f"{name_of(path)} imports {module}: {why}"
+        for path in MODULES
+        if name_of(path) != PACKAGE.name
+        for module in sorted(imported(path))
+        for why in objections(name_of(path), module)
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def test_no_module_is_longer_than_four_hundred_lines() -> None:
+    lengths = {name_of(path): len(path.read_text("utf-8").splitlines()) for path in MODULES}
+    offenders = [f"{name} has {length} lines" for name, length in lengths.items() if length > LONGEST]
+    assert not offenders, "\n".join(offenders)
 
 
 def test_the_judge_and_its_tools_load_without_the_heavy_parts() -> None:

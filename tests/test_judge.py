@@ -37,6 +37,7 @@ async def test_judge_works_inside_and_outside_a_running_loop(edit: Edit, scripte
     assert [v.criterion for v in outside.verdicts] == ["instruction_following", "visual_consistency"]
 
 
+@pytest.mark.long
 def test_many_edits_come_as_they_finish_and_are_taken_lazily(edit: Edit, scripted: StartServer) -> None:
     taken = []
 

@@ -65,6 +65,7 @@ def settled(wanted: tuple[int, int]) -> tuple[int, int]:
     return held()
 
 
+@pytest.mark.long
 @needs_proc
 @pytest.mark.parametrize("provider", list(SPECS))
 def test_a_closed_judge_leaves_no_thread_and_no_descriptor(edit: Edit, scripted: StartServer, provider: str) -> None:
@@ -79,6 +80,7 @@ def test_a_closed_judge_leaves_no_thread_and_no_descriptor(edit: Edit, scripted:
     assert settled(before) <= before
 
 
+@pytest.mark.long
 @needs_proc
 @pytest.mark.parametrize("provider", list(SPECS))
 async def test_a_judge_closed_on_its_own_loop_leaves_nothing_either(
@@ -94,6 +96,7 @@ async def test_a_judge_closed_on_its_own_loop_leaves_nothing_either(
     assert await asyncio.to_thread(settled, before) <= before
 
 
+@pytest.mark.long
 @needs_proc
 @pytest.mark.parametrize("calls", [25, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
 def test_rewards_in_a_loop_hold_threads_descriptors_and_memory_flat(
@@ -116,6 +119,7 @@ def resident() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
+@pytest.mark.long
 def test_a_judge_that_nobody_holds_any_more_ends_its_thread(edit: Edit, scripted: StartServer) -> None:
     judge = open_judge(scripted(labelled))
     judge(edit)
@@ -174,6 +178,7 @@ def test_a_closed_judge_says_so_and_closing_again_does_nothing(edit: Edit) -> No
         asyncio.run(judge.ajudge(edit))
 
 
+@pytest.mark.long
 def test_what_a_batch_left_early_had_under_way_has_ended_with_it(
     edit: Edit, scripted: StartServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -190,6 +195,7 @@ def test_what_a_batch_left_early_had_under_way_has_ended_with_it(
     assert not unheard(caplog)
 
 
+@pytest.mark.long
 async def test_an_asynchronous_batch_left_early_ends_where_it_is_left(
     edit: Edit, scripted: StartServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -203,6 +209,7 @@ async def test_an_asynchronous_batch_left_early_ends_where_it_is_left(
     assert not unheard(caplog)
 
 
+@pytest.mark.long
 def test_a_fault_that_ends_a_batch_leaves_no_other_behind_unheard(
     edit: Edit, scripted: StartServer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -212,6 +219,7 @@ def test_a_fault_that_ends_a_batch_leaves_no_other_behind_unheard(
     assert not unheard(caplog)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # of loops that end before their connections are closed
 def test_one_judge_serves_one_event_loop_after_another(edit: Edit, scripted: StartServer) -> None:
     server = scripted(labelled)
@@ -224,6 +232,7 @@ def test_one_judge_serves_one_event_loop_after_another(edit: Edit, scripted: Sta
     gc.collect()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ending", ["pass", "raise SystemExit(3)", "judge.close()"])
 def test_a_program_that_leaves_a_batch_early_ends_at_once(
     edit: Edit, scripted: StartServer, tmp_path: Path, ending: str
@@ -255,6 +264,7 @@ def test_a_judge_asked_by_the_edits_it_is_given_says_so_and_does_not_wait_for_it
         assert judge(edit).judged
 
 
+@pytest.mark.long
 @needs_proc
 def test_no_descriptor_left_for_a_loop_is_an_error_and_no_hang(edit: Edit, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
@@ -271,6 +281,7 @@ def test_no_descriptor_left_for_a_loop_is_an_error_and_no_hang(edit: Edit, tmp_p
     assert done.stdout.split() == ["told", "24", "2"], done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_judge_that_was_used_before_a_fork_judges_after_it_too(edit: Edit, tmp_path: Path) -> None:
     program = tmp_path / "program.py"

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from editloupe.lazy_names import lazy_names
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = sorted(".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "editloupe").rglob("__init__.py"))
 
@@ -21,7 +23,7 @@ def in_order(name: str) -> tuple[int, str]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_lists_its_public_names_in_order_and_each_can_be_imported(package: str) -> None:
     names = getattr(import_module(package), "__all__", None)
-    assert names, f"{package} has no __all__"
+    assert names is not None, f"{package} has no __all__"
     assert list(names) == sorted(set(names), key=in_order)
     for name in names:
         exec(f"from {package} import {name}", {})
@@ -33,9 +35,20 @@ def test_a_name_that_is_not_there_is_an_attribute_error(package: str) -> None:
         import_module(package).made_up  # noqa: B018
 
 
+def test_a_name_that_its_module_does_not_have_is_told() -> None:
+    with pytest.raises(AttributeError, match="made_up"):
+        lazy_names("editloupe", {"made_up": "types"})("made_up")
+
+
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
+        ("editloupe", ("langchain_core", "pydantic", "numpy")),
+        ("editloupe.agent.secrets", ("langchain_core", "openai", "google.genai", "cv2", "pydantic")),
+        (
+            "editloupe.agent.providers.registry",
+            ("langchain_openai", "openai", "langchain_google_genai", "google.genai"),
+        ),
         ("editloupe.tools.settings", ("cv2", "PIL", "langchain_core", "langgraph")),
         ("editloupe.graphs.context", ("editloupe.graphs.loop", "editloupe.rubrics.registry", "langgraph")),
         ("editloupe.rubrics.case", ("editloupe.rubrics.registry", "cv2", "langchain_core")),

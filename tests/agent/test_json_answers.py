@@ -171,6 +171,7 @@ BREAKERS: list[Callable[[dict[str, Any], Answer, random.Random], str]] = [
 ]
 
 
+@pytest.mark.long
 def test_ten_thousand_broken_replies_and_none_becomes_a_score() -> None:
     rng = random.Random(7)
     for number in range(10_000):

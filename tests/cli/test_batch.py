@@ -46,6 +46,7 @@ def test_something_unjudged_is_3_and_names_an_edit_to_look_at(
     assert "--retry-unjudged" in told
 
 
+@pytest.mark.long
 def test_replies_cut_off_by_the_length_limit_are_named_and_a_longer_limit_judges_anew(
     scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ from tests.evals.edival.test_decompose import FINE
 from tests.scripted import Answer, Request, say
 
 pytest.importorskip("torch")
+pytestmark = pytest.mark.models
 
 
 @pytest.fixture(scope="module")

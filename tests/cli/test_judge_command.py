@@ -214,6 +214,7 @@ def test_oracle_mode_judges_several_targets_and_takes_the_worst(
         assert bool(request.tools) == ("Perfect Consistency" in request.system)
 
 
+@pytest.mark.long
 def test_ctrl_c_exits_with_130(pair: tuple[str, str], scripted: StartServer) -> None:
     server = scripted(lambda request: hang(30))
     command = [sys.executable, "-m", "editloupe", "judge", *pair, INSTRUCTION, "--judge", "openai:x"]

@@ -20,6 +20,7 @@ def pictures(tmp_path: Path) -> list[str]:
     return [str(save(textured(seed=n), tmp_path / f"{n}.png")) for n in range(3)]
 
 
+@pytest.mark.long
 def test_pictures_in_further_roles_come_by_name_and_the_edits_score_is_told(
     pictures: list[str], scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ from tests.conftest import StartServer
 from tests.scripted import Request, say
 
 
+@pytest.mark.long
 def test_billiards_are_drawn_judged_and_compared_with_the_truth(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -46,6 +47,7 @@ def test_billiards_are_drawn_judged_and_compared_with_the_truth(
     assert told["criteria"]["billiards"]["spearman"]["value"] == pytest.approx(1)
 
 
+@pytest.mark.long
 def test_puzzles_are_written_and_answers_are_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "puzzles"
     assert run(["make", "knapsack", str(folder), "--count", "3", "--language", "cn"]) == 0

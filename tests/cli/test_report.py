@@ -57,6 +57,7 @@ def test_report_groups_by_a_field_and_says_where_there_is_none(run: Path) -> Non
     assert 'No edit has a field "turn".' in data["notes"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "start"), [("r.html", "<!doctype html>"), ("r.md", "# run"), ("r.txt", "run"), ("r.json", "{")]
 )
@@ -65,6 +66,7 @@ def test_the_suffix_of_the_file_says_the_format(run: Path, tmp_path: Path, name:
     assert (tmp_path / "new" / name).read_text("utf-8").startswith(start)
 
 
+@pytest.mark.long
 def test_markdown_in_a_file_has_its_figures_beside_it(run: Path, tmp_path: Path) -> None:
     told("report", run, "--out", tmp_path / "r.md")
     text = (tmp_path / "r.md").read_text("utf-8")
@@ -72,6 +74,7 @@ def test_markdown_in_a_file_has_its_figures_beside_it(run: Path, tmp_path: Path)
     assert (tmp_path / "r_figures" / "score_per_type.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.long
 def test_figures_are_saved_for_a_paper(run: Path, tmp_path: Path) -> None:
     told("report", run, "--figures", tmp_path / "figures")
     assert (tmp_path / "figures" / "confusion.pdf").read_bytes().startswith(b"%PDF")
@@ -104,6 +107,7 @@ def test_agree_takes_labels_from_a_file(run: Path, tmp_path: Path) -> None:
     assert "Instruction Following: no edit has both" in " ".join(text.split())
 
 
+@pytest.mark.long
 def test_compare_names_the_higher_and_the_closer_run(run: Path, tmp_path: Path) -> None:
     lines = [Line(f"e{n}", 1, 2 + n % 3, type=("Change Color", "Change OCR")[n % 2], model="m") for n in range(8)]
     other = make_run(tmp_path / "other", lines, pictures=True)
@@ -116,6 +120,7 @@ def test_compare_names_the_higher_and_the_closer_run(run: Path, tmp_path: Path) 
     assert told("compare", run, other, "--format", "md").startswith("# A = run against B = other")
 
 
+@pytest.mark.long
 def test_mistakes_are_one_sentence(run: Path, tmp_path: Path) -> None:
     for arguments, sentence in (
         (("report", run, "--format", "pdf"), "--format is one of text, md, html, json"),

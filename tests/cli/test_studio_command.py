@@ -17,6 +17,7 @@ from editloupe.studio.settings import StudioSettings
 from tests.studio.samples import many_edits
 
 
+@pytest.mark.long
 def test_it_serves_a_run_until_interrupted_and_leaves_nothing_behind(tmp_path: Path) -> None:
     folder = many_edits(tmp_path, 2)
     (tmp_path / "tmp").mkdir()
@@ -57,6 +58,7 @@ def test_it_serves_a_run_until_interrupted_and_leaves_nothing_behind(tmp_path: P
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     runs = [str(many_edits(tmp_path / name, 1)) for name in ("a", "b")]
@@ -76,6 +78,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path, capsys: pytes
             assert said.count("\n") == 1
 
 
+@pytest.mark.long
 def test_a_folder_of_runs_shows_all_of_them(tmp_path: Path) -> None:
     from editloupe.studio.library import Library
 

@@ -66,6 +66,7 @@ def test_without_json_it_is_readable(pair: tuple[str, str], capsys: pytest.Captu
     assert "differs, in 1 place" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

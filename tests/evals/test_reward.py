@@ -120,6 +120,7 @@ def test_a_pair_that_cannot_be_judged_is_neither_right_nor_wrong(pairs: Path, sc
     assert all(result.why for result in report.results)
 
 
+@pytest.mark.long
 def test_rewards_keep_the_order_of_the_edits_and_their_number(tmp_path: Path, scripted: StartServer) -> None:
     def script(request: Request) -> Any:
         number = int(request.text.split("Do item ")[1].split()[0])

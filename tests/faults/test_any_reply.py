@@ -85,6 +85,7 @@ def manifest_of(folder: Path) -> Path:
     return manifest
 
 
+@pytest.mark.long
 def test_a_batch_takes_every_reply_and_every_command_tells_it(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_rerun_over_a_run_that_holds_such_a_reply_goes_on(tmp_path: Path, scri
         assert trace.steps[-1].raw.startswith(MARK)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reply", ["{", "[]", '{"message": 1}', '{"message": {"type": "ai"}, "usage": {}}', "x" * 99])
 def test_a_kept_reply_that_is_none_is_asked_for_again(
     reply: str, tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
@@ -154,6 +156,7 @@ def test_a_kept_reply_that_is_none_is_asked_for_again(
     assert "1 kept replies cannot be read" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", list(FIRST))
 def test_judge_prints_json_whatever_was_replied(
     kind: str, tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]

@@ -287,6 +287,7 @@ VARIANTS = re.compile(
 """Kinds that are much like others; the long form takes them too."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if not VARIANTS.search(kind)])
 def test_no_command_ends_in_a_traceback(kind: str, whole: Path, tmp_path: Path) -> None:
     judge_by_every_command(KINDS[kind], whole, tmp_path, all_of_them=False)
@@ -345,6 +346,7 @@ def test_what_is_whole_is_read_beside_what_is_damaged(whole: Path, tmp_path: Pat
     assert "texts of prompts" in err
 
 
+@pytest.mark.long
 def test_pictures_that_are_gone_are_named_in_the_report(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     pictures(lambda path: path.write_bytes(b"no picture"))(tmp_path / "run")

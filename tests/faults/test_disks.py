@@ -52,6 +52,7 @@ def outputs(run: Path, disk: Path) -> Iterator[list[str]]:
     yield ["compare", str(run), str(run), "--out", str(disk / "c.md"), *quick]
 
 
+@pytest.mark.long
 def test_a_full_disk_keeps_the_old_file_and_leaves_no_half_one(
     small_disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +80,7 @@ def test_a_full_disk_keeps_the_old_file_and_leaves_no_half_one(
             path.rmdir() if path.is_dir() else path.unlink()
 
 
+@pytest.mark.long
 def test_output_that_goes_to_a_full_disk_ends_in_a_sentence(tmp_path: Path) -> None:
     run = many(tmp_path / "run")
     for arguments in (
@@ -202,6 +204,7 @@ def test_two_studios_may_write_one_file_of_labels(tmp_path: Path) -> None:
     assert (tmp_path / "labels.jsonl.torn").read_bytes() == b'{"edit_id": "cut off he\n'
 
 
+@pytest.mark.long
 def test_a_torn_last_line_is_passed_over_and_the_next_label_stands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

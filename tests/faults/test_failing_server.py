@@ -125,6 +125,7 @@ def judged(folder: Path, spec: str, url: str, concurrency: int, timeout: float) 
     return judge_batch(Batch(edits, folder / "run", opened, Limits(concurrency=concurrency)), quiet=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-pro"])
 @pytest.mark.parametrize(
     ("count", "concurrency", "timeout"),

@@ -34,6 +34,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.long
 def test_a_full_disk_stops_the_batch_with_a_sentence_and_the_same_command_continues_on_a_larger_one(
     small_disk: Path, scripted: StartServer, tmp_path: Path
 ) -> None:
@@ -59,6 +60,7 @@ def test_a_full_disk_stops_the_batch_with_a_sentence_and_the_same_command_contin
     assert server.served <= EDITS * 6 + 6 + 32, "those under way and those whose reply could not be kept"
 
 
+@pytest.mark.long
 def test_a_write_ahead_log_that_cannot_be_moved_into_the_file_stops_the_batch(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

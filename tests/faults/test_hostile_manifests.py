@@ -40,6 +40,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [FEW, MANY])
 def test_a_hostile_manifest_gives_edits_that_can_be_judged_and_stored_or_one_sentence(count: int, folder: Path) -> None:
     judge = Judge("rules", mode="plain")
@@ -337,6 +338,7 @@ def test_a_box_of_numbers_that_are_none_is_a_mistake_not_a_crash(numbers: list[f
         Box.model_validate(numbers)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -37,6 +37,7 @@ def one_line(sentence: str) -> bool:
     return 0 < len(sentence) < 600 and "\n" not in sentence and "Traceback" not in sentence
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("count", [FEW, MANY])
 def test_a_hostile_picture_is_decoded_or_refused_in_one_sentence(count: int) -> None:
@@ -58,6 +59,7 @@ def test_a_hostile_picture_is_decoded_or_refused_in_one_sentence(count: int) -> 
     assert count * 0.15 < decoded < count * 0.9, "the makers no longer make what they are for"
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("count", [FEW, MANY])
 def test_edits_with_hostile_pictures_are_judged_or_unjudged_with_a_reason(count: int, tmp_path: Path) -> None:
@@ -153,6 +155,7 @@ def test_what_is_no_regular_file_is_refused_at_once(kind: str, tmp_path: Path) -
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)
 def test_a_batch_with_a_pipe_and_an_endless_device_ends_by_itself(tmp_path: Path) -> None:
     save(textured(32, 32), tmp_path / "good.png")

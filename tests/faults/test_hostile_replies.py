@@ -65,6 +65,7 @@ PIECES = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_scraps_in_any_order_never_raise() -> None:
     rng = random.Random(5)
     scraps = [
@@ -91,6 +92,7 @@ def test_scraps_in_any_order_never_raise() -> None:
             read_object(text)
 
 
+@pytest.mark.long
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join), st.sampled_from([LABELS, SCALE]))
 @settings(max_examples=400, deadline=None)
 def test_whatever_is_read_stands_at_the_end_and_behind_every_thought(text: str, rubric: Any) -> None:
@@ -159,6 +161,7 @@ def cpu(text: str, rubric: Any) -> float:
     return min(taken)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", HOSTILE_SHAPES)
 @pytest.mark.parametrize("rubric", [LABELS, SCALE], ids=["label", "number"])
 def test_the_work_of_reading_grows_with_the_length_and_no_faster(shape: str, rubric: Any) -> None:
@@ -270,6 +273,7 @@ def test_calls_behind_a_thought_without_an_end_are_still_carried_out() -> None:
         assert [c.name for c in reading.calls] == ["zoom_in_image"], reading.problem
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", ["openai:gpt-4.1", "openai:qwen2.5-vl", "google_genai:gemini-3-pro"])
 @pytest.mark.parametrize("count", [4, pytest.param(60, marks=pytest.mark.slow)])
 def test_hostile_replies_through_the_real_clients_leave_the_edit_unjudged(

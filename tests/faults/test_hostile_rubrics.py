@@ -166,6 +166,7 @@ def _deeper(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return two | one | many.map(lambda t: f"{t[0]}({', '.join(t[1])})")
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(
     st.recursive(LEAVES, _deeper, max_leaves=8),

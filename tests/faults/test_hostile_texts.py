@@ -95,6 +95,7 @@ def printed(hostile: Path, *formats: str) -> Iterator[list[str]]:
         yield ["report", str(hostile), "--format", kind, "--by", "hint", *quick]
 
 
+@pytest.mark.long
 def test_no_command_prints_what_a_terminal_obeys(hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Run.open(hostile) as run:
         ids = [edit.id for edit, _ in run.edits()]
@@ -132,6 +133,7 @@ class Page(HTMLParser):
         self.addresses |= {(value or "")[:11] for name, value in attrs if name in ("href", "src", "action")}
 
 
+@pytest.mark.long
 def test_a_page_runs_nothing_and_loads_nothing(hostile: Path, tmp_path: Path) -> None:
     assert command(["report", str(hostile), "--out", str(tmp_path / "r.html"), "--resamples", "100"]) == 0
     page = Page()
@@ -141,6 +143,7 @@ def test_a_page_runs_nothing_and_loads_nothing(hostile: Path, tmp_path: Path) ->
     assert page.addresses <= {"data:image/"}
 
 
+@pytest.mark.long
 def test_markdown_has_the_tables_and_headings_of_the_report_and_no_others(hostile: Path, tmp_path: Path) -> None:
     assert command(["report", str(hostile), "--out", str(tmp_path / "r.md"), "--resamples", "100"]) == 0
     text = (tmp_path / "r.md").read_text("utf-8")

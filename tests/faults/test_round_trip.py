@@ -120,6 +120,7 @@ def check(whole: Judgement, folder: Path) -> None:
         assert parquet.read_table(folder / "x.parquet").to_pylist() == rows
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(whole=judgements())
 def test_a_judgement_of_any_texts_and_numbers_comes_back(

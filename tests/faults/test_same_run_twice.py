@@ -101,6 +101,7 @@ def judge_into(run: Path, manifest: Path, mode: Any, concurrency: int, repeats: 
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("mode", "whole_demo"),
     [

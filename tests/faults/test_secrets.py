@@ -101,6 +101,7 @@ def _everything_logged() -> Iterator[None]:
     assert_clean("the log", written.getvalue())
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_everything_logged")
 @pytest.mark.parametrize("spec", SPECS)
 def test_no_secret_is_in_anything_a_batch_leaves(
@@ -132,6 +133,7 @@ def test_no_secret_is_in_anything_a_batch_leaves(
     assert about.endswith("?api-key=[secret]&api-version=1")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_everything_logged")
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("options", [["--json"], []], ids=["json", "text"])
@@ -174,6 +176,7 @@ class Steps:
         self.seen += [trace.model_dump_json(), step.model_dump_json()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", SPECS)
 async def test_no_secret_reaches_whoever_watches_or_traces(server: ScriptedServer, tmp_path: Path, spec: str) -> None:
     before, after = edit_pair(tmp_path)
@@ -221,6 +224,7 @@ def test_a_dead_server_behind_a_secret_address_is_told_without_the_secret(tmp_pa
     assert_clean("the judgement", judgement.model_dump_json())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "carried", ["?{}", "?api-version=1&{}", "?api-version=1;key={}", "?version={}", ";key={}", "#{}"]
 )
@@ -239,6 +243,7 @@ def test_a_secret_without_a_name_in_an_address_reaches_no_file(
 
 
 @pytest.mark.slow
+@pytest.mark.ray
 @pytest.mark.timeout(300)
 def test_no_secret_is_in_what_ray_writes(
     server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -45,6 +45,7 @@ def check_whole(folder: Path, repeats: int) -> None:
         assert all(unit.outcome.status == "judged" for unit in run.units())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "stops"),
     [
@@ -90,6 +91,7 @@ def test_a_stop_at_any_moment_ends_with_its_code_and_a_sentence_and_the_same_com
         check_whole(folder, repeats)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "kills"),
     [
@@ -140,6 +142,7 @@ def test_every_command_stops_with_one_sentence(number: signal.Signals, arguments
     assert "Traceback" not in command.told
 
 
+@pytest.mark.long
 def test_a_server_that_does_not_answer_cannot_hold_up_a_second_stop(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(lambda request: looks_then_answers(request).after(120.0), log=False)
     given = batch_arguments(server, write_manifest(tmp_path, EDITS), tmp_path / "run", "--mode", "plain")

@@ -108,6 +108,7 @@ def silent(scripted: StartServer) -> Iterator[str]:
     release.set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_stop_ends_open_streams_and_the_process_within_two_seconds(
@@ -134,6 +135,7 @@ def test_a_stop_ends_open_streams_and_the_process_within_two_seconds(
         assert list(studio.temporary.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_stop_does_not_wait_for_a_worker_thread_that_is_busy(tmp_path: Path) -> None:
     run = many_edits(tmp_path / "run", 3000)
     with started(tmp_path, str(run)) as studio:
@@ -151,6 +153,7 @@ def test_a_stop_does_not_wait_for_a_worker_thread_that_is_busy(tmp_path: Path) -
         assert list(studio.temporary.iterdir()) == []
 
 
+@pytest.mark.long
 def test_a_studio_that_was_restarted_asks_the_browser_for_its_own_token(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
@@ -168,6 +171,7 @@ def test_a_studio_that_was_restarted_asks_the_browser_for_its_own_token(tmp_path
                 assert browser.get(f"/?token={second.token}").status_code == 200
 
 
+@pytest.mark.long
 def test_uploads_side_by_side_take_the_memory_of_one_picture(tmp_path: Path) -> None:
     file = io.BytesIO()
     Image.new("RGB", (8000, 6000), "red").save(file, "PNG", compress_level=1)
@@ -189,6 +193,7 @@ def test_uploads_side_by_side_take_the_memory_of_one_picture(tmp_path: Path) -> 
         assert list(studio.temporary.rglob(".*")) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("times", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_judging_again_and_again_leaves_nothing_behind(tmp_path: Path, times: int) -> None:
     with started(tmp_path, "--base-url", "http://127.0.0.1:9/v1") as studio, studio.client() as client:

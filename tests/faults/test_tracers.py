@@ -142,6 +142,7 @@ def address(server: ScriptedServer, spec: str) -> str:
     return url.replace("http://", f"http://me:{IN_THE_ADDRESS}@")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-3-pro"])
 def test_traces_hold_the_conversation_but_no_picture_no_key_and_no_address(
     scripted: StartServer, endpoint: Callable[..., Endpoint], spec: str, tmp_path: Path
@@ -164,6 +165,7 @@ def test_traces_hold_the_conversation_but_no_picture_no_key_and_no_address(
     assert str(server.port) not in sent
 
 
+@pytest.mark.long
 def test_an_endpoint_that_hangs_does_not_hold_up_the_end_and_the_exit_code_is_kept(
     scripted: StartServer, endpoint: Callable[..., Endpoint], tmp_path: Path
 ) -> None:
@@ -174,6 +176,7 @@ def test_an_endpoint_that_hangs_does_not_hold_up_the_end_and_the_exit_code_is_ke
     assert ended.err.count("did not take the last traces") == 1
 
 
+@pytest.mark.long
 def test_an_endpoint_that_refuses_does_not_hold_up_the_end(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(final("Wrong Action"))
     ended = run("http://127.0.0.1:9", "google_genai:gemini-3-pro", server.gemini_url, tmp_path, "LANGCHAIN_TRACING_V2")

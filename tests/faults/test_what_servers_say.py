@@ -83,6 +83,7 @@ STOPS = [
 ]
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize(("reply", "sentence"), STOPS, ids=[row[1] for row in STOPS])
 def test_what_the_user_must_mend_stops_at_once_with_the_servers_own_sentence(
@@ -205,6 +206,7 @@ def refuses(name: str, sentence: str) -> Callable[[Request], Reply]:
     return script
 
 
+@pytest.mark.long
 def test_a_parameter_that_is_refused_is_left_out_once_for_all_and_announced_once(
     scripted: StartServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -298,6 +300,7 @@ def test_the_proxys_own_header_says_how_long_to_wait(scripted: StartServer, aske
     assert came[1] - came[0] >= 0.4
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_no_redirect_is_followed(
@@ -343,6 +346,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 def test_a_broken_reply_is_the_servers_fault_and_tried_again(
@@ -371,6 +375,7 @@ def test_a_packed_reply_is_read_all_the_same(scripted: StartServer, asked: Calla
     assert asked(scripted(packed(gzip.compress(json.dumps(body).encode())))).judged
 
 
+@pytest.mark.long
 @both
 def test_a_gzip_bomb_takes_little_memory_and_is_a_broken_reply(
     scripted: StartServer, asked: Callable[..., Judgement], spec: str
@@ -403,6 +408,7 @@ def test_the_timeout_bounds_the_whole_reply_however_slowly_it_drips(
 USAGES = [None, Usage(-100, -20), Usage(0, 0), Usage(10**15, 10**15), Usage(10.5, 2.5)]  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize("usage", USAGES, ids=str)
 def test_usage_nobody_can_believe_is_estimated_and_said(
@@ -416,6 +422,7 @@ def test_usage_nobody_can_believe_is_estimated_and_said(
     assert any("estimated" in note for note in judgement.notes)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("usage", [None, Usage(-100, -20), Usage(0, 0)], ids=str)
 def test_a_cap_holds_although_the_server_reports_no_usage(
     scripted: StartServer, tmp_path: Path, usage: Usage | None
@@ -464,6 +471,7 @@ async def test_a_request_that_is_cancelled_counts_by_estimate(scripted: StartSer
     assert traffic.spending.estimated == 1
 
 
+@pytest.mark.long
 @both
 def test_every_event_loop_has_connections_of_its_own(scripted: StartServer, edit: Edit, spec: str) -> None:
     server = scripted(lambda _: GOOD)

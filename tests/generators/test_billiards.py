@@ -125,6 +125,7 @@ def test_spoiled_outputs_are_wrong_in_the_way_they_say() -> None:
         assert billiards.total(answers) == pytest.approx(output.score)  # type: ignore[union-attr]
 
 
+@pytest.mark.long
 def test_the_same_seed_writes_the_same_scenes(tmp_path: Path) -> None:
     assert write_billiards(tmp_path / "a", 2, seed=4) == write_billiards(tmp_path / "b", 2, seed=4) == 12
     first, second = ((tmp_path / name / "facts.jsonl").read_text() for name in "ab")

@@ -132,6 +132,7 @@ def test_the_ten_tasks_are_edit_compass_ten() -> None:
     assert {known.name for known in TASKS} == set(PARTS["Part4"]) == set(SOLVERS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("known", TASKS, ids=lambda t: t.name)
 def test_answers_agree_with_an_independent_solver_and_are_recognised(known: PuzzleKind) -> None:
     for seed in SEEDS:
@@ -144,6 +145,7 @@ def test_answers_agree_with_an_independent_solver_and_are_recognised(known: Puzz
             assert known.decide(puzzle.facts, puzzle.picture, other.answer).correct is not True
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("known", TASKS, ids=lambda t: t.name)
 def test_an_answer_may_come_in_another_size_and_compressed_but_not_in_other_proportions(known: PuzzleKind) -> None:
     import io
@@ -244,6 +246,7 @@ def test_a_hull_with_a_diagonal_or_without_a_side_is_wrong() -> None:
     assert known.decide(puzzle.facts, puzzle.picture, np.asarray(image)).correct is False
 
 
+@pytest.mark.long
 def test_instructions_come_in_both_languages() -> None:
     for known in TASKS:
         puzzle = known.make(random.Random(0))

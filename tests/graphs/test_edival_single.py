@@ -101,6 +101,7 @@ def test_a_manifest_is_judged_and_reported_beside_people(make: Make, tmp_path: P
     assert command(["report", out]) == 0
 
 
+@pytest.mark.models
 def test_real_weights_are_loaded_by_the_command(tmp_path: Path, capsys: Any) -> None:
     pytest.importorskip("torch")
     from tests.tools.tiny_grounding import save_tiny_grounding_dino
@@ -115,6 +116,7 @@ def test_real_weights_are_loaded_by_the_command(tmp_path: Path, capsys: Any) -> 
     assert "asked" in verdict["rationale"]
 
 
+@pytest.mark.models
 def test_without_a_detector_the_edit_is_unjudged_and_says_what_to_do(tmp_path: Path) -> None:
     before, after = save(s.BASE, tmp_path / "a.png"), save(WITHOUT_BOX, tmp_path / "b.png")
     judge = Judge("rules", protocol="edival")

@@ -211,6 +211,7 @@ def test_an_empty_reply_to_the_last_request_is_no_answer(judging: Judging, spec:
 CUT = final("Flawless Execution").but(finish="length")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", PROVIDERS)
 @pytest.mark.parametrize(
     "cut", [CUT, empty(finish="length"), calls(DIFFER, finish="length")], ids=["text", "empty", "call"]
@@ -235,6 +236,7 @@ def test_a_model_that_is_shorter_the_second_time_is_judged(judging: Judging, spe
     assert server.served == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", PROVIDERS)
 def test_a_reply_a_filter_cut_short_is_refused_whatever_was_said_before(judging: Judging, spec: str) -> None:
     judgement, server = judging(final("Flawless Execution").but(finish="content_filter"), spec)
@@ -254,6 +256,7 @@ def test_the_length_limit_goes_on_the_wire(judging: Judging, spec: str) -> None:
     assert sent == [named.get(spec, "max_completion_tokens")]
 
 
+@pytest.mark.long
 def test_a_reply_with_thousands_of_calls_is_neither_carried_out_nor_sent_back(judging: Judging) -> None:
     many = calls(*(call("zoom_in_image", bbox_2d=[i, 0, i + 9, 9], target_image="Edited Image") for i in range(2_000)))
     judgement, server = judging([many, final("Wrong Action")])

@@ -36,6 +36,7 @@ def asked(request: Request) -> str:
     return next(line for line in request.system.splitlines() if line.startswith("# Criterion"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("provider", ["openai", "google_genai"])
 @pytest.mark.parametrize("mode", ["plain", "tools"])
 @pytest.mark.parametrize("known", OURS, ids=lambda p: p.name)
@@ -53,6 +54,7 @@ def test_every_criterion_an_edit_is_asked_is_judged(
         assert judgement.mode == mode
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("known", OURS, ids=lambda p: p.name)
 def test_an_unreadable_answer_to_any_rubric_is_sent_back_with_what_is_wrong_and_then_left_unjudged(
     known: Any, tmp_path: Path, scripted: StartServer

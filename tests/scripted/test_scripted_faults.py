@@ -42,6 +42,7 @@ def _google(error: Exception) -> google.genai.errors.APIError:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("reply", "kind", "status"), [row[1:] for row in HTTP], ids=[row[0] for row in HTTP])
 @both
 def test_http_errors_are_raised_as_langchains_classes_with_their_status(

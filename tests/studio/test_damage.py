@@ -148,6 +148,7 @@ def check_the_others(client: TestClient, runs: int) -> None:
     assert client.get("/runs").text.count('<li class="card') == runs
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", DAMAGES)
 @pytest.mark.parametrize("when", ["before", "while open"])
@@ -164,6 +165,7 @@ def test_every_page_works_or_says_what_is_wrong(studio: OpenStudio, watched: Pat
     check_the_others(client, 1 if when == "before" and name in ("file is gone", "folder is gone") else 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["empty file", "no database", "cut in half", "no units", "file is gone"])
 def test_the_list_of_runs_says_what_is_wrong_with_one(studio: OpenStudio, watched: Path, name: str) -> None:
     client = studio(runs=(watched,))
@@ -224,6 +226,7 @@ def test_a_studio_of_damaged_runs_only_does_not_start_and_leaves_nothing(
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.long
 def test_runs_are_closed_while_others_read_them_without_a_crash(watched: Path, tmp_path: Path) -> None:
     """A connection closed under a reading thread would end the process."""
     bad = watched / "bad"
@@ -265,6 +268,7 @@ def test_runs_are_closed_while_others_read_them_without_a_crash(watched: Path, t
     assert ClosedRun not in kinds.values()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "given", ["\x1b]0;owned\x07", "a\x00b", "\u202eevil", "\ud800", "x" * 900, "../../etc/passwd", "é🎉"]
 )

@@ -25,6 +25,7 @@ PAGES = (
 DAMAGE = [pytest.param(kind, marks=pytest.mark.slow if VARIANTS.search(kind) else ()) for kind in KINDS]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_no_page_of_a_damaged_run_fails(kind: str, whole: Path, tmp_path: Path, studio: OpenStudio) -> None:
     pytest.importorskip("editloupe.studio.damage")

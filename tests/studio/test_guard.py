@@ -74,6 +74,7 @@ def test_every_answer_carries_the_policy(studio: OpenStudio) -> None:
     assert "http" not in POLICY
 
 
+@pytest.mark.long
 def test_no_path_of_a_request_reaches_the_file_system(studio: OpenStudio, tmp_path: Path) -> None:
     client = studio(runs=(many_edits(tmp_path, 1),))
     secret = (tmp_path / "secret.png").resolve()
@@ -147,6 +148,7 @@ def test_an_upload_is_limited_and_opened_safely(studio: OpenStudio, tmp_path: Pa
     assert client.get(f"/pictures/{taken['sha']}").content.startswith(b"\x89PNG")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_a_key_goes_only_to_servers_named_at_the_start(
     studio: OpenStudio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str

@@ -78,6 +78,7 @@ def test_a_file_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path) -
         LabelBook(tmp_path / "file" / "labels.jsonl").give("ana", "e1", FOLLOWING, WRONG)
 
 
+@pytest.mark.long
 def test_agree_reads_what_the_page_wrote(studio: OpenStudio, tmp_path: Path) -> None:
     run = many_edits(tmp_path, 12)
     client = studio(runs=(run,))

@@ -62,6 +62,7 @@ def look_then_answer(request: Request) -> Any:
     return final("Perfect Consistency" if "Perfect Consistency" in request.system else "Flawless Execution")
 
 
+@pytest.mark.long
 def test_the_embedded_judge_is_watched_step_by_step_and_kept(listen: Listen, tmp_path: Path) -> None:
     with client_of(listen(out=tmp_path / "kept")) as client:
         job = client.post("/judge", json=asked(client, tmp_path)).json()["job"]
@@ -143,6 +144,7 @@ def test_a_wrong_key_ends_in_one_sentence_without_the_key(
     assert "verysecret" not in json.dumps(told)
 
 
+@pytest.mark.long
 def test_the_same_edit_judged_twice_can_be_compared(listen: Listen, scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(look_then_answer)
     with client_of(listen(base_urls=(server.openai_url,))) as client:
@@ -182,6 +184,7 @@ def test_an_unknown_job_is_not_there(listen: Listen) -> None:
 KEY = "sk-a-key<with>&signs-12345"
 
 
+@pytest.mark.long
 def test_a_key_that_a_server_echoes_is_on_no_page(
     listen: Listen, scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

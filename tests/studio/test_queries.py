@@ -36,6 +36,7 @@ def total(index: RunIndex, **wanted: object) -> int:
         return page_of(rows, Wanted(**wanted)).total  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_a_page_holds_fifty_of_five_thousand(index: RunIndex) -> None:
     assert ids(index) == [f"edit-{n:05}" for n in range(PAGE_SIZE)]
     assert ids(index, page=100) == [f"edit-{n:05}" for n in range(4950, 5000)]
@@ -136,6 +137,7 @@ def test_labels_given_by_people_come_into_the_table_at_once(tmp_path: Path) -> N
     assert found["edit-00001"][FOLLOWING]["count"] == 2
 
 
+@pytest.mark.long
 def test_the_page_shows_only_its_rows_and_says_how_long_it_took(studio: OpenStudio, thousands: Path) -> None:
     client = studio(runs=(thousands,))
     page = client.get("/runs/run", params={"type": TYPES[0], "page": 2})

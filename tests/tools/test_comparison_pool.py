@@ -39,6 +39,7 @@ def same(one: Comparison, other: Comparison) -> bool:
     return one == other and np.array_equal(one.alignment.registration.matrix, other.alignment.registration.matrix)
 
 
+@pytest.mark.long
 def test_the_other_processes_find_exactly_what_is_found_here(
     pool: ComparisonPool, photo: Pixels, edited: Pixels
 ) -> None:
@@ -53,6 +54,7 @@ def test_the_other_processes_find_exactly_what_is_found_here(
     assert all(same(one, compare(*pair)) for one, pair in zip(found, pairs * 3, strict=True))
 
 
+@pytest.mark.long
 def test_no_more_processes_are_started_than_are_needed_at_one_time(pool: ComparisonPool, photo: Pixels) -> None:
     assert pool.pids == []
     for _ in range(3):
@@ -60,12 +62,14 @@ def test_no_more_processes_are_started_than_are_needed_at_one_time(pool: Compari
     assert len(pool.pids) == 1
 
 
+@pytest.mark.long
 def test_a_killed_process_costs_no_comparison(pool: ComparisonPool, photo: Pixels, edited: Pixels) -> None:
     pool(photo, edited)
     os.kill(pool.pids[0], signal.SIGKILL)
     assert all(same(pool(photo, edited), compare(photo, edited)) for _ in range(3))
 
 
+@pytest.mark.long
 def test_pictures_that_cannot_be_compared_fail_as_they_do_here(pool: ComparisonPool, photo: Pixels) -> None:
     empty = np.zeros((0, 5, 3), np.uint8)
     for somebody in (compare, pool):
@@ -74,6 +78,7 @@ def test_pictures_that_cannot_be_compared_fail_as_they_do_here(pool: ComparisonP
     assert pool(photo, photo).regions == ()
 
 
+@pytest.mark.long
 def test_ctrl_c_is_left_to_whoever_asks(pool: ComparisonPool, photo: Pixels, edited: Pixels) -> None:
     pool(photo, edited)
     os.kill(pool.pids[0], signal.SIGINT)

@@ -114,6 +114,7 @@ def test_labels_of_neighbouring_boxes_do_not_cover_each_other() -> None:
     assert together > 0.9 * sum(alone)
 
 
+@pytest.mark.models
 def test_without_weights_the_tool_says_what_to_do_and_asks_no_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,6 +114,7 @@ def test_identical_pictures_have_no_regions(name: str) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", GLOBAL_CHANGES, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("name", PHOTOS)
 def test_a_global_change_alone_has_no_regions(name: str, change: Callable[[Picture], Picture]) -> None:
@@ -121,6 +122,7 @@ def test_a_global_change_alone_has_no_regions(name: str, change: Callable[[Pictu
     assert localize(picture, change(picture)) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("change", GLOBAL_CHANGES, ids=lambda change: change.__name__)
 @pytest.mark.parametrize("name", PHOTOS)
 def test_an_added_object_is_the_only_region_under_a_global_change(
@@ -299,6 +301,7 @@ def test_black_and_white_are_a_changed_scene() -> None:
     assert compare(np.zeros((90, 120, 3), np.uint8), np.full((90, 120, 3), 255, np.uint8)).whole_scene
 
 
+@pytest.mark.long
 def test_a_huge_picture_is_localized_to_a_few_pixels() -> None:
     picture = photo("coffee", 5200)
     edited = with_disc(picture, (3000, 1500), 150, (30, 60, 250))
@@ -335,6 +338,7 @@ def is_justified(box: Box, truths: list[Box]) -> bool:
     return bool(inside.mean() >= 0.2)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not (calibration() / "manifest.jsonl").exists(), reason="the calibration set is not here")
 @pytest.mark.parametrize(("folder", "tight", "recall"), [("", 84, 95), ("hard", 86, 96)])
 def test_known_edits_are_found_and_unchanged_pictures_stay_silent(folder: str, tight: int, recall: int) -> None:

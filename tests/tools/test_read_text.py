@@ -57,6 +57,7 @@ def test_instructions_about_other_things_are_not(instruction: str) -> None:
     assert not about_text(instruction)
 
 
+@pytest.mark.models
 def test_it_is_offered_for_text_always_or_never_as_set() -> None:
     pytest.importorskip("rapidocr")
 
@@ -68,6 +69,7 @@ def test_it_is_offered_for_text_always_or_never_as_set() -> None:
     assert [offered(s, "Change the text") for s in ("auto", "on", "off")] == [True, True, False]
 
 
+@pytest.mark.models
 def test_it_reads_text_over_a_photograph_with_its_place(reader: ReadText, sign: Pixels, make_view: MakeView) -> None:
     result = reader.run({"target_image": "Source Image"}, make_view(sign))
     [line] = [line for line in result.data["lines"] if "LOUPE" in line["text"]]
@@ -78,6 +80,7 @@ def test_it_reads_text_over_a_photograph_with_its_place(reader: ReadText, sign: 
     assert str(line["box"]) in result.text
 
 
+@pytest.mark.models
 def test_a_region_is_read_alone_and_placed_in_the_whole_picture(
     reader: ReadText, sign: Pixels, make_view: MakeView
 ) -> None:
@@ -91,6 +94,7 @@ def test_a_region_is_read_alone_and_placed_in_the_whole_picture(
     assert "No text was found" in upper.text
 
 
+@pytest.mark.models
 def test_two_threads_at_once_load_the_reader_once(sign: Pixels, make_view: MakeView) -> None:
     pytest.importorskip("rapidocr")
     reader = ReadText(ToolSettings(threads=1))

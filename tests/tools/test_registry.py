@@ -66,6 +66,7 @@ def test_the_list_names_every_built_in_tool_as_the_tool_itself_does() -> None:
     assert {*box.names, *box.withheld} == {b.name for b in BUILT_IN}
 
 
+@pytest.mark.long
 def test_building_a_toolbox_imports_no_heavy_package() -> None:
     code = (
         "import sys; from editloupe.tools.registry import build_toolbox; build_toolbox();"

@@ -12,7 +12,7 @@ from editloupe.types import Edit, Judgement, Mode, Sha
 
 
 class BatchJudge(Protocol):
-    """A judge of many edits; `Judge` is one, and so is the judge of EdiVal-Agent's pictures."""
+    """What a batch asks of a judge; `Judge` fulfils it, and so does a judge of pictures in chains."""
 
     @property
     def spec(self) -> str:

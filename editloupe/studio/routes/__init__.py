@@ -1,3 +1,3 @@
-"""One module a page."""
+"""The studio's pages, one module each; `studio/app.py` puts them together, and nobody else takes names from here."""
 
-__all__ = ["annotate", "judge", "pictures", "runs", "trace"]
+__all__: list[str] = []

@@ -54,6 +54,7 @@ def test_in_oracle_mode_the_four_labels_of_following_come_from_the_crops(
     assert label(ask(case, album)) == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("others", "expected"),
     [
@@ -153,6 +154,7 @@ def test_the_thought_states_its_numbers_in_the_rubrics_order(tmp_path: Path) -> 
     assert "difference to the reference over the asked change (0 the same, 1 as far as the source): 0.0" in thought
 
 
+@pytest.mark.long
 def test_the_same_input_gives_the_same_verdict_and_costs_no_tokens(tmp_path: Path) -> None:
     edit = colour_edit(tmp_path, ellipse(ground(), CENTRE, BLUE))
     first, second = (Judge("rules", mode="tools").judge(edit).verdicts for _ in range(2))

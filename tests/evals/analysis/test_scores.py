@@ -61,6 +61,7 @@ def gemini(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("published") / "run", published())
 
 
+@pytest.mark.long
 def test_the_published_scores_of_dlebench_follow_from_the_labels(gemini: Path) -> None:
     found = scores(gemini, how=QUICK)
     material = found.by_type["Change Material"]

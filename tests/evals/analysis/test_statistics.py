@@ -25,6 +25,7 @@ def drawn(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray, np.nd
     return x, y, ratings, next(iter(way.item_draws(Resampling(100, request.param))))
 
 
+@pytest.mark.long
 def test_samples_equal_what_the_libraries_give_for_each_resample(drawn: tuple[np.ndarray, ...]) -> None:
     x, y, ratings, counts = drawn
     found = {

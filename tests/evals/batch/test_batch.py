@@ -89,6 +89,7 @@ def test_edits_added_to_the_manifest_are_the_only_ones_judged(scripted: StartSer
     assert server.served == 6
 
 
+@pytest.mark.long
 def test_a_changed_picture_or_instruction_is_judged_again_and_a_touched_file_is_not(
     scripted: StartServer, tmp_path: Path
 ) -> None:
@@ -148,6 +149,7 @@ def test_repeats_have_replies_of_their_own_and_a_spread(scripted: StartServer, t
     assert found["instruction_following"].deviation == pytest.approx(47.14, abs=0.01)
 
 
+@pytest.mark.long
 def test_a_server_full_of_faults_still_ends_with_everything_judged(scripted: StartServer, tmp_path: Path) -> None:
     dice = random.Random(7)
 
@@ -190,6 +192,7 @@ def test_what_failed_is_tried_again_by_the_same_command_and_what_was_unreadable_
         assert [u.tries for u in opened.units()] == [2, 1]
 
 
+@pytest.mark.long
 def test_a_cost_cap_stops_at_the_cap_and_a_higher_one_continues(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(answers, delay=0.01)
     manifest = write_manifest(tmp_path, 20)
@@ -273,6 +276,7 @@ def test_a_mistake_at_the_end_of_the_manifest_is_told_before_anything_is_asked(
     assert server.served == 0
 
 
+@pytest.mark.long
 def test_no_more_requests_are_under_way_than_allowed(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(answers, delay=0.02)
     run(batch(server, write_manifest(tmp_path, 12), tmp_path / "run", limits=Limits(concurrency=3)))
@@ -340,6 +344,7 @@ def test_a_full_disk_ends_the_run_with_an_error_and_not_in_silence(
         run(batch(server, write_manifest(tmp_path, 3), tmp_path / "run"))
 
 
+@pytest.mark.long
 def test_pictures_of_finished_edits_are_let_go_without_the_garbage_collector(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -372,6 +377,7 @@ def test_pictures_of_finished_edits_are_let_go_without_the_garbage_collector(
     assert 3 <= most <= 3 * 6, "pictures are held after their edit is written"
 
 
+@pytest.mark.long
 def test_the_manifest_is_read_as_places_become_free(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(answers)
     manifest = write_manifest(tmp_path, 100)
@@ -388,6 +394,7 @@ def test_the_manifest_is_read_as_places_become_free(scripted: StartServer, tmp_p
     assert max(ahead) <= 2 * LOOK_AHEAD + 3 + 3
 
 
+@pytest.mark.long
 def test_a_cap_holds_when_the_same_command_is_given_again(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(answers)
     manifest = write_manifest(tmp_path, 20)

@@ -71,6 +71,7 @@ def wait_for(condition: Any, seconds: float = 30.0) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.long
 def test_after_kills_at_random_moments_every_unit_is_there_once_and_nothing_was_asked_twice(
     scripted: StartServer, processes: Any, tmp_path: Path
 ) -> None:
@@ -156,6 +157,7 @@ def test_a_second_process_on_one_run_is_told_so_and_the_first_goes_on(
     assert server.served == 72
 
 
+@pytest.mark.long
 def test_the_api_key_is_nowhere_under_the_run_and_in_no_output(scripted: StartServer, tmp_path: Path) -> None:
     def indiscreet(request: Request) -> Answer:
         return final("Wrong Action", thought=f"You sent {request.headers['authorization']}")

@@ -27,6 +27,8 @@ from tests.evals.batch.test_interruptions import looks_then_answers
 from tests.evals.samples import write_manifest
 from tests.scripted import Answer, Request, ScriptedServer, call, final
 
+pytestmark = pytest.mark.ray
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:

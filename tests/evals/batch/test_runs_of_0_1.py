@@ -10,6 +10,10 @@ import pytest
 from editloupe.cli.main import run as command
 from editloupe.evals.runs.store import Run
 
+pytest.importorskip(
+    "rapidocr", reason="the keys say which tools there were, and the runs were made where text could be read"
+)
+pytestmark = pytest.mark.models
 KEPT = Path(__file__).parents[2] / "fixtures" / "run_of_0_1"
 SERVER = (KEPT / "server.txt").read_text().strip()
 """Where the model was when the runs were made; nobody listens there any more."""

@@ -140,6 +140,7 @@ def test_a_server_that_is_down_fails_the_picture_and_the_next_run_makes_it(desk:
     assert desk.run(FINE).made == ["kitchen"]
 
 
+@pytest.mark.long
 def test_what_is_there_is_not_asked_again_unless_something_it_depends_on_changed(desk: Desk) -> None:
     desk.run(FINE)
 

@@ -124,6 +124,7 @@ def test_without_instruments_the_figures_are_left_out_and_said_so(place: Place, 
     assert len(figures.notes) == 2
 
 
+@pytest.mark.long
 def test_a_turn_after_a_missing_one_is_not_judged_and_the_picture_does_not_count(
     place: Place, scripted: StartServer
 ) -> None:
@@ -142,6 +143,7 @@ def test_a_turn_after_a_missing_one_is_not_judged_and_the_picture_does_not_count
     assert [t.chain.value for t in as_far["gaps"].turns] == [1, None, None]
 
 
+@pytest.mark.long
 def test_complex_pictures_are_judged_for_all_their_instructions_against_the_base(
     place: Place, scripted: StartServer
 ) -> None:
@@ -171,6 +173,7 @@ def test_the_lmm_sees_the_enlarged_crop_and_one_question(place: Place, scripted:
     assert "whether the ceramic white cup is blue" in request.system
 
 
+@pytest.mark.long
 def test_a_trace_tells_the_looks_of_detector_and_lmm(place: Place, scripted: StartServer, capsys: Any) -> None:
     s.put(place.results, "good", "multi", turns(*s.GOOD))
     evaluate(place.chains, place.results, place.out, scripted(s.seeing).openai_url)
@@ -194,6 +197,7 @@ def test_a_trace_tells_the_looks_of_detector_and_lmm(place: Place, scripted: Sta
     assert 'No "lamp" was found in Source Image' in " ".join(told.split())
 
 
+@pytest.mark.long
 def test_an_unreadable_lmm_leaves_its_turn_unjudged_and_the_others_judged(place: Place, scripted: StartServer) -> None:
     s.put(place.results, "good", "multi", turns(*s.GOOD))
     evaluate(place.chains, place.results, place.out, scripted(lambda _: say("Looks blue to me!")).openai_url)
@@ -217,6 +221,7 @@ class Broken(s.ColorFinder):
         return super().find(pixels, phrase)
 
 
+@pytest.mark.long
 def test_a_detector_that_fails_leaves_unjudged_what_needed_it_and_is_tried_again(
     place: Place, scripted: StartServer
 ) -> None:
@@ -241,6 +246,7 @@ def test_a_broken_picture_is_unjudged_and_says_why(place: Place, scripted: Start
         assert found.reason is Reason.BAD_IMAGE
 
 
+@pytest.mark.long
 def test_the_same_call_again_asks_nothing_and_other_settings_ask_anew(place: Place, scripted: StartServer) -> None:
     s.put(place.results, "good", "multi", turns(*s.GOOD))
     server = scripted(s.seeing)
@@ -253,6 +259,7 @@ def test_the_same_call_again_asks_nothing_and_other_settings_ask_anew(place: Pla
     assert place.label("good/multi/kitchen/2") == "no", "boxes of confidence 0.9 are below the threshold by then"
 
 
+@pytest.mark.long
 def test_a_killed_evaluation_goes_on_where_it_was(place: Place, scripted: StartServer) -> None:
     """SIGKILL while the LMM is silent on one model's turn; what was judged before is not asked again."""
     for model in ("a", "b"):

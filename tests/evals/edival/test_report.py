@@ -153,6 +153,7 @@ def test_what_is_unjudged_and_the_rule_for_missing_pictures_are_said() -> None:
     assert "result at every turn" in text
 
 
+@pytest.mark.long
 def test_the_report_comes_as_text_markdown_and_a_page_with_its_figures_inside() -> None:
     told, drawn = blocks(ALL), drawings(ALL)
     assert set(drawn) == {
@@ -167,6 +168,7 @@ def test_the_report_comes_as_text_markdown_and_a_page_with_its_figures_inside() 
     assert "<table>" in page
 
 
+@pytest.mark.long
 def test_curves_and_fronts_are_drawn_even_with_gaps() -> None:
     gaps = figures(
         [s.model_copy(update={"follows": (None,), "quality": None}) for s in scores("a", "multi", 1, 1)],

@@ -59,6 +59,7 @@ def test_how_complete_the_results_are_is_known(tmp_path: Path, chains: list[Chai
     assert (one.there, one.expected) == (1, 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "sentence"),
     [

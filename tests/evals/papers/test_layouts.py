@@ -89,6 +89,7 @@ def test_a_root_of_results_holds_several_models_and_a_language_can_be_picked(tmp
     assert {edit.model for edit in load_benchmark("wiseedit", data, results, model="beta")} == {"beta"}
 
 
+@pytest.mark.long
 def test_wiseedit_is_run_by_one_command_and_missing_outputs_are_shown(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,6 +184,7 @@ def test_edit_compass_folders_become_items_with_their_booleans(tmp_path: Path) -
     assert len(edits["en/Part5/Virtual_Try_On/s0"].more_images["references"]) == 2
 
 
+@pytest.mark.long
 def test_edit_compass_is_run_by_one_command(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -106,6 +106,7 @@ def test_vibe_levels_are_averaged_first_and_repeats_have_a_spread(tmp_path: Path
     assert found.repeats.values == pytest.approx((37.5, 37.5, 25))
 
 
+@pytest.mark.long
 def test_the_report_of_numbers_is_whole(wise: Path) -> None:
     report = build_report(wise, how=QUICK)
     text = as_text(sequence(report))

@@ -9,6 +9,7 @@ import pytest
 NOTEBOOK = Path(__file__).parents[3] / "docs" / "examples" / "report.ipynb"
 
 
+@pytest.mark.long
 def test_the_notebook_runs_and_prints_what_it_promises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

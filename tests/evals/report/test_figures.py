@@ -143,6 +143,7 @@ def test_a_name_with_dollars_is_no_formula_and_settings_of_the_user_stay(run: Pa
     assert dict(matplotlib.rcParams) == before
 
 
+@pytest.mark.long
 def test_the_same_figure_is_the_same_file_and_pdf_and_png_can_be_saved(run: Path, tmp_path: Path) -> None:
     found = scores(run, how=QUICK)
     one, two = (figures.as_svg(figures.score_per_type({"run": found})) for _ in range(2))

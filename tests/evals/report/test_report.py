@@ -97,6 +97,7 @@ def test_json_has_the_promised_keys_and_no_nan(report: Report) -> None:
     assert data["methods"].startswith("We judged 12 edits")
 
 
+@pytest.mark.long
 def test_the_page_is_whole_self_contained_and_without_script(report: Report) -> None:
     text = page(report)
     tags = Parsed(text).tags
@@ -111,6 +112,7 @@ def test_the_page_is_whole_self_contained_and_without_script(report: Report) -> 
     assert "source, target framed" in text
 
 
+@pytest.mark.long
 def test_hostile_texts_stay_texts_everywhere(tmp_path: Path) -> None:
     bad = [
         Line(f"e{n}{HOSTILE}", 1 + n, 4, type=HOSTILE, model=HOSTILE, instruction=HOSTILE, rationale=HOSTILE)
@@ -187,11 +189,13 @@ def test_the_page_holds_the_trace_of_an_edit_with_its_pictures(tmp_path: Path) -
     assert 'alt="the cup, enlarged"' in text
 
 
+@pytest.mark.long
 def test_a_run_without_pictures_says_so_instead_of_failing(tmp_path: Path) -> None:
     report = build_report(make_run(tmp_path / "run", lines()), how=QUICK)
     assert "The run did not keep the pictures of this edit." in page(report)
 
 
+@pytest.mark.long
 def test_every_report_of_the_rules_says_what_it_is(tmp_path: Path) -> None:
     report = build_report(make_run(tmp_path / "run", lines(), judge="rules"), how=QUICK)
     for text in (as_text(sequence(report)), as_markdown(sequence(report)), page(report), report.methods):
@@ -241,6 +245,7 @@ def test_settings_that_were_not_recorded_are_not_made_up(report: Report) -> None
     assert "replies a case" not in report.methods
 
 
+@pytest.mark.long
 def test_several_runs_are_ranked_with_their_reports(tmp_path: Path) -> None:
     good = make_run(tmp_path / "good", [Line(f"e{n}", 4, 3 + n % 2, model="m") for n in range(8)])
     poor = make_run(tmp_path / "poor", [Line(f"e{n}", 1, 1 + n % 2, model="m") for n in range(8)])

@@ -85,6 +85,7 @@ def test_nothing_of_a_transaction_that_fails_is_kept(tmp_path: Path) -> None:
         assert list(run.edits()) == []
 
 
+@pytest.mark.long
 def test_a_second_writer_is_told_who_writes_and_a_reader_is_let_in(tmp_path: Path) -> None:
     whole, album = judgement(tmp_path)
     with Run.write(tmp_path / "run") as run:

@@ -151,6 +151,7 @@ def test_the_same_seed_makes_the_same_chain() -> None:
     assert any(chain(POOLS, seed, 3) != chain(POOLS, 11, 3) for seed in range(5))
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 5), st.sampled_from([POOLS, ONE, EMPTY]))
 def test_chains_never_ask_for_what_is_not_there(seed: int, turns: int, pools: Pools) -> None:

@@ -211,6 +211,7 @@ def chains(draw: st.DrawFn) -> tuple[list[SceneObject], list[Task]]:
     return objects, tasks
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(chains())
 def test_random_chains_agree_with_a_replay_of_their_history(chain: tuple[list[SceneObject], list[Task]]) -> None:

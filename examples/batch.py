@@ -1,0 +1,35 @@
+"""Judges a manifest into a run and prints its scores; the same command again continues the run.
+
+python examples/batch.py runs/example
+EDITLOUPE_JUDGE=openai:gpt-5.1 python examples/batch.py runs/example       # with OPENAI_API_KEY set
+"""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+from editloupe import Judge, load_manifest
+from editloupe.demo import demo_manifest
+from editloupe.evals.analysis import scores
+from editloupe.evals.batch import Batch, Limits, judge_batch
+
+
+def main(out: Path) -> None:
+    """Judge the bundled edits, which come with target boxes and references, in oracle mode."""
+    batch = Batch(
+        edits=partial(load_manifest, demo_manifest()),
+        out=out,
+        open_judge=partial(Judge, protocol="dlebench", mode="oracle"),
+        limits=Limits(max_cost=5.0),
+    )
+    ending = judge_batch(batch, quiet=True)
+    print(f"{ending.judge} judged into {out}: {'complete' if ending.complete else ending.why}")
+    found = scores(out)
+    print(f"overall {found.overall.told(1)} of 100, {found.coverage.unjudged} unjudged")
+    for row in found.rows():
+        if row["group"] == "type" and row["criterion"] == "final":
+            print(f"{row['name']}: {row['value']}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/example"))

@@ -1,0 +1,114 @@
+"""The examples run as their docstrings say, with the embedded judge and against a server."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartServer
+from tests.scripted import Reply, Request, final, say
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+RunExample = Callable[..., list[str]]
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunExample:
+    """Run an example as a script and return the lines it printed."""
+
+    def start(name: str, *arguments: object) -> list[str]:
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return capsys.readouterr().out.splitlines()
+
+    return start
+
+
+@pytest.fixture
+def ask_a_server(scripted: StartServer, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Name a scripted server as the judge, as a user names a real one."""
+
+    def start(script: Callable[[Request], Reply]) -> None:
+        monkeypatch.setenv("EDITLOUPE_JUDGE", "openai:gpt-4.1")
+        monkeypatch.setenv("OPENAI_BASE_URL", scripted(script).openai_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-examples")
+
+    return start
+
+
+def test_one_edit(example: RunExample) -> None:
+    following, consistency = example("one_edit.py")
+
+    assert following.startswith("instruction_following: Flawless Execution, 100 of 100")
+    assert consistency.startswith("visual_consistency: Perfect Consistency, 100 of 100")
+
+
+def test_one_edit_by_a_server(example: RunExample, ask_a_server: Callable[..., None]) -> None:
+    ask_a_server(lambda request: final("Wrong Action" if "Wrong Action" in request.system else "Single Anomaly"))
+
+    assert example("one_edit.py") == [
+        "instruction_following: Wrong Action, 33 of 100, after 1 steps",
+        "visual_consistency: Single Anomaly, 67 of 100, after 1 steps",
+    ]
+
+
+def test_many_edits_are_judged_once_and_scored(example: RunExample, tmp_path: Path) -> None:
+    first = example("batch.py", tmp_path / "run")
+    again = example("batch.py", tmp_path / "run")
+
+    assert first[0] == f"rules judged into {tmp_path / 'run'}: complete"
+    assert first[1].startswith("overall ")
+    assert first[1].endswith(" 0 unjudged")
+    assert {line.partition(":")[0] for line in first[2:]} == {
+        "Change Color",
+        "Change Material",
+        "Change OCR",
+        "Removal Object",
+        "Replace Object",
+    }
+    assert again == first
+
+
+def test_an_own_rubric_is_left_open_by_the_embedded_judge(example: RunExample) -> None:
+    (said,) = example("own_rubric.py")
+
+    assert said.startswith("visible_at_a_glance: unjudged (not_understood)")
+
+
+def test_an_own_rubric_is_scored_by_a_server(example: RunExample, ask_a_server: Callable[..., None]) -> None:
+    ask_a_server(lambda _: say('{"reason": "Blue on grey.", "score": 4}'))
+
+    assert example("own_rubric.py") == ["visible_at_a_glance: 4, that is 75 of 100"]
+
+
+def test_the_reward_prefers_the_asked_edit(example: RunExample) -> None:
+    found = {name: float(value) for name, value in (line.split(": ") for line in example("reward_function.py"))}
+
+    assert list(found) == ["rocket-rod-edited", "rocket-emblem-edited", "rocket"]
+    assert found["rocket-rod-edited"] == max(found.values()) > 0
+    assert sum(found.values()) == pytest.approx(0, abs=0.02)
+
+
+def test_a_candidate_without_a_verdict_has_no_reward(example: RunExample, ask_a_server: Callable[..., None]) -> None:
+    ask_a_server(lambda _: say("I would rather not say."))
+
+    assert {line.partition(": ")[2] for line in example("reward_function.py")} == {"unjudged"}
+
+
+def test_a_trace_is_read_back_from_a_run(example: RunExample, tmp_path: Path) -> None:
+    told = "\n".join(example("read_trace.py", tmp_path / "run"))
+
+    assert "asked for localize_differences" in told
+    assert "saw About " in told
+    assert "answered Multiple Anomalies" in told
+
+
+def test_every_example_has_a_test_and_says_how_to_run_it() -> None:
+    tests = Path(__file__).read_text("utf-8")
+    for script in EXAMPLES.glob("*.py"):
+        assert f'example("{script.name}"' in tests
+        assert f"python examples/{script.name}" in script.read_text("utf-8")
