@@ -56,6 +56,7 @@ def test_one_edit_by_a_server(example: RunExample, ask_a_server: Callable[..., N
     ]
 
 
+@pytest.mark.long
 def test_many_edits_are_judged_once_and_scored(example: RunExample, tmp_path: Path) -> None:
     first = example("batch.py", tmp_path / "run")
     again = example("batch.py", tmp_path / "run")

@@ -40,6 +40,7 @@ def test_a_name_that_its_module_does_not_have_is_told() -> None:
         lazy_names("editloupe", {"made_up": "types"})("made_up")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [

@@ -44,6 +44,7 @@ class Kept:
         raise AssertionError("it was asked although a reply is kept")
 
 
+@pytest.mark.long
 @judges
 def test_profiles_and_sampling_are_those_the_keys_were_made_of(known: dict[str, Any]) -> None:
     settings = ModelSettings(**known["settings"])
@@ -55,6 +56,7 @@ def test_profiles_and_sampling_are_those_the_keys_were_made_of(known: dict[str, 
     assert sampling(adjusted(own, settings), settings) == known["sampling"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("url", "field"), [(None, "reply_key"), ("http://localhost:8000/v1", "reply_key_elsewhere")])
 @pytest.mark.parametrize(
     "known", [known for known in JUDGES if known["spec"] != RULES], ids=lambda k: f"{k['spec']} {len(k['settings'])}"

@@ -151,6 +151,7 @@ def test_a_mistake_is_one_sentence_and_exit_2(tmp_path: Path, name: str, capsys:
     assert "Traceback" not in said.err
 
 
+@pytest.mark.long
 def test_a_dead_server_is_unjudged_not_a_score(pair: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     code = run(["judge", *pair, INSTRUCTION, "--judge", "openai:x", "--base-url", "http://127.0.0.1:9/v1", "--json"])
     assert code == 3

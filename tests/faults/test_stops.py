@@ -129,13 +129,14 @@ def test_a_kill_at_any_moment_loses_nothing_and_asks_again_only_what_was_under_w
     assert server.served <= EDITS * 2 * repeats * turns + killed * 6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("arguments", [["doctor"], ["demo", "--limit", "6"]])
 def test_every_command_stops_with_one_sentence(number: signal.Signals, arguments: list[str], tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "run")] if arguments[0] == "demo" else []
     command = start([*arguments, *out], tmp_path / "log")
     wait_for(command.ready)
-    time.sleep(random.Random(number).uniform(0.1, 0.8))
+    time.sleep(random.Random(number).uniform(0.05, 0.25))
     command.process.send_signal(number)
     assert command.ended(10) == 130, command.told
     assert command.told.splitlines()[-1] == "editloupe: interrupted"

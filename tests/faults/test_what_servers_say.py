@@ -288,6 +288,7 @@ def test_an_address_without_its_version_is_told_as_such(scripted: StartServer, a
         asked(server, url=server.url)
 
 
+@pytest.mark.long
 def test_the_proxys_own_header_says_how_long_to_wait(scripted: StartServer, asked: Callable[..., Judgement]) -> None:
     busy = Garbage(b'{"error": {"message": "slow down"}}', 429, headers={"llm_provider-retry-after-ms": "400"})
     came: list[float] = []
@@ -393,6 +394,7 @@ def test_a_gzip_bomb_takes_little_memory_and_is_a_broken_reply(
     assert peak < 80_000_000
 
 
+@pytest.mark.long
 @both
 def test_the_timeout_bounds_the_whole_reply_however_slowly_it_drips(
     scripted: StartServer, asked: Callable[..., Judgement], spec: str

@@ -321,6 +321,7 @@ def test_a_server_that_stays_sick_leaves_the_edit_unjudged_within_sixty_requests
     assert server.served <= 60
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-pro"])
 def test_a_server_that_never_answers_is_a_timeout(judging: Judging, spec: str) -> None:
     judgement, server = judging(hang(30), spec, settings={"timeout": 0.4})

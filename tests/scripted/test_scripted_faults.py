@@ -103,6 +103,7 @@ def test_a_dropped_connection_is_classified_by_openai_and_raw_from_gemini(script
     assert type(_raised(scripted(drop(half)), "gemini")) is httpx.RemoteProtocolError
 
 
+@pytest.mark.long
 def test_a_timeout_is_classified_by_openai_and_raw_from_gemini(scripted: StartServer) -> None:
     assert isinstance(_raised(scripted(hang(30)), "openai", timeout=0.2), core.ModelTimeoutError)
     assert type(_raised(scripted(hang(30)), "gemini", timeout=0.2)) is httpx.ReadTimeout

@@ -204,6 +204,7 @@ def test_a_run_that_was_made_anew_at_the_same_place_is_the_new_one(
     assert "Change the color of patch 1 to red" in client.get("/runs/bad").text
 
 
+@pytest.mark.long
 def test_the_whole_folder_may_go_and_come_back(studio: OpenStudio, watched: Path, tmp_path: Path) -> None:
     client = studio(runs=(watched,))
     watched.rename(tmp_path / "away")

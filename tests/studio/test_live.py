@@ -240,6 +240,7 @@ def test_an_error_that_names_the_key_does_not_show_it(
     assert "signs-12345" not in told
 
 
+@pytest.mark.long
 def test_a_judging_that_takes_too_long_is_stopped_and_says_so(
     listen: Listen, scripted: StartServer, tmp_path: Path
 ) -> None:

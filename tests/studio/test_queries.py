@@ -44,6 +44,7 @@ def test_a_page_holds_fifty_of_five_thousand(index: RunIndex) -> None:
     assert total(index) == 5000
 
 
+@pytest.mark.long
 def test_filters_find_exactly_what_fits(index: RunIndex) -> None:
     verdicts = [outcome(FOLLOWING, n) for n in range(5000)]
     wrong = [n for n, v in enumerate(verdicts) if isinstance(v, Verdict) and v.label == "Wrong Action"]

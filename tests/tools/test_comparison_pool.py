@@ -88,6 +88,7 @@ def test_ctrl_c_is_left_to_whoever_asks(pool: ComparisonPool, photo: Pixels, edi
     assert Path(f"/proc/{pids[0]}").exists() or sys.platform != "linux"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_no_process_outlives_a_killed_batch() -> None:
     ended = subprocess.run([sys.executable, "-c", LEAVE_ONE_BEHIND], capture_output=True, text=True, timeout=60)

@@ -230,6 +230,7 @@ def test_a_token_cap_needs_no_price_and_a_cost_cap_does(scripted: StartServer, t
     assert 480 <= ending.spending.usage.input_tokens + ending.spending.usage.output_tokens <= 600 + 2 * 120
 
 
+@pytest.mark.long
 def test_an_edit_past_its_deadline_is_left_and_the_others_are_judged(scripted: StartServer, tmp_path: Path) -> None:
     def slow(request: Request) -> Answer:
         return answers(request).after(30.0 if "Do 1" in request.text else 0.0)

@@ -99,6 +99,7 @@ def test_after_kills_at_random_moments_every_unit_is_there_once_and_nothing_was_
         assert all(len(run.load_trace(edit.id)) == 2 for edit, _ in run.edits())
 
 
+@pytest.mark.long
 def test_ctrl_c_once_finishes_what_is_under_way_and_says_how_to_continue(
     scripted: StartServer, processes: Any, tmp_path: Path
 ) -> None:
@@ -119,6 +120,7 @@ def test_ctrl_c_once_finishes_what_is_under_way_and_says_how_to_continue(
         assert run.spent()[0].requests == server.served == 6 * len(finished)
 
 
+@pytest.mark.long
 def test_ctrl_c_twice_leaves_at_once_and_still_loses_nothing(
     scripted: StartServer, processes: Any, tmp_path: Path
 ) -> None:
@@ -141,6 +143,7 @@ def test_ctrl_c_twice_leaves_at_once_and_still_loses_nothing(
     assert server.served > asked
 
 
+@pytest.mark.long
 def test_a_second_process_on_one_run_is_told_so_and_the_first_goes_on(
     scripted: StartServer, processes: Any, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def units(out: Path) -> int:
         return sum(1 for _ in opened.units())
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("looking")
 def test_a_cap_ends_it_and_a_higher_one_continues(
     folders: tuple[str, str], scripted: StartServer, tmp_path: Path, capsys: Any
@@ -113,6 +114,7 @@ class Broken(s.ColorFinder):
         raise ToolError("the detector has no weights.")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("looking")
 def test_where_the_first_all_fail_alike_it_ends_unless_told_to_keep_going(
     folders: tuple[str, str],
@@ -139,6 +141,7 @@ def silent(request: Request) -> Answer:
     return s.seeing(request).after(120.0)
 
 
+@pytest.mark.long
 @needs_proc
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_lets_what_is_under_way_end_and_the_same_command_continues(
@@ -161,6 +164,7 @@ def test_a_stop_lets_what_is_under_way_end_and_the_same_command_continues(
     assert server.served == MODELS, "what was under way was answered and is not asked again"
 
 
+@pytest.mark.long
 @needs_proc
 def test_a_second_stop_waits_for_nobody(folders: tuple[str, str], scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(silent)

@@ -153,6 +153,7 @@ def test_a_run_of_rubric_files_has_no_paper_and_nothing_to_say_about_that(
     assert not [note for note in report.notes if "paper" in note]
 
 
+@pytest.mark.long
 def test_an_installed_paper_is_known_to_the_command(package: Path, benchmark: list[str], tmp_path: Path) -> None:
     def command(*arguments: str) -> str:
         where = os.pathsep.join((str(package), *filter(None, sys.path)))
