@@ -17,9 +17,9 @@ HEAVY := slow or browser or ray or models or long
 demo: $(VENV)/.light
 	$(BIN)/editloupe demo
 
-# A minute on two cores, without torch, Ray or a browser: while working.
+# Below a minute on two cores, without torch, Ray or a browser: while working. Compiled tests are kept for the next time.
 quick: $(VENV)/.quick
-	$(PYTEST) -m 'not ($(HEAVY))'
+	PYTHONDONTWRITEBYTECODE= $(PYTEST) -m 'not ($(HEAVY))'
 
 test: lint docs browser
 	$(PYTEST)
