@@ -18,8 +18,7 @@ def main(out: Path) -> None:
     """Judge one bundled edit, then open the run as anyone could later."""
     edit = next(edit for edit in load_manifest(demo_manifest()) if edit.id == EDIT)
     with Judge(mode="tools") as judge, Run.write(out) as run:
-        run.configure(judge.describe())
-        run.save(judge(edit))
+        run.save(judge(edit), configuration=run.configure(judge.describe()))
     with Run.open(out) as run:
         for trace in run.load_trace(EDIT):
             print(trace.criterion)

@@ -23,7 +23,6 @@ REGISTRIES = (
     "rubrics/registry.py",
 )
 EXCEPTIONS = {
-    ("cli/judge_options.py", "dlebench"): "the help of --protocol says which one is the default",
     ("cli/judge_options.py", "edit-compass"): "the help of --differences says where they are listed first",
     ("cli/make.py", "vibe"): "the example in the help can be pasted",
     ("cli/protocols.py", "dlebench"): "the example in the help can be pasted",

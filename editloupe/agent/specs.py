@@ -14,11 +14,7 @@ RULES = "rules"
 
 
 def forms(last: str) -> str:
-    """Return how the judges of all providers are written, for a sentence.
-
-    >>> forms(" or ")
-    'openai:NAME or google_genai:NAME'
-    """
+    """Return how the judges of all providers are written, for a sentence: `openai:NAME` and so on."""
     return last.join(f"{provider.name}:NAME" for provider in PROVIDERS)
 
 

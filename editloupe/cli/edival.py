@@ -11,6 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from editloupe.agent.models import open_chat
+from editloupe.agent.specs import RULES, forms
 from editloupe.cli.edival_evaluate import SettingsFile, evaluate
 from editloupe.cli.edival_report import compare, report
 from editloupe.cli.judge_options import JudgeOptions
@@ -109,9 +110,9 @@ for later in (evaluate, report, compare):
 
 
 def _asker(judge: JudgeOptions, kept: KeptWhileUnderWay) -> tuple[str, Asker]:
-    spec = judge.named or "rules"
-    if spec == "rules":
-        raise UserError("this needs a model that sees pictures: name one with --judge openai:NAME or google_genai:NAME")
+    spec = judge.named or RULES
+    if spec == RULES:
+        raise UserError(f"this needs a model that sees pictures: name one with --judge {forms(' or ')}")
     chat = open_chat(spec, judge.base_url, judge.settings(), kept)
     return spec, Asker(chat, WireLimits(max_bytes=chat.profile.max_image_bytes))
 

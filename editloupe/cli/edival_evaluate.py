@@ -43,7 +43,9 @@ JudgeOfCrops = Annotated[
 @spliced
 def evaluate(
     chains: Annotated[Path, typer.Argument(help="The folder `instruct` wrote.")],
-    results: Annotated[Path, typer.Argument(help="Pictures as MODEL/MODE/IMAGE/TURN.png; MODE is multi or complex.")],
+    results: Annotated[
+        Path, typer.Argument(help="Pictures as MODEL/MODE/IMAGE/TURN.png; MODE is multi, complex or complex-NAME.")
+    ],
     out: Annotated[Path, typer.Option(help="The run's folder; the same command again continues it.")],
     judge: JudgeOfCrops,
     *,

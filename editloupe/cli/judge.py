@@ -96,9 +96,9 @@ def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: StepPrinte
     if out is None:
         return judge.judge(edit, watcher=steps, album=album)
     with Run.write(out) as run:
-        run.configure(judge.describe())
+        configuration = run.configure(judge.describe())
         judgement = judge.judge(edit, watcher=steps, album=album)
-        run.save(judgement, album=album)
+        run.save(judgement, album=album, configuration=configuration)
     return judgement
 
 

@@ -11,6 +11,7 @@ import typer
 
 from editloupe.cli.options import ASKING, JUDGING, JudgeSpec, ToolOptions, one_of, tell
 from editloupe.judge import JUDGE_VARIABLE, Judge, JudgeSettings
+from editloupe.rubrics.registry import DEFAULT, DEFAULT_FOR_PAIRS
 from editloupe.types import Mode
 
 USUAL = JudgeSettings()
@@ -27,7 +28,10 @@ class JudgeOptions:
     ] = None
     protocol: Annotated[
         str | None,
-        typer.Option(help="Whose rubrics, see `editloupe protocols`; without it dlebench.", rich_help_panel=JUDGING),
+        typer.Option(
+            help=f"Whose rubrics, see `editloupe protocols`; without it {DEFAULT.name}, for pairs {DEFAULT_FOR_PAIRS.name}.",
+            rich_help_panel=JUDGING,
+        ),
     ] = None
     mode: Annotated[
         str | None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from editloupe.agent.specs import RULES, forms
 from editloupe.safe_text import one_line
 from editloupe.types import Box, UserError
 
@@ -22,7 +23,7 @@ JudgeSpec = Annotated[
     str | None,
     typer.Option(
         "--judge",
-        help="openai:NAME, google_genai:NAME or rules; else the variable EDITLOUPE_JUDGE, else rules.",
+        help=f"{forms(', ')} or {RULES}; else the variable EDITLOUPE_JUDGE, else {RULES}.",
         rich_help_panel=ASKING,
     ),
 ]
@@ -34,7 +35,9 @@ class ToolOptions:
 
     enhancer: Annotated[
         str | None,
-        typer.Option("--enhancer", help="realesrgan, fast or none, for enlarged crops.", rich_help_panel=LOOKING),
+        typer.Option(
+            "--enhancer", help="auto, realesrgan, spandrel, fast or none, for enlarged crops.", rich_help_panel=LOOKING
+        ),
     ] = None
     detector: Annotated[
         str | None,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, Rubric, TextAnswer, YesNoAnswer
     from editloupe.rubrics.protocol import MissingInput, Protocol
     from editloupe.rubrics.registry import PROTOCOLS, usual_repeats
-    from editloupe.rubrics.user_rubrics import with_files
+    from editloupe.rubrics.user_rubrics import protocol_from_folder, with_files
 
 __all__ = [
     "PROTOCOLS",
@@ -31,6 +31,7 @@ __all__ = [
     "YesNoAnswer",
     "load_rubric",
     "load_rubrics",
+    "protocol_from_folder",
     "usual_repeats",
     "with_files",
 ]
@@ -45,6 +46,6 @@ __getattr__ = lazy_names(
         ),
         **dict.fromkeys(("MissingInput", "Protocol"), "protocol"),
         **dict.fromkeys(("PROTOCOLS", "usual_repeats"), "registry"),
-        "with_files": "user_rubrics",
+        **dict.fromkeys(("protocol_from_folder", "with_files"), "user_rubrics"),
     },
 )

@@ -23,7 +23,7 @@ _registered: dict[str, Paper] = {}
 def register(paper: Paper) -> None:
     """Make a paper and its protocol known in this process: to judges, `load_benchmark`, `load_manifest` and reports.
 
-    The last one of a name holds. A name that is taken raises UserError and changes nothing.
+    Registered again, the last one holds, also over an installed one. A bundled paper's name raises UserError and changes nothing.
     """
     protocols.register(paper.protocol)
     _registered[paper.name] = paper

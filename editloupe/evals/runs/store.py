@@ -146,9 +146,14 @@ class Run:
 
     # Saving
 
-    def save(self, judgement: Judgement, repeat: int = 0, album: Album | None = None) -> None:
-        """Keep one judgement whole: pictures first, then everything else in one transaction."""
-        self.save_all([Filing(judgement, repeat, album)])
+    def save(
+        self, judgement: Judgement, repeat: int = 0, album: Album | None = None, configuration: str | None = None
+    ) -> None:
+        """Keep one judgement whole: pictures first, then everything else in one transaction.
+
+        `configuration` is what `configure` returned for the judge; without it nobody can say later how it was judged.
+        """
+        self.save_all([Filing(judgement, repeat, album, configuration=configuration)])
 
     def save_all(self, filings: Iterable[Filing]) -> None:
         """Keep several judgements in one transaction; what they replace is gone with it."""

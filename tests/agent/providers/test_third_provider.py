@@ -69,7 +69,7 @@ def test_its_refusals_are_understood(scripted: StartServer, edit: Edit) -> None:
 def test_everything_that_lists_providers_names_it(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="needs a key: set PARROT_KEY"):
         Judge("parrot:grey")
-    with pytest.raises(UserError, match="write openai:NAME, google_genai:NAME, parrot:NAME or rules"):
+    with pytest.raises(UserError, match=r"write openai:NAME, .*parrot:NAME or rules"):
         Judge("owl:snowy")
     assert run(["doctor"]) == 0
     assert "parrot:NAME" in capsys.readouterr().out

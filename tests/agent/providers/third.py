@@ -24,7 +24,9 @@ class ParrotChat(BaseChatModel):
     model: str
     key: str
     address: str
+    timeout: float
     temperature: float | None = None
+    max_tokens: int | None = None
 
     @property
     def _llm_type(self) -> str:
@@ -46,8 +48,12 @@ class ParrotChat(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        body = {"model": self.model, "messages": convert_to_openai_messages(messages), **kwargs}
-        async with httpx.AsyncClient() as http:
+        sampling = {"temperature": self.temperature, "max_tokens": self.max_tokens}
+        given = {name: value for name, value in sampling.items() if value is not None}
+        body = {"model": self.model, "messages": convert_to_openai_messages(messages), **given, **kwargs}
+        async with httpx.AsyncClient(
+            timeout=self.timeout
+        ) as http:  # it follows no redirect, which could take the key along
             answered = await http.post(
                 f"{self.address}/chat/completions", json=body, headers={"Authorization": f"Bearer {self.key}"}
             )
@@ -64,7 +70,9 @@ def open_client(opening: Opening) -> Client:
         pass
 
     address = opening.base_url or "https://parrot.invalid/v1"
-    model = ParrotChat(model=opening.model, key=opening.key, address=address, **opening.parameters)
+    model = ParrotChat(
+        model=opening.model, key=opening.key, address=address, timeout=opening.timeout, **opening.parameters
+    )
     return Client(model, nothing_open, attaches=False)
 
 

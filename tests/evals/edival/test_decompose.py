@@ -38,7 +38,7 @@ LISTING = {
 FINE = say("Looking around. " + json.dumps(LISTING))
 
 
-class Desk:
+class Kitchen:
     """One folder, one scripted model."""
 
     def __init__(self, root: Path, scripted: StartServer) -> None:
@@ -60,13 +60,13 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, scripted: StartServer) -> Desk:
-    return Desk(tmp_path, scripted)
+def kitchen(tmp_path: Path, scripted: StartServer) -> Kitchen:
+    return Kitchen(tmp_path, scripted)
 
 
-def test_what_is_listed_and_found_is_kept_with_its_boxes(desk: Desk) -> None:
-    assert desk.run(FINE).made == ["kitchen"]
-    scene = desk.scene
+def test_what_is_listed_and_found_is_kept_with_its_boxes(kitchen: Kitchen) -> None:
+    assert kitchen.run(FINE).made == ["kitchen"]
+    scene = kitchen.scene
     assert [item.name for item in scene.listed] == list(LISTING)[:-1]
     assert [item.name for item in scene.objects] == ["ceramic white cup", "wooden box", "paper red sign"]
     assert scene.filtered_all_objects == "ceramic white cup. wooden box. paper red sign."
@@ -75,83 +75,83 @@ def test_what_is_listed_and_found_is_kept_with_its_boxes(desk: Desk) -> None:
     assert scene.objects[2].text == "STOP"
     assert not scene.objects[2].foreground
     assert scene.usage.requests == 1
-    assert (desk.out / scene.image).resolve() == desk.base
+    assert (kitchen.out / scene.image).resolve() == kitchen.base
 
 
-def test_the_boxes_are_drawn_for_the_eye(desk: Desk) -> None:
-    desk.run(FINE)
-    drawn = open_picture(desk.out / "kitchen.boxes.jpg")
+def test_the_boxes_are_drawn_for_the_eye(kitchen: Kitchen) -> None:
+    kitchen.run(FINE)
+    drawn = open_picture(kitchen.out / "kitchen.boxes.jpg")
     assert drawn.size == (200, 100)
     assert (abs(drawn.pixels.astype(int) - s.BASE.astype(int)).max(2) > 60).any()
 
 
-def test_the_detector_looks_at_the_published_size(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_detector_looks_at_the_published_size(kitchen: Kitchen, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
     found = s.ColorFinder.find
     monkeypatch.setattr(
         s.ColorFinder, "find", lambda self, pixels, phrase: sizes.append(pixels.shape) or found(self, pixels, phrase)
     )
-    desk.run(FINE)
+    kitchen.run(FINE)
     assert set(sizes) == {(512, 512, 3)}
 
 
-def test_an_object_with_a_box_too_large_is_dropped(desk: Desk) -> None:
-    save(s.scene(("ceramic white cup", (0, 0, 190, 50)), ("wooden box", s.BOX)), desk.base)
-    desk.run(FINE)
-    assert [item.name for item in desk.scene.objects] == ["wooden box"], "the cup is wider than 0.9"
+def test_an_object_with_a_box_too_large_is_dropped(kitchen: Kitchen) -> None:
+    save(s.scene(("ceramic white cup", (0, 0, 190, 50)), ("wooden box", s.BOX)), kitchen.base)
+    kitchen.run(FINE)
+    assert [item.name for item in kitchen.scene.objects] == ["wooden box"], "the cup is wider than 0.9"
 
 
-def test_a_listing_that_cannot_be_read_is_sent_back_with_the_reason(desk: Desk) -> None:
+def test_a_listing_that_cannot_be_read_is_sent_back_with_the_reason(kitchen: Kitchen) -> None:
     wrong = {**LISTING, "All Objects": "some things"}
-    tally = desk.run(say("No objects here, sorry."), say(json.dumps(wrong)), FINE)
+    tally = kitchen.run(say("No objects here, sorry."), say(json.dumps(wrong)), FINE)
     assert tally.made == ["kitchen"]
-    told = [request.messages[-1].text for request in desk.server.requests[1:]]
+    told = [request.messages[-1].text for request in kitchen.server.requests[1:]]
     assert "valid JSON object" in told[0]
     assert "must be exactly" in told[1]
-    assert desk.scene.usage.requests == 3
+    assert kitchen.scene.usage.requests == 3
 
 
-def test_a_model_that_never_answers_properly_fails_its_picture_and_leaves_no_file(desk: Desk) -> None:
-    tally = desk.run(lambda _: say("A lovely kitchen."))
+def test_a_model_that_never_answers_properly_fails_its_picture_and_leaves_no_file(kitchen: Kitchen) -> None:
+    tally = kitchen.run(lambda _: say("A lovely kitchen."))
     assert "no usable answer after 3 replies" in tally.failed["kitchen"]
-    assert not list(desk.out.glob("*.json"))
+    assert not list(kitchen.out.glob("*.json"))
 
 
-def test_a_listing_that_was_cut_off_is_sent_back_and_named(desk: Desk) -> None:
+def test_a_listing_that_was_cut_off_is_sent_back_and_named(kitchen: Kitchen) -> None:
     cut = FINE.but(finish="length")
-    assert desk.run(cut, FINE).made == ["kitchen"]
-    assert "length limit" in desk.server.requests[1].messages[-1].text
+    assert kitchen.run(cut, FINE).made == ["kitchen"]
+    assert "length limit" in kitchen.server.requests[1].messages[-1].text
 
 
-def test_listings_that_are_always_cut_off_say_what_to_do(desk: Desk) -> None:
-    assert "--max-output-tokens" in desk.run(lambda _: FINE.but(finish="length")).failed["kitchen"]
+def test_listings_that_are_always_cut_off_say_what_to_do(kitchen: Kitchen) -> None:
+    assert "--max-output-tokens" in kitchen.run(lambda _: FINE.but(finish="length")).failed["kitchen"]
 
 
-def test_one_picture_that_fails_does_not_stop_the_others(desk: Desk) -> None:
-    broken = desk.base.with_name("broken.png")
+def test_one_picture_that_fails_does_not_stop_the_others(kitchen: Kitchen) -> None:
+    broken = kitchen.base.with_name("broken.png")
     broken.write_bytes(b"no picture")
-    tally = desk.run(lambda _: FINE, pictures={"kitchen": desk.base, "broken": broken})
+    tally = kitchen.run(lambda _: FINE, pictures={"kitchen": kitchen.base, "broken": broken})
     assert tally.made == ["kitchen"]
     assert "broken" in tally.failed
 
 
-def test_a_server_that_is_down_fails_the_picture_and_the_next_run_makes_it(desk: Desk) -> None:
-    assert "kitchen" in desk.run(lambda _: fault(500)).failed
-    assert desk.run(FINE).made == ["kitchen"]
+def test_a_server_that_is_down_fails_the_picture_and_the_next_run_makes_it(kitchen: Kitchen) -> None:
+    assert "kitchen" in kitchen.run(lambda _: fault(500)).failed
+    assert kitchen.run(FINE).made == ["kitchen"]
 
 
 @pytest.mark.long
-def test_what_is_there_is_not_asked_again_unless_something_it_depends_on_changed(desk: Desk) -> None:
-    desk.run(FINE)
+def test_what_is_there_is_not_asked_again_unless_something_it_depends_on_changed(kitchen: Kitchen) -> None:
+    kitchen.run(FINE)
 
     def never(request: Request) -> Any:
         raise AssertionError("asked again")
 
-    assert desk.run(never).held == ["kitchen"]
-    assert desk.run(FINE, rules=published().but({"decompose_max_area": 0.07})).made == ["kitchen"]
-    assert [item.name for item in desk.scene.objects] == ["ceramic white cup"], "box and sign cover 0.08 each"
-    save(s.scene(("wooden box", s.BOX)), desk.base)
-    assert desk.run(FINE).made == ["kitchen"], "another picture under the same name"
+    assert kitchen.run(never).held == ["kitchen"]
+    assert kitchen.run(FINE, rules=published().but({"decompose_max_area": 0.07})).made == ["kitchen"]
+    assert [item.name for item in kitchen.scene.objects] == ["ceramic white cup"], "box and sign cover 0.08 each"
+    save(s.scene(("wooden box", s.BOX)), kitchen.base)
+    assert kitchen.run(FINE).made == ["kitchen"], "another picture under the same name"
 
 
 def test_pictures_of_one_name_are_the_users_mistake(tmp_path: Path) -> None:
