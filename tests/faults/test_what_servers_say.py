@@ -357,7 +357,9 @@ def test_a_broken_reply_is_the_servers_fault_and_tried_again(
     assert only(judgement).label == "Wrong Action"
     assert server.served == 2
     step = judgement.traces[0].steps[0]
-    assert (step.attempts, step.usage.requests) == (2, 2)
+    # What is left over of a body may spoil the next reply on its connection.
+    assert step.attempts in ((2, 3) if broken is BROKEN["longer than it says"] else (2,))
+    assert step.usage.requests == step.attempts
     outcome = only(asked(scripted(lambda _: broken), spec))
     assert isinstance(outcome, Unjudged)
     assert outcome.reason is Reason.MODEL_ERROR
