@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 from editloupe.agent.addresses import check_address
 from editloupe.agent.chat import Chat, RetryPolicy
-from editloupe.agent.clients import Clients
+from editloupe.agent.clients import Client, Clients
 from editloupe.agent.hooks import Replies, Traffic
 from editloupe.agent.http import Address, Gate, keep_logs_clean
 from editloupe.agent.model_chat import ModelChat
 from editloupe.agent.profiles import Profile
-from editloupe.agent.providers.provider import Opening, Provider
+from editloupe.agent.providers.provider import Opening, Provider, in_a_line
 from editloupe.agent.providers.registry import provider_named
 from editloupe.agent.secrets import remember, remember_address
 from editloupe.agent.specs import RULES, forms, profile_in_0_1, profile_of, split_spec
@@ -66,7 +66,7 @@ def open_chat(
     gate = Gate(address, provider.bodies)
     opening = Opening(model, key, address.place if address else None, parameters, settings.timeout, gate)
     return ModelChat(
-        Clients(lambda: provider.open(opening)),
+        Clients(lambda: _opened(provider, opening, spec)),
         provider,
         spec,
         profile,
@@ -77,6 +77,16 @@ def open_chat(
         traffic=traffic,
         gate=gate,
     )
+
+
+def _opened(provider: Provider, opening: Opening, spec: str) -> Client:
+    """Open a client; what goes wrong is told in one sentence without secrets."""
+    try:
+        return provider.open(opening)
+    except UserError:
+        raise
+    except Exception as error:  # whatever a client raises
+        raise UserError(f"the client for {spec} cannot be opened: {in_a_line(error)}") from None
 
 
 def adjusted(profile: Profile, settings: ModelSettings) -> Profile:

@@ -9,6 +9,7 @@ import errno
 import io
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -123,7 +124,9 @@ def run(arguments: list[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a name the terminal cannot show must not end the command
     try:
-        code: Any = build_app(wanted)(arguments, standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warned
+            code: Any = build_app(wanted)(arguments, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except UserError as error:
@@ -146,6 +149,21 @@ def run(arguments: list[str]) -> int:
             raise
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
         return _say(f"{error.format_message()}{hint}")
+
+
+def _warned(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
+) -> None:
+    """Say what the package warns of in one sentence, and what others warn of as Python does."""
+    if category.__module__.startswith("editloupe."):
+        _say(str(message))
+    else:
+        print(warnings.formatwarning(message, category, filename, lineno, line), file=sys.stderr, end="")
 
 
 def _forget_output() -> None:

@@ -220,7 +220,8 @@ def outcome_of(followed: Sequence[Followed], turn: Turn, steps: Sequence[Step]) 
     usage = sum((usage_of_steps(list(one.steps)) for one in followed), Usage())
     for one in followed:
         if one.failure:
-            where = f"instruction {one.number + 1}: " if len(followed) > 1 else ""
+            of_one = len(followed) > 1 and one.failure.reason != Reason.BUDGET  # a cap is no instruction's doing
+            where = f"instruction {one.number + 1}: " if of_one else ""
             return Unjudged(
                 criterion=FOLLOWING,
                 reason=one.failure.reason,

@@ -8,8 +8,13 @@ from importlib.metadata import entry_points
 from typing import Protocol as Shape
 
 from editloupe.rubrics.protocol import Protocol
+from editloupe.safe_text import one_line
 
 GROUP = "editloupe.papers"
+
+
+class PaperLeftOut(UserWarning):
+    """An installed paper cannot be used."""
 
 
 class WithProtocol(Shape):
@@ -30,6 +35,7 @@ def installed_papers() -> tuple[WithProtocol, ...]:
             if not isinstance(paper.protocol, Protocol):
                 raise TypeError(f"{entry.value} is not a paper")
             found.append(paper)
-        except Exception as error:  # whatever a module of somebody else's raises
-            warnings.warn(f"the paper {entry.name} cannot be loaded: {type(error).__name__}: {error}", stacklevel=2)
+        except (Exception, SystemExit) as error:  # whatever a module of somebody else's raises
+            why = one_line(f"{type(error).__name__}: {error}")
+            warnings.warn(f"the paper {entry.name} cannot be loaded: {why}", PaperLeftOut, stacklevel=2)
     return tuple(found)

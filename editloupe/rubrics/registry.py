@@ -9,7 +9,7 @@ from editloupe.rubrics.dlebench import DLEBENCH
 from editloupe.rubrics.editcompass import EDIT_COMPASS
 from editloupe.rubrics.editreward import EDITREWARD_COMPASS
 from editloupe.rubrics.edival import EDIVAL
-from editloupe.rubrics.installed import installed_papers
+from editloupe.rubrics.installed import PaperLeftOut, installed_papers
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.vibe import VIBE
@@ -77,7 +77,7 @@ def _added() -> dict[str, Protocol]:
     found = {}
     for paper in installed_papers():
         if fault := _fault(paper.protocol):
-            warnings.warn(f"an installed paper is left out: {fault}", stacklevel=2)
+            warnings.warn(f"an installed paper is left out: {fault}", PaperLeftOut, stacklevel=2)
         else:
             found[paper.protocol.name] = paper.protocol
     return found | _registered

@@ -6,6 +6,7 @@ from editloupe.evals.papers import dlebench, editcompass, editreward, edival, vi
 from editloupe.evals.papers.paper import Paper
 from editloupe.rubrics import registry as protocols
 from editloupe.rubrics.installed import installed_papers
+from editloupe.types import UserError
 
 PAPERS: tuple[Paper, ...] = (
     dlebench.PAPER,
@@ -25,6 +26,8 @@ def register(paper: Paper) -> None:
 
     Registered again, the last one holds, also over an installed one. A bundled paper's name raises UserError and changes nothing.
     """
+    if not isinstance(paper, Paper):
+        raise UserError(f"a paper is a record `Paper` of editloupe.evals.papers, not {type(paper).__name__}")
     protocols.register(paper.protocol)
     _registered[paper.name] = paper
 

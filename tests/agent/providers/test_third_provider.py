@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from editloupe import Edit, Judge, UserError
+from editloupe.agent.clients import Client
+from editloupe.agent.providers.provider import Opening
 from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.agent.specs import profile_of
 from editloupe.cli.main import run
@@ -64,6 +67,17 @@ def test_its_refusals_are_understood(scripted: StartServer, edit: Edit) -> None:
         pytest.raises(UserError, match="the key for parrot:grey was not accepted"),
     ):
         judge.judge(edit)
+
+
+def test_a_client_that_cannot_be_opened_is_one_sentence_without_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(opening: Opening) -> Client:
+        raise RuntimeError(f"no way in with {opening.key}")
+
+    monkeypatch.setenv("PARROT_KEY", "pk-feathers-0123456789")
+    monkeypatch.setattr("editloupe.agent.models.provider_named", lambda name: replace(third.PROVIDER, open=breaks))
+    with pytest.raises(UserError, match="the client for parrot:grey cannot be opened: RuntimeError") as told:
+        Judge("parrot:grey")
+    assert "feathers" not in str(told.value)
 
 
 def test_everything_that_lists_providers_names_it(capsys: pytest.CaptureFixture[str]) -> None:

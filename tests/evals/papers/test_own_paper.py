@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -175,12 +176,33 @@ def test_an_installed_paper_is_known_to_the_command(package: Path, benchmark: li
     assert planned.startswith("6 units to judge")
 
 
-def test_a_package_that_cannot_be_loaded_is_left_out_and_named(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (package / "sketchbench" / "__init__.py").write_text("PAPER = 1 / 0\n")
+@pytest.mark.parametrize(
+    ("code", "why"), [("PAPER = 1 / 0", "ZeroDivisionError"), ("import sys; sys.exit(7)", "SystemExit: 7")]
+)
+def test_a_package_that_cannot_be_loaded_is_left_out_and_named(
+    package: Path, monkeypatch: pytest.MonkeyPatch, code: str, why: str
+) -> None:
+    (package / "sketchbench" / "__init__.py").write_text(f"{code}\n")
     monkeypatch.syspath_prepend(str(package))
-    with pytest.warns(UserWarning, match="the paper sketchbench cannot be loaded: ZeroDivisionError"):
+    with pytest.warns(UserWarning, match=f"the paper sketchbench cannot be loaded: {why}"):
         assert "sketchbench" not in [one.name for one in papers()]
     assert known_protocol("sketchbench") is None
+
+
+def test_the_command_says_so_in_one_sentence_and_goes_on(
+    package: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (package / "sketchbench" / "__init__.py").write_text("raise RuntimeError('first\\nsecond \\x1b[31m')\n")
+    monkeypatch.syspath_prepend(str(package))
+    assert run(["protocols"]) == 0
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert sentence.startswith("editloupe: the paper sketchbench cannot be loaded: RuntimeError: first")
+    assert "\x1b" not in sentence
+
+
+def test_what_is_no_paper_is_not_registered() -> None:
+    with pytest.raises(UserError, match="not int"):
+        register(cast(Any, 5))
 
 
 def test_an_installed_paper_with_a_name_that_is_taken_is_left_out_and_named(
