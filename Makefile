@@ -28,8 +28,8 @@ test: lint docs browser
 # The asynchronous parts once more, with Python's development mode watching: nothing unawaited, unheard or left open.
 strict: $(VENV)/.full
 	PYTHONASYNCIODEBUG=1 PYTHONDEVMODE=1 $(PYTEST) -W error::ResourceWarning -W "error:coroutine:RuntimeWarning" \
-		tests/agent tests/graphs tests/evals tests/test_judge.py tests/test_judge_closing.py \
-		--ignore tests/evals/batch/test_ray.py --ignore tests/evals/batch/test_interruptions.py
+		-m 'not (slow or ray or models)' --ignore tests/evals/batch/test_interruptions.py \
+		tests/agent tests/graphs tests/evals tests/test_judge.py tests/test_judge_closing.py
 
 # The long forms of the tests and those that need a real server: an hour or two. LiteLLM's proxy wants an older openai package.
 slow: lint browser
