@@ -25,10 +25,12 @@ test: lint docs browser
 	$(PYTEST)
 	$(MAKE) --no-print-directory strict
 
-# The asynchronous parts once more, with Python's development mode watching: nothing unawaited, unheard or left open.
+# The asynchronous parts once more, with Python's development mode watching: nothing unawaited, unheard or left open. It takes
+# twice the time, so the long tests among them are left to `make slow`.
+strict: LEFT_OUT ?= $(HEAVY)
 strict: $(VENV)/.full
 	PYTHONASYNCIODEBUG=1 PYTHONDEVMODE=1 $(PYTEST) -W error::ResourceWarning -W "error:coroutine:RuntimeWarning" \
-		-m 'not (slow or ray or models)' --ignore tests/evals/batch/test_interruptions.py \
+		-m 'not ($(LEFT_OUT))' \
 		tests/agent tests/graphs tests/evals tests/test_judge.py tests/test_judge_closing.py
 
 # The long forms of the tests and those that need a real server: an hour or two. LiteLLM's proxy wants an older openai package.
@@ -37,6 +39,7 @@ slow: lint browser
 	$(PYTHON) -m venv $(VENV)-litellm
 	$(VENV)-litellm/bin/python -m pip --disable-pip-version-check -q install 'litellm[proxy]'
 	$(BIN)/python -X faulthandler -m pytest -m slow -o faulthandler_timeout=3600
+	$(MAKE) --no-print-directory strict LEFT_OUT='slow or ray or models'
 
 # The site, in site/. It ends at any warning, and where a public name is missing from the reference.
 docs: $(VENV)/.docs
