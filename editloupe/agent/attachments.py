@@ -32,10 +32,6 @@ def sent_data_url(wire: Wire) -> Iterable[bytes]:
     return b"data:", wire.media_type.encode(), b";base64,", wire.base64
 
 
-def _never_sent(wire: Wire) -> Iterable[bytes]:
-    raise NotImplementedError("pictures of this form are written into the messages")
-
-
 @dataclass(frozen=True)
 class PictureForm:
     """How a provider is given a picture: as which content block, and what stands in the place of the picture till it leaves."""
@@ -48,8 +44,8 @@ class PictureForm:
     """What a reference begins with, before the picture's hash."""
     fields: tuple[str, ...] = ()
     """The fields of a request's body that hold a picture."""
-    sent: Callable[[Wire], Iterable[bytes]] = _never_sent
-    """A picture as a body holds it, in pieces, so that its bytes are not copied for it."""
+    sent: Callable[[Wire], Iterable[bytes]] | None = None
+    """A picture as a body holds it, in pieces, so that its bytes are not copied for it; without this its text."""
 
     def reference_to(self, sha: Sha) -> str:
         """Return what stands for a picture until the request leaves."""
@@ -73,7 +69,10 @@ class PictureForm:
                 wire = album[found["sha"].decode()].wire(limits)
             except KeyError:  # the words of a model that made one up
                 continue
-            parts += [body[end : found.start("reference")], *self.sent(wire)]
+            parts += [
+                body[end : found.start("reference")],
+                *(self.sent(wire) if self.sent else (self.text(wire).encode(),)),
+            ]
             end = found.end("reference")
         return b"".join([*parts, body[end:]])
 

@@ -67,7 +67,7 @@ class AnotherShape(BaseChatModel):
         return self.bind(tools=tools, **options)
 
     def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-        raise NotImplementedError
+        return asyncio.run(self._agenerate(messages, stop, **kwargs))
 
     async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
         done: ChatResult = await self.speaks._agenerate(messages, stop, **kwargs)

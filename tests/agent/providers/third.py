@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +40,7 @@ class ParrotChat(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        raise NotImplementedError
+        return asyncio.run(self._agenerate(messages, stop, **kwargs))
 
     async def _agenerate(
         self,
