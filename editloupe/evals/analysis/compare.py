@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -110,7 +111,7 @@ def compare(
     pairs, left_out = _matched(first, second)
     if not pairs:
         raise UserError(f"{first.name} and {second.name} share no edit that both judged")
-    one, two = (_table(table, rows) for table, rows in zip((first, second), zip(*pairs, strict=True), strict=True))
+    one, two = (table.with_rows(rows) for table, rows in zip((first, second), zip(*pairs, strict=True), strict=True))
     people = human_labels(one, human)
     sources = [row.source for row in one.rows]
     criteria = {name: _criterion(one, two, name, sources, how) for name in one.criteria}
@@ -156,8 +157,8 @@ def _matched(a: Table, b: Table) -> tuple[list[tuple[RunRow, RunRow]], dict[str,
             pictures = row.pictures or other.pictures
             pairs.append(
                 (
-                    RunRow(row.edit, pictures, {name: row.units[name] for name in both}),
-                    RunRow(other.edit, pictures, {name: other.units[name] for name in both}),
+                    replace(row, pictures=pictures, units={name: row.units[name] for name in both}),
+                    replace(other, pictures=pictures, units={name: other.units[name] for name in both}),
                 )
             )
     left_out["only in the second run"] = len(others)
@@ -172,10 +173,6 @@ def _same(one: RunRow, two: RunRow) -> bool:
 
 def _judged(row: RunRow, criterion: str) -> bool:
     return any(isinstance(unit.outcome, Verdict) for unit in row.units.get(criterion, ()))
-
-
-def _table(table: Table, rows: tuple[RunRow, ...]) -> Table:
-    return Table(table.name, table.folder, table.protocol, rows, table.about)
 
 
 def _overall(a: Table, b: Table, how: Resampling) -> Difference:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ BASELINE = (
     "its scores are not to be read as people's."
 )
 _ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
+NO_MODEL = "(no model)"
 _EDIT_FIELDS = ("id", "instruction", "instruction_type", "model", "turn", "hint")
 
 
@@ -35,6 +36,20 @@ class RunRow:
     pictures: Mapping[str, list[str]]
     """Hashes by role, as far as the run kept the pictures."""
     units: Mapping[str, tuple[Unit, ...]]
+    name: str = ""
+    """Unique in the run; ids are not, where several models' pictures lie in it."""
+
+    @property
+    def model(self) -> str:
+        """The editing model, in the words of a table."""
+        return self.edit.model or NO_MODEL
+
+    @property
+    def case(self) -> tuple[Any, ...]:
+        """What the outputs of two editing models share: source picture, instruction, targets and further inputs."""
+        given = {role: shas for role, shas in self.pictures.items() if role not in ("source", "edited")}
+        inputs = tuple((role, *given[role]) for role in sorted(given))
+        return self.source, self.edit.instruction, self.edit.target_boxes, self.edit.turn, inputs
 
     @property
     def source(self) -> str:
@@ -66,6 +81,19 @@ class Table:
         protocol = known_protocol(self.protocol)
         order = list(protocol.criteria) if protocol else []
         return tuple(sorted(asked, key=lambda name: order.index(name) if name in order else len(order)))
+
+    @cached_property
+    def models(self) -> tuple[str, ...]:
+        """The editing models, in the order in which they first occur."""
+        return tuple(dict.fromkeys(row.model for row in self.rows))
+
+    def with_rows(self, rows: Iterable[RunRow]) -> Table:
+        """Return the table with these rows instead."""
+        return replace(self, rows=tuple(rows))
+
+    def of_model(self, model: str) -> Table:
+        """Return the part of one editing model."""
+        return self.with_rows(row for row in self.rows if row.model == model)
 
     @cached_property
     def repeats(self) -> tuple[int, ...]:
@@ -176,7 +204,7 @@ def table_of(run: Run | Table | str | Path, protocol: str | None = None) -> Tabl
     if protocol is not None and protocol not in protocols:
         raise UserError(f"the run {run.folder.name} holds no verdicts of {protocol}; it has {' and '.join(protocols)}")
     rows = tuple(
-        RunRow(edit, pictures, {criterion: tuple(units) for criterion, units in by_edit[edit.id].items()})
+        RunRow(edit, pictures, {criterion: tuple(units) for criterion, units in by_edit[edit.id].items()}, edit.id)
         for edit, pictures in run.edits()
         if edit.id in by_edit
     )

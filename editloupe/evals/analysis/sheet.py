@@ -35,7 +35,7 @@ class Sheet:
     """Rows × repeats × criteria of scores, and the group of each row."""
 
     def __init__(self, table: Table, rows: tuple[RunRow, ...]) -> None:
-        self.table = Table(table.name, table.folder, table.protocol, rows, table.about)
+        self.table = table.with_rows(rows)
         self.how: Arithmetic = arithmetic_of(table.protocol)
         self.criteria = self.table.criteria
         kinds = [row.edit.instruction_type for row in rows]
