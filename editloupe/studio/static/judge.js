@@ -92,6 +92,7 @@ form.elements.judge.addEventListener("input", hint);
 
 for (const button of page.querySelectorAll("[data-example]")) {
   button.addEventListener("click", async () => {
+    find("start").disabled = true;  // nothing is judged before its pictures are there
     try {
       const example = await ask(`/examples/${encodeURIComponent(button.dataset.example)}`, { method: "POST" });
       name = example.name;
@@ -103,7 +104,7 @@ for (const button of page.querySelectorAll("[data-example]")) {
       clearResult();
       fail("");
       find("start").focus({ preventScroll: true });
-    } catch (error) { fail(error.message); }
+    } catch (error) { fail(error.message); } finally { find("start").disabled = false; }
   });
 }
 
