@@ -1,9 +1,7 @@
-"""What a judge says of itself: the parameters that decide its answers, its description for a run, the keys of its units."""
+"""What a judge says of itself: the questions that decide its answers, and its description for a run."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -14,7 +12,7 @@ from editloupe.agent.chat import Chat
 from editloupe.agent.models import ModelSettings
 from editloupe.agent.providers.registry import client_packages
 from editloupe.agent.secrets import shown
-from editloupe.images import hash_file
+from editloupe.asked import Asked
 from editloupe.types import Edit, Mode, Sha
 
 PACKAGES = ("editloupe", "langgraph", "langchain-core")
@@ -45,41 +43,30 @@ class DescribedJudge(ABC):
     def rubric_texts(self) -> dict[str, Any]:
         """Return the rubrics that are asked, whole, by name."""
 
-    def parameters(self) -> dict[str, Any]:
-        """Return everything that decides the answers besides the edit and the rubric."""
+    @abstractmethod
+    def asked(self) -> tuple[Asked, ...]:
+        """Return every question this judge puts, whatever the edit: what decides an answer and nothing else."""
+
+    @abstractmethod
+    def asked_of(self, edit: Edit, criterion: str) -> Asked:
+        """Return how one edit is asked on one criterion."""
+
+    @abstractmethod
+    def shown(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> str | None:
+        """Return the key of what of an edit the judge is shown; None where a picture it needs has no hash."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return what must be known later to say what was judged, by what, with which versions, settings and prompts."""
         return {
             "spec": self.spec,
-            "base_url": self.base_url,
+            "base_url": shown(self.base_url) if self.base_url else self.base_url,
             "protocol": self.protocol,
             "mode": self.mode,
             "settings": self.settings.model_dump(mode="json", exclude={"retry", "timeout"}),
             "profile": self._chat.profile.model_dump(mode="json"),
             **self.further_parameters(),
-        }
-
-    def describe(self) -> dict[str, Any]:
-        """Return what must be known later to say what was judged, by what, with which versions, settings and prompts."""
-        return {
-            **self.parameters(),
-            "base_url": shown(self.base_url) if self.base_url else self.base_url,
             "criteria": list(self.criteria),
             "rubrics": self.rubric_texts(),
             "versions": {name: version(name) for name in (*PACKAGES, *client_packages())},
             "notes": list(self.notes),
         }
-
-
-def content_key(facts: Mapping[str, Any]) -> str:
-    """Return the key of a unit of work: the same facts have the same key, whatever their order."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def picture_hashes(edit: Edit, known: dict[Path, Sha]) -> dict[str, list[Sha]]:
-    """Return the hashes of an edit's pictures by role; they are taken from `known` and put there.
-
-    The units of one edit read its files once.
-    """
-    for path in edit.paths:
-        if path not in known:
-            known[path] = hash_file(path)
-    return {role: [known[path] for path in paths] for role, paths in edit.files.items()}

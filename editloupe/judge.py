@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
-from editloupe.agent.models import ModelSettings, keyed_profile, open_chat
-from editloupe.described_judge import DescribedJudge, content_key, picture_hashes
+from editloupe.agent.models import ModelSettings, open_chat, sampling
+from editloupe.agent.prompts import system_text
+from editloupe.agent.specs import RULES
+from editloupe.asked import Asked, content_key, text_key
+from editloupe.described_judge import DescribedJudge
 from editloupe.graphs.by_loop import tool_notes
 from editloupe.graphs.context import Differences, LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext
 from editloupe.images import LONG_SIDE, Album, WireLimits
 from editloupe.judge_lifecycle import JudgeLifecycle
 from editloupe.pixel_budget import room_for
-from editloupe.rubrics.model import Rubric
+from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.shown import shown_facts
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
@@ -86,6 +90,7 @@ class Judge(DescribedJudge):
         self._toolbox = build_toolbox(tools or ToolSettings.from_environment())
         self._chat = open_chat(self.spec, base_url, self.settings, replies, traffic)
         self._lifecycle = JudgeLifecycle(self._chat, self._toolbox)
+        self._questions: dict[str, Asked] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -225,30 +230,56 @@ class Judge(DescribedJudge):
             with suppress(UserError):  # closed meanwhile, which ended everything
                 self._lifecycle.run(leave())
 
-    def unit_key(self, edit: Edit, criterion: str, repeat: int = 0, hashes: dict[Path, Sha] | None = None) -> str:
-        """Return the content key of one unit of work: what is asked, of whom, with which pictures and settings.
+    def asked(self) -> tuple[Asked, ...]:
+        """Return every question this judge puts: of each criterion all its wordings."""
+        return tuple(self._asked_by(rubric) for rubric in self._rubrics)
 
-        Hashes of pictures are taken from `hashes` and put there: the units of one edit read its files once.
-        """
-        rubric = self._rubric_for(edit, criterion)
-        # A criterion the protocol decides by itself needs no picture, and there may be none.
-        settled = self._protocol.settle(edit, rubric)
-        facts = {
-            "pictures": {} if settled else picture_hashes(edit, {} if hashes is None else hashes),
-            "edit": edit.model_dump(
-                mode="json", include={"instruction", "instruction_type", "target_boxes", "hint", "extra"}
-            ),
-            "rubric": rubric.model_dump(mode="json"),
-            "judge": self._asked_by(rubric),
-            "repeat": repeat,
+    def asked_of(self, edit: Edit, criterion: str) -> Asked:
+        """Return how one edit is asked on one criterion."""
+        return self._asked_by(self._rubric_for(edit, criterion))
+
+    def _asked_by(self, rubric: Rubric) -> Asked:
+        if (known := self._questions.get(rubric.name)) is None:
+            known = self._questions[rubric.name] = Asked(rubric.criterion, self._facts_of(rubric))
+        return known
+
+    def _facts_of(self, rubric: Rubric) -> dict[str, Any]:
+        """Return what decides the answers to a rubric, apart from the edit; not who serves the model, and no versions."""
+        settings, profile = self.settings, self._chat.profile
+        looks, words = rubric.modes[self.mode].tools, rubric.model_dump(mode="json", exclude={"modes"})
+        words["mode"] = rubric.modes[self.mode].model_dump(mode="json")
+        structured = profile.structured_output and not isinstance(rubric.answer, LabelAnswer)
+        words["prompt"] = text_key(system_text(rubric, self.mode, (), profile.native_tools and looks, structured))
+        facts: dict[str, Any] = {
+            "criterion": rubric.criterion,
+            "protocol": self.protocol,
+            "mode": self.mode,
+            "judge": self.spec,
+            "wording": words,
+            "long_side": settings.long_side,
+            "max_repairs": settings.max_repairs,
+            "min_confidence": settings.min_confidence,
         }
-        return content_key(facts)
+        if self.spec != RULES:
+            facts |= {"sampling": sampling(profile, settings), "structured": structured}
+            facts["max_image_bytes"] = profile.max_image_bytes
+        if looks:
+            facts |= {"max_turns": settings.max_turns, "tools": self._toolbox.facts()}
+            facts |= {"native_tools": profile.native_tools, "per_mille": profile.per_mille}
+        if rubric.stage is not None:
+            facts["differences"] = settings.differences
+            if settings.differences == "tool":
+                facts["differences_by"] = self._toolbox.facts().get("localize_differences")
+        return facts
 
-    def _asked_by(self, rubric: Rubric) -> dict[str, Any]:
-        """Return what the key of a rubric's units says about the judge."""
-        looks = rubric.modes[self.mode].tools or (rubric.stage is not None and self.settings.differences == "tool")
-        profile = self._chat.profile if looks else keyed_profile(self.spec, self.settings)
-        return {**self.parameters(), "profile": profile.model_dump(mode="json")}
+    def shown(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> str | None:
+        """Return the key of what of an edit the judge is shown; None where a picture it needs has no hash."""
+        facts = shown_facts(self._protocol, self._rubric_for(edit, criterion), self.mode, edit)
+        paths = facts.pop("pictures", {})
+        if any(path not in hashes for group in paths.values() for path in group):
+            return None
+        pictures = {role: [hashes[path] for path in group] for role, group in paths.items()}
+        return content_key({**facts, "pictures": pictures})
 
     def criteria_for(self, edit: Edit) -> tuple[str, ...]:
         """Return the criteria this edit is asked; all of them where it does not say what that depends on."""
@@ -279,7 +310,7 @@ class Judge(DescribedJudge):
 
     def further_parameters(self) -> dict[str, Any]:
         """Return what the tools' observations depend on."""
-        return {"tools": self._toolbox.fingerprint()}
+        return {"tools": self._toolbox.facts()}
 
     def rubric_texts(self) -> dict[str, Any]:
         """Return the rubrics that are asked, whole, by name."""

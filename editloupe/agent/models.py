@@ -15,7 +15,7 @@ from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.provider import Opening, Provider, in_a_line
 from editloupe.agent.providers.registry import provider_named
 from editloupe.agent.secrets import remember, remember_address
-from editloupe.agent.specs import RULES, forms, profile_in_0_1, profile_of, split_spec
+from editloupe.agent.specs import RULES, forms, profile_of, split_spec
 from editloupe.types import Record, UserError
 
 
@@ -70,7 +70,7 @@ def open_chat(
         provider,
         spec,
         profile,
-        {**parameters, "base_url": url},
+        {**parameters, "base_url": None},  # as kept replies are known since 0.1; where the model runs decides nothing
         retry=settings.retry,
         timeout=settings.timeout,
         replies=replies,
@@ -99,17 +99,6 @@ def adjusted(profile: Profile, settings: ModelSettings) -> Profile:
     if settings.structured != "auto":
         changes["structured_output"] = settings.structured == "on"
     return profile.model_copy(update=changes)
-
-
-def keyed_profile(spec: str, settings: ModelSettings) -> Profile:
-    """Return the profile that is part of the key of a unit without tools.
-
-    How tools are called and positions are counted decides nothing there, so a model that 0.1 did not know by its name keeps
-    the key it had, and a run of 0.1 goes on without judging again.
-    """
-    provider, name = split_spec(spec)
-    profile = profile_in_0_1(provider, name)
-    return profile if provider == RULES else adjusted(profile, settings)
 
 
 def sampling(profile: Profile, settings: ModelSettings) -> dict[str, Any]:

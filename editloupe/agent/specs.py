@@ -60,19 +60,6 @@ def profile_of(provider: str, name: str) -> Profile:
     return found.model_copy(update={"provider": provider, "native_tools": False, "structured_output": False})
 
 
-def profile_in_0_1(provider: str, name: str) -> Profile:
-    """Return the profile 0.1 had for a model: that of its provider's usual models where the family is another provider's.
-
-    >>> profile_in_0_1("openai", "gemini-3-pro").family
-    'OpenAI-compatible'
-    """
-    found = profile_of(provider, name)
-    if provider == RULES:
-        return found
-    asked = provider_named(provider)
-    return found if found in asked.profiles and found.family not in asked.unknown_in_0_1 else _usual(asked)
-
-
 def _usual(provider: Provider) -> Profile:
     """Return the profile of a provider's models that no pattern knows."""
     return next(profile for profile in provider.profiles if not profile.pattern)

@@ -15,7 +15,7 @@ from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.options import tell
 from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
 from editloupe.evals.batch.forecast import Forecast
-from editloupe.evals.batch.jobs import FAILED
+from editloupe.evals.batch.held import FAILED
 from editloupe.evals.batch.progress import duration
 from editloupe.evals.runs import summary
 from editloupe.evals.runs.store import Run
@@ -39,9 +39,9 @@ def judge_into_run(batch: Batch, given: BatchOptions, closing: Closing | None = 
     """Judge a batch, or only estimate it, tell how it ended and return the exit code."""
     if given.dry_run:
         return _show_forecast(dry_run(batch), given.as_json)
-    ending = judge_batch(batch, quiet=given.quiet, signals=True)
+    ending = judge_batch(batch, quiet=given.quiet, signals=True, say=tell)
     with Run.open(batch.out) as run:
-        left = summary.unjudged(run)
+        left = summary.unjudged(run, ending.configuration)
         _show(run, ending, left, given.as_json, closing or Closing())
     for sentence in ending.damage:
         tell(sentence)
@@ -65,7 +65,7 @@ def _show_forecast(found: Forecast, as_json: bool) -> int:
 
 def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: bool, closing: Closing) -> None:
     tally, spending = ending.tally, ending.spending
-    found = summary.scores(run)
+    found = summary.scores(run, ending.configuration)
     if as_json:
         facts = {
             "units": tally.total,

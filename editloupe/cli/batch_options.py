@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -11,9 +12,10 @@ import typer
 
 from editloupe.evals.batch.batch import Batch, Edits, OpenJudge
 from editloupe.evals.batch.forecast import Assume, assumed
+from editloupe.evals.batch.jobs import Again
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.runs.prices import parse_price
-from editloupe.types import UserError
+from editloupe.types import Edit, UserError
 
 AGAIN, HOW_FAST = "What is judged again", "Limits"
 USUAL = Limits()
@@ -33,6 +35,24 @@ class BatchOptions:
     retry_unjudged: Annotated[
         bool, typer.Option("--retry-unjudged", help="Ask anew what the judge left unjudged.", rich_help_panel=AGAIN)
     ] = False
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep",
+            help="Use the verdicts the same judge gave before its question was worded or set otherwise.",
+            rich_help_panel=AGAIN,
+        ),
+    ] = False
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Judge everything again, in place of what the run holds of it.", rich_help_panel=AGAIN
+        ),
+    ] = False
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Judge only this edit, again where it is judged; may be given again.", rich_help_panel=AGAIN),
+    ] = None
     keep_going: Annotated[
         bool,
         typer.Option(
@@ -66,6 +86,16 @@ class BatchOptions:
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False
 
+    def _wanted(self, edits: Iterable[Edit]) -> Iterator[Edit]:
+        """Yield the edits that are to be judged; an id that the manifest does not have is the user's mistake."""
+        left = set(self.only or ())
+        for edit in edits:
+            if not self.only or edit.id in self.only:
+                left.discard(edit.id)
+                yield edit
+        if left:
+            raise UserError(f"the manifest has no edit {' and no edit '.join(map(repr, sorted(left)))}")
+
     def batch(
         self, edits: Edits, out: Path, open_judge: OpenJudge, *, usual_repeats: int = 1, assume: Assume = assumed
     ) -> Batch:
@@ -73,7 +103,7 @@ class BatchOptions:
         if self.executor not in ("local", "ray"):
             raise UserError(f'--executor is local or ray, not "{self.executor}"')
         return Batch(
-            edits=lambda: itertools.islice(edits(), self.limit),
+            edits=lambda: itertools.islice(self._wanted(edits()), self.limit),
             out=out,
             open_judge=open_judge,
             limits=Limits(
@@ -84,7 +114,7 @@ class BatchOptions:
                 max_tokens=self.max_tokens,
             ),
             repeats=self.repeats or usual_repeats,
-            retry_unjudged=self.retry_unjudged,
+            again=Again(self.retry_unjudged, self.keep, self.replace, frozenset(self.only or ())),
             keep_going=self.keep_going,
             deadline=self.deadline,
             price=parse_price(self.price) if self.price else None,

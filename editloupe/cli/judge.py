@@ -13,6 +13,7 @@ from rich.text import Text
 from editloupe.cli import options as o
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.splice import spliced
+from editloupe.evals.runs.single import keep_judgement
 from editloupe.evals.runs.store import Run
 from editloupe.images import Album
 from editloupe.judge import Judge
@@ -96,9 +97,8 @@ def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: StepPrinte
     if out is None:
         return judge.judge(edit, watcher=steps, album=album)
     with Run.write(out) as run:
-        configuration = run.configure(judge.describe())
         judgement = judge.judge(edit, watcher=steps, album=album)
-        run.save(judgement, album=album, configuration=configuration)
+        keep_judgement(run, judge, judgement, album)
     return judgement
 
 

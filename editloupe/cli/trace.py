@@ -32,12 +32,12 @@ def trace(
 ) -> None:
     """Show what the judge thought, asked for and saw on the way to its verdicts."""
     with Run.open(run) as opened:
-        edit, _ = opened.edit(edit_id)
+        edit = opened.edit(edit_id).edit
         units = [unit for unit in opened.units(edit_id) if _wanted(unit, criterion, repeat)]
         if not units:
             have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in opened.units(edit_id)}))
             raise UserError(f'edit "{edit_id}" has no such verdict in {run.name}; it has {have or "none"}')
-        stories = [(unit, opened.load_trace(edit_id, unit.criterion, unit.repeat)) for unit in units]
+        stories = [(unit, opened.load_trace(edit_id, unit.criterion, unit.repeat, unit.asked)) for unit in units]
         if as_json:
             print(for_json(_as_json(opened, edit, stories), 2))
         else:

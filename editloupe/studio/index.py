@@ -32,8 +32,8 @@ CREATE TABLE people (
 ) WITHOUT ROWID;
 """
 _UNITS = (
-    "SELECT edit_id, criterion, protocol, status, label, score, score_100, reason, steps, seconds, cost, "
-    "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.confidence') END AS confidence FROM units"
+    "SELECT name AS edit_id, criterion, protocol, status, label, score, score_100, reason, steps, seconds, cost, "
+    "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.confidence') END AS confidence FROM verdicts"
 )
 _CHUNK = 500
 
@@ -51,7 +51,7 @@ class RunIndex:
         self._rows.executescript(TABLES)
         self._source: sqlite3.Connection | None = None
         self._seen = -1
-        self._last_unit = self._last_edit = 0
+        self._last_answer = self._last_edit = 0
         self._labelled = -1
 
     @contextmanager
@@ -99,24 +99,25 @@ class RunIndex:
 
     def _take_new(self, source: sqlite3.Connection) -> set[str]:
         """Read what came since the last time; a unit that is judged again gets a new, higher row number."""
-        fresh = source.execute("SELECT DISTINCT edit_id FROM units WHERE rowid >= ?", (self._last_unit,)).fetchall()
-        added = source.execute("SELECT edit_id FROM edits WHERE rowid > ?", (self._last_edit,)).fetchall()
-        changed = {row["edit_id"] for row in (*fresh, *added)}
+        query = "SELECT DISTINCT name FROM answers JOIN edits USING (edit) WHERE answer >= ?"
+        fresh = source.execute(query, (self._last_answer,)).fetchall()
+        added = source.execute("SELECT name FROM edits WHERE edit > ?", (self._last_edit,)).fetchall()
+        changed = {row["name"] for row in (*fresh, *added)}
         for some in _chunks(sorted(changed)):
             marks = ", ".join("?" * len(some))
             self._rows.executemany(
                 f"INSERT OR REPLACE INTO edits VALUES ({', '.join('?' * 9)})",
-                [_edit(row) for row in source.execute(f"SELECT * FROM edits WHERE edit_id IN ({marks})", some)],
+                [_edit(row) for row in source.execute(f"SELECT * FROM edits WHERE name IN ({marks})", some)],
             )
             by_cell: dict[tuple[str, str], list[sqlite3.Row]] = {}
-            for row in source.execute(f"{_UNITS} WHERE edit_id IN ({marks}) ORDER BY repeat", some):
+            for row in source.execute(f"{_UNITS} WHERE name IN ({marks}) ORDER BY repeat", some):
                 by_cell.setdefault((row["edit_id"], row["criterion"]), []).append(row)
             self._rows.executemany(
                 f"INSERT OR REPLACE INTO cells VALUES ({', '.join('?' * 14)})",
                 [_cell(units) for units in by_cell.values()],
             )
-        self._last_unit = source.execute("SELECT coalesce(max(rowid), 0) FROM units").fetchone()[0]
-        self._last_edit = source.execute("SELECT coalesce(max(rowid), 0) FROM edits").fetchone()[0]
+        self._last_answer = source.execute("SELECT coalesce(max(answer), 0) FROM answers").fetchone()[0]
+        self._last_edit = source.execute("SELECT coalesce(max(edit), 0) FROM edits").fetchone()[0]
         return changed
 
     def _take_people(self, changed: set[str] | None) -> None:
@@ -149,7 +150,7 @@ def _edit(row: sqlite3.Row) -> tuple[Any, ...]:
     An edit whose record is damaged keeps its place in the table and says so.
     """
     try:
-        edit: dict[str, Any] = json.loads(row["edit"])
+        edit: dict[str, Any] = json.loads(row["facts"])
         instruction, kind, model = (_plain(edit.get(name)) for name in ("instruction", "instruction_type", "model"))
         pictures = json.loads(row["pictures"])
         first = {role: str(shas[0]) for role, shas in pictures.items() if isinstance(shas, list) and shas}
@@ -157,8 +158,8 @@ def _edit(row: sqlite3.Row) -> tuple[Any, ...]:
         human = {name: [str(one) for one in said] for name, said in given.items()}
     except (ValueError, TypeError, AttributeError, RecursionError):
         instruction, kind, model, first, human = "The record of this edit cannot be read.", None, None, {}, {}
-    search_text = "\n".join(filter(None, (row["edit_id"], instruction, kind, model))).casefold()
-    place = (row["edit_id"], row["position"], kind, model, instruction or "", search_text)
+    search_text = "\n".join(filter(None, (row["name"], instruction, kind, model))).casefold()
+    place = (row["name"], row["position"], kind, model, instruction or "", search_text)
     return (*place, first.get("source"), first.get("edited"), json.dumps(human))
 
 

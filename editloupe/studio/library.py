@@ -43,7 +43,7 @@ class OpenRun:
     def edit(self, edit_id: str) -> tuple[Edit, dict[str, list[str]]]:
         """Return one edit with the hashes of its pictures by role."""
         with readable(self.name):
-            edit, pictures = self.run.edit(edit_id)
+            edit, pictures, _ = self.run.edit(edit_id)
             return edit, {role: [str(sha) for sha in shas] for role, shas in pictures.items()}
 
     def units(self, edit_id: str) -> list[Unit]:

@@ -87,7 +87,7 @@ class LiveJobs:
         self,
         render: Renderer,
         uploads: Uploads,
-        save: Callable[[Judgement, Album], int],
+        save: Callable[[Judge, Judgement, Album], int],
         clean: Callable[[Any], Any],
         longest: float,
     ) -> None:
@@ -166,7 +166,7 @@ class LiveJobs:
                 judgement = await judge.ajudge(edit, watcher=_StepQueue(steps), album=album)
                 steps.put_nowait(None)
                 await showing
-            repeat = await asyncio.to_thread(self._save, judgement, album)
+            repeat = await asyncio.to_thread(self._save, judge, judgement, album)
             job.tell("verdicts", html=self._render.verdicts(judgement, repeat))
         finally:
             showing.cancel()

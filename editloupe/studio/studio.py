@@ -9,7 +9,9 @@ from typing import Any, cast
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
+from editloupe.evals.runs.single import keep_judgement
 from editloupe.images import Album
+from editloupe.judge import Judge
 from editloupe.studio.charts import ChartCache
 from editloupe.studio.decoding_threads import DecodingThreads
 from editloupe.studio.library import Library, OpenRun
@@ -86,13 +88,10 @@ class _Saver:
         self._library = library
         self._lock = threading.Lock()
 
-    def save(self, judgement: Judgement, album: Album) -> int:
+    def save(self, judge: Judge, judgement: Judgement, album: Album) -> int:
         """Keep a judgement and return the repeat it is kept as."""
         with self._lock:
-            run = self._library.writer()
-            repeat = max((unit.repeat for unit in run.units(judgement.edit.id)), default=-1) + 1
-            run.save(judgement, repeat, album)
-            return repeat
+            return keep_judgement(self._library.writer(), judge, judgement, album)
 
 
 def _step(pages: Pages, trace: Trace, step: Step, named: dict[str, str]) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import importlib.metadata
-import json
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +34,10 @@ class BuiltIn:
     name: str
     shows: str
     make: Callable[[ToolSettings, Enhancer], Tool]
+    enlarges: bool = False
+    """Whether it shows crops after the enhancer."""
+    depends_on: tuple[str, ...] = ()
+    """The settings that decide what it shows."""
 
 
 BUILT_IN: tuple[BuiltIn, ...] = (
@@ -43,21 +45,26 @@ BUILT_IN: tuple[BuiltIn, ...] = (
         "zoom_in_image",
         "a region of a picture from its original pixels, or of two pictures side by side",
         lambda settings, enhancer: ZoomInImage(enhancer),
+        enlarges=True,
     ),
     BuiltIn(
         "localize_differences",
         "where two pictures differ beyond what re-rendering changes, as side-by-side crops",
         lambda settings, enhancer: LocalizeDifferences(enhancer, settings.max_regions),
+        enlarges=True,
+        depends_on=("max_regions",),
     ),
     BuiltIn(
         "detect_object",
         "boxes round an object that the instruction names; Grounding DINO",
         lambda settings, enhancer: DetectObject(settings),
+        depends_on=("detector", "precision", "box_threshold", "text_threshold", "tile_levels"),
     ),
     BuiltIn(
         "read_text",
         "the text in a picture or a region of it; rapidocr",
         lambda settings, enhancer: ReadText(settings),
+        depends_on=("read_text",),
     ),
 )
 
@@ -160,17 +167,20 @@ class Toolbox:
             if isinstance(tool, LocalizeDifferences):
                 tool.compare = comparing
 
-    def fingerprint(self) -> str:
-        """Return a hash of everything about the tools that an answer can depend on."""
-        settings = self.settings
-        facts = {
-            "tools": {name: getattr(tool, "version", "1") for name, tool in sorted(self._tools.items())},
-            "enhancer": self._enhancer.fingerprint,
-            "settings": settings.digest(
-                "max_regions", "detector", "precision", "box_threshold", "text_threshold", "tile_levels", "read_text"
-            ),
-        }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+    def facts(self) -> dict[str, dict[str, Any]]:
+        """Return, tool by tool, everything that what it shows depends on; a tool that cannot run here shows nothing."""
+        usable = ((name, tool) for name, tool in sorted(self._tools.items()) if tool.unavailable() is None)
+        return {name: self._facts_of(name, tool) for name, tool in usable}
+
+    def _facts_of(self, name: str, tool: Tool) -> dict[str, Any]:
+        facts: dict[str, Any] = {"version": getattr(tool, "version", "1")}
+        built_in = next((one for one in BUILT_IN if one.name == name), None)
+        if built_in and built_in.enlarges:
+            facts["enhancer"] = self._enhancer.fingerprint
+        for setting in built_in.depends_on if built_in else ():
+            value = getattr(self.settings, setting)
+            facts[setting] = list(value) if isinstance(value, tuple) else value
+        return facts
 
     def close(self) -> None:
         """End the worker threads once their calls are done."""

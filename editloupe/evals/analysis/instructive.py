@@ -117,7 +117,7 @@ def _made(
     else:
         label = f"unjudged: {outcome.reason.value.replace('_', ' ')}"
     return Instructive(
-        edit_id=row.edit.id,
+        edit_id=row.name,
         criterion=criterion,
         repeat=repeat,
         kind=kind,

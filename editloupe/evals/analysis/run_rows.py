@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from editloupe.evals.analysis.bootstrap import Floats
+from editloupe.evals.runs.configurations import Configuration
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import Answer, LabelAnswer
@@ -73,6 +74,8 @@ class Table:
     about: Mapping[str, Any]
     damage: tuple[str, ...] = ()
     """What of the run could not be read, a sentence each."""
+    configuration: str = ""
+    """Which of the run's configurations this is."""
 
     @cached_property
     def criteria(self) -> tuple[str, ...]:
@@ -179,39 +182,52 @@ class Table:
         return judged, unjudged
 
 
-def table_of(run: Run | Table | str | Path, protocol: str | None = None) -> Table:
-    """Read a run, or pass on what was read; a run that holds several protocols needs the name of one."""
+def table_of(run: Run | Table | str | Path, protocol: str | None = None, configuration: str | None = None) -> Table:
+    """Read a run, or pass on what was read; where it holds several protocols or configurations, one has to be named."""
     if isinstance(run, Table):
         return run
     if not isinstance(run, Run):
         with Run.open(run) as opened:
-            return table_of(opened, protocol)
+            return table_of(opened, protocol, configuration)
+    chosen = choose(run, protocol, configuration)
     by_edit: dict[str, dict[str, list[Unit]]] = {}
-    protocols: dict[str, int] = {}
-    for unit in run.units():
-        protocols[unit.protocol] = protocols.get(unit.protocol, 0) + 1
-        if protocol in (None, unit.protocol):
-            by_edit.setdefault(unit.edit_id, {}).setdefault(unit.criterion, []).append(unit)
-    if not protocols:
-        damage = " ".join(run.damage.sentences())
-        raise UserError(
-            f"the run {run.folder.name} holds no verdicts {f'that can be read. {damage}' if damage else 'yet'}"
-        )
-    if protocol is None and len(protocols) > 1:
-        raise UserError(
-            f"the run {run.folder.name} holds verdicts of {' and '.join(protocols)}; name one with --protocol"
-        )
-    if protocol is not None and protocol not in protocols:
-        raise UserError(f"the run {run.folder.name} holds no verdicts of {protocol}; it has {' and '.join(protocols)}")
+    for unit in run.units(configuration=chosen.name):
+        by_edit.setdefault(unit.name, {}).setdefault(unit.criterion, []).append(unit)
     rows = tuple(
-        RunRow(edit, pictures, {criterion: tuple(units) for criterion, units in by_edit[edit.id].items()}, edit.id)
-        for edit, pictures in run.edits()
-        if edit.id in by_edit
+        RunRow(edit, pictures, {criterion: tuple(units) for criterion, units in by_edit[name].items()}, name)
+        for edit, pictures, name in run.edits()
+        if name in by_edit
     )
     if not rows:
         raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.sentences())}")
     name, about = run.folder.resolve().name, run.about()
-    return Table(name, run.folder, protocol or next(iter(protocols)), rows, about, run.damage.sentences())
+    return Table(name, run.folder, chosen.protocol, rows, about, run.damage.sentences(), chosen.name)
+
+
+def choose(run: Run, protocol: str | None = None, configuration: str | None = None) -> Configuration:
+    """Return the configuration of a run that is meant; where several could be, UserError lists them."""
+    found = run.configurations()
+    if not found:
+        damage = " ".join(run.damage.sentences())
+        raise UserError(
+            f"the run {run.folder.name} holds no verdicts {f'that can be read. {damage}' if damage else 'yet'}"
+        )
+    protocols = list(dict.fromkeys(one.protocol for one in found))
+    if protocol is not None and protocol not in protocols:
+        raise UserError(f"the run {run.folder.name} holds no verdicts of {protocol}; it has {' and '.join(protocols)}")
+    left = [one for one in found if protocol in (None, one.protocol)]
+    if configuration is not None:
+        left = [one for one in left if configuration in (one.judge, one.mode, one.name[: len(configuration)])]
+    if len(left) == 1:
+        return left[0]
+    if len({one.protocol for one in left}) > 1:
+        raise UserError(
+            f"the run {run.folder.name} holds verdicts of {' and '.join(protocols)}; name one with --protocol"
+        )
+    listed = "; ".join(f"{one.name} ({one.title}, {one.units} units)" for one in left or found)
+    if not left:
+        raise UserError(f'the run {run.folder.name} has no configuration "{configuration}"; it has: {listed}')
+    raise UserError(f"the run {run.folder.name} was judged in several ways; name one with --configuration: {listed}")
 
 
 def row_means(values: Floats) -> Floats:

@@ -15,7 +15,7 @@ from typing import Literal
 from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.first_failures import FirstFailures
 from editloupe.evals.batch.forecast import Assume, Forecast, assumed, forecast
-from editloupe.evals.batch.jobs import Planner
+from editloupe.evals.batch.jobs import Again, Planner
 from editloupe.evals.batch.local_executor import Executor, LocalExecutor
 from editloupe.evals.batch.progress import Progress, Tally
 from editloupe.evals.batch.replies import KeptReplies
@@ -31,6 +31,7 @@ WORKERS = 8
 """Threads that read, decode and encode pictures beside the event loop."""
 OpenJudge = Callable[..., BatchJudge]
 """Opens the judge of the batch with the hooks `replies` and `traffic`; Ray sends it to its workers."""
+Say = Callable[[str], None]
 Edits = Callable[[], Iterable[Edit]]
 """Gives the edits from the first on, as often as it is called."""
 
@@ -44,7 +45,7 @@ class Batch:
     open_judge: OpenJudge
     limits: Limits = field(default_factory=Limits)
     repeats: int = 1
-    retry_unjudged: bool = False
+    again: Again = field(default_factory=Again)
     keep_going: bool = False
     """Go on where the first edits all fail in the same way, which else ends the session."""
     deadline: float | None = None
@@ -71,6 +72,8 @@ class Ending:
     stops_requested: int
     """How often the user asked to stop."""
     judge: str
+    configuration: str
+    """The run's name of what judged."""
     damage: tuple[str, ...] = ()
     """What of the run could not be read."""
 
@@ -96,12 +99,14 @@ def dry_run(batch: Batch) -> Forecast:
         judge = batch.open_judge()
         open_.callback(judge.close)
         described = judge.describe()
-        planner = Planner(run, judge, run.name_of(described), batch.repeats, batch.retry_unjudged)
+        planner = Planner(run, judge, batch.again, batch.repeats)
         open_.callback(planner.close)
         return forecast(run, planner.jobs(enumerate(batch.edits())), described, _price(batch, judge.spec), batch.assume)
 
 
-def judge_batch(batch: Batch, *, quiet: bool = False, signals: bool = False) -> Ending:
+def judge_batch(
+    batch: Batch, *, quiet: bool = False, signals: bool = False, say: Say = lambda sentence: None
+) -> Ending:
     """Judge a batch; edits the run holds already are passed over.
 
     The manifest is read once before anything is asked, so that a mistake in its last line costs nothing.
@@ -109,12 +114,12 @@ def judge_batch(batch: Batch, *, quiet: bool = False, signals: bool = False) -> 
     stop = Stop()
     try:
         with Run.write(batch.out) as run, asyncio.Runner(loop_factory=event_loop) as runner:
-            return runner.run(_session(batch, run, stop, quiet, signals))
+            return runner.run(_session(batch, run, stop, quiet, signals, say))
     finally:
         stop.over()
 
 
-async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: bool) -> Ending:
+async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: bool, say: Say) -> Ending:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(WORKERS))
     async with AsyncExitStack() as open_:
         traffic = TrafficControl(batch.limits)
@@ -123,12 +128,14 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         price = _price(batch, judge.spec)
         spending = Spending(batch.limits, price, *run.spent())
         traffic.charge(spending, lambda usage, cost: run.pay(judge.spec, usage, cost))
-        configuration = run.configure(judge.describe())
-        planner = Planner(run, judge, configuration, batch.repeats, batch.retry_unjudged)
+        configuration = run.configure(judge.describe(), judge.asked())
+        planner = Planner(run, judge, batch.again, batch.repeats, say)
         open_.callback(planner.close)
         tally = Tally(total=planner.units_of(batch.edits()))
         if not tally.total:
             raise UserError("the manifest holds no edits to judge")
+        for sentence in planner.changes(batch.edits()):
+            say(sentence)
         if signals:  # until here, where nothing was asked yet, a stop ends the command at once
             open_.enter_context(listening(stop))
         executor = await _executor(batch, run, judge, traffic)
@@ -153,7 +160,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         )
         with _little_to_collect(), nullcontext() if quiet else progress:
             await runner.judge_all(batch.edits())
-        return Ending(tally, spending, stop.why, stop.requests, judge.spec, run.damage.sentences())
+        return Ending(tally, spending, stop.why, stop.requests, judge.spec, configuration, run.damage.sentences())
 
 
 @contextmanager

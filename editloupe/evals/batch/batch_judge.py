@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from editloupe.asked import Asked
 from editloupe.images import Album
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Edit, Judgement, Mode, Sha
@@ -41,8 +42,14 @@ class BatchJudge(Protocol):
     def criteria_for(self, edit: Edit) -> Sequence[str]:
         """Return the criteria one edit is asked."""
 
-    def unit_key(self, edit: Edit, criterion: str, repeat: int = 0, hashes: dict[Path, Sha] | None = None) -> str:
-        """Return the content key of a unit; raises ImageError where a picture cannot be read."""
+    def asked(self) -> tuple[Asked, ...]:
+        """Return every question this judge puts, whatever the edit."""
+
+    def asked_of(self, edit: Edit, criterion: str) -> Asked:
+        """Return how one edit is asked on one criterion."""
+
+    def shown(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> str | None:
+        """Return the key of what of an edit the judge is shown; None where a picture it needs has no hash."""
 
     def describe(self) -> dict[str, Any]:
         """Return what must be known later to say what was judged, by what, with which versions and settings."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from editloupe.evals.batch.jobs import SERVER
+from editloupe.evals.batch.held import SERVER
 from editloupe.types import Judgement, Reason, Unjudged, UserError
 
 ALIKE = 16

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
-from editloupe.agent.refusals import refused_by_server
+from editloupe.asked import Question
 from editloupe.evals.batch.batch_judge import BatchJudge
+from editloupe.evals.batch.edit_files import EditFiles
+from editloupe.evals.batch.held import Held, HeldUnit
+from editloupe.evals.runs import enrolment
+from editloupe.evals.runs.enrolment import Enrolled, Entry
+from editloupe.evals.runs.putting import Answer
 from editloupe.evals.runs.store import Run
-from editloupe.files import check_file
-from editloupe.images import ImageError
-from editloupe.storable import fits, storable, storable_text
-from editloupe.types import Edit, Reason, Sha
+from editloupe.types import Edit, Sha
 
-SERVER = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.SERVER_REFUSED})
-"""Reasons that lie with the server: units that end so tell nothing about the edit or the judge."""
-FAILED = SERVER | {Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT}
-"""Reasons that say nothing about the judge's reply: the same command again tries these units again.
 
-The others (an unreadable answer, one cut off by the length limit, no answer, a refusal of this very content…) are what the
-judge gave; only `--retry-unjudged` asks anew.
-"""
+@dataclass(frozen=True)
+class Again:
+    """What is asked although the run holds something of it."""
+
+    retry_unjudged: bool = False
+    """What the judge left open is asked anew."""
+    keep: bool = False
+    """Verdicts that the same judge gave to a question asked otherwise are used."""
+    replace: bool = False
+    """Everything is asked anew, and what is held gives way."""
+    only: frozenset[str] = frozenset()
+    """Ids or names of the edits that are judged, anew; empty for all of them."""
+
+    @property
+    def anew(self) -> bool:
+        """True where a verdict that is held is asked for once more."""
+        return self.replace or bool(self.only)
 
 
 @dataclass(frozen=True)
@@ -39,46 +49,32 @@ class Job:
     repeat: int
     criteria: tuple[str, ...]
     tries: int = 1
-    keys: dict[str, str] = field(default_factory=dict)
-    quick: str | None = None
+    number: int | None = None
+    """The edit's in the run; None where nothing is written."""
+    questions: Mapping[str, Question] = field(default_factory=dict)
     hashes: Mapping[Path, Sha] = field(default_factory=dict)
-    """Of the pictures, as they went into the keys."""
-
-
-class Known(NamedTuple):
-    """What the run holds of a unit."""
-
-    key: str | None
-    quick: str | None
-    tries: int
-    status: str
-    reason: str | None
-    refusal: str | None = None
-    """The whole outcome where its reason is a refusal."""
-
-    @property
-    def failed(self) -> bool:
-        """True where the unit failed for a reason that is neither in the edit nor in the judge's reply."""
-        if self.reason != Reason.REFUSED:
-            return self.reason in FAILED
-        try:
-            return refused_by_server(str(json.loads(self.refusal or "{}").get("detail")))
-        except (ValueError, AttributeError):
-            return False
+    """Of the pictures, as they went into the questions."""
 
 
 class Planner:
     """Turns edits into jobs; used from one thread at a time, and closed by any once that one is done."""
 
     def __init__(
-        self, run: Run, judge: BatchJudge, configuration: str, repeats: int = 1, retry_unjudged: bool = False
+        self,
+        run: Run,
+        judge: BatchJudge,
+        how: Again | None = None,
+        repeats: int = 1,
+        say: Callable[[str], None] = lambda sentence: None,
     ) -> None:
-        self._judge = judge
-        self._configuration = configuration
-        self._repeats = repeats
-        self._retry_unjudged = retry_unjudged
+        self._run, self._judge, self._repeats, self._say = run, judge, repeats, say
+        self._how = how or Again()
         self._reader: sqlite3.Connection = run.reader()
-        self._turn = threading.Lock()
+        self._held = Held(self._reader, judge.asked(), self._how.keep)
+        self._turn, self._waiting = threading.Lock(), threading.Lock()
+        self._under_way: dict[tuple[Question, int], list[int]] = {}
+        """Edits that wait for a unit another edit is being asked."""
+        self._beside = 0
         self.held = 0
         """Units that were found judged, or unjudged and not to be tried again."""
         self.held_unjudged = 0
@@ -87,10 +83,30 @@ class Planner:
         """Return how many units these edits have together."""
         return sum(len(self._judge.criteria_for(edit)) for edit in edits) * self._repeats
 
+    def changes(self, edits: Iterable[Edit]) -> list[str]:
+        """Say what is asked otherwise than the run's verdicts were, and how many units that concerns."""
+        if not self._held.has_older:
+            return []
+        concerned: Counter[tuple[str, str]] = Counter()
+        asked = {one.key: one for one in self._judge.asked()}
+        for edit in edits:
+            rows = [row.edit for row in enrolment.rows_of(self._reader, edit.id) if row.model in (edit.model, None)]
+            for criterion in self._judge.criteria_for(edit) if rows else ():
+                new = self._judge.asked_of(edit, criterion)
+                for old, count in self._held.concerned(rows, new, self._repeats).items():
+                    concerned[old, new.key] += count
+        return [self._held.change(old, asked[new], count) for (old, new), count in concerned.items()]
+
     def jobs(self, edits: Iterable[tuple[int, Edit]]) -> Iterator[Job]:
-        """Yield the jobs of these edits, in order; what the run holds under the same key is passed over."""
+        """Yield the jobs of these edits, in order; what the run holds already is passed over."""
         for position, edit in edits:
             yield from self._jobs_of(position, edit)
+        if self._beside:
+            self._say(
+                f"{self._beside} edits have other pictures or another instruction than the run holds under the same id and "
+                "model: both are kept and both count; --replace keeps only the manifest's"
+            )
+            self._beside = 0
 
     def some(self, jobs: Iterator[Job], count: int) -> list[Job]:
         """Take the next few jobs; `close` waits until they are there."""
@@ -98,61 +114,85 @@ class Planner:
             return list(itertools.islice(jobs, count))
 
     def _jobs_of(self, position: int, edit: Edit) -> Iterator[Job]:
-        known = self._known(edit.id)
-        quick = self._quick(edit)
-        hashes: dict[Path, Sha] = {}
+        rows = enrolment.rows_of(self._reader, edit.id)
+        files = EditFiles(edit, rows)
+        number = self._enrolled(position, edit, files, rows)
         for repeat in range(self._repeats):
-            missing: dict[int, list[str]] = {}
-            keys: dict[str, str] = {}
+            missing: dict[int, dict[str, Question]] = {}
+            answers: list[Answer] = []
             for criterion in self._judge.criteria_for(edit):
-                held = known.get((criterion, repeat))
-                same = held is not None and quick is not None and held.quick == quick
-                tries = self._tries(held) if held is not None and same else 1
-                if tries:  # what is judged is filed under the hash of what the judge is shown, not under a file's date
-                    if key := self._key(edit, criterion, repeat, hashes):
-                        keys[criterion] = key
-                        same = held is not None and held.key == key
-                    tries = self._tries(held) if held is not None and same else 1
-                if tries:
-                    missing.setdefault(tries, []).append(criterion)
-                else:
-                    self.held += 1
-                    self.held_unjudged += held is not None and held.status != "judged"
-            for tries, criteria in missing.items():
-                known_keys = {name: keys[name] for name in criteria if name in keys}
-                yield Job(edit, position, repeat, tuple(criteria), tries, known_keys, quick, hashes)
+                asked = self._judge.asked_of(edit, criterion).key
+                question = Question(asked, self._judge.shown(edit, criterion, files.hashes))
+                unit = self._held.unit(number, question, repeat)
+                tries = self._tries(unit) if unit else 1
+                if unit and not tries:
+                    self._count(unit)
+                    answers += [Answer(number, criterion, asked, repeat, unit.unit)] if number is not None else []
+                elif not self._follows(question, repeat, number):
+                    missing.setdefault(tries, {})[criterion] = question
+            self._link(answers)
+            for tries, questions in missing.items():
+                yield Job(edit, position, repeat, tuple(questions), tries, number, questions, files.hashes)
 
-    def _tries(self, held: Known) -> int:
-        """Return which try a unit with the same key is due for; 0 where it is done."""
-        if held.status == "judged":
+    def _enrolled(self, position: int, edit: Edit, files: EditFiles, rows: list[Enrolled]) -> int | None:
+        """Bring the run's row of the edit up to date and return its number; without a row and a writer there is none."""
+        content = enrolment.content_of(edit, files.hashes)
+        same = enrolment.same_edit(rows, edit.model, content)
+        if not self._run.writable:
+            return same.edit if same else None
+        others = [row.edit for row in rows if row.model == edit.model and row is not same]
+        if others and self._how.replace and content is not None:
+            self._run.forget(others)
+        elif others and same is None:
+            self._beside += 1
+        return self._run.enrol([Entry(edit, position, content, files.stamps, files.pictures)])[0]
+
+    def _count(self, unit: HeldUnit) -> None:
+        with self._waiting:
+            self.held += 1
+            self.held_unjudged += unit.status != "judged"
+
+    def _link(self, answers: list[Answer]) -> None:
+        """Have units that are there answer an edit they do not answer yet."""
+        query = "SELECT 1 FROM answers WHERE edit = ? AND asked = ? AND repeat = ? AND unit = ?"
+        places = [(one.edit, one.asked, one.repeat, one.unit) for one in answers]
+        new = [
+            one for one, place in zip(answers, places, strict=True) if not self._reader.execute(query, place).fetchone()
+        ]
+        if new and self._run.writable:
+            self._run.answer(new)
+
+    def _follows(self, question: Question, repeat: int, number: int | None) -> bool:
+        """Note a unit as under way; True where it is already, for another edit that shows the judge the same."""
+        if question.shown is None or number is None:
+            return False
+        with self._waiting:
+            waiting = self._under_way.get((question, repeat))
+            if waiting is None:
+                self._under_way[question, repeat] = []
+                return False
+            waiting.append(number)
+            return True
+
+    def followers(self, job: Job) -> dict[str, tuple[int, ...]]:
+        """Return the edits that wait for the units of a job, which is over, by criterion."""
+        with self._waiting:
+            found = {
+                criterion: tuple(self._under_way.pop((question, job.repeat), ()))
+                for criterion, question in job.questions.items()
+            }
+            self.held += sum(map(len, found.values()))
+        return found
+
+    def _tries(self, unit: HeldUnit) -> int:
+        """Return which try a unit that is held is due for; 0 where it is done."""
+        if self._how.anew:
+            return unit.tries + 1
+        if unit.status == "judged":
             return 0
-        if held.failed:
-            return held.tries
-        return held.tries + 1 if self._retry_unjudged else 0
-
-    def _known(self, edit_id: str) -> dict[tuple[str, int], Known]:
-        query = (
-            "SELECT criterion, repeat, key, quick, tries, status, reason, "
-            "CASE reason WHEN 'request_refused' THEN outcome END FROM units WHERE edit_id = ?"
-        )
-        return {(row[0], row[1]): Known(*row[2:]) for row in self._reader.execute(query, (storable_text(edit_id),))}
-
-    def _key(self, edit: Edit, criterion: str, repeat: int, hashes: dict[Path, Sha]) -> str | None:
-        try:
-            return self._judge.unit_key(edit, criterion, repeat, hashes)
-        except ImageError:
-            return None
-
-    def _quick(self, edit: Edit) -> str | None:
-        """Return a fingerprint that needs no reading of pictures: the row, the files' sizes and times, the judge."""
-        try:
-            stats = [(str(path), check_file(path)) for path in edit.paths]
-        except OSError:
-            return None
-        files = [(path, found.st_size, found.st_mtime_ns) for path, found in stats]
-        row = edit.model_dump(mode="json") if fits(dict(edit)) else storable(edit)
-        facts = json.dumps([self._configuration, row, files], sort_keys=True)
-        return hashlib.sha256(facts.encode("utf-8", "replace")).hexdigest()[:32]
+        if unit.failed:
+            return unit.tries
+        return unit.tries + 1 if self._how.retry_unjudged else 0
 
     def close(self) -> None:
         """Let go of the file, once nobody reads it: a connection closed under a reading thread ends the whole process."""

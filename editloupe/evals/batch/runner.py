@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 
 from editloupe.evals.batch.first_failures import FirstFailures
@@ -109,27 +109,29 @@ class Runner:
                 done.album.clear()
 
     async def _file(self, done: Done) -> None:
-        kept = finished_part(done.judgement)
+        kept, also = finished_part(done.judgement), self._planner.followers(done.job)
+        self.tally.held = self._planner.held
         if reason := _cap_reached(done):
             self.stop.why = self.stop.why or reason
         if kept.verdicts:
-            await self._writer.keep(self._filing(done, kept))
+            await self._writer.keep(self._filing(done, kept, also))
             self.tally.add(kept)
             if self._first_failures:
                 self._first_failures.add(kept)
 
-    def _filing(self, done: Done, kept: Judgement) -> Filing:
+    def _filing(self, done: Done, kept: Judgement, also: Mapping[str, tuple[int, ...]]) -> Filing:
         job = done.job
         return Filing(
             kept,
             repeat=job.repeat,
             album=done.album,
             position=job.position,
-            keys=job.keys,
-            quick=job.quick,
+            questions=job.questions,
             tries=dict.fromkeys(job.criteria, job.tries),
             configuration=self._configuration,
             price=self._price,
+            edit=job.number,
+            also=also,
         )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from editloupe.agent.hooks import Replies, Traffic, Watcher
-from editloupe.agent.models import keyed_profile, open_chat
-from editloupe.described_judge import DescribedJudge, content_key, picture_hashes
+from editloupe.agent.models import open_chat, sampling
+from editloupe.asked import Asked, content_key
+from editloupe.described_judge import DescribedJudge
 from editloupe.evals.edival.instruments import Instruments
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edival import CRITERIA, EDIVAL_GRAPH
@@ -20,7 +21,7 @@ from editloupe.pixel_budget import room_for
 from editloupe.rubrics.edival import ASKED
 from editloupe.rubrics.edival.questions import question
 from editloupe.rubrics.edival.settings import EdivalSettings, published
-from editloupe.rubrics.edival.turn import read_turn
+from editloupe.rubrics.edival.turn import KEY, read_turn
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
@@ -57,6 +58,7 @@ class EdivalJudge(DescribedJudge):
         self.rules = rules or published()
         self.settings: JudgeSettings = settings or JudgeSettings()
         self._chat = open_chat(spec, base_url, self.settings, replies, traffic)
+        self._questions: dict[str, Asked] = {}
         self._toolbox = build_toolbox(replace(tools or ToolSettings.from_environment(), enhancer="none"))
 
     @property
@@ -120,17 +122,36 @@ class EdivalJudge(DescribedJudge):
         """Return the criteria this picture is asked: all of them."""
         return self.criteria
 
-    def unit_key(self, edit: Edit, criterion: str, repeat: int = 0, hashes: dict[Path, Sha] | None = None) -> str:
-        """Return the content key of one unit: pictures, what is asked, by whom, with which settings."""
-        hashed = picture_hashes(edit, {} if hashes is None else hashes)
-        facts = {
-            "pictures": {_name(role, i): sha for role, shas in hashed.items() for i, sha in enumerate(shas)},
-            "edit": edit.model_dump(mode="json", include={"instruction", "extra"}),
-            "criterion": criterion,
-            "judge": {**self.parameters(), "profile": keyed_profile(self.spec, self.settings).model_dump(mode="json")},
-            "repeat": repeat,
-        }
-        return content_key(facts)
+    def asked(self) -> tuple[Asked, ...]:
+        """Return every question: what the criteria are measured by, and what the model is asked."""
+        return tuple(self._asked(criterion) for criterion in self.criteria)
+
+    def asked_of(self, edit: Edit, criterion: str) -> Asked:
+        """Return how one picture is measured on one criterion."""
+        return self._asked(criterion)
+
+    def _asked(self, criterion: str) -> Asked:
+        if (known := self._questions.get(criterion)) is None:
+            profile = self._chat.profile
+            facts = {
+                "criterion": criterion,
+                "protocol": self.protocol,
+                "mode": self.mode,
+                "judge": self.spec,
+                "sampling": sampling(profile, self.settings),
+                "structured": profile.structured_output,
+                "max_image_bytes": profile.max_image_bytes,
+                **self.further_parameters(),
+            }
+            known = self._questions[criterion] = Asked(criterion, facts)
+        return known
+
+    def shown(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> str | None:
+        """Return the key of a turn: its pictures, its instruction and what is known of its objects."""
+        if any(path not in hashes for path in edit.paths):
+            return None
+        pictures = {role: [hashes[path] for path in paths] for role, paths in edit.files.items()}
+        return content_key({"pictures": pictures, "instruction": edit.instruction, KEY: edit.extra.get(KEY)})
 
     def further_parameters(self) -> dict[str, Any]:
         """Return the rules, the instruments and the questions."""
@@ -156,8 +177,3 @@ class EdivalJudge(DescribedJudge):
         """Let go of everything as `close` does, without blocking the event loop."""
         self._toolbox.close()
         await self._chat.aclose()
-
-
-def _name(role: str, place: int) -> str:
-    """Return what a unit's key calls a picture."""
-    return role if role in ("source", "edited") else f"{role}{place}"

@@ -107,8 +107,8 @@ def turn_scores(run: Run) -> list[TurnScore]:
     outcomes: dict[str, dict[str, Outcome]] = {}
     for unit in run.units():
         if unit.repeat == 0:
-            outcomes.setdefault(unit.edit_id, {})[unit.criterion] = unit.outcome
-    edits = {edit.id: edit for edit, _ in run.edits() if KEY in edit.extra}
+            outcomes.setdefault(unit.name, {})[unit.criterion] = unit.outcome
+    edits = {name: edit for edit, _, name in run.edits() if KEY in edit.extra}
     scores: list[TurnScore] = []
     for name, found in outcomes.items():
         if name in edits:

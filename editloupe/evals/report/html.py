@@ -79,7 +79,7 @@ class _Page:
 
     def _case(self, cases: Cases, run: Run, item: Instructive) -> str:
         self._cases += 1
-        edit, pictures = run.edit(item.edit_id)
+        edit, pictures, _ = run.edit(item.edit_id)
         small = thumbnails(run, edit, pictures)
         shown = _pictures(small) if small else "<p>The run did not keep the pictures of this edit.</p>"
         gone = [role for role, shas in pictures.items() if shas and run.damage.holds(PICTURES, shas[0])]

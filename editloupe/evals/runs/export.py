@@ -120,9 +120,9 @@ def to_datasets(run: Run, folder: Path, images: bool = False) -> int:
 
 
 def _dataset_rows(run: Run, images: bool) -> Iterator[dict[str, Any]]:
-    for edit_id, units in groupby(run.units(), key=lambda unit: unit.edit_id):
+    for name, units in groupby(run.units(), key=lambda unit: unit.name):
         try:
-            edit, pictures = run.edit(edit_id)
+            edit, pictures, _ = run.edit(name)
         except UserError:  # noted by the run as damaged
             edit, pictures = None, {}
         shown = {role: _picture(run, pictures, role) for role in ("source", "edited")} if images else {}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
 from editloupe.evals.runs.damage import Damage
-from editloupe.evals.runs.schema import VERSION
+from editloupe.evals.runs.schema import READABLE, VERSION
 from editloupe.storable import MARK, fits, storable
 from editloupe.types import Edit, Step, Trace, UserError
 
@@ -35,22 +35,31 @@ def read_about(path: Path) -> dict[str, Any]:
     known = found.get("configurations") if isinstance(found, dict) else None
     if not isinstance(known, list) or not all(isinstance(one, dict) and "name" in one for one in known):
         raise Unreadable(f"{path} is damaged (it is not the description of a run)")
-    if found.get("schema", VERSION) != VERSION:
+    if found.get("schema", VERSION) not in READABLE:
         raise UserError(f"{path} has schema version {found['schema']}, this EditLoupe reads version {VERSION}")
     return dict(found)
 
 
-def read_edit(damage: Damage, edit_id: Any, text: Any, pictures: Any) -> tuple[Edit, Pictures] | None:
+class KeptEdit(NamedTuple):
+    """An edit as a run holds it."""
+
+    edit: Edit
+    pictures: Pictures
+    name: str
+    """Unique in the run."""
+
+
+def read_edit(damage: Damage, name: Any, text: Any, pictures: Any) -> KeptEdit | None:
     """Return an edit; without its pictures where only those cannot be read, None where it cannot be read itself."""
     edit = None
-    with damage.reading("edits", str(edit_id)):
+    with damage.reading("edits", str(name)):
         edit = Edit.model_validate_json(text)
     if edit is None:
         return None
     shas: Pictures = {}
-    with damage.reading("lists of pictures", str(edit_id)):
+    with damage.reading("lists of pictures", str(name)):
         shas = _PICTURES.validate_json(pictures)
-    return edit if edit.id == edit_id else edit.model_copy(update={"id": str(edit_id)}), shas
+    return KeptEdit(edit, shas, str(name))
 
 
 def read_trace(

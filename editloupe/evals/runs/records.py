@@ -4,34 +4,43 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from editloupe.asked import Asked, Question, content_key
+from editloupe.evals.runs.enrolment import Entry, content_of
 from editloupe.evals.runs.pictures import KeptPictures, PictureFolder, kept_pictures
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.redact import Redactor
 from editloupe.images import Album
 from editloupe.storable import finite_number, record_json, storable_text, whole_number
-from editloupe.types import Judgement, Mode, Outcome, Record, Trace, Usage, Verdict
+from editloupe.types import Edit, Judgement, Mode, Outcome, Record, Trace, Usage, Verdict
 
 _OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
 
 
 class Unit(Record):
-    """One (edit, criterion, repeat) as the run holds it."""
+    """What one edit was answered on one criterion in one repeat, as the run holds it."""
 
+    name: str
+    """The edit's name, unique in the run."""
     edit_id: str
+    model: str | None
+    """The editing model."""
     criterion: str
     repeat: int
-    key: str | None
-    """What was asked, of whom, with which pictures and settings; None where the runner did not say."""
+    asked: str
+    """How the criterion was put to the judge: a row of the table `asked`."""
+    shown: str | None
+    """What of the edit the judge was shown, as a hash; None where a picture could not be read or the writer did not say."""
     tries: int
     configuration: str | None
-    """Which entry of run.json judged it."""
+    """Which entry of run.json judged it first."""
     protocol: str
     mode: Mode
     judge: str
@@ -42,7 +51,7 @@ class Unit(Record):
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Unit:
-        """Read a row of the table `units`."""
+        """Read a row of the view `verdicts`."""
         values = {name: row[name] for name in cls.model_fields if name != "outcome"}
         return cls(**values, outcome=_OUTCOME.validate_json(row["outcome"]))
 
@@ -51,11 +60,11 @@ class Unit(Record):
 class Rows:
     """A judgement as rows, made before the transaction begins."""
 
-    position: int | None
-    edit: Mapping[str, str]
+    entry: Entry
     units: list[dict[str, Any]]
     texts: list[str]
-    traces: list[tuple[tuple[Any, ...], list[tuple[float, str]]]]
+    traces: Mapping[str, list[tuple[tuple[Any, ...], list[tuple[float, str]]]]]
+    """By criterion: the columns of `traces`, and the steps."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +76,16 @@ class Filing:
     album: Album | KeptPictures | None = None
     """Where the pictures are that the traces speak of; without it none are kept."""
     position: int | None = None
-    keys: Mapping[str, str] = field(default_factory=dict)
-    """Content keys by criterion."""
-    quick: str | None = None
+    questions: Mapping[str, Question] = field(default_factory=dict)
+    """What was asked, by criterion; without it nobody can tell later whether the same is asked again."""
     tries: Mapping[str, int] = field(default_factory=dict)
     """How often each criterion was asked anew, this time included."""
     configuration: str | None = None
     price: Price | None = None
+    edit: int | None = None
+    """The edit's number in the run; without it the edit is enrolled."""
+    also: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Further edits that a criterion's unit answers."""
 
     def ready(self, folder: PictureFolder, clean: Redactor) -> Rows:
         """Write the pictures and return the rows."""
@@ -81,27 +93,29 @@ class Filing:
         kept = kept_pictures(self.judgement, album, folder) if isinstance(album, Album) else album or KeptPictures()
         kept.write(folder)
         return Rows(
-            position=self.position,
-            edit={
-                "edit_id": storable_text(edit.id),
-                "edit": _text(record_json(edit), clean),
-                "pictures": json.dumps(kept.roles),
-            },
+            entry=Entry(edit, self.position, content_of(edit, _hashes(edit, kept.roles)), {}, kept.roles),
             units=[self._unit(outcome, clean) for outcome in self.judgement.verdicts],
             texts=[_text(text, clean) for text in {text for trace in self.judgement.traces for text in trace.prompt}],
-            traces=[self._trace(trace, clean) for trace in self.judgement.traces],
+            traces={
+                outcome.criterion: [self._trace(trace, clean) for trace in self._traces(outcome)]
+                for outcome in self.judgement.verdicts
+            },
         )
+
+    def _traces(self, outcome: Outcome) -> list[Trace]:
+        return [trace for trace in self.judgement.traces if trace.criterion == outcome.criterion]
 
     def _unit(self, outcome: Outcome, clean: Redactor) -> dict[str, Any]:
         judged = outcome if isinstance(outcome, Verdict) else None
-        criterion, usage = outcome.criterion, outcome.usage
-        durations = [trace.seconds for trace in self.judgement.traces if trace.criterion == criterion]
+        criterion, usage, traces = outcome.criterion, outcome.usage, self._traces(outcome)
+        question = self.questions.get(criterion) or Question(self._unknown(criterion).key, None)
+        used = sorted({seen.tool for trace in traces for step in trace.steps for seen in step.observations})
         return {
-            "edit_id": storable_text(self.judgement.edit.id),
             "criterion": storable_text(criterion),
+            "asked": question.asked,
+            "shown": question.shown,
             "repeat": self.repeat,
-            "key": self.keys.get(criterion),
-            "quick": self.quick,
+            "used": _text(json.dumps(used), clean),
             "tries": self.tries.get(criterion, 1),
             "configuration": self.configuration,
             "protocol": storable_text(self.judgement.protocol),
@@ -115,17 +129,43 @@ class Filing:
             "steps": outcome.steps,
             **{name: whole_number(getattr(usage, name)) for name in Usage.model_fields},
             "cost": finite_number(self.price.cost(usage)) if self.price else None,
-            "seconds": max((_duration(seconds) for seconds in durations), default=0.0),
+            "seconds": max((_duration(trace.seconds) for trace in traces), default=0.0),
             "outcome": _text(record_json(outcome), clean),
             "finished_at": timestamp(),
         }
 
+    @property
+    def _about(self) -> dict[str, Any]:
+        return {"judge": self.judgement.judge, "mode": self.judgement.mode, "protocol": self.judgement.protocol}
+
+    @property
+    def unknown_configuration(self) -> str:
+        """The name of a configuration of which no more is known than judge, mode and protocol."""
+        return content_key(self._about)[:16]
+
+    def _unknown(self, criterion: str) -> Asked:
+        """Return what is known of a question whose writer did not say more."""
+        return Asked(criterion, {"criterion": criterion, **self._about})
+
+    def unknown_questions(self) -> list[Asked]:
+        """Return the questions that are known only by judge, mode and criterion."""
+        verdicts = self.judgement.verdicts
+        return [self._unknown(outcome.criterion) for outcome in verdicts if outcome.criterion not in self.questions]
+
     def _trace(self, trace: Trace, clean: Redactor) -> tuple[tuple[Any, ...], list[tuple[float, str]]]:
         prompt = tuple(text_sha(_text(text, clean)) for text in trace.prompt)
         head = record_json(trace.model_copy(update={"prompt": prompt}), without={"steps"})
-        place = (storable_text(trace.edit_id), storable_text(trace.criterion), self.repeat, trace.target)
         steps = [(_duration(step.seconds), _text(record_json(step), clean)) for step in trace.steps]
-        return (*place, _duration(trace.seconds), _text(head, clean)), steps
+        return (trace.target, _duration(trace.seconds), _text(head, clean)), steps
+
+
+def _hashes(edit: Edit, roles: Mapping[str, list[str]]) -> dict[Path, str]:
+    """Return the hashes of an edit's pictures by path, where all of a role could be read."""
+    found: dict[Path, str] = {}
+    for role, paths in edit.files.items():
+        if len(roles.get(role, ())) == len(paths):
+            found.update(zip(paths, roles[role], strict=True))
+    return found
 
 
 def text_sha(text: str) -> str:

@@ -8,24 +8,72 @@ from pathlib import Path
 from editloupe.evals.runs.damage import RunConnection, RunDamaged, damaged
 from editloupe.types import UserError
 
-VERSION = 1
+VERSION = 2
+READABLE = (1, VERSION)
+"""Versions that can be read; only the present one is written."""
 APPLICATION_ID = 0x454C5250
 """`ELRP` in the file's header, so that a SQLite file of another program is not taken for a run."""
 
+UNIT_COLUMNS = (
+    "criterion",
+    "asked",
+    "shown",
+    "repeat",
+    "used",
+    "tries",
+    "configuration",
+    "protocol",
+    "mode",
+    "judge",
+    "status",
+    "label",
+    "score",
+    "score_100",
+    "reason",
+    "steps",
+    "requests",
+    "input_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "reasoning_tokens",
+    "cost",
+    "seconds",
+    "outcome",
+    "finished_at",
+)
+"""What is kept of a unit, beside its number."""
+
 TABLES = """
 CREATE TABLE edits (
-    edit_id   TEXT PRIMARY KEY,
+    edit      INTEGER PRIMARY KEY,
+    name      TEXT NOT NULL UNIQUE,
+    edit_id   TEXT NOT NULL,
+    model     TEXT,
+    content   TEXT,
     position  INTEGER NOT NULL,
-    edit      TEXT NOT NULL,
-    pictures  TEXT NOT NULL
+    facts     TEXT NOT NULL,
+    pictures  TEXT NOT NULL,
+    files     TEXT NOT NULL
 );
-CREATE INDEX edits_in_order ON edits (position, edit_id);
+CREATE INDEX edits_by_id ON edits (edit_id);
+CREATE INDEX edits_in_order ON edits (position, edit_id, name);
+CREATE TABLE asked (
+    asked      TEXT PRIMARY KEY,
+    criterion  TEXT NOT NULL,
+    facts      TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE configurations (
+    configuration  TEXT NOT NULL,
+    asked          TEXT NOT NULL,
+    UNIQUE (configuration, asked)
+);
 CREATE TABLE units (
-    edit_id          TEXT NOT NULL,
+    unit             INTEGER PRIMARY KEY,
     criterion        TEXT NOT NULL,
+    asked            TEXT NOT NULL,
+    shown            TEXT,
     repeat           INTEGER NOT NULL,
-    key              TEXT,
-    quick            TEXT,
+    used             TEXT NOT NULL,
     tries            INTEGER NOT NULL,
     configuration    TEXT,
     protocol         TEXT NOT NULL,
@@ -46,18 +94,26 @@ CREATE TABLE units (
     seconds          REAL NOT NULL,
     outcome          TEXT NOT NULL,
     finished_at      TEXT NOT NULL,
-    PRIMARY KEY (edit_id, criterion, repeat)
+    UNIQUE (shown, asked, repeat)
 );
-CREATE TABLE traces (
-    trace      INTEGER PRIMARY KEY,
-    edit_id    TEXT NOT NULL,
+CREATE TABLE answers (
+    answer     INTEGER PRIMARY KEY,
+    edit       INTEGER NOT NULL,
     criterion  TEXT NOT NULL,
+    asked      TEXT NOT NULL,
     repeat     INTEGER NOT NULL,
-    target     INTEGER,
-    seconds    REAL NOT NULL,
-    head       TEXT NOT NULL
+    unit       INTEGER NOT NULL,
+    UNIQUE (edit, asked, repeat)
 );
-CREATE INDEX traces_of_a_unit ON traces (edit_id, criterion, repeat);
+CREATE INDEX answers_of_a_unit ON answers (unit);
+CREATE TABLE traces (
+    trace    INTEGER PRIMARY KEY,
+    unit     INTEGER NOT NULL,
+    target   INTEGER,
+    seconds  REAL NOT NULL,
+    head     TEXT NOT NULL
+);
+CREATE INDEX traces_of_a_unit ON traces (unit);
 CREATE TABLE steps (
     trace     INTEGER NOT NULL,
     position  INTEGER NOT NULL,
@@ -86,6 +142,44 @@ CREATE TABLE spent (
     cost             REAL
 );
 """
+_FROM_UNITS = ", ".join(f"units.{name}" for name in UNIT_COLUMNS if name not in ("criterion", "asked", "repeat"))
+VERDICTS = f"""
+CREATE{{temp}} VIEW verdicts AS
+SELECT answers.answer, answers.edit, answers.unit, edits.name, edits.edit_id, edits.model, edits.position,
+    answers.criterion, answers.asked, answers.repeat, {_FROM_UNITS}
+FROM edits CROSS JOIN answers ON answers.edit = edits.edit JOIN units ON units.unit = answers.unit;
+"""
+"""Every edit with what answers it: a unit serves all edits that show the judge the same."""
+
+AS_VERSION_2 = f"""
+CREATE TEMP VIEW edits AS
+SELECT rowid AS edit, edit_id AS name, edit_id, CASE WHEN json_valid(edit) THEN json_extract(edit, '$.model') END AS model,
+    NULL AS content, position, edit AS facts, pictures, '{{}}' AS files
+FROM main.edits;
+CREATE TEMP VIEW units AS
+SELECT rowid AS unit, criterion, judge || ' ' || mode || ' ' || protocol || ' ' || criterion AS asked, key AS shown, repeat,
+    '[]' AS used, tries, {", ".join(UNIT_COLUMNS[6:])}
+FROM main.units;
+CREATE TEMP VIEW answers AS
+SELECT units.rowid AS answer, edits.rowid AS edit, criterion, judge || ' ' || mode || ' ' || protocol || ' ' || criterion
+    AS asked, repeat, units.rowid AS unit
+FROM main.edits CROSS JOIN main.units ON units.edit_id = edits.edit_id;
+CREATE TEMP VIEW configurations AS
+SELECT DISTINCT judge || ' ' || mode || ' ' || protocol AS configuration, judge || ' ' || mode || ' ' || protocol || ' ' ||
+    criterion AS asked
+FROM main.units;
+CREATE TEMP VIEW asked AS SELECT '' AS asked, '' AS criterion, '' AS facts WHERE 0;
+CREATE TEMP VIEW traces AS
+SELECT trace, (SELECT rowid FROM main.units AS u WHERE u.edit_id = t.edit_id AND u.criterion = t.criterion
+    AND u.repeat = t.repeat) AS unit, target, seconds, head
+FROM main.traces AS t;
+{VERDICTS.format(temp=" TEMP")}
+"""
+"""What lets a file of version 1 be read as it is: it holds one answer for every edit, criterion and repeat."""
+
+
+class OldRun(UserError):
+    """A run that can be read and has to be migrated before it is written."""
 
 
 def connect_to_write(path: Path) -> RunConnection:
@@ -97,14 +191,18 @@ def connect_to_write(path: Path) -> RunConnection:
     try:
         connection = _connect(path)
         try:
-            if not fresh:
-                check(connection, path)
+            if not fresh and check(connection, path) == 1:
+                raise OldRun(
+                    f"{path.parent} was written by version 0.1; `editloupe run migrate` makes it one that can be continued, "
+                    "and nothing is judged again for it"
+                )
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA wal_autocheckpoint = 0")
-            if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            if version_of(connection) == 0:
                 marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
-                connection.executescript(f"BEGIN IMMEDIATE; {TABLES} {marks} COMMIT;")
+                views = VERDICTS.format(temp="")
+                connection.executescript(f"BEGIN IMMEDIATE; {TABLES} {views} {marks} COMMIT;")
         except BaseException:
             connection.close()
             raise
@@ -127,9 +225,11 @@ def connect_to_read(path: Path) -> RunConnection:
     for options in ("mode=ro", "mode=ro&immutable=1"):
         connection = _connect(f"{path.resolve().as_uri()}?{options}")
         try:
-            check(connection, path)
-            if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            version = check(connection, path)
+            if version == 0:
                 raise RunDamaged(f"{path.parent} is not a run: its {path.name} is empty")
+            if version == 1:
+                connection.executescript(AS_VERSION_2)
         except sqlite3.OperationalError as error:
             connection.close()
             last = str(error)  # the error itself would keep this frame and the file with it
@@ -165,11 +265,11 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def check(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise UserError where the file is not a run or was written by a later version."""
+def check(connection: sqlite3.Connection, path: Path) -> int:
+    """Return the version of the file's layout, 0 where it has none yet; no run, or a later one's, raises UserError."""
     try:
         application = connection.execute("PRAGMA application_id").fetchone()[0]
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        version = version_of(connection)
     except sqlite3.OperationalError:
         raise
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
@@ -177,8 +277,14 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     if version == 0 and application == 0:
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if tables == 0:
-            return
+            return 0
     if application != APPLICATION_ID:
         raise UserError(f"{path} was not written by EditLoupe")
-    if version != VERSION:
+    if version not in READABLE:
         raise UserError(f"{path} has schema version {version}, this EditLoupe reads version {VERSION}")
+    return version
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """Return the version of an open run's layout."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])

@@ -5,23 +5,27 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from editloupe.evals.runs import schema
+from editloupe.asked import Asked, content_key
+from editloupe.evals.runs import configurations, schema
+from editloupe.evals.runs.configurations import Configuration
 from editloupe.evals.runs.damage import Damage, RunDamaged
+from editloupe.evals.runs.enrolment import Entry, enrol, forget
 from editloupe.evals.runs.lock import RunLock
 from editloupe.evals.runs.pictures import PictureFolder
-from editloupe.evals.runs.readback import Pictures, Unreadable, read_about, read_edit, read_reply, read_trace
-from editloupe.evals.runs.records import Filing, Rows, Unit, text_sha, timestamp
+from editloupe.evals.runs.putting import ANSWER, Answer, put
+from editloupe.evals.runs.readback import KeptEdit, Unreadable, read_about, read_edit, read_reply, read_trace
+from editloupe.evals.runs.records import Filing, Unit, timestamp
 from editloupe.evals.runs.redact import Redactor
 from editloupe.images import Album
 from editloupe.storable import finite_number, storable, storable_text, whole_number
-from editloupe.types import Edit, Judgement, Trace, Usage, UserError
+from editloupe.types import Judgement, Trace, Usage, UserError
 
 FILE, ABOUT, LOCK, PICTURES = "run.sqlite", "run.json", "run.lock", "pictures"
 _USAGE = tuple(Usage.model_fields)
@@ -69,6 +73,11 @@ class Run:
             run.close()
             raise
         return run
+
+    @property
+    def writable(self) -> bool:
+        """True for the one writer."""
+        return self._lock is not None
 
     def __enter__(self) -> Run:
         return self
@@ -121,18 +130,27 @@ class Run:
             self.damage.note(f"{error}; who judged with which settings is not known.")
             return {"schema": schema.VERSION, "configurations": []}
 
-    def configure(self, description: Mapping[str, Any]) -> str:
-        """Add a judge's description to run.json where it is not there yet; return the name units refer to it by."""
-        name, about = self.name_of(description), read_about(self.folder / ABOUT)
+    def configure(self, description: Mapping[str, Any], asked: Sequence[Asked] = ()) -> str:
+        """Add a judge's description to run.json where it is not there yet; return the name of the configuration.
+
+        A judge that asks what one here asks, and perhaps further criteria, is that configuration.
+        """
+        name = content_key({"description": self._canonical(description)})[:16]
+        if asked:
+            with self._transaction() as connection:
+                name = configurations.name_for(connection, asked)
+                configurations.extend(connection, self._without_secrets, asked, name)
+        about = read_about(self.folder / ABOUT)
         if all(known["name"] != name for known in about["configurations"]):
             known = json.loads(self._canonical(description))
             about["configurations"].append({"name": name, "first_used": timestamp(), **known})
             self._write_about(about)
         return name
 
-    def name_of(self, description: Mapping[str, Any]) -> str:
-        """Return the name of a judge's description; the same description has the same name everywhere."""
-        return text_sha(self._canonical(description))[:16]
+    def configurations(self, protocol: str | None = None) -> list[Configuration]:
+        """Return what judged here, first used first, each with how many verdicts it has."""
+        with closing(self.reader()) as reader:
+            return configurations.held(reader, protocol)
 
     def _canonical(self, description: Mapping[str, Any]) -> str:
         text = json.dumps(description, sort_keys=True, ensure_ascii=False, default=str)
@@ -156,45 +174,34 @@ class Run:
         self.save_all([Filing(judgement, repeat, album, configuration=configuration)])
 
     def save_all(self, filings: Iterable[Filing]) -> None:
-        """Keep several judgements in one transaction; what they replace is gone with it."""
+        """Keep several judgements in one transaction."""
+        listed = list(filings)
         with self._write_errors():
-            ready = [filing.ready(self.pictures, self._without_secrets) for filing in filings]
+            ready = [filing.ready(self.pictures, self._without_secrets) for filing in listed]
         with self._transaction() as connection:
-            for rows in ready:
-                self._put(connection, rows)
+            for filing, rows in zip(listed, ready, strict=True):
+                if unknown := filing.unknown_questions():
+                    name = filing.configuration or filing.unknown_configuration
+                    configurations.extend(connection, self._without_secrets, unknown, name)
+                edit = enrol(connection, rows.entry, self._without_secrets) if filing.edit is None else filing.edit
+                put(connection, rows, edit, filing.also)
 
-    def _put(self, connection: sqlite3.Connection, rows: Rows) -> None:
-        edit = {"position": rows.position, **rows.edit}
-        if edit["position"] is None:
-            edit["position"] = connection.execute("SELECT coalesce(max(position) + 1, 0) FROM edits").fetchone()[0]
-        connection.execute(
-            "INSERT INTO edits (edit_id, position, edit, pictures) VALUES (:edit_id, :position, :edit, :pictures) "
-            "ON CONFLICT (edit_id) DO UPDATE SET edit = excluded.edit, "
-            "position = CASE WHEN :moved THEN excluded.position ELSE position END, "
-            "pictures = CASE excluded.pictures WHEN '{}' THEN pictures ELSE excluded.pictures END",
-            {**edit, "moved": rows.position is not None},
-        )
-        for unit in rows.units:
-            place = (unit["edit_id"], unit["criterion"], unit["repeat"])
-            connection.execute(
-                "DELETE FROM steps WHERE trace IN "
-                "(SELECT trace FROM traces WHERE edit_id = ? AND criterion = ? AND repeat = ?)",
-                place,
-            )
-            connection.execute("DELETE FROM traces WHERE edit_id = ? AND criterion = ? AND repeat = ?", place)
-            names = ", ".join(unit)
-            values = ", ".join(f":{name}" for name in unit)
-            connection.execute(f"INSERT OR REPLACE INTO units ({names}) VALUES ({values})", unit)
-        for text in rows.texts:
-            connection.execute("INSERT OR IGNORE INTO texts (sha, text) VALUES (?, ?)", (text_sha(text), text))
-        for head, steps in rows.traces:
-            number = connection.execute(
-                "INSERT INTO traces (edit_id, criterion, repeat, target, seconds, head) VALUES (?, ?, ?, ?, ?, ?)", head
-            ).lastrowid
-            connection.executemany(
-                "INSERT INTO steps (trace, position, seconds, step) VALUES (?, ?, ?, ?)",
-                [(number, position, *step) for position, step in enumerate(steps)],
-            )
+    # What a manifest says
+
+    def enrol(self, entries: Iterable[Entry]) -> list[int]:
+        """Bring the edits up to date with a manifest and return their numbers."""
+        with self._transaction() as connection:
+            return [enrol(connection, entry, self._without_secrets) for entry in entries]
+
+    def answer(self, answers: Iterable[Answer]) -> None:
+        """Have units that are there answer these edits too."""
+        with self._transaction() as connection:
+            connection.executemany(ANSWER, answers)
+
+    def forget(self, edits: Iterable[int]) -> None:
+        """Take edits out of every table; their verdicts stay in the file and are found again where the edits come back."""
+        with self._transaction() as connection:
+            forget(connection, edits)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -262,53 +269,90 @@ class Run:
 
     # Reading
 
-    def units(self, edit_id: str | None = None) -> Iterator[Unit]:
-        """Yield the units in the order of the manifest, each edit's criteria and repeats together."""
-        where = "WHERE edits.edit_id = ?" if edit_id is not None else ""
-        query = (
-            f"SELECT units.* FROM edits CROSS JOIN units ON units.edit_id = edits.edit_id {where} "
-            "ORDER BY edits.position, edits.edit_id, units.criterion, units.repeat"
-        )
+    def units(self, name: str | None = None, configuration: str | None = None) -> Iterator[Unit]:
+        """Yield the verdicts in the order of the manifest, each edit's criteria and repeats together.
+
+        `name` is an edit's; `configuration` leaves out what others answered.
+        """
+        tests, values = [], []
+        if name is not None:
+            tests, values = ["name = ?"], [self.name_of(name)]
+        if configuration is not None:
+            tests.append("asked IN (SELECT asked FROM configurations WHERE configuration = ?)")
+            values.append(configuration)
+        where = f"WHERE {' AND '.join(tests)}" if tests else ""
+        query = f"SELECT * FROM verdicts {where} ORDER BY position, edit_id, name, criterion, repeat, asked"
         with closing(self.reader()) as reader:
             reader.row_factory = sqlite3.Row
-            for row in reader.execute(query, () if edit_id is None else (storable_text(edit_id),)):
+            for row in reader.execute(query, values):
                 unit = None
-                with self.damage.reading("verdicts", f"{row['edit_id']}, {row['criterion']}"):
+                with self.damage.reading("verdicts", f"{row['name']}, {row['criterion']}"):
                     unit = Unit.from_row(dict(row))
                 if unit is not None:
                     yield unit
-            if edit_id is None:
-                for (name,) in reader.execute("SELECT edit_id FROM units EXCEPT SELECT edit_id FROM edits"):
-                    self.damage.add("edits with verdicts", str(name))
+            if name is None:
+                self._note_lost_edits(reader)
 
-    def edits(self) -> Iterator[tuple[Edit, Pictures]]:
-        """Yield every edit with the hashes of its pictures by role, in the order of the manifest."""
+    def _note_lost_edits(self, reader: sqlite3.Connection) -> None:
+        """Note verdicts whose edit is gone from the file."""
+        if schema.version_of(reader) == 1:
+            lost = "SELECT edit_id FROM main.units EXCEPT SELECT edit_id FROM main.edits"
+        else:
+            lost = "SELECT 'number ' || edit FROM answers WHERE edit NOT IN (SELECT edit FROM edits) GROUP BY edit"
+        for (name,) in reader.execute(lost):
+            self.damage.add("edits with verdicts", str(name))
+
+    def edits(self) -> Iterator[KeptEdit]:
+        """Yield every edit with its name and the hashes of its pictures by role, in the order of the manifest."""
         with closing(self.reader()) as reader:
-            for row in reader.execute("SELECT edit_id, edit, pictures FROM edits ORDER BY position, edit_id"):
+            for row in reader.execute("SELECT name, facts, pictures FROM edits ORDER BY position, edit_id, name"):
                 if (found := read_edit(self.damage, *row)) is not None:
                     yield found
 
-    def edit(self, edit_id: str) -> tuple[Edit, Pictures]:
-        """Return one edit with the hashes of its pictures by role; an unknown id is a UserError with close matches."""
-        query = "SELECT edit_id, edit, pictures FROM edits WHERE edit_id = ?"
+    def edit(self, name: str) -> KeptEdit:
+        """Return one edit by its name, or by its id where only one has it; an unknown one is a UserError with close matches."""
+        query = "SELECT name, facts, pictures FROM edits WHERE name = ?"
         with self._turn:
-            row = self._connection.execute(query, (storable_text(edit_id),)).fetchone()
-        if row is None:
-            raise UserError(self._unknown(storable_text(edit_id)))
+            row = self._connection.execute(query, (self.name_of(name),)).fetchone()
         if (found := read_edit(self.damage, *row)) is None:
-            raise RunDamaged(f'the run {self.folder} is damaged: the edit "{edit_id}" cannot be read')
+            raise RunDamaged(f'the run {self.folder} is damaged: the edit "{name}" cannot be read')
         return found
 
-    def load_trace(self, edit_id: str, criterion: str | None = None, repeat: int | None = None) -> tuple[Trace, ...]:
-        """Return the traces of an edit: every criterion and repeat, or only those named."""
-        self.edit(edit_id)
-        query, values = "SELECT trace, head FROM traces WHERE edit_id = ?", [storable_text(edit_id)]
-        for name, wanted in (("criterion", criterion), ("repeat", repeat)):
-            if wanted is not None:
-                query, values = f"{query} AND {name} = ?", [*values, storable_text(str(wanted))]
+    def name_of(self, said: str, model: str | None = None) -> str:
+        """Return the name of the edit that is meant by a name, or by an id and a model; raises UserError where it is none."""
+        wanted = storable_text(said)
+        query = "SELECT name, edit_id, model FROM edits WHERE name = :said OR edit_id = :said ORDER BY position, edit"
         with self._turn:
-            heads = self._connection.execute(f"{query} ORDER BY criterion, repeat, trace", values).fetchall()
-            found = [self._trace(str(edit_id), number, head) for number, head in heads]
+            rows = self._connection.execute(query, {"said": wanted}).fetchall()
+        if model is not None:
+            rows = [row for row in rows if row[2] == storable_text(model)]
+            if not rows:
+                raise UserError(f'the run {self.folder.name} has no edit "{wanted}" of the model "{model}"')
+        elif any(row[0] == wanted for row in rows):
+            return wanted
+        if not rows:
+            raise UserError(self._unknown(wanted))
+        if len(rows) > 1:
+            names = ", ".join(str(row[0]) for row in rows)
+            raise UserError(f'the run {self.folder.name} has several edits "{wanted}": {names}; name one of them')
+        return str(rows[0][0])
+
+    def load_trace(
+        self, name: str, criterion: str | None = None, repeat: int | None = None, asked: str | None = None
+    ) -> tuple[Trace, ...]:
+        """Return the traces of an edit: every criterion and repeat, or only those named."""
+        edit = self.name_of(name)
+        query, values = (
+            "SELECT traces.trace, traces.head FROM verdicts JOIN traces ON traces.unit = verdicts.unit WHERE name = ?",
+            [edit],
+        )
+        for column, wanted in (("criterion", criterion), ("repeat", repeat), ("asked", asked)):
+            if wanted is not None:
+                query, values = f"{query} AND verdicts.{column} = ?", [*values, storable_text(str(wanted))]
+        with self._turn:
+            order = "ORDER BY verdicts.criterion, verdicts.asked, verdicts.repeat, traces.trace"
+            heads = self._connection.execute(f"{query} {order}", values).fetchall()
+            found = [self._trace(edit, number, head) for number, head in heads]
         return tuple(trace for trace in found if trace is not None)
 
     def _trace(self, edit_id: str, number: int, head: Any) -> Trace | None:
@@ -329,9 +373,9 @@ class Run:
 
     def _unknown(self, edit_id: str) -> str:
         with self._turn:
-            like = "SELECT edit_id FROM edits WHERE instr(edit_id, ?) LIMIT 3"
+            like = "SELECT name FROM edits WHERE instr(name, ?) LIMIT 3"
             near = [row[0] for row in self._connection.execute(like, (edit_id,))]
-            first = "SELECT edit_id FROM edits ORDER BY position LIMIT 20000"
+            first = "SELECT name FROM edits ORDER BY position LIMIT 20000"
             some = [row[0] for row in self._connection.execute(first)]
         near = near or get_close_matches(edit_id, some, n=3, cutoff=0.5)
         hint = f"; did you mean {' or '.join(near)}?" if near else f"; it holds {', '.join(some[:3])} …" if some else ""

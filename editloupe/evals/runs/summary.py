@@ -27,15 +27,18 @@ class CriterionSummary:
     repeats: int
 
 
-def scores(run: Run) -> list[CriterionSummary]:
+_OF_ONE = "WHERE asked IN (SELECT asked FROM configurations WHERE configuration = ?)"
+
+
+def scores(run: Run, configuration: str) -> list[CriterionSummary]:
     """Return the scores by criterion; unjudged units count as such and never as a low score."""
     query = (
         "SELECT CAST(criterion AS TEXT), repeat, count(*), total(status = 'judged'), avg(score_100) "
-        "FROM units GROUP BY criterion, repeat ORDER BY criterion, repeat"
+        f"FROM verdicts {_OF_ONE} GROUP BY criterion, repeat ORDER BY criterion, repeat"
     )
     found: dict[str, list[tuple[int, int, float | None]]] = defaultdict(list)
     with closing(run.reader()) as reader:
-        for criterion, _, units, judged, mean in reader.execute(query):
+        for criterion, _, units, judged, mean in reader.execute(query, (configuration,)):
             found[criterion].append((units, int(judged), mean))
     return [_score(criterion, rows) for criterion, rows in found.items()]
 
@@ -52,14 +55,14 @@ def _score(criterion: str, rows: list[tuple[int, int, float | None]]) -> Criteri
     )
 
 
-def unjudged(run: Run) -> dict[str, tuple[int, str]]:
-    """Return how many units are unjudged by reason, with the id of one edit each."""
+def unjudged(run: Run, configuration: str) -> dict[str, tuple[int, str]]:
+    """Return how many units are unjudged by reason, with the name of one edit each."""
     query = (
-        "SELECT CAST(reason AS TEXT), count(*), CAST(min(edit_id) AS TEXT) FROM units WHERE status = 'unjudged' "
+        f"SELECT CAST(reason AS TEXT), count(*), CAST(min(name) AS TEXT) FROM verdicts {_OF_ONE} AND status = 'unjudged' "
         "GROUP BY reason ORDER BY 2 DESC"
     )
     with closing(run.reader()) as reader:
-        return {str(reason): (count, str(example)) for reason, count, example in reader.execute(query)}
+        return {str(reason): (count, str(example)) for reason, count, example in reader.execute(query, (configuration,))}
 
 
 def mean_usage(run: Run, judge: str, mode: str) -> dict[str, tuple[dict[str, float], int]]:

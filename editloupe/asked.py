@@ -1,0 +1,86 @@
+"""What decides an answer, apart from the edit: the question as data, its key, and what changed between two of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+TOOLS, WORDING = "tools", "wording"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How one rubric is put to one judge: wording, settings and tools, and nothing that cannot change the answer."""
+
+    criterion: str
+    facts: Mapping[str, Any]
+
+    @cached_property
+    def key(self) -> str:
+        """The name units refer to it by."""
+        return content_key(self.facts)[:16]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What identifies a unit beside its repeat: how it is asked, and what of the edit the judge is shown."""
+
+    asked: str
+    shown: str | None
+    """None where a picture could not be read."""
+
+
+def content_key(facts: Mapping[str, Any]) -> str:
+    """Return a hash of facts: the same facts have the same key, whatever their order."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def text_key(text: str) -> str:
+    """Return a short hash of a text."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def as_good_as(old: Mapping[str, Any], new: Mapping[str, Any], used: Collection[str]) -> bool:
+    """True where an answer given in the old way stands in the new one: they differ in tools that it did not use.
+
+    >>> old = {"judge": "rules", "tools": {"zoom": {"version": "1"}}}
+    >>> new = {"judge": "rules", "tools": {"zoom": {"version": "1"}, "detect": {"version": "1"}}}
+    >>> as_good_as(old, new, ["zoom"]), as_good_as(new, old, ["detect"])
+    (True, False)
+    """
+    before, after = (dict(facts) for facts in (old, new))
+    tools_before, tools_after = before.pop(TOOLS, {}), after.pop(TOOLS, {})
+    return before == after and all(tools_before.get(name) == tools_after.get(name) for name in used)
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say in a few words each what differs between two ways of asking.
+
+    >>> changes({"max_turns": 8, "wording": "a", "criterion": "x"}, {"max_turns": 4, "wording": "b", "criterion": "x"})
+    ('max_turns (8, now 4)', 'the wording of x')
+    """
+    return tuple(_changes(old, new))
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    for name in sorted({*old, *new}):
+        before, after = old.get(name), new.get(name)
+        if before == after:
+            continue
+        if name == WORDING:
+            yield f"the wording of {new.get('criterion')}"
+        elif name == TOOLS and isinstance(before, Mapping) and isinstance(after, Mapping):
+            tools = [tool for tool in sorted({*before, *after}) if before.get(tool) != after.get(tool)]
+            yield f"the tools ({', '.join(tools)})"
+        elif isinstance(before, (Mapping, list)) or isinstance(after, (Mapping, list)):
+            yield name
+        else:
+            yield f"{name} ({_shown(before)}, now {_shown(after)})"
+
+
+def _shown(value: Any) -> str:
+    return "not set" if value is None else f"{value}"

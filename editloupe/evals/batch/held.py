@@ -1,0 +1,152 @@
+"""What a run holds already: the unit that answers a question about an edit, also one that was asked a little otherwise."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from editloupe.agent.refusals import refused_by_server
+from editloupe.asked import Asked, Question, as_good_as, changes
+from editloupe.types import Reason
+
+SERVER = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.SERVER_REFUSED})
+"""Reasons that lie with the server: units that end so tell nothing about the edit or the judge."""
+FAILED = SERVER | {Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT}
+"""Reasons that say nothing about the judge's reply: the same command again tries these units again.
+
+The others (an unreadable answer, one cut off by the length limit, no answer, a refusal of this very content…) are what the
+judge gave; only `--retry-unjudged` asks anew.
+"""
+_KNOWN = (
+    "units.unit, units.shown, units.used, units.tries, units.status, units.reason, "
+    "CASE units.reason WHEN 'request_refused' THEN units.outcome END"
+)
+_ANSWER = (
+    f"SELECT {_KNOWN} FROM answers JOIN units ON units.unit = answers.unit WHERE answers.edit = ? AND answers.asked = ?"
+)
+
+
+class HeldUnit(NamedTuple):
+    """What the run holds of a unit."""
+
+    unit: int
+    shown: str | None
+    used: str
+    tries: int
+    status: str
+    reason: str | None
+    refusal: str | None = None
+    """The whole outcome where its reason is a refusal."""
+
+    @property
+    def failed(self) -> bool:
+        """True where the unit failed for a reason that is neither in the edit nor in the judge's reply."""
+        if self.reason != Reason.REFUSED:
+            return self.reason in FAILED
+        try:
+            return refused_by_server(str(json.loads(self.refusal or "{}").get("detail")))
+        except (ValueError, AttributeError):
+            return False
+
+    def stands_in(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+        """True where this answer, given in an older way of asking, answers the new one as well."""
+        try:
+            return as_good_as(old, new, json.loads(self.used))
+        except (ValueError, TypeError):
+            return False
+
+
+@dataclass(frozen=True)
+class OlderWay:
+    """How the same judge was asked the same criterion before."""
+
+    asked: str
+    facts: Mapping[str, Any]
+
+
+class Held:
+    """Finds what answers a question; reads through one connection, from one thread at a time."""
+
+    def __init__(self, reader: sqlite3.Connection, asked: Sequence[Asked], keep: bool = False) -> None:
+        self._reader, self._keep = reader, keep
+        self._asked = {one.key: one for one in asked}
+        self._older = {one.key: _older(reader, one, self._asked) for one in asked}
+
+    @property
+    def has_older(self) -> bool:
+        """True where this judge asked otherwise before."""
+        return any(self._older.values())
+
+    def unit(self, edit: int | None, question: Question, repeat: int) -> HeldUnit | None:
+        """Return the unit that answers a question about an edit; None where it has to be asked."""
+        own = self._answer(edit, question.asked, repeat)
+        # Pictures that are gone, or cannot be read today, are no reason to doubt what was seen of them.
+        if own and question.shown in (own.shown, None):
+            return own
+        query = f"SELECT {_KNOWN} FROM units WHERE shown = ? AND asked = ? AND repeat = ?"
+        row = self._reader.execute(query, (question.shown, question.asked, repeat)).fetchone()
+        return HeldUnit(*row) if row else self._from_older(edit, question, repeat)
+
+    def _from_older(self, edit: int | None, question: Question, repeat: int) -> HeldUnit | None:
+        for way in self._older[question.asked]:
+            if (found := self._answer(edit, way.asked, repeat)) is None or found.failed:
+                continue
+            new = self._asked[question.asked].facts
+            if self._keep or (found.shown == question.shown and found.stands_in(way.facts, new)):
+                return found
+        return None
+
+    def _answer(self, edit: int | None, asked: str, repeat: int) -> HeldUnit | None:
+        if edit is None:
+            return None
+        row = self._reader.execute(f"{_ANSWER} AND answers.repeat = ?", (edit, asked, repeat)).fetchone()
+        return HeldUnit(*row) if row else None
+
+    def concerned(self, edits: Sequence[int], asked: Asked, repeats: int) -> dict[str, int]:
+        """Return how many answers to older ways of asking do not answer this one, by way; none once it was asked."""
+        counts: dict[str, int] = {}
+        for edit in edits:
+            if self._reader.execute(f"{_ANSWER} LIMIT 1", (edit, asked.key)).fetchone():
+                continue
+            for way in self._older[asked.key]:
+                rows = self._reader.execute(f"{_ANSWER} AND answers.repeat < ?", (edit, way.asked, repeats))
+                found = [HeldUnit(*row) for row in rows]
+                if lost := sum(not one.stands_in(way.facts, asked.facts) for one in found):
+                    counts[way.asked] = counts.get(way.asked, 0) + lost
+                    break
+        return counts
+
+    def change(self, old: str, new: Asked, count: int) -> str:
+        """Say what changed, how many verdicts that concerns and what becomes of them."""
+        facts = next(way.facts for way in self._older[new.key] if way.asked == old)
+        what = " and ".join(changes(facts, new.facts)) or f"how {new.criterion} is asked"
+        then = "the old verdicts are used" if self._keep else "judged again, beside the old verdicts; --keep uses those"
+        return f"{what} changed: {count} units of {new.criterion}, {then}"
+
+
+def _older(reader: sqlite3.Connection, asked: Asked, now: Mapping[str, Asked]) -> list[OlderWay]:
+    """Return the other ways in which this judge was asked this criterion in this mode, the latest first."""
+    query = (
+        "SELECT asked.asked, asked.facts FROM asked JOIN configurations USING (asked) WHERE criterion = ? "
+        "GROUP BY asked.asked ORDER BY max(configurations.rowid) DESC"
+    )
+    found = []
+    for key, text in reader.execute(query, (asked.criterion,)):
+        try:
+            facts = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        same = all(facts.get(name) == asked.facts.get(name) for name in ("judge", "mode", "protocol"))
+        same = same and _rubric(facts) == _rubric(asked.facts)
+        if same and key not in now:
+            found.append(OlderWay(key, facts))
+    return found
+
+
+def _rubric(facts: Mapping[str, Any]) -> Any:
+    """Return which of a criterion's wordings this is; another variant is another question, not an older one."""
+    words = facts.get("wording")
+    return words.get("name") if isinstance(words, Mapping) else None

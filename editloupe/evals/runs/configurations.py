@@ -1,0 +1,90 @@
+"""The configurations of a run: sets of questions that belong together, because one judge asked them in one way."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from editloupe.asked import Asked, content_key
+from editloupe.evals.runs.redact import Redactor
+from editloupe.storable import storable_text
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What judged a part of a run."""
+
+    name: str
+    judge: str
+    mode: str
+    protocol: str
+    units: int
+    """Verdicts, and units left unjudged."""
+
+    @property
+    def title(self) -> str:
+        """Judge, protocol and mode in a few words."""
+        return f"{self.judge} · {self.protocol} · {self.mode} mode"
+
+
+def name_for(connection: sqlite3.Connection, asked: Sequence[Asked]) -> str:
+    """Return the name of the configuration these questions belong to: one here that asks nothing otherwise, or a new one."""
+    wanted: dict[str, set[str]] = {}
+    for question in asked:
+        wanted.setdefault(question.criterion, set()).add(question.key)
+    query = "SELECT configuration, criterion, asked FROM configurations JOIN asked USING (asked) ORDER BY configurations.rowid"
+    known: dict[str, dict[str, set[str]]] = {}
+    for name, criterion, key in connection.execute(query):
+        known.setdefault(name, {}).setdefault(criterion, set()).add(key)
+    for name, here in known.items():
+        shared = here.keys() & wanted.keys()
+        if shared and all(here[criterion] == wanted[criterion] for criterion in shared):
+            return name
+    return content_key({"asked": sorted(question.key for question in asked)})[:16]
+
+
+def extend(connection: sqlite3.Connection, clean: Redactor, asked: Sequence[Asked], name: str) -> None:
+    """Keep questions, as those of a configuration."""
+    for question in asked:
+        facts = clean(storable_text(json.dumps(question.facts, sort_keys=True, ensure_ascii=False, default=str)))
+        connection.execute(
+            "INSERT OR IGNORE INTO asked (asked, criterion, facts) VALUES (?, ?, ?)",
+            (question.key, storable_text(question.criterion), facts),
+        )
+        connection.execute(
+            "INSERT OR IGNORE INTO configurations (configuration, asked) VALUES (?, ?)", (name, question.key)
+        )
+
+
+def held(connection: sqlite3.Connection, protocol: str | None = None) -> list[Configuration]:
+    """Return the configurations that answer something, first used first.
+
+    One whose every verdict another one uses as well is not listed: to show it would show the same again.
+    """
+    query = (
+        "SELECT configurations.configuration, judge, mode, protocol, count(*) FROM configurations "
+        "JOIN answers ON answers.asked = configurations.asked JOIN units ON units.unit = answers.unit "
+        "GROUP BY configurations.configuration ORDER BY min(units.unit)"
+    )
+    rows = connection.execute(query)
+    found = [Configuration(str(name), str(judge), str(mode), str(own), count) for name, judge, mode, own, count in rows]
+    found = [one for one in found if protocol in (None, one.protocol)]
+    left = list(found)
+    for one in found if len(found) > 1 else ():
+        if any(_covers(connection, other, one) for other in left if other is not one):
+            left.remove(one)
+    return left
+
+
+def _covers(connection: sqlite3.Connection, other: Configuration, one: Configuration) -> bool:
+    """True where everything one configuration answers is answered by the same units in another."""
+    query = (
+        "SELECT 1 FROM answers AS own JOIN configurations AS c ON c.asked = own.asked AND c.configuration = ? "
+        "WHERE NOT EXISTS (SELECT 1 FROM configurations AS d JOIN answers AS too ON too.asked = d.asked "
+        "AND too.edit = own.edit AND too.repeat = own.repeat WHERE d.configuration = ? AND too.unit = own.unit) LIMIT 1"
+    )
+    if (one.judge, one.mode, one.protocol) != (other.judge, other.mode, other.protocol):
+        return False
+    return connection.execute(query, (one.name, other.name)).fetchone() is None

@@ -1,0 +1,43 @@
+"""One judgement into a run, outside a batch: the same edit judged again in the same way is a further repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing, suppress
+from pathlib import Path
+
+from editloupe.asked import Question
+from editloupe.described_judge import DescribedJudge
+from editloupe.evals.runs.records import Filing
+from editloupe.evals.runs.store import Run
+from editloupe.images import Album, ImageError
+from editloupe.types import Judgement, Sha
+
+
+def keep_judgement(run: Run, judge: DescribedJudge, judgement: Judgement, album: Album) -> int:
+    """Keep what a judge said of an edit and return the repeat it is kept as."""
+    configuration = run.configure(judge.describe(), judge.asked())
+    edit, hashes = judgement.edit, _hashes(judgement, album)
+    questions = {
+        outcome.criterion: Question(
+            judge.asked_of(edit, outcome.criterion).key, judge.shown(edit, outcome.criterion, hashes)
+        )
+        for outcome in judgement.verdicts
+    }
+    repeat = _next_repeat(run, questions.values())
+    run.save_all([Filing(judgement, repeat, album, questions=questions, configuration=configuration)])
+    return repeat
+
+
+def _hashes(judgement: Judgement, album: Album) -> dict[Path, Sha]:
+    found: dict[Path, Sha] = {}
+    for path in judgement.edit.paths:
+        with suppress(ImageError):
+            found[path] = album.open(path).sha
+    return found
+
+
+def _next_repeat(run: Run, questions: Iterable[Question]) -> int:
+    query = "SELECT coalesce(max(repeat) + 1, 0) FROM units WHERE shown = ? AND asked = ?"
+    with closing(run.reader()) as reader:
+        return max(int(reader.execute(query, (one.shown, one.asked)).fetchone()[0]) for one in questions)
