@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from editloupe.images import Album
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.load import load_rubric
-from editloupe.rubrics.model import LabelAnswer, Rubric
+from editloupe.rubrics.model import LabelAnswer, Rubric, Telling
 from editloupe.rubrics.pairs import PairRules
 from editloupe.types import Edit, Mode, UserError, Verdict
 
@@ -16,6 +17,10 @@ Choice = Callable[[Edit, Sequence[Rubric]], Rubric | None]
 """Picks one of a criterion's variants for an edit; None where the edit is not asked this criterion."""
 EditScore = Callable[[Edit, Mapping[str, float]], float | None]
 """Puts an edit's criteria (0 to 100) into its own score (0 to 100); None where one that it needs is missing."""
+
+
+CaseFacts = Callable[[Edit, Rubric, Mode], Mapping[str, Any]]
+"""Says what of an edit its cases depend on, beside the pictures and texts that the rubric names."""
 
 
 class MissingInput(UserError):
@@ -32,6 +37,17 @@ def undecided(edit: Edit, rubric: Rubric) -> Verdict | None:
     return None
 
 
+def all_facts(edit: Edit, rubric: Rubric, mode: Mode) -> Mapping[str, Any]:
+    """Take everything an edit says for something its cases depend on, as for a paper that does not say."""
+    given: dict[str, Any] = edit.model_dump(mode="json", include={"instruction_type", "target_boxes", "hint", "extra"})
+    return given
+
+
+def no_facts(edit: Edit, rubric: Rubric, mode: Mode) -> Mapping[str, Any]:
+    """Say that cases are made of the rubric's pictures and texts alone."""
+    return {}
+
+
 @dataclass(frozen=True)
 class Protocol:
     """One paper's protocol."""
@@ -44,6 +60,13 @@ class Protocol:
     default_mode: Mode
     make_cases: Callable[[Edit, Rubric, Mode, Album], list[Case]]
     """Turns an edit into the cases of one rubric; raises MissingInput or ImageError with one sentence."""
+    case_facts: CaseFacts | None = None
+    """What else of an edit decides its cases: a verdict is asked for again where it changes, and only then.
+
+    None: nothing, where cases are made of pictures by role; everything the edit says, where the paper makes its own.
+    """
+    further_roles: tuple[str, ...] = ()
+    """Roles of pictures that `make_cases` shows beside those the rubrics name."""
     types: tuple[str, ...] = ()
     """Instruction types of the benchmark, in the paper's order."""
     choose: Choice = first_variant
@@ -105,6 +128,12 @@ class Protocol:
         return sum(scores[name] for name in wanted) / len(wanted) if all(name in scores for name in wanted) else None
 
 
+def telling(protocol: Protocol, tells: Sequence[Telling]) -> Protocol:
+    """Return the protocol with every judge given this of an edit's own text, whatever its rubrics say."""
+    rubrics = tuple(rubric.model_copy(update={"tells": tuple(tells)}) for rubric in protocol.rubrics)
+    return replace(protocol, rubrics=rubrics)
+
+
 def worst_label(rubric: Rubric, labels: Sequence[str]) -> str:
     """Return the worst of several targets' labels: each target is judged on its own (DLEBench, Section 7.3)."""
     if not isinstance(rubric.answer, LabelAnswer):
@@ -113,12 +142,16 @@ def worst_label(rubric: Rubric, labels: Sequence[str]) -> str:
 
 
 __all__ = [
+    "CaseFacts",
     "Choice",
     "EditScore",
     "MissingInput",
     "Protocol",
+    "all_facts",
     "first_variant",
     "load_rubric",
+    "no_facts",
+    "telling",
     "undecided",
     "worst_label",
 ]

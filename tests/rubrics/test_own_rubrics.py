@@ -90,7 +90,7 @@ def test_a_bundled_rubric_can_be_reworded_and_keeps_its_labels(tmp_path: Path, s
     assert "- Single Anomaly: exactly one thing outside the target differs, however small" in system
     plain = Judge("openai:gpt-4.1", base_url=server.openai_url)
     edit = edit_for(tmp_path)
-    assert judge.unit_key(edit, "visual_consistency") != plain.unit_key(edit, "visual_consistency")
+    assert judge.asked_of(edit, "visual_consistency").key != plain.asked_of(edit, "visual_consistency").key
 
 
 def test_the_command_line_takes_a_rubric_file(

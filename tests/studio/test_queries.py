@@ -104,7 +104,7 @@ def test_the_table_grows_with_the_run_and_shows_what_was_judged_again(tmp_path: 
     index = opened(folder)
     assert total(index) == 3
     with Run.write(folder) as run:
-        last, _ = run.edit("edit-00002")
+        last, *_ = run.edit("edit-00002")
         for edit in (last, last.model_copy(update={"id": "later"})):
             verdict = Verdict(criterion=FOLLOWING, label="Wrong Action", score=2, score_100=100 / 3)
             run.save(Judgement(edit=edit, protocol="dlebench", mode="tools", judge="rules", verdicts=(verdict,)))

@@ -129,12 +129,13 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         spending = Spending(batch.limits, price, *run.spent())
         traffic.charge(spending, lambda usage, cost: run.pay(judge.spec, usage, cost))
         configuration = run.configure(judge.describe(), judge.asked())
-        planner = Planner(run, judge, batch.again, batch.repeats, say)
+        planner = Planner(run, judge, batch.again, batch.repeats)
         open_.callback(planner.close)
-        tally = Tally(total=planner.units_of(batch.edits()))
+        survey = planner.survey(batch.edits())
+        tally = Tally(total=survey.units)
         if not tally.total:
             raise UserError("the manifest holds no edits to judge")
-        for sentence in planner.changes(batch.edits()):
+        for sentence in survey.changes:
             say(sentence)
         if signals:  # until here, where nothing was asked yet, a stop ends the command at once
             open_.enter_context(listening(stop))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from editloupe.rubrics.dlebench.cases import make_cases
+from editloupe.rubrics.dlebench.cases import case_facts, make_cases
 from editloupe.rubrics.protocol import Protocol, load_rubric
 
 __all__ = ["DLEBENCH", "TYPES"]
@@ -32,6 +32,7 @@ DLEBENCH = Protocol(
     ),
     default_mode="tools",
     make_cases=make_cases,
+    case_facts=case_facts,
     types=TYPES,
     arithmetic=(
         "A label's score s (1 to 4) counts (s − 1) / 3 × 100; an instruction type's score is the mean of its "
