@@ -12,7 +12,7 @@ from typing import Any, Self
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
 from editloupe.agent.models import open_chat
-from editloupe.asked import Asked, content_key
+from editloupe.asked import Asked
 from editloupe.described_judge import DescribedJudge
 from editloupe.graphs.by_loop import tool_notes
 from editloupe.graphs.context import LoopLimits, SharedContext
@@ -234,11 +234,7 @@ class Judge(DescribedJudge):
 
     def shown(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> str | None:
         """Return the key of what of an edit the judge is shown; None where a picture it needs has no hash."""
-        shown = shown_of(self._protocol, self._rubric_for(edit, criterion), self.mode, edit)
-        if any(path not in hashes for paths in shown.pictures.values() for path in paths):
-            return None
-        pictures = {role: [hashes[path] for path in paths] for role, paths in shown.pictures.items()}
-        return content_key({**shown.texts, "pictures": pictures})
+        return shown_of(self._protocol, self._rubric_for(edit, criterion), self.mode, edit).key(hashes)
 
     def criteria_for(self, edit: Edit) -> tuple[str, ...]:
         """Return the criteria this edit is asked; all of them where it does not say what that depends on."""

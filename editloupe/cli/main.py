@@ -47,6 +47,13 @@ COMMANDS: tuple[Command, ...] = (
         "export",
         "Write a run's verdicts as JSONL, CSV, Parquet or a datasets folder.",
     ),
+    Command(
+        "run",
+        "editloupe.cli.run",
+        "app",
+        "Look at a run's folder, bring an old one up to date, merge, prune.",
+        group=True,
+    ),
     Command("trace", "editloupe.cli.trace", "trace", "Show what the judge thought, asked for and saw."),
     Command(
         "report",

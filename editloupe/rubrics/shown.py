@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from editloupe.asked import content_key
 from editloupe.rubrics.model import Rubric, Telling
 from editloupe.rubrics.protocol import Protocol, all_facts, no_facts
 from editloupe.rubrics.roles import make_cases, paths_in, role_of
-from editloupe.types import Edit, Mode
+from editloupe.types import Edit, Mode, Sha
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,13 @@ class Shown:
     pictures: Mapping[str, tuple[Path, ...]]
     """By role."""
     texts: Mapping[str, Any]
+
+    def key(self, hashes: Mapping[Path, Sha]) -> str | None:
+        """Return a hash of it all, from the hashes of the pictures; None where a picture has none."""
+        if any(path not in hashes for paths in self.pictures.values() for path in paths):
+            return None
+        by_role = {role: [hashes[path] for path in paths] for role, paths in self.pictures.items()}
+        return content_key({**self.texts, "pictures": by_role})
 
 
 def shown_of(protocol: Protocol, rubric: Rubric, mode: Mode, edit: Edit) -> Shown:

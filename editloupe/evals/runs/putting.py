@@ -47,10 +47,15 @@ def put(connection: sqlite3.Connection, rows: Rows, edit: int, also: Mapping[str
             )
 
 
+def insert_unit(connection: sqlite3.Connection, unit: Mapping[str, Any]) -> int:
+    """Write a unit that is not there yet and return its number."""
+    return int(connection.execute(f"INSERT INTO units ({_NAMES}) VALUES ({_VALUES})", unit).lastrowid or 0)
+
+
 def _unit(connection: sqlite3.Connection, unit: Mapping[str, Any], edit: int) -> int:
     """Write a unit in its place and return its number; what it was before, with its traces, is gone."""
     if (number := _place(connection, unit, edit)) is None:
-        return int(connection.execute(f"INSERT INTO units ({_NAMES}) VALUES ({_VALUES})", unit).lastrowid or 0)
+        return insert_unit(connection, unit)
     connection.execute("DELETE FROM steps WHERE trace IN (SELECT trace FROM traces WHERE unit = ?)", (number,))
     connection.execute("DELETE FROM traces WHERE unit = ?", (number,))
     connection.execute(f"UPDATE units SET {_SET} WHERE unit = :unit", {**unit, "unit": number})

@@ -193,8 +193,8 @@ def connect_to_write(path: Path) -> RunConnection:
         try:
             if not fresh and check(connection, path) == 1:
                 raise OldRun(
-                    f"{path.parent} was written by version 0.1; `editloupe run migrate` makes it one that can be continued, "
-                    "and nothing is judged again for it"
+                    f"{path.parent} was written by an earlier version; `editloupe run migrate {path.parent}` makes it one that "
+                    "can be continued, with nothing lost and nothing judged"
                 )
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
