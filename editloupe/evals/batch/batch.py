@@ -13,8 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from editloupe.evals.batch.batch_judge import BatchJudge
+from editloupe.evals.batch.cap_gate import CapGate
 from editloupe.evals.batch.first_failures import FirstFailures
-from editloupe.evals.batch.forecast import Assume, Forecast, assumed, forecast
+from editloupe.evals.batch.forecast import Assume, Forecast, assumed, expectation, forecast
 from editloupe.evals.batch.jobs import Again, Planner
 from editloupe.evals.batch.local_executor import Executor, LocalExecutor
 from editloupe.evals.batch.progress import Progress, Tally
@@ -157,6 +158,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
             price=price,
             stop=stop,
             first_failures=None if batch.keep_going else FirstFailures(),
+            gate=CapGate(batch.limits, spending, price, expectation(run, judge.describe(), batch.assume)),
             tick=(lambda: None) if quiet else progress.tick,
         )
         with _little_to_collect(), nullcontext() if quiet else progress:
