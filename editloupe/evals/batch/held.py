@@ -21,12 +21,14 @@ The others (an unreadable answer, one cut off by the length limit, no answer, a 
 judge gave; only `--retry-unjudged` asks anew.
 """
 _KNOWN = (
-    "units.unit, units.shown, units.used, units.tries, units.status, units.reason, "
+    "units.unit, {shown}, units.used, units.tries, units.status, units.reason, "
     "CASE units.reason WHEN 'request_refused' THEN units.outcome END"
 )
 _ANSWER = (
-    f"SELECT {_KNOWN} FROM answers JOIN units ON units.unit = answers.unit WHERE answers.edit = ? AND answers.asked = ?"
+    f"SELECT {_KNOWN.format(shown='answers.shown')} FROM answers JOIN units ON units.unit = answers.unit "
+    "WHERE answers.edit = ? AND answers.asked = ? AND answers.repeat = ?"
 )
+_SAME = f"SELECT {_KNOWN.format(shown='units.shown')} FROM units WHERE shown = ? AND asked = ? AND repeat = ?"
 
 
 class HeldUnit(NamedTuple):
@@ -34,6 +36,7 @@ class HeldUnit(NamedTuple):
 
     unit: int
     shown: str | None
+    """What it was taken to answer for."""
     used: str
     tries: int
     status: str
@@ -81,8 +84,7 @@ class Held:
         # Pictures that are gone, or cannot be read today, are no reason to doubt what was seen of them.
         if own and (question.shown in (own.shown, None) or (self._keep and not own.failed)):
             return own
-        query = f"SELECT {_KNOWN} FROM units WHERE shown = ? AND asked = ? AND repeat = ?"
-        row = self._reader.execute(query, (question.shown, question.asked, repeat)).fetchone()
+        row = self._reader.execute(_SAME, (question.shown, question.asked, repeat)).fetchone()
         return HeldUnit(*row) if row else self._from_older(edit, question, repeat)
 
     def _from_older(self, edit: int | None, question: Question, repeat: int) -> HeldUnit | None:
@@ -101,7 +103,7 @@ class Held:
     def _answer(self, edit: int | None, asked: str, repeat: int) -> HeldUnit | None:
         if edit is None:
             return None
-        row = self._reader.execute(f"{_ANSWER} AND answers.repeat = ?", (edit, asked, repeat)).fetchone()
+        row = self._reader.execute(_ANSWER, (edit, asked, repeat)).fetchone()
         return HeldUnit(*row) if row else None
 
     def change(self, edit: int, question: Question, repeat: int) -> str | None:

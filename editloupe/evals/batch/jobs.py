@@ -159,7 +159,9 @@ class Planner:
                 if unit and not tries:
                     self._count(unit)
                     answers += (
-                        [Answer(number, criterion, question.asked, repeat, unit.unit)] if number is not None else []
+                        [Answer(number, criterion, question.asked, repeat, unit.unit, question.shown)]
+                        if number is not None
+                        else []
                     )
                 elif not self._follows(question, repeat, number):
                     missing.setdefault(tries, {})[criterion] = question
@@ -185,8 +187,8 @@ class Planner:
 
     def _link(self, answers: list[Answer]) -> None:
         """Have units that are there answer an edit they do not answer yet."""
-        query = "SELECT 1 FROM answers WHERE edit = ? AND asked = ? AND repeat = ? AND unit = ?"
-        places = [(one.edit, one.asked, one.repeat, one.unit) for one in answers]
+        query = "SELECT 1 FROM answers WHERE edit = ? AND asked = ? AND repeat = ? AND unit = ? AND shown IS ?"
+        places = [(one.edit, one.asked, one.repeat, one.unit, one.shown) for one in answers]
         new = [
             one for one, place in zip(answers, places, strict=True) if not self._reader.execute(query, place).fetchone()
         ]

@@ -20,7 +20,7 @@ from editloupe.evals.runs.store import FILE, Run
 from editloupe.types import Edit, Usage, UserError
 
 _UNIT = ", ".join(f"units.{name}" for name in schema.UNIT_COLUMNS)
-_OWN = ", ".join(f"answers.{name} AS own_{name}" for name in ("criterion", "asked", "repeat"))
+_OWN = ", ".join(f"answers.{name} AS own_{name}" for name in ("criterion", "asked", "repeat", "shown"))
 _ANSWERS = (
     f"SELECT answers.unit, {_OWN}, {_UNIT} FROM answers JOIN units ON units.unit = answers.unit "
     "WHERE answers.edit = ? ORDER BY answers.answer"
@@ -91,7 +91,8 @@ def _merge_edit(old: sqlite3.Connection, new: sqlite3.Connection, row: sqlite3.R
             merged.in_both += 1
             continue
         unit = _merge_unit(old, new, answer, merged)
-        new.execute(ANSWER, (number, answer["own_criterion"], answer["own_asked"], answer["own_repeat"], unit))
+        own = (answer["own_criterion"], answer["own_asked"], answer["own_repeat"])
+        new.execute(ANSWER, (number, *own, unit, answer["own_shown"]))
 
 
 def _merge_unit(old: sqlite3.Connection, new: sqlite3.Connection, answer: sqlite3.Row, merged: Merged) -> int:

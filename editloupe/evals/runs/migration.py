@@ -178,7 +178,7 @@ class _Migration:
         if taken:  # two ids with the same content: both verdicts stay
             values["shown"] = None
         unit_number = insert_unit(self.new, values)
-        self.new.execute(ANSWER, (number, unit["criterion"], asked.key, unit["repeat"], unit_number))
+        self.new.execute(ANSWER, (number, unit["criterion"], asked.key, unit["repeat"], unit_number, shown))
         for one in traces:
             trace = self.new.execute(
                 "INSERT INTO traces (unit, target, seconds, head) VALUES (?, ?, ?, ?)",

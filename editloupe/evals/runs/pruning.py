@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.runs.store import Run
+from editloupe.evals.runs import schema
+from editloupe.evals.runs.store import FILE, Run
 from editloupe.types import UserError
 
 
@@ -25,6 +26,8 @@ class Pruned:
 
 def prune(folder: Path, *, pictures: bool = False, dry_run: bool = False) -> Pruned:
     """Take away units no edit is answered by and pictures nothing refers to; with `pictures` also those only traces show."""
+    with closing(schema.connect_to_read(folder / FILE)):  # tells what is no run, of which a writer would make one
+        pass
     if dry_run:
         with Run.open(folder) as run, closing(run.reader()) as reader:
             (units,) = reader.execute(f"SELECT count(*) FROM units WHERE {_UNUSED}").fetchone()
