@@ -158,11 +158,8 @@ class Planner:
                 tries = self._tries(unit) if unit else 1
                 if unit and not tries:
                     self._count(unit)
-                    answers += (
-                        [Answer(number, criterion, question.asked, repeat, unit.unit, question.shown)]
-                        if number is not None
-                        else []
-                    )
+                    if number is not None:
+                        answers.append(Answer(number, criterion, question.asked, repeat, unit.unit, question.shown))
                 elif not self._follows(question, repeat, number):
                     missing.setdefault(tries, {})[criterion] = question
             self._link(answers)
