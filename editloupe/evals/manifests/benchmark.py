@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,11 @@ class Benchmark:
     model: str | None = None
     """The name under which the results are filed; else the name of their folder."""
 
+    @property
+    def model_name(self) -> str:
+        """The name of the model whose results these are."""
+        return self.model or self.results.resolve().name
+
     def path(self, said: str, *folders: Path) -> Path:
         """Return a picture of the benchmark, looked for in these folders; it may not lead out of the benchmark."""
         try:
@@ -53,6 +59,19 @@ def read_json_list(file: Path) -> list[Mapping[str, Any]]:
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise UserError(f"{file} must hold a list of objects")
     return items
+
+
+def further_columns(item: Mapping[str, Any], read: re.Pattern[str]) -> dict[str, Any]:
+    """Return the columns of a benchmark's item that no field of an edit was read from, empty ones left out.
+
+    >>> further_columns({"idx": "7", "knowledge": "procedural", "note": ""}, re.compile("idx|prompt"))
+    {'knowledge': 'procedural'}
+    """
+    return {
+        name: value
+        for name, value in item.items()
+        if isinstance(name, str) and value not in (None, "", [], {}) and not read.fullmatch(name)
+    }
 
 
 def picture_in(folder: Path, stem: str) -> Path | None:
