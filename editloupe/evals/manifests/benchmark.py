@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,12 +77,18 @@ def further_columns(item: Mapping[str, Any], read: re.Pattern[str]) -> dict[str,
 
 def picture_in(folder: Path, stem: str) -> Path | None:
     """Return the picture of this name in a folder, whatever its format."""
-    if not Path(os.path.normpath(folder / stem)).is_relative_to(os.path.normpath(folder)):
+    place = os.path.join(folder, stem)
+    if os.path.basename(stem) != stem and not Path(os.path.normpath(place)).is_relative_to(os.path.normpath(folder)):
         raise UserError(f"{stem!r} leads outside the folder {folder}")
-    try:
-        return next((path for suffix in PICTURES if (path := folder / f"{stem}{suffix}").is_file()), None)
-    except (OSError, ValueError):
-        raise UserError(f"no picture in {folder} can be called {stem!r}") from None
+    for suffix in PICTURES:
+        try:
+            if stat.S_ISREG(os.stat(place + suffix).st_mode):
+                return Path(place + suffix)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError):
+            raise UserError(f"no picture in {folder} can be called {stem!r}") from None
+    return None
 
 
 def make_edit(where: str, **fields: Any) -> Edit:

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
 from editloupe.evals.manifests.ids import IdSet
-from editloupe.evals.manifests.outputs import Held, ModelFolder, Read, folders_in, nothing_in
+from editloupe.evals.manifests.outputs import (
+    ModelFolder,
+    PartOf,
+    Read,
+    Survey,
+    check,
+    folders_in,
+    nothing_found,
+    survey,
+)
 from editloupe.types import UserError
 
 
@@ -54,75 +64,70 @@ def _instead(wanted: str, names: Sequence[str], where: str) -> str:
     return f"; in {where} there are: {listed}" if names else ""
 
 
-def resolve(given: Sequence[Given], wanted: Sequence[str], read: Read) -> tuple[list[ModelFolder], list[str]]:
-    """Return the models with their folders, and notes on what was passed over.
+def resolve(given: Sequence[Given], wanted: Sequence[str], read: Read, part: PartOf) -> tuple[list[Survey], list[str]]:
+    """Return the models with what their folders hold, and notes on what was passed over.
 
     `wanted` picks models by name; where the one folder given is a single model's, it is that model's name instead.
     """
     notes: list[str] = []
-    if len(given) == 1 and given[0].model is None and len(wanted) == 1:
-        folder = given[0].folder
-        if not (folder / wanted[0]).is_dir() and next(_found(read, folder), None):
-            return [ModelFolder(wanted[0], folder)], notes
-    found: list[ModelFolder] = []
+    found: list[Survey] = []
     for one in given:
-        if one.model is not None:
-            found.append(ModelFolder(one.model, one.folder))
-        else:
-            found += _models_in(one.folder, wanted, read, notes)
+        if one.model is None:
+            found += _models_in(one.folder, wanted, read, part, notes)
+        elif not wanted or one.model in wanted:
+            found.append(survey(read, ModelFolder(one.model, one.folder), part))
+    names = [one.model for one in given if one.model is not None]
+    names += [one.of.model for one in found if one.of.model not in names]
+    alone = len(given) == len(found) == len(wanted) == 1 and given[0].model is None
+    if alone and given[0].folder == found[0].of.folder:
+        found = [replace(found[0], of=ModelFolder(wanted[0], found[0].of.folder))]
+    elif missing := [name for name in wanted if name not in names]:
+        raise UserError(f'there are no results of a model "{missing[0]}"{_instead(missing[0], names, "the results")}')
+    found = [one for one in found if not wanted or one.of.model in wanted]
     _check_names(found)
-    if wanted:
-        names = [one.model for one in found]
-        for name in wanted:
-            if name not in names:
-                raise UserError(f'there are no results of a model "{name}"{_instead(name, names, "the results")}')
-        found = [one for one in found if one.model in wanted]
+    for surveyed in found:
+        check(surveyed)
     return found, notes
 
 
-def _check_names(found: Sequence[ModelFolder]) -> None:
+def _check_names(found: Sequence[Survey]) -> None:
     by_name: dict[str, Path] = {}
     for one in found:
-        if one.model in by_name:
-            raise UserError(f"model {one.model} is named twice: {by_name[one.model]} and {one.folder}")
-        by_name[one.model] = one.folder
+        model, folder = one.of.model, one.of.folder
+        if model in by_name:
+            raise UserError(f"model {model} is named twice: {by_name[model]} and {folder}")
+        by_name[model] = folder
 
 
-def _models_in(folder: Path, wanted: Sequence[str], read: Read, notes: list[str]) -> Iterator[ModelFolder]:
+def _models_in(folder: Path, wanted: Sequence[str], read: Read, part: PartOf, notes: list[str]) -> Iterator[Survey]:
     """Yield the model whose folder this is, or those whose folders are in it.
 
     The folder itself is a model's if every output that its folders could hold as models is its own output, too; its
     folders are models' if it has no other outputs than theirs; else nobody can tell.
     """
-    own = IdSet()
-    mine = sum(not own.add(str(path)) for path in _found(read, folder))
-    theirs = shared = 0
-    models: list[Path] = []
-    others: list[Path] = []
-    for place in folders_in(folder):
-        files = 0
-        for path in _found(read, place):
-            files += 1
-            shared += own.add(str(path))
-        theirs += files
-        (models if files else others).append(place)
-    if mine and shared == theirs:
-        yield ModelFolder(folder.resolve().name, folder)
-    elif models and shared == mine:
-        left_out = [place.name for place in others if not wanted or place.name in wanted]
-        if left_out:
-            notes.append(f"{folder}: no output of this benchmark in {', '.join(left_out[:8])}: left out")
-        for place in models:
-            yield ModelFolder(place.name, place)
+    files, shared = IdSet(), 0
+
+    def own(path: Path) -> None:
+        files.add(str(path))
+
+    def of_a_folder(path: Path) -> None:
+        nonlocal shared
+        shared += files.add(str(path))
+
+    mine = survey(read, ModelFolder(folder.resolve().name, folder), part, own)
+    inner = [survey(read, ModelFolder(place.name, place), part, of_a_folder) for place in folders_in(folder)]
+    models = [one for one in inner if one.found]
+    if mine.found and shared == sum(one.found for one in models):
+        yield mine
+    elif models and shared == mine.found:
+        names = [one.of.model for one in inner if not one.found and (not wanted or one.of.model in wanted)]
+        if names:
+            notes.append(f"{folder}: no output of this benchmark in {', '.join(names[:8])}: left out")
+        yield from models
     elif models:
         raise UserError(
-            f"{folder} holds outputs itself and in {', '.join(place.name for place in models[:4])}; say whose are meant "
+            f"{folder} holds outputs itself and in {', '.join(one.of.model for one in models[:4])}; say whose are meant "
             "with --results MODEL=FOLDER"
         )
     else:
-        first = next(read(folder, folder.name), None)
-        raise UserError(nothing_in(folder, Held(first.edited) if first else None))
-
-
-def _found(read: Read, folder: Path) -> Iterator[Path]:
-    return (edit.edited for edit in read(folder, folder.name) if edit.edited.is_file())
+        raise UserError(nothing_found(mine))

@@ -19,6 +19,9 @@ Read = Callable[[Path, str], Iterator[Edit]]
 path it would have."""
 Part = tuple[str, ...]
 """What a model is run on or not, from the wider to the narrower: a language and a subset, a task; () is everything."""
+PartOf = Callable[[Edit], Part]
+MOST = 8
+"""Absent parts that are named in a note."""
 
 
 @dataclass(frozen=True)
@@ -58,26 +61,27 @@ class Survey:
         return frozenset(part for part, held in self.parts.items() if not held.found)
 
 
-def survey(read: Read, of: ModelFolder, part: Callable[[Edit], Part]) -> Survey:
-    """Look once for every output of a model; a folder without any, and pictures under other names, are the user's mistake."""
+def survey(read: Read, of: ModelFolder, part: PartOf, seen: Callable[[Path], None] | None = None) -> Survey:
+    """Look once for every output of a model; `seen` is told of those that are there."""
     found: dict[Part, Held] = {}
-    seen = IdSet()
+    ids = IdSet()
     for edit in read(of.folder, of.model):
         held = found.setdefault(part(edit), Held(edit.edited))
         held.cases += 1
         if edit.edited.is_file():
             held.found += 1
+            if seen:
+                seen(edit.edited)
         elif held.lacking is None:
             held.lacking = edit.edited
-        if seen.add(edit.id) and sum(other.id == edit.id for other in read(of.folder, of.model)) > 1:
+        if ids.add(edit.id) and sum(other.id == edit.id for other in read(of.folder, of.model)) > 1:
             raise UserError(f'the benchmark has the id "{edit.id}" twice; ids must be unique')
-    surveyed = Survey(of, found)
-    _check(surveyed)
-    return surveyed
+    return Survey(of, found)
 
 
-def _check(surveyed: Survey) -> None:
-    folder, model = surveyed.of.folder, surveyed.of.model
+def check(surveyed: Survey) -> None:
+    """Raise UserError where a model's folder has no output at all, and where a part's pictures have other names."""
+    model = surveyed.of.model
     used = {held.first.parent for held in surveyed.parts.values() if held.found}
     for part in surveyed.absent:
         place = surveyed.parts[part].first.parent
@@ -87,11 +91,12 @@ def _check(surveyed: Survey) -> None:
                 f"{surveyed.parts[part].first.stem}{{{','.join(PICTURES)}}}"
             )
     if not surveyed.found:
-        raise UserError(f"model {model}: {nothing_in(folder, next(iter(surveyed.parts.values()), None))}")
+        raise UserError(f"model {model}: {nothing_found(surveyed)}")
 
 
-def nothing_in(folder: Path, held: Held | None) -> str:
+def nothing_found(surveyed: Survey) -> str:
     """Say that a folder has no output, what was looked for first, and what there is instead."""
+    folder, held = surveyed.of.folder, next(iter(surveyed.parts.values()), None)
     if held is None:
         return "the benchmark has no edit"
     names = sorted(path.name for path in folders_in(folder))
@@ -103,7 +108,7 @@ def nothing_in(folder: Path, held: Held | None) -> str:
     )
 
 
-def edits_of(read: Read, surveys: Sequence[Survey], part: Callable[[Edit], Part]) -> Iterator[Edit]:
+def edits_of(read: Read, surveys: Sequence[Survey], part: PartOf) -> Iterator[Edit]:
     """Stream the edits of all models, case by case, so that a run that stops half-way holds the same cases of each.
 
     Parts a model was not run on are passed over; an output missing among others is said in `Edit.extra`.
@@ -126,7 +131,10 @@ def assumptions(surveyed: Survey, missing_counts: str) -> Iterator[str]:
     if surveyed.absent:
         known = {place for held in surveyed.parts.values() if held.found for place in held.first.parents}
         hints = {hint for part in surveyed.absent if (hint := _misspelt(surveyed, part, known))}
-        listed = ", ".join(f"{name} ({count} cases)" for name, count in _joined(surveyed).items())
+        lacking_parts = list(_joined(surveyed).items())
+        listed = ", ".join(f"{name} ({count} cases)" for name, count in lacking_parts[:MOST])
+        if more := lacking_parts[MOST:]:
+            listed += f" and {len(more)} more ({sum(count for _, count in more)} cases)"
         asked = f"; misspelt: {', '.join(sorted(hints))}?" if hints else ""
         yield f"model {model}: no outputs for {listed}: absent, not counted{asked}"
     present = [held for held in surveyed.parts.values() if held.found]

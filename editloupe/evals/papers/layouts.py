@@ -9,7 +9,7 @@ from pathlib import Path
 from editloupe.evals.manifests.benchmark import LANGUAGES, Benchmark
 from editloupe.evals.manifests.datasets import Manifest
 from editloupe.evals.manifests.model_folders import Given, existing_folder, parse_results, resolve
-from editloupe.evals.manifests.outputs import Part, Read, assumptions, edits_of, survey
+from editloupe.evals.manifests.outputs import Part, PartOf, Read, assumptions, edits_of
 from editloupe.evals.papers.paper import Paper
 from editloupe.evals.papers.registry import known_paper, papers
 from editloupe.evals.papers.types_read import Note, type_reader
@@ -114,8 +114,7 @@ def load_outputs(
         raise UserError(f'the languages are {" and ".join(LANGUAGES)}, not "{wrong[0]}"')
     paper = known_paper(layout)
     read, part, naming = _reading(Path(data), layout, paper, languages, allow_outside, protocol, note)
-    found, notes = resolve(_given(results), models, read)
-    surveys = [survey(read, one, part) for one in found]
+    surveys, notes = resolve(_given(results), models, read, part)
     judged_by = known_paper(protocol or layout)
     by_rule = judged_by is not None and judged_by.missing_output is not None
     counts = "they count 0, by the paper's rule" if by_rule else "they stay unjudged, and count nowhere"
@@ -140,7 +139,7 @@ def _reading(
     allow_outside: bool,
     protocol: str | None,
     note: Note | None,
-) -> tuple[Read, Callable[[Edit], Part], Callable[[Path, str], Iterator[str]]]:
+) -> tuple[Read, PartOf, Callable[[Path, str], Iterator[str]]]:
     """Return how edits are read with a model's outputs, which part an edit belongs to, and notes on how outputs are named."""
     if paper and paper.read and (not paper.fields or data.is_dir()):
         read, typed = paper.read, type_reader(protocol or layout, note)

@@ -41,7 +41,8 @@ def test_wiseedit_in_one_language_has_no_failed_case_in_the_other(data: Path, ou
     edits = {(edit.model, edit.extra["subset"], edit.extra["language"], edit.id[-1]): edit for edit in found.edits()}
     wanted = {("full", subset, language, n) for subset in WISEEDIT_SUBSETS for language in ("en", "cn") for n in "123"}
     wanted |= {("english", subset, "en", n) for subset in WISEEDIT_SUBSETS for n in "123"}
-    wanted |= {("some", *place, n) for place in (("Awareness_1", "cn"), ("Imagination_2", "cn"), ("Awareness_1", "en")) for n in "123"}  # fmt: skip
+    places = (("Awareness_1", "cn"), ("Imagination_2", "cn"), ("Awareness_1", "en"))
+    wanted |= {("some", *place, n) for place in places for n in "123"}
     assert set(edits) == wanted
     for (model, subset, language, number), edit in edits.items():
         assert edit.id == f"{model}/{subset}/{language}/{number}"
@@ -67,9 +68,9 @@ def test_edits_come_case_by_case_over_the_models_and_again_each_time(data: Path,
     for name in ("a", "b"):
         write_wiseedit_results(out / name, WISEEDIT_SUBSETS, ("en",))
     edits = load_outputs(data, out, "wiseedit").edits
-    first = [(edit.model, edit.extra["subset"], edit.id[-1]) for edit in edits()]
-    assert first[:4] == [("a", "Awareness_1", "1"), ("b", "Awareness_1", "1"), ("a", "Awareness_1", "2"), ("b", "Awareness_1", "2")]  # fmt: skip
-    assert [(edit.model, edit.extra["subset"], edit.id[-1]) for edit in edits()] == first
+    first = [(edit.model, edit.id.partition("/")[2]) for edit in edits()]
+    assert first[:4] == [(name, f"Awareness_1/en/{number}") for number in "12" for name in "ab"]
+    assert [(edit.model, edit.id.partition("/")[2]) for edit in edits()] == first
 
 
 def test_a_benchmark_without_chinese_instructions_has_no_chinese_cases(data: Path, out: Path) -> None:
