@@ -19,6 +19,7 @@ from editloupe.evals.manifests.benchmark import LANGUAGES
 from editloupe.evals.papers import layouts
 from editloupe.evals.papers.types_read import Note
 from editloupe.rubrics.registry import DEFAULT, usual_repeats
+from editloupe.rubrics.user_rubrics import with_files
 
 TOOL_MEMORY = 16 * 2**20
 """Bytes: an edit's criteria share their looks anyway; what is remembered beyond that serves repeats, asked close together."""
@@ -57,7 +58,7 @@ def batch(
     layouts.check(layout, bool(results))
     if judge.protocol is None and not judge.rubrics and layout != layouts.PLAIN:
         judge = replace(judge, protocol=layout)
-    protocol = judge.protocol or (None if judge.rubrics else DEFAULT.name)
+    protocol = with_files(judge.protocol, judge.rubrics).name if judge.rubrics else judge.protocol or DEFAULT.name
     assumed: tuple[str, ...] = ()
     edits: Edits
     if results:

@@ -52,7 +52,9 @@ def test_one_run_holds_the_outputs_of_every_model_and_a_further_one_is_added(
     assert run(given) == 3
     told = capsys.readouterr()
     facts = json.loads(told.out)
-    note = "model B: 1 of 2 outputs missing, such as outputs/b/2.png: they stay unjudged, and count nowhere"
+    note = (
+        f"model B: 1 of 2 outputs missing, such as {bench / 'outputs/b/2.png'}: they stay unjudged, and count nowhere"
+    )
     assert facts["assumed"] == [note]
     assert told.err.count(note) == 1
     assert (facts["units"], facts["judged"], facts["unjudged"]) == (8, 6, {"bad_image": 2})

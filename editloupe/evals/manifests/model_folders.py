@@ -39,16 +39,16 @@ def parse_results(text: str | Path) -> Given:
     if Path(text).is_dir():
         if name and Path(name).is_dir():
             raise UserError(f"--results {text} is a folder, and so is {name}; write MODEL=./{text}, or ./{text}")
-        return Given(None, Path(text))
+        return Given(None, existing_folder(Path(text)))
     if not model or not name:
         raise UserError(f'"{text}" is not MODEL=FOLDER; write for instance --results my-model=outputs/my-model')
     return Given(model, existing_folder(Path(name), model))
 
 
 def existing_folder(folder: Path, model: str | None = None) -> Path:
-    """Return a folder of results that is there; for another one say what there is instead."""
+    """Return the whole path of a folder of results, since workers elsewhere read it; say what there is where it is not."""
     if folder.is_dir():
-        return folder
+        return folder.absolute()
     of = f" of model {model}" if model else ""
     what = "is no folder" if folder.exists() else "does not exist"
     parent = folder.parent

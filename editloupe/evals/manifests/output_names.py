@@ -53,7 +53,10 @@ def output_names(rows: Callable[[], Iterable[Row]], folder: Path) -> OutputNames
             labels[_text(row.values.get("model"))] += 1
         for by in WAYS:
             name = name_of(row, by)
-            found[by] += name is not None and OutputNames(folder, by).path(row).is_file()
+            if name is not None and OutputNames(folder, by).path(row).is_file():
+                found[by] += 1
+                if by == "id":  # as many as ids find, the other ways must find among what ids do not
+                    break
     by = max(WAYS, key=lambda way: found[way])
     if by != "id":
         _check_once(rows, by, folder)

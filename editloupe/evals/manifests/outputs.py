@@ -82,9 +82,9 @@ def survey(read: Read, of: ModelFolder, part: PartOf, seen: Callable[[Path], Non
 def check(surveyed: Survey) -> None:
     """Raise UserError where a model's folder has no output at all, and where a part's pictures have other names."""
     model = surveyed.of.model
-    used = {held.first.parent for held in surveyed.parts.values() if held.found}
+    used = {place for held in surveyed.parts.values() if held.found for place in held.first.parents}
     for part in surveyed.absent:
-        place = surveyed.parts[part].first.parent
+        place = next(path for path in surveyed.parts[part].first.parents if path.is_dir())
         if place not in used and (other := pictures_in(place)):
             raise UserError(
                 f"model {model}: {place} holds pictures ({_listed(other)}), but none under a name that is looked for, such as "
