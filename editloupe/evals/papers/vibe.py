@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.manifests.benchmark import Benchmark, make_edit, picture_in, read_json_list
+from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
 from editloupe.evals.papers.averages import field_values, mean, spread
 from editloupe.evals.papers.paper import Cell, Paper, Scored, Section
 from editloupe.rubrics.vibe import VIBE
@@ -26,25 +27,37 @@ FOLDERS: Mapping[str, tuple[str, ...]] = {
     "BI": ("Billiards",),
 }
 """Names of the tasks' folders, in the data and in results."""
+READ = re.compile("id|file_paths|text_prompt|style")
+"""Fields that are read into an edit's own; the others are kept under their names."""
 STYLES = ("animation", "real-world", "sketch")
 
 
 def read(benchmark: Benchmark) -> Iterator[Edit]:
-    """Stream the samples of every task that has a folder of results."""
+    """Stream the samples of every task of the benchmark."""
     found = False
+    known = {name for names in FOLDERS.values() for name in names}
+    for path in sorted(benchmark.data.glob("Tasks/*/*")):
+        if path.name not in known and next(path.glob("*.json"), None):
+            benchmark.note(f"{path} is none of the tasks ({', '.join(sorted(known))}): left out")
     for task in FOLDERS:
-        data, results = _folder(benchmark.data, task), _folder(benchmark.results, task)
-        if data is None or results is None:
+        if (data := _folder(benchmark.data, task)) is None:
             continue
         files = [file for file in sorted(data.glob("*.json")) if "_results" not in file.name]
         if not files:
             raise UserError(f"{data} holds no JSON file with the task's samples")
         found = True
+        results = _folder(benchmark.results, task) or benchmark.results / data.parent.name / data.name
         saved = _saved(results)
         for item in read_json_list(files[0]):
             yield _edit(benchmark, task, data, results, item, saved)
     if not found:
         raise UserError(f"{benchmark.data} and {benchmark.results} have no task folder in common, such as */Addition")
+
+
+def part(edit: Edit) -> tuple[str, ...]:
+    """Name the task of a sample: a model is run on a task as a whole."""
+    kind = str(edit.instruction_type)
+    return (NAMES.get(kind, kind),)
 
 
 def _folder(root: Path, task: str) -> Path | None:
@@ -77,8 +90,8 @@ def _edit(
         more["annotated"] = (source,)
     if target:
         more["golden"] = (benchmark.path(target, data),)
+    further = {"text_prompt": other} if (other := further_columns(text, re.compile("input_prompt"))) else {}
     style = str(item.get("style") or "") or next((name for name in STYLES if name in source.parts), None)
-    model = benchmark.model or benchmark.results.resolve().name
     return make_edit(
         where,
         id=number if number.startswith(tuple(FOLDERS[task])) else f"{task}/{number}",
@@ -86,9 +99,9 @@ def _edit(
         edited=_output(results, number, saved.get(number)),
         instruction=str(text.get("input_prompt") or "").strip() or "Edit this image as marked.",
         instruction_type=task,
-        model=model,
+        model=benchmark.model_name,
         more_images=more,
-        extra={"style": style} if style else {},
+        extra={**further_columns(item, READ), **further, **({"style": style} if style else {})},
     )
 
 
@@ -151,4 +164,4 @@ def _over_repeats(found: Sequence[Scored], wanted: Callable[[Scored], bool]) -> 
     return [mean(one.total for one in found if one.repeat == repeat and wanted(one)) for repeat in repeats]
 
 
-PAPER = Paper(VIBE, read=read, tables=tables)
+PAPER = Paper(VIBE, read=read, part=part, tables=tables)

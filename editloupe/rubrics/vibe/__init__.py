@@ -7,7 +7,7 @@ from importlib.resources import files
 from editloupe.rubrics.load import load_rubrics
 from editloupe.rubrics.protocol import Protocol, no_facts
 from editloupe.rubrics.vibe.cases import LAYER, make_cases
-from editloupe.rubrics.vibe.scoring import FORMULAS, LEVELS, choose, sample_score
+from editloupe.rubrics.vibe.scoring import FORMULAS, LEVELS, choose, sample_score, task_of
 
 __all__ = ["VIBE"]
 
@@ -24,6 +24,7 @@ VIBE = Protocol(
     case_facts=no_facts,
     further_roles=(LAYER,),
     types=tuple(FORMULAS),
+    type_of=task_of,
     choose=choose,
     edit_score=sample_score,
     levels=tuple(LEVELS.values()),
