@@ -60,12 +60,14 @@ def report(
     if unjudged not in ("left_out", "worst"):
         raise UserError(f'--unjudged is left_out or worst, not "{unjudged}"')
     from editloupe.evals.analysis.bootstrap import Resampling
+    from editloupe.evals.analysis.run_rows import table_of
     from editloupe.evals.report import build_leaderboard, build_report
 
     how = Resampling(resamples, seed)
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
-    built = [build_report(run, by or (), rule, human, how, protocol) for run in dict.fromkeys(runs)]
-    found: Report | Leaderboard = built[0] if len(built) == 1 else build_leaderboard(built)
+    tables = [table_of(run, protocol) for run in dict.fromkeys(runs)]
+    built = [build_report(table, by or (), rule, human, how) for table in tables]
+    found: Report | Leaderboard = built[0] if len(built) == 1 else build_leaderboard(built, tables)
     if figures is not None:
         tell(f"{_save_figures(found, figures)} figures in {figures}")
     if kind == "text" and out is None:

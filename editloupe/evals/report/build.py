@@ -12,10 +12,13 @@ from editloupe.evals.analysis.distribution import area_trend, distribution
 from editloupe.evals.analysis.human import human_labels
 from editloupe.evals.analysis.instructive import instructive
 from editloupe.evals.analysis.methods import methods
+from editloupe.evals.analysis.model_pairs import ModelComparison, compare_models
+from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_rows import BASELINE, Table, table_of
 from editloupe.evals.analysis.scores import Score, Scores, UnjudgedRule, scores
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.evals.report.model import Entry, Leaderboard, PaperTable, Report, Spent
+from editloupe.evals.report.ranking import below_reference, rank_runs, ranking_notes, ranks_of_runs
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.types import Usage, UserError
@@ -30,7 +33,9 @@ def build_report(
     protocol: str | None = None,
 ) -> Report:
     """Build the report of one run; groups by editing model come by themselves, further fields by name."""
-    table, how = table_of(run, protocol), how or Resampling()
+    whole, how = table_of(run, protocol), how or Resampling()
+    table, _ = without_reference(whole)
+    ranking = compare_models([whole], how, intervals=False, least=1)
     fields = tuple(dict.fromkeys(("model", *by)))
     found = scores(table, fields, unjudged, how)
     people = human_labels(table, human)
@@ -44,16 +49,20 @@ def build_report(
         notes.append(f"The paper's own tables are left out: {error}.")
     areas = {name: trend for name in table.criteria if (trend := area_trend(table, name)) is not None}
     return Report(
-        **{**dict(found), "notes": (*table.damage, *found.notes, *_mixed(table), *notes, *people.notes)},
+        **{
+            **dict(found),
+            "notes": (*table.damage, *found.notes, *_mixed(table), *notes, *ranking_notes(ranking), *people.notes),
+        },
         run=table.name,
         folder=str(table.folder),
         judge=" + ".join(table.judges),
         mode=" + ".join(table.modes),
-        answer=_answer(table, found, how),
+        answer=_answer(table, found, how, ranking),
         certainty=tuple(_certainty(table, found, agreed, how)),
         baseline=BASELINE if table.by_rules else None,
         titles={name: table.title_of(name) for name in table.criteria},
         agreement=agreed,
+        ranking=ranking,
         tables=tables,
         distributions={name: distribution(table, name) for name in table.criteria},
         areas=areas,
@@ -64,8 +73,13 @@ def build_report(
     )
 
 
-def build_leaderboard(reports: Sequence[Report]) -> Leaderboard:
-    """Rank several reports by overall score, within their protocol; runs of the same name go by their folders."""
+def build_leaderboard(reports: Sequence[Report], tables: Sequence[Table] = ()) -> Leaderboard:
+    """Rank several reports by overall score, within their protocol; runs of the same name go by their folders.
+
+    With the tables of the runs, in the same order, their editing models are compared case by case.
+    """
+    ranking = rank_runs(tables)
+    ranks = ranks_of_runs(ranking, tables)
     names = [report.run for report in reports]
     reports = [
         report.model_copy(update={"run": report.folder}) if names.count(report.run) > 1 else report
@@ -80,6 +94,7 @@ def build_leaderboard(reports: Sequence[Report]) -> Leaderboard:
         entries.append(
             Entry(
                 rank=len(above) + 1 if ranked else None,
+                ranks=ranks.get(report.folder),
                 run=report.run,
                 judge=report.judge,
                 mode=report.mode,
@@ -99,7 +114,11 @@ def build_leaderboard(reports: Sequence[Report]) -> Leaderboard:
         )
     if len({report.unjudged_rule for report in reports}) == 1 and reports[0].unjudged_rule == "worst":
         notes.append("Pessimistic bounds: unjudged verdicts count as the worst answer.")
-    return Leaderboard(answer=_first(entries), leaderboard=tuple(entries), notes=tuple(notes), reports=tuple(ordered))
+    answer = ranking.answer if ranking else _first(entries)
+    notes += ranking_notes(ranking) if ranking else []
+    return Leaderboard(
+        answer=answer, ranking=ranking, leaderboard=tuple(entries), notes=tuple(notes), reports=tuple(ordered)
+    )
 
 
 def _value(score: Score) -> float:
@@ -125,7 +144,7 @@ def _first(entries: Sequence[Entry]) -> str:
     return f"{told}, ahead of {rivals[0].run} with {rivals[0].overall.told(1)}."
 
 
-def _answer(table: Table, found: Scores, how: Resampling) -> str:
+def _answer(table: Table, found: Scores, how: Resampling, ranking: ModelComparison) -> str:
     overall = found.overall
     who = f"{' + '.join(table.judges)} in {' + '.join(table.modes)} mode"
     if overall.value is None:
@@ -136,11 +155,7 @@ def _answer(table: Table, found: Scores, how: Resampling) -> str:
     bound = "at least " if found.unjudged_rule == "worst" and found.coverage.unjudged else ""
     between = f" ({how.percent} interval {overall.low:.1f} to {overall.high:.1f})" if overall.low is not None else ""
     told = f"Overall score {bound}{overall.value:.1f} of 100{between}, from {scope}, judged by {who}."
-    models = found.by.get("model", {})
-    ranked = sorted(((score.value, name) for name, score in models.items() if score.value is not None), reverse=True)
-    if len(ranked) > 1:
-        told += f" Best of {len(ranked)} editing models: {ranked[0][1]} with {models[ranked[0][1]].told(1)}."
-    return told
+    return f"{told} {ranking.answer}" if len(ranking.models) > 1 else f"{told} {below_reference(ranking)}".strip()
 
 
 def _certainty(table: Table, found: Scores, agreed: Agreement | None, how: Resampling) -> list[str]:
