@@ -37,7 +37,7 @@ def test_a_pair_is_worked_out_by_the_papers_arithmetic_on_the_cases_both_have(tm
     assert pair.overall.difference.n == 3
     assert pair.criteria[IF].difference.value == pytest.approx((100 + 50) / 2 - (0 + 100 / 3) / 2)
     assert pair.criteria[VC].difference.value == pytest.approx(100 - (100 + 200 / 3) / 2)
-    # What the cases add to the difference: case 0 25, case 1 -1/3·25 + … = 0, case 3 12.5: two that move, 2 of 4 sign patterns.
+    # Case 0 adds 50 - 25, case 1 12.5 - 12.5, case 3 25 - 12.5: two that move, and 2 of 4 sign patterns are as far out.
     assert pair.overall.p == pytest.approx(0.5)
     assert pair.overall.better is None
 
