@@ -29,7 +29,7 @@ def ranks_of_runs(ranking: ModelComparison | None, tables: Sequence[Table]) -> d
     for table in tables:
         (model, *more) = ref.without_reference(table)[0].models
         names = (model, table.name, f"{model} ({table.name})", str(table.folder), f"{model} ({table.folder})")
-        known = [entries[name] for name in names if name in entries]
+        known = [entries[name] for name in dict.fromkeys(names) if name in entries]
         if more or len(known) != 1:
             return {}
         found[str(table.folder)] = known[0]
