@@ -21,7 +21,7 @@ from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.analysis.signflip import sign_flip
 from editloupe.evals.analysis.statistics import MOST_VALUES, confusion
 from editloupe.evals.runs.store import Run
-from editloupe.types import Record, UserError, Verdict
+from editloupe.types import Record, UserError
 
 Side = Literal["a", "b"]
 
@@ -172,7 +172,7 @@ def _same(one: RunRow, two: RunRow) -> bool:
 
 
 def _judged(row: RunRow, criterion: str) -> bool:
-    return any(isinstance(unit.outcome, Verdict) for unit in row.units.get(criterion, ()))
+    return any(unit.judged for unit in row.units.get(criterion, ()))
 
 
 def _overall(a: Table, b: Table, how: Resampling) -> Difference:
