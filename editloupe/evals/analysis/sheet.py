@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from editloupe.evals.analysis.arithmetic import Arithmetic, Macro, arithmetic_of, group_weights, macro
-from editloupe.evals.analysis.bootstrap import Bools, Clusters, Floats, Resampling, clusterings
+from editloupe.evals.analysis.bootstrap import Bools, Clusters, Floats, Ints, Resampling, clusterings
 from editloupe.evals.analysis.estimate import finite
 from editloupe.evals.analysis.run_rows import RunRow, Table, row_means
 from editloupe.rubrics.registry import known_protocol
@@ -105,13 +105,9 @@ class Sheet:
 
     def free_clusters(self, way: str, weights: Floats) -> int:
         """Return how many clusters can vary in the overall: 1 where every group has but one, so that nothing can."""
-        strata = next(one for one in self.ways if one.name == way).strata
-        used = [self.of_row == place for place in np.flatnonzero(weights)]
-        if len(used) > 1 and len(np.unique(strata)) == 1:
-            return self.clusters(way, np.any(used, axis=0))
-        return max((self.clusters(way, members) for members in used), default=0)
+        return free_clusters(next(one for one in self.ways if one.name == way), self.of_row, weights)
 
-    def columns(self, fill: float | None, repeat: int | None = None) -> Floats:
+    def columns(self, fill: float | None = None, repeat: int | None = None) -> Floats:
         """Rows × columns: each criterion's mean over repeats and, where the protocol has one, the edit's own score."""
         if (fill, repeat) not in self._kept:
             self._kept[fill, repeat] = self._columns(fill, repeat)
@@ -158,8 +154,7 @@ class Sheet:
     def _weights(self, sums: Floats, counts: Floats) -> tuple[Floats, Floats]:
         """Return what the groups count in the overall, and in each criterion's mean."""
         typed = np.array([name != NO_TYPE for name in self.groups])
-        defined = np.isfinite(self._macro(sums, counts).finals) & typed
-        overall = group_weights(self.groups, defined.tolist(), self.how, counts[:, -1].tolist())
+        overall = overall_weights(self.groups, self._macro(sums, counts).finals, counts[:, -1], self.how)
         if self.how.by_edit:
             return overall, counts[:, : len(self.criteria)] * typed[:, None]
         shares = group_weights(self.groups, typed.tolist(), self.how, complete=False)
@@ -192,3 +187,17 @@ def _number(
     except UserError:
         return np.nan
     return np.nan if found is None else found
+
+
+def overall_weights(groups: Sequence[str], finals: Floats, edits: Floats, how: Arithmetic) -> Floats:
+    """Return what each group counts in the overall: nothing where it has no score, and edits without a type never count."""
+    defined = np.isfinite(finals) & np.array([name != NO_TYPE for name in groups])
+    return group_weights(groups, defined.tolist(), how, edits.tolist())
+
+
+def free_clusters(way: Clusters, of_row: Ints, weights: Floats) -> int:
+    """Return how many clusters can vary in the overall: 1 where every group has but one, so that nothing can."""
+    used = [of_row == place for place in np.flatnonzero(weights)]
+    if len(used) > 1 and len(np.unique(way.strata)) == 1:
+        return len(np.unique(way.of_item[np.any(used, axis=0)]))
+    return max((len(np.unique(way.of_item[members])) for members in used), default=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from editloupe.rubrics.load import load_rubrics
-from editloupe.rubrics.protocol import Protocol
+from editloupe.rubrics.protocol import Protocol, Untouched
 from editloupe.rubrics.vibe.cases import make_cases
 from editloupe.rubrics.vibe.scoring import FORMULAS, LEVELS, choose, gated, sample_score
 
@@ -38,4 +38,19 @@ VIBE = Protocol(
         "overall": f"mean({', '.join(LEVELS)})",
     },
     repeats=3,
+    untouched=Untouched(
+        criteria={
+            "instruction_adherence": 0.0,
+            "visual_coherence": 0.0,
+            "lighting_direction": 0.0,
+            "wind_direction": 0.0,
+            "billiards": 0.0,
+        },
+        why=(
+            "No order is carried out, so Instruction Adherence is 0, and with it Visual Coherence (Section 2.3); a direction "
+            "of light or wind that is unchanged is 0 (Tables 16 and 19); no path is drawn and no ball boxed (Tables 11 and 12)."
+        ),
+        score=0.0,
+        not_for=("PC", "RO"),
+    ),
 )
