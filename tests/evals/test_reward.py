@@ -51,6 +51,7 @@ def pairs(tmp_path: Path) -> Path:
                 "loser": f"loser{number}.png",
                 "dimension": dimension,
                 "label": label,
+                "task": "ADD",
             }
         )
     path = tmp_path / "pairs.json"
