@@ -69,7 +69,7 @@ def bradley_terry(comparisons: Iterable[Comparison], how: Resampling | None = No
     of_source = numbered([one.source for one in listed])
     sources = int(of_source.max()) + 1
     held = np.zeros((sources, len(models), len(models)))
-    first, second = (np.array([place[one[side]] for one in listed]) for side in (0, 1))
+    first, second = np.array([(place[one.first], place[one.second]) for one in listed]).T
     outcomes = np.array([one.outcome for one in listed])
     np.add.at(held, (of_source, first, second), outcomes)
     np.add.at(held, (of_source, second, first), 1 - outcomes)
@@ -81,14 +81,15 @@ def bradley_terry(comparisons: Iterable[Comparison], how: Resampling | None = No
         note = f"There is no common ranking: {why}, not even by way of third ones. Compared among themselves: {groups}."
         strengths = [missing(why, len(listed))] * len(models)
         return _ranking(models, strengths, listed, sources, (note,))
+    counts = (wins + wins.T).sum(0)
     point, imagined = _fit(wins, None)
     if point is None:
         why = "the strengths did not converge"
         return _ranking(models, [missing(why)] * len(models), listed, sources, (f"There is no ranking: {why}.",))
     drawn, helped = _resampled(held.reshape(sources, -1), sources, point, how)
     strengths = [
-        estimate(float(point[number]), _count(listed, name), {"source": (sources, drawn[:, number])}, how.level)
-        for number, name in enumerate(models)
+        estimate(float(point[number]), int(counts[number]), {"source": (sources, drawn[:, number])}, how.level)
+        for number in range(len(models))
     ]
     notes = _notes(models, wins, point, drawn, imagined, helped, sources, how)
     return _ranking(models, strengths, listed, sources, notes)
@@ -128,7 +129,7 @@ def _components(matrix: Floats, strong: bool = False) -> list[list[int]]:
     """Return which models reach each other; with `strong` in both directions."""
     if strong and bool((matrix + np.eye(len(matrix)) > 0).all()):
         return [list(range(len(matrix)))]
-    from scipy.sparse.csgraph import connected_components
+    from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 
     count, labels = connected_components(matrix > 0, directed=strong, connection="strong" if strong else "weak")
     return [[number for number in range(len(matrix)) if labels[number] == label] for label in range(count)]
@@ -168,10 +169,6 @@ def _ranking(
 
 def _value(strength: Estimate) -> float:
     return 0.0 if strength.value is None else strength.value
-
-
-def _count(listed: Sequence[Comparison], model: str) -> int:
-    return sum(model in (one.first, one.second) for one in listed)
 
 
 def _notes(

@@ -15,6 +15,8 @@ from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit, Record, Unjudged, Usage, Verdict
 
 NOT_YET = "not judged yet"
+OPEN = "open"
+"""The label of a pair of which nobody said which is better: it has a decision, which is neither right nor wrong."""
 
 
 class PairResult(Record):
@@ -178,7 +180,8 @@ def _result(key: PairKey, label: str, roles: Mapping[str, Mapping[int, Half | No
     else:
         scores = (first[0], second[0])
         decision = rules.by_scores(*scores)
-    return PairResult(**about, scores=scores, decision=decision, correct=is_right(decision, label))
+    correct = None if label == OPEN else is_right(decision, label)
+    return PairResult(**about, scores=scores, decision=decision, correct=correct)
 
 
 def _mean(repeats: Mapping[int, Half | None]) -> tuple[float | None, str | None]:

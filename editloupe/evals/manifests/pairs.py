@@ -35,7 +35,10 @@ class Pair(Record):
     winner: Path
     loser: Path
     dimension: str
-    label: Literal["preference", "tie"] = "preference"
+    label: Literal["preference", "tie", "open"] = "preference"
+    """`open` where nobody said which is better."""
+    models: tuple[str, str] | None = None
+    """The editing models of winner and loser, where two models' outputs are set against each other."""
     task: str | None = None
     references: tuple[Path, ...] = ()
     unmarked: Path | None = None
@@ -79,6 +82,7 @@ class Pair(Record):
             "role": role,
             "label": self.label,
             "dimension": self.dimension,
+            **({"models": list(self.models)} if self.models else {}),
         }
         return Edit(
             id=f"{self.id}:{role}",

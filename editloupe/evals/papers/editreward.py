@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from editloupe.evals.analysis.pair_results import Accuracy, Half, PairResult, accuracy, pair_results
+from editloupe.evals.analysis.pair_results import OPEN, Accuracy, Half, PairResult, accuracy, pair_results
 from editloupe.evals.papers.paper import Cell, Paper, Scored, Section
 from editloupe.rubrics.editreward import EDITREWARD_COMPASS
 from editloupe.rubrics.editreward.scoring import PAIRS
@@ -80,7 +80,8 @@ def line_of(name: str, results: Sequence[PairResult]) -> Line:
 
 def tables(found: Sequence[Scored]) -> Iterable[Section]:
     """EditReward-Compass, Table 5, one row a way of asking; none where the edits stand in no pairs."""
-    results = pair_results((Half(one.edit, one.repeat, one.total, None) for one in found), PAIRS)
+    halves = (Half(one.edit, one.repeat, one.total, None) for one in found)
+    results = {key: one for key, one in pair_results(halves, PAIRS).items() if one.label != OPEN}
     ways = [way for way in WAYS if any(key.way == way for key in results)]
     lines = [line_of(WAYS[way], [one for key, one in results.items() if key.way == way]) for way in ways]
     if lines:

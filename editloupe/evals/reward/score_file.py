@@ -48,8 +48,8 @@ def judge_by_scores(pairs: Sequence[Pair], file: str | Path, name: str | None = 
         raise UserError(f"{file.name} has both numbers of none of the {len(results)} pairs")
     notes = []
     if given.strangers:
-        what = f"for instance {given.strangers[0]}"
-        notes.append(f"{file.name} names {len(given.strangers)} that are not among these pairs, {what}")
+        lines = f"{len(given.strangers)} lines" if len(given.strangers) > 1 else "a line"
+        notes.append(f"{file.name} has {lines} on what is not in these pairs, for instance {given.strangers[0]}")
     return report, notes
 
 
@@ -145,13 +145,13 @@ def _result(pair: Pair, given: Given, rules: PairRules) -> PairResult:
         _of_picture(pair.winner, pair.dimension, given),
         _of_picture(pair.loser, pair.dimension, given),
     )
-    about = {"id": pair.id, "dimension": pair.dimension, "label": pair.label, "scores": scores}
+    about = {"id": pair.id, "dimension": pair.dimension, "label": pair.label}
     winner, loser = scores
     if winner is None or loser is None:
         lacking = "both" if winner is loser else "the winner" if winner is None else "the loser"
-        return PairResult(**about, decision=None, correct=None, why=f"no number for {lacking}")
+        return PairResult(**about, scores=scores, decision=None, correct=None, why=f"no number for {lacking}")
     decision = rules.by_numbers(winner, loser, pair.label)
-    return PairResult(**about, decision=decision, correct=is_right(decision, pair.label))
+    return PairResult(**about, scores=scores, decision=decision, correct=is_right(decision, pair.label))
 
 
 def _of_picture(path: Path, dimension: str, given: Given) -> float | None:
