@@ -42,7 +42,9 @@ def main() -> None:
             began = time.perf_counter()
             make_run(run, find_protocol(options.protocol), options.edits, options.models)
             size = (run / "run.sqlite").stat().st_size / 1e6
-            print(f"made {options.edits} edits × {options.models} models in {time.perf_counter() - began:.0f} s, {size:.0f} MB")
+            print(
+                f"made {options.edits} edits × {options.models} models in {time.perf_counter() - began:.0f} s, {size:.0f} MB"
+            )
         for more in (["--format", "text"], ["--format", "json"]):
             seconds, cpu, peak = measure([str(run), *more], Path(folder) / "out")
             print(f"report {' '.join(more):28} {seconds:5.1f} s ({cpu:.1f} s of CPU), peak {peak:.0f} MB", flush=True)

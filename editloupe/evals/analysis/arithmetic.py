@@ -133,7 +133,9 @@ def group_weights(
         return np.asarray(sizes / sizes.sum() if sizes.any() else sizes)
     levels = how.levels or tuple((group,) for group in groups)
     usable = {group for group, known in zip(groups, defined, strict=True) if known}
-    held = [[group for group in level if group in usable] for level in levels if not complete or usable.issuperset(level)]
+    held = [
+        [group for group in level if group in usable] for level in levels if not complete or usable.issuperset(level)
+    ]
     held = [level for level in held if level]
     weights = dict.fromkeys(groups, 0.0)
     for level in held:

@@ -69,9 +69,7 @@ class PartScores(Record):
     missing_types: tuple[str, ...]
     by_level: Mapping[str, Estimate] = Field(default_factory=dict)
     """Means of types that the protocol averages first, named by their types; only where it has several levels."""
-    judged: int
-    expected: int
-    """Units there should be."""
+    coverage: Coverage
     bounds: Bounds | None = None
     """Given where something is unjudged."""
     repeats: Repeats | None = None

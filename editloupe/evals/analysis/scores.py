@@ -81,8 +81,7 @@ def _part(part: Part, fill: float | None, how: Resampling) -> PartScores:
         by_type=by_type if sheet.typed else {},
         missing_types=_missing_types(sheet),
         by_level=_levels(sheet, worked, how),
-        judged=int(sheet.judged.sum()),
-        expected=part.table.expected(),
+        coverage=_coverage(part.table),
         bounds=Bounds(worst=sheet.overall(0.0), best=sheet.overall(100.0)) if unjudged else None,
         repeats=_repeats(sheet, fill) if len(part.table.repeats) > 1 else None,
         notes=tuple(_notes(sheet, by_type)),
@@ -194,7 +193,9 @@ def _notes(sheet: Sheet, by_type: Mapping[str, Score]) -> list[str]:
         known = {name for name, score in by_type.items() if score.value is not None}
         for level in sheet.how.levels:
             if absent := [name for name in level if name not in known]:
-                told.append(f"{' + '.join(level)} has no score, so it is no part of the overall: no {', '.join(absent)}.")
+                told.append(
+                    f"{' + '.join(level)} has no score, so it is no part of the overall: no {', '.join(absent)}."
+                )
     elif lacking := _missing_types(sheet):
         present = len([name for name, score in by_type.items() if name != NO_TYPE and score.value is not None])
         told.append(f"The overall score is over {present} types; not in this run: {', '.join(lacking)}.")

@@ -113,33 +113,39 @@ class Sheet:
             self._kept[fill, repeat] = self._columns(fill, repeat)
         return self._kept[fill, repeat]
 
-    def measured(self, measure: Callable[[Edit, Mapping[str, float]], float | None]) -> Floats:
-        """Return rows × repeats of a number that is made from an edit's criteria; nan where one is missing that it was asked."""
-        return self._of_edits(self.values, measure)
+    def measured(self, measure: Callable[[Edit, Mapping[str, float]], float | None], fill: float | None) -> Floats:
+        """Return rows × repeats of a number that is made from what was judged of an edit; nan where there is none."""
+        return self._of_edits(self._filled(fill), measure, whole=False)
 
     def _columns(self, fill: float | None, repeat: int | None) -> Floats:
-        values = self.values
-        if fill is not None and self.unjudged.any():
-            values = self.table.reported(np.where(self.unjudged > 0, fill, values))
+        values = self._filled(fill)
         if repeat is not None:
             values = values[:, repeat : repeat + 1]
         columns = np.stack([row_means(values[..., place]) for place in range(len(self.criteria))], -1)
         if self.how.edit_score is None:
             return columns
-        whole = self._of_edits(values, self.how.edit_score)
-        return np.concatenate([columns, row_means(whole)[:, None]], -1)
+        totals = self._of_edits(values, self.how.edit_score)
+        return np.concatenate([columns, row_means(totals)[:, None]], -1)
 
-    def _of_edits(self, values: Floats, measure: Callable[[Edit, Mapping[str, float]], float | None]) -> Floats:
-        """Return rows × repeats of what a protocol makes of whole edits; an edit that lacks a criterion has nothing."""
-        whole = np.full(values.shape[:2], np.nan)
+    def _filled(self, fill: float | None) -> Floats:
+        if fill is None or not self.unjudged.any():
+            return self.values
+        return self.table.reported(np.where(self.unjudged > 0, fill, self.values))
+
+    def _of_edits(
+        self, values: Floats, measure: Callable[[Edit, Mapping[str, float]], float | None], whole: bool = True
+    ) -> Floats:
+        """Return rows × repeats of what a protocol makes of edits; a `whole` one has nothing where it lacks a criterion."""
+        found = np.full(values.shape[:2], np.nan)
         place = {name: column for column, name in enumerate(self.criteria)}
         for number, row in enumerate(self.table.rows):
             asked = [place[name] for name in row.units]
             for repeat in range(values.shape[1]):
-                given = values[number, repeat, asked].tolist()
-                if all(value == value for value in given):
-                    whole[number, repeat] = _number(measure, row.edit, dict(zip(row.units, given, strict=True)))
-        return whole
+                given = dict(zip(row.units, values[number, repeat, asked].tolist(), strict=True))
+                known = {name: value for name, value in given.items() if value == value}
+                if len(known) == len(given) or not whole:
+                    found[number, repeat] = _number(measure, row.edit, known)
+        return found
 
     def _by_group(self, cells: Floats) -> Floats:
         total = np.zeros((len(self.groups), *cells.shape[1:]))
@@ -166,7 +172,9 @@ class Sheet:
         """Draw within strata; where a stratum is one group its sums are that group's, else clusters are laid out by group."""
         drawn = np.zeros((how.resamples, len(self.groups), *cells.shape[1:]))
         flat = cells.reshape(len(cells), -1)
-        of_stratum = {stratum: np.unique(self.of_row[way.strata[way.of_item] == stratum]) for stratum in set(way.strata)}
+        of_stratum = {
+            stratum: np.unique(self.of_row[way.strata[way.of_item] == stratum]) for stratum in set(way.strata)
+        }
         if all(len(groups) == 1 for groups in of_stratum.values()):
             for stratum, sums in way.stratum_sums(flat, how, paired):
                 drawn[:, of_stratum[stratum][0]] += sums.reshape(-1, *cells.shape[1:])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from editloupe.evals.papers.layout import TOTAL, Column, Layout, Mean, Measure
 from editloupe.rubrics.editcompass.scoring import DIMENSIONS, dimension, on_five
-from editloupe.rubrics.editcompass.tasks import PART_NAMES, PARTS, TASKS, part_of, task_of
+from editloupe.rubrics.editcompass.tasks import PART_NAMES, PARTS, TASKS, asked, part_of, task_of
 from editloupe.types import Edit, UserError
 
 LANGUAGES = {"en": ("Table 3", "English instructions"), "cn": ("Table 4", "Chinese instructions")}
@@ -25,7 +25,9 @@ def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
     """Yield the tables of every language there is; the averages are means over items."""
     present = {part_of(_named(edit)) for edit in edits if _kind(edit) is not None}
     spoken = list(dict.fromkeys(edit.extra.get("language") for edit in edits))
-    for language in sorted(spoken, key=lambda name: (list(LANGUAGES).index(name) if name in LANGUAGES else 9, str(name))):
+    for language in sorted(
+        spoken, key=lambda name: (list(LANGUAGES).index(name) if name in LANGUAGES else 9, str(name))
+    ):
         table, words = LANGUAGES.get(str(language), ("Tables 3 and 4", "no language given"))
         keep = _speaks(language)
         columns = [
@@ -55,7 +57,14 @@ def _layout(title: str, columns: Sequence[Column], keep: Callable[[Edit], bool])
 
 
 def _measure(name: str) -> Measure:
-    return lambda edit, scores: dimension(name, {metric: on_five(score) for metric, score in scores.items()})
+    def measure(edit: Edit, scores: Mapping[str, float]) -> float | None:
+        """Return an item's dimension; None where one of its metrics was asked and is unjudged."""
+        wanted = [metric for metric in DIMENSIONS[name] if asked(edit, metric)]
+        if not all(metric in scores for metric in wanted):
+            return None
+        return dimension(name, {metric: on_five(scores[metric]) for metric in wanted})
+
+    return measure
 
 
 _MEASURES = {name: _measure(name) for name in DIMENSIONS}

@@ -14,7 +14,7 @@ from editloupe.types import Edit
 TOTAL = "total"
 """The measure that is an edit's own score, by the protocol's arithmetic."""
 Measure = Callable[[Edit, Mapping[str, float]], float | None]
-"""Makes a number from an edit's criteria (0 to 100); None where it has none."""
+"""Makes a number from those of an edit's criteria (0 to 100) that were judged; None where one is missing that it needs."""
 
 
 @dataclass(frozen=True)

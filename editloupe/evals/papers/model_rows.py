@@ -27,7 +27,9 @@ class ModelRow:
     part: Part
 
 
-def filled(layout: Layout, rows: Sequence[ModelRow], how: Resampling | None = None, fill: float | None = None) -> Section | None:
+def filled(
+    layout: Layout, rows: Sequence[ModelRow], how: Resampling | None = None, fill: float | None = None
+) -> Section | None:
     """Return the table with one row for each model that has an edit in it; None where none has.
 
     The last columns count verdicts: those there are, and those there should be. With `how`, every mean has columns for the
@@ -86,7 +88,8 @@ class _Filled:
         """Rows × means: what each row adds to each mean, nan where it is no part of it."""
         columns = self.sheet.columns(self.fill, repeat)[self.rows]
         found = np.full((len(self.rows), len(self.means)), np.nan)
-        own = {name: self._own(name, repeat) for name in self.layout.measures}
+        wanted = {mean.measure for mean in self.means}
+        own = {name: self._own(name, repeat) for name in self.layout.measures if name in wanted}
         for place, mean in enumerate(self.means):
             chosen = np.array([kind in mean.kinds for kind in self.kinds])
             given = own.get(mean.measure)
@@ -97,7 +100,7 @@ class _Filled:
         return found
 
     def _own(self, name: str, repeat: int | None) -> Floats:
-        values = _measured(self.sheet, self.layout, name)[self.rows]
+        values = self.sheet.measured(self.layout.measures[name], self.fill)[self.rows]
         return row_means(values if repeat is None else values[:, repeat : repeat + 1])
 
     def _repeats(self) -> list[Floats]:
@@ -138,10 +141,6 @@ def _column(sheet: Sheet, columns: Floats, measure: str) -> Floats | None:
     if measure == TOTAL:
         return columns[:, -1] if sheet.how.edit_score is not None else None
     return columns[:, sheet.criteria.index(measure)] if measure in sheet.criteria else None
-
-
-def _measured(sheet: Sheet, layout: Layout, name: str) -> Floats:
-    return sheet.measured(layout.measures[name])
 
 
 def _means(sums: Floats, counts: Floats) -> Floats:

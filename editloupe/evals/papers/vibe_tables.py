@@ -25,14 +25,16 @@ def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
         columns.append(Column(f"{level} Avg", levels[-1]))
     if kinds & NAMES.keys():
         yield Layout("VIBE, Table 1", (*columns, averages("Overall", levels)), kind=_task, notes=(RULE,))
-        tasks = tuple(Column(task, Mean(TOTAL, (task,))) for task in NAMES)
-        yield Layout("VIBE, Table 3: mean and standard deviation over repeats", tasks, kind=_task, spread=True)
+        single = tuple(Column(task, Mean(TOTAL, (task,))) for task in NAMES)
+        yield Layout("VIBE, Table 3: mean and standard deviation over repeats", single, kind=_task, spread=True)
     several = {n: tuple(kind for kind in kinds if kind and kind.count("+") == n - 1) for n in (2, 3)}
     if any(several.values()):
         more = [Column(ONCE[n], Mean(TOTAL, several[n])) for n in (2, 3)]
         yield Layout("VIBE, Table 2: single and several tasks", (Column(ONCE[1], levels[0]), *more), kind=_task)
     if any(_task(edit) == "DI" and _style(edit) for edit in edits):
-        named = list(dict.fromkeys((*STYLES, *(_style(edit) for edit in edits if _style(edit) and _task(edit) == "DI"))))
+        named = list(
+            dict.fromkeys((*STYLES, *(_style(edit) for edit in edits if _style(edit) and _task(edit) == "DI")))
+        )
         styles = tuple(Column(STYLES.get(name, name), Mean(TOTAL, (("DI", name),))) for name in named)
         yield Layout("VIBE, Tables 4 and 5: Draft Instantiation by style", styles, kind=lambda e: (_task(e), _style(e)))
 

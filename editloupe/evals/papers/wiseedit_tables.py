@@ -25,9 +25,11 @@ ZERO = "A missing output counts 0 on every metric (Supplement C)."
 
 
 def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
-    """Yield Tables 5 and 6 for the languages there are, for all cases and for those with one input picture, and the other tasks."""
+    """Yield the tables of the languages there are: of all cases, of those with one input picture, and of the other tasks."""
     spoken = list(dict.fromkeys(edit.extra.get("language") for edit in edits))
-    for language in sorted(spoken, key=lambda name: (list(LANGUAGES).index(name) if name in LANGUAGES else 9, str(name))):
+    for language in sorted(
+        spoken, key=lambda name: (list(LANGUAGES).index(name) if name in LANGUAGES else 9, str(name))
+    ):
         title, word = LANGUAGES.get(str(language), ("Tables 5 and 6: no language given", "no language given"))
         here = _speaks(language)
         single = _both(here, lambda edit: inputs_of(edit) == 1)
@@ -35,7 +37,9 @@ def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
             columns = [*_task(AWARENESS), *_task(IMAGINATION), _overall()]
             yield _layout(f"WiseEdit, {title}, {words}", columns, keep, (*OVERALL,))
         columns = [*_task(INTERPRETATION), *_task(COMPLEX)]
-        yield _layout(f"WiseEdit, {INTERPRETATION} and {COMPLEX} (Table 2), {word}", columns, here, (INTERPRETATION, COMPLEX))
+        yield _layout(
+            f"WiseEdit, {INTERPRETATION} and {COMPLEX} (Table 2), {word}", columns, here, (INTERPRETATION, COMPLEX)
+        )
 
 
 def _task(task: str) -> list[Column]:

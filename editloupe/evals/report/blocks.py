@@ -11,7 +11,9 @@ from editloupe.evals.analysis.estimate import Estimate
 from editloupe.evals.analysis.instructive import Instructive
 from editloupe.evals.analysis.pairing import TITLES
 from editloupe.evals.analysis.scores import Score
-from editloupe.evals.report.model import Leaderboard, Report
+from editloupe.evals.report.model import Leaderboard, PaperTable, Report
+from editloupe.evals.report.report_tables import merged
+from editloupe.evals.report.table_formats import cell_text
 
 
 @dataclass(frozen=True)
@@ -89,16 +91,17 @@ def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[
 
 def _scores(report: Report, level: int) -> Iterator[Block]:
     yield Heading("Scores", level)
-    yield _score_grid(report, {**report.by_type, "overall": report.overall}, "type")
+    if len(report.parts) == 1:
+        yield _score_grid(report, {**report.by_type, "overall": report.overall}, "type")
     if report.by_level:
         levels = tuple((name, one.told(1), str(one.n)) for name, one in report.by_level.items())
         yield Grid(("level", "score", "edits"), levels)
     if report.by_type:
         yield Drawing("score_per_type", "Scores by instruction type with intervals.")
-    for printed in report.tables:
-        yield Heading(printed.title, level + 1)
-        yield Grid(printed.columns, tuple(tuple(map(_cell, row)) for row in printed.rows), " ".join(printed.notes))
+    yield from _printed(report.tables, level + 1)
     for field, values in report.by.items():
+        if any(len(score.group) > 1 for score in values.values()):
+            continue  # a table of its own above
         yield Heading(f"By {field.replace('_', ' ')}", level + 1)
         ranked = sorted(values.items(), key=lambda item: -(item[1].value if item[1].value is not None else -1))
         yield _score_grid(report, dict(ranked), field)
@@ -115,10 +118,10 @@ def _scores(report: Report, level: int) -> Iterator[Block]:
         yield Drawing("score_by_area", "Score against the area of the target; points are spread a little for the eye.")
 
 
-def _cell(value: str | float | None) -> str:
-    if value is None:
-        return "–"
-    return value if isinstance(value, str) else f"{value:.0f}" if value == int(value) else f"{value:.2f}"
+def _printed(tables: Sequence[PaperTable], level: int) -> Iterator[Block]:
+    for table in map(merged, tables):
+        yield Heading(table.title, level)
+        yield Grid(table.columns, tuple(tuple(map(cell_text, row)) for row in table.rows), " ".join(table.notes))
 
 
 def p_value(value: float | None) -> str:
@@ -228,6 +231,7 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
         ]
         yield Grid(("Spearman ρ with people", *(titles[name] for name in known)), tuple(lines))
         yield Drawing("agreement_by_run", "Spearman ρ with people; dashed: one annotator against the others.")
+    yield from _printed(board.tables, 2)
     for report in board.reports:
         yield from report_blocks(report, level=2, within=f"{report.run}/")
 

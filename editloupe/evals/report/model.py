@@ -29,9 +29,11 @@ class Spent(Record):
 class PaperTable(Record):
     """A table as the protocol's paper prints it."""
 
+    protocol: str
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str | Number | None, ...], ...]
+    rows: tuple[tuple[str | int | Number | None, ...], ...]
+    """One a model, the verdicts there are and those there should be at the end."""
     notes: tuple[str, ...] = ()
 
 
@@ -53,7 +55,7 @@ class Report(Scores):
     agreement: Agreement | None
     """None where people labelled nothing."""
     tables: tuple[PaperTable, ...]
-    """What the protocol's paper prints, where that is more than the scores by type."""
+    """What the protocol's paper prints, and what several fields to group by make."""
     distributions: Mapping[str, Distribution]
     areas: Mapping[str, AreaTrend]
     instructive: tuple[Instructive, ...]
@@ -69,6 +71,8 @@ class Entry(Record):
     rank: int | None
     """None where the run has no overall score."""
     run: str
+    """The run and, where it holds several, the editing model."""
+    model: str | None = None
     judge: str
     mode: str
     protocol: str
@@ -84,5 +88,7 @@ class Leaderboard(Record):
 
     answer: str
     leaderboard: tuple[Entry, ...]
+    tables: tuple[PaperTable, ...] = ()
+    """The papers' tables with the models of all runs as rows, protocol by protocol."""
     notes: tuple[str, ...]
     reports: tuple[Report, ...]
