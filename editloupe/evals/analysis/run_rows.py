@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -226,18 +226,19 @@ class Table:
         place = self.criteria.index(criterion)
         return self.numbers.judged[..., place], self.numbers.unjudged[..., place]
 
-    def expected(self) -> int:
-        """Return how many units there should be: what each edit is asked, in every repeat, edits still waiting included."""
+    def expected(self, criteria: Collection[str] | None = None) -> int:
+        """Return how many units of some criteria there should be: of every edit and repeat, those still waiting included."""
+        wanted = set(self.criteria if criteria is None else criteria)
         protocol = known_protocol(self.protocol)
         every = protocol is not None and protocol.choose is first_variant
-        asked = sum(len(self.criteria) if every else len(row.units) for row in self.rows)
+        asked = sum(len(wanted) if every else len(wanted.intersection(row.units)) for row in self.rows)
         for edit in self.waiting:
             try:
-                wanted = protocol.rubrics_for(edit) if protocol else ()
-                names = {rubric.criterion for rubric in wanted} if protocol else set(self.criteria)
+                rubrics = protocol.rubrics_for(edit) if protocol else ()
+                own = {rubric.criterion for rubric in rubrics} if protocol else wanted
             except UserError:
-                names = set(self.criteria)
-            asked += len(names & set(self.criteria))
+                own = wanted
+            asked += len(own & wanted)
         return asked * len(self.repeats)
 
 

@@ -17,6 +17,15 @@ BY_TASK: Mapping[str, tuple[str, ...]] = {
     "Table 11": ("Part5", "Part6"),
 }
 """Tables and the parts whose tasks they show."""
+HEADS: Mapping[str, str] = {
+    "Part1": "General",
+    "Part2": "Dynamic Manipulation",
+    "Part3": "World Knowledge",
+    "Part4": "Visual Reasoning",
+    "Part5": "Multi Image",
+    "Part6": "Complex",
+}
+"""The parts as the heads of Tables 3 and 4 name them."""
 UNNAMED = "(no task)"
 """The kind of items that name no task; they count as General."""
 
@@ -31,7 +40,7 @@ def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
         table, words = LANGUAGES.get(str(language), ("Tables 3 and 4", "no language given"))
         keep = _speaks(language)
         columns = [
-            Column(f"{PART_NAMES[part]} {name}", Mean(name, _items(part))) for part in PARTS for name in DIMENSIONS
+            Column(f"{HEADS[part]} {name}", Mean(name, _items(part))) for part in PARTS for name in DIMENSIONS
         ]
         everything = (*TASKS, UNNAMED)
         columns.append(Column("Overall AVG", Mean(TOTAL, everything)))

@@ -60,10 +60,23 @@ class _Filled:
         self.rows = [place for place in kept if kinds[place] in named]
         self.kinds = [kinds[place] for place in self.rows]
         self.means = list(dict.fromkeys(mean for column in layout.columns for mean in means_in(column.value)))
-        self.judged = int(sheet.judged[self.rows].sum())
+        criteria = self._criteria()
+        places = [sheet.criteria.index(name) for name in criteria]
+        self.judged = int(sheet.judged[np.ix_(self.rows, range(sheet.judged.shape[1]), places)].sum())
         table = sheet.table.with_rows(sheet.table.rows[place] for place in self.rows)
         waiting = (edit for edit in part.table.waiting if layout.keep is None or layout.keep(edit))
-        self.expected = table.with_waiting(edit for edit in waiting if layout.kind(edit) in named).expected()
+        table = table.with_waiting(edit for edit in waiting if layout.kind(edit) in named)
+        self.expected = table.expected(criteria) if self.rows else 0
+
+    def _criteria(self) -> list[str]:
+        """Return the criteria whose verdicts the table counts: those its means are of, or all where they are of whole edits."""
+        measures = {mean.measure for mean in self.means}
+        whole = measures - set(self.sheet.criteria) - {name for name in measures if self._is_absent(name)}
+        return [name for name in self.sheet.criteria if whole or name in measures]
+
+    def _is_absent(self, measure: str) -> bool:
+        """Say whether a measure is a criterion that was not asked here."""
+        return measure != TOTAL and measure not in self.layout.measures
 
     def cells(self, how: Resampling | None) -> list[Cell]:
         """Return the values of all columns, each with its spread and its interval where these are wanted."""
