@@ -66,8 +66,13 @@ class Protocol:
     """Decides a criterion by the paper's rule, where nobody need be asked."""
     edit_score: EditScore | None = None
     """None: an edit's score is the mean of its criteria."""
+    reported: Callable[[Mapping[str, float]], Mapping[str, float]] | None = None
+    """Applies the paper's gates: turns an edit's criteria (0 to 100) into those that are reported; None where there are none."""
+    apart: tuple[str, ...] = ()
+    """Fields of the manifest whose values the paper never puts into one number, such as the instructions' language."""
     levels: tuple[tuple[str, ...], ...] = ()
-    """Types that are averaged among themselves first; types in none of them are reported apart."""
+    """Types that are averaged among themselves first. A level that lacks one of its types has no score and is no part of the
+    overall; types in no level are reported apart."""
     weighting: str = "types"
     """What the overall is a mean of: `types` (or levels), or `edits`."""
     arithmetic: str = ""

@@ -17,10 +17,12 @@ from editloupe.evals.analysis.compare import better_side, same_protocol
 from editloupe.evals.analysis.estimate import Estimate, Number, finite, frame
 from editloupe.evals.analysis.matching import same_judge
 from editloupe.evals.analysis.paired import OVERALL, Change, differences
-from editloupe.evals.analysis.reference import Reference, Unedited
+from editloupe.evals.analysis.parts import grouped
+from editloupe.evals.analysis.reference import Reference, Unedited, without_reference
 from editloupe.evals.analysis.run_rows import BASELINE, Table
 from editloupe.evals.analysis.signflip import holm
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
+from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Record, UserError
 
 
@@ -79,6 +81,8 @@ class ModelComparison(Record):
     """All pairs of editing models, and what can be said about their order."""
 
     question: Literal["models"] = "models"
+    part: tuple[str, ...] = ()
+    """Which of what the paper keeps apart this is, such as a language; empty where there is but one."""
     runs: tuple[str, ...]
     judge: str
     answer: str
@@ -110,6 +114,32 @@ class ModelComparison(Record):
     def frame(self) -> Any:
         """Return the rows as a pandas data frame, where pandas is installed."""
         return frame(self.rows())
+
+
+def compare_apart(
+    tables: Sequence[Table], how: Resampling | None = None, intervals: bool = True, least: int = 2
+) -> tuple[ModelComparison, ...]:
+    """Compare all editing models, once for every value of what the paper keeps apart, such as the instructions' language."""
+    fields = shared_apart_fields(tables)
+    if not fields:
+        return (compare_models(tables, how, intervals, least),)
+    parts = dict.fromkeys(group for table in tables for group in grouped(table.rows, fields))
+    split = [grouped(table.rows, fields) for table in tables]
+    found = []
+    for part in parts:
+        own = [table.with_rows(rows[part]) for table, rows in zip(tables, split, strict=True) if part in rows]
+        if sum(len(without_reference(table)[0].models) for table in own) >= least:
+            found.append(compare_models(own, how, intervals, 1).model_copy(update={"part": part}))
+    if not found:
+        raise UserError(f"{' and '.join(table.name for table in tables)} holds no two editing models to compare")
+    return tuple(found)
+
+
+def shared_apart_fields(tables: Sequence[Table]) -> tuple[str, ...]:
+    """Return what the paper keeps apart and these runs have several values of; the model is not meant."""
+    protocol = known_protocol(tables[0].protocol)
+    names = protocol.apart if protocol else ()
+    return tuple(name for name in names if len({row.field(name) for table in tables for row in table.rows}) > 1)
 
 
 def compare_models(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from editloupe.evals.papers.dlebench_tables import layouts
 from editloupe.evals.papers.paper import Paper
 from editloupe.rubrics.dlebench import DLEBENCH
 
@@ -62,4 +63,4 @@ def with_our_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, **{name: value for name, value in values.items() if name not in used}}
 
 
-PAPER = Paper(DLEBENCH, fields=with_our_fields)
+PAPER = Paper(DLEBENCH, fields=with_our_fields, layouts=layouts)

@@ -24,6 +24,7 @@ EDIT_COMPASS = Protocol(
     types=TASKS,
     choose=choose,
     edit_score=item_score,
+    apart=("language",),
     weighting="edits",
     arithmetic=(
         "IA is the mean of Instruction Following and World Knowledge Awareness, VC of Unedited Region and Identity Consistency, "
