@@ -47,6 +47,10 @@ def compare(
             help="Which verdicts, where a run was judged in several ways; twice for A and B, which may be one run.",
         ),
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", help="Only edits with this value of a column, as language=en; may be given again."),
+    ] = None,
     resamples: Resamples = 2000,
     seed: Seed = 0,
 ) -> None:
@@ -67,7 +71,7 @@ def compare(
     from editloupe.evals.report.model_blocks import model_blocks
     from editloupe.evals.report.text import as_text
 
-    tables = _tables(runs, protocol, configuration or [])
+    tables = [_only(table, where or []) for table in _tables(runs, protocol, configuration or [])]
     for table in {str(table.folder): table for table in tables}.values():
         for sentence in table.damage:
             tell(f"{table.name}: {sentence}")
@@ -105,13 +109,29 @@ def _tables(runs: Sequence[Path], protocol: str | None, configurations: Sequence
     return [table_of(run, protocol, name) for run, name in zip(runs, named, strict=True)]
 
 
+def _only(table: Table, where: Sequence[str]) -> Table:
+    """Return the part of a run that has the values asked for; a column or a value that it has not is the user's mistake."""
+    for said in where:
+        name, equals, value = said.partition("=")
+        if not equals or not name.strip():
+            raise UserError(f'--where names a column and a value, as language=en, not "{said}"')
+        known = dict.fromkeys(str(row.field(name.strip())) for row in table.rows)
+        if value.strip() not in known:
+            raise UserError(
+                f'{table.name} has no edit with {name.strip()} "{value.strip()}"; it has: {", ".join(known)}'
+            )
+        table = table.with_rows(row for row in table.rows if str(row.field(name.strip())) == value.strip())
+    return table
+
+
 def _compared(
     tables: Sequence[Table], question: Question | None, human: Path | None, how: Resampling
 ) -> RunComparison | tuple[ModelComparison, ...]:
     """Answer the question that is named, or the one that the data leave; of models one answer for what a paper keeps apart."""
     from editloupe.evals.analysis.compare import compare as compare_two
     from editloupe.evals.analysis.matching import question_of
-    from editloupe.evals.analysis.model_pairs import compare_apart, shared_apart_fields
+    from editloupe.evals.analysis.model_pairs import compare_apart
+    from editloupe.evals.analysis.parts import shared_apart_fields
     from editloupe.evals.analysis.reference import without_reference
 
     if question is None and len(tables) == 1:

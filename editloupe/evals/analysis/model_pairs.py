@@ -17,12 +17,11 @@ from editloupe.evals.analysis.compare import better_side, same_protocol
 from editloupe.evals.analysis.estimate import Estimate, Number, finite, frame
 from editloupe.evals.analysis.matching import same_judge
 from editloupe.evals.analysis.paired import OVERALL, Change, differences
-from editloupe.evals.analysis.parts import grouped
+from editloupe.evals.analysis.parts import grouped, shared_apart_fields
 from editloupe.evals.analysis.reference import Reference, Unedited, without_reference
 from editloupe.evals.analysis.run_rows import BASELINE, Table
 from editloupe.evals.analysis.signflip import holm
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
-from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Record, UserError
 
 
@@ -133,13 +132,6 @@ def compare_apart(
     if not found:
         raise UserError(f"{' and '.join(table.name for table in tables)} holds no two editing models to compare")
     return tuple(found)
-
-
-def shared_apart_fields(tables: Sequence[Table]) -> tuple[str, ...]:
-    """Return what the paper keeps apart and these runs have several values of; the model is not meant."""
-    protocol = known_protocol(tables[0].protocol)
-    names = protocol.apart if protocol else ()
-    return tuple(name for name in names if len({row.field(name) for table in tables for row in table.rows}) > 1)
 
 
 def compare_models(

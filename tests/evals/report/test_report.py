@@ -257,7 +257,14 @@ def test_several_runs_are_ranked_with_their_reports(tmp_path: Path) -> None:
     text = as_html(sequence(board), drawings(board), "board", "here")
     Parsed(text)
     assert text.count("data:image/svg+xml") == len(drawings(board))
-    assert set(json.loads(board.model_dump_json())) == {"answer", "rankings", "leaderboard", "tables", "notes", "reports"}
+    assert set(json.loads(board.model_dump_json())) == {
+        "answer",
+        "rankings",
+        "leaderboard",
+        "tables",
+        "notes",
+        "reports",
+    }
 
 
 def test_overlapping_intervals_do_not_settle_an_order(tmp_path: Path) -> None:
