@@ -26,6 +26,8 @@ class CasePool:
     """The case of every row, by model."""
     sides: Mapping[str, Floats]
     """Cases × columns, by model; nan where there is no verdict."""
+    pictures: Mapping[str, Ints]
+    """The edited picture of every case by number, by model; -1 where there is none."""
 
     def present(self, model: str) -> Bools:
         """Return which cases a model has an output for."""
@@ -39,18 +41,13 @@ class CasePool:
 
     def with_constant(self, model: str, columns: Floats) -> CasePool:
         """Return the pool with a further model that returns the source everywhere and scores what `columns` say."""
-        sources = [replace(row, pictures={**row.pictures, "edited": [row.source]}) for row in self.telling]
-        return CasePool(
-            self.grid,
-            self.telling,
-            {**self.rows, model: sources},
-            {**self.places, model: np.arange(len(sources))},
-            {**self.sides, model: columns},
+        return replace(
+            self,
+            rows={**self.rows, model: list(self.telling)},
+            places={**self.places, model: np.arange(len(self.telling))},
+            sides={**self.sides, model: columns},
+            pictures={**self.pictures, model: np.full(len(self.telling), -1)},
         )
-
-    def pictures(self, model: str) -> dict[int, str]:
-        """Return a model's edited pictures by case."""
-        return dict(zip(self.places[model].tolist(), map(edited, self.rows[model]), strict=True))
 
 
 def split_by_model(tables: Sequence[Table]) -> dict[str, list[RunRow]]:
@@ -102,4 +99,8 @@ def lined_up(table: Table, by_model: Mapping[str, list[RunRow]]) -> CasePool:
         places[name] = np.array(own, np.int64)
     grid = CaseGrid.of(table, telling)
     sides = {name: grid.side(table, rows, places[name]) for name, rows in by_model.items()}
-    return CasePool(grid, tuple(telling), by_model, places, sides)
+    numbers: dict[str, int] = {}
+    shown = {name: np.full(len(telling), -1, np.int64) for name in by_model}
+    for name, rows in by_model.items():
+        shown[name][places[name]] = [numbers.setdefault(edited(row), len(numbers)) for row in rows]
+    return CasePool(grid, tuple(telling), by_model, places, sides, shown)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
+from operator import eq
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,14 @@ from editloupe.evals.analysis.matching import (
     Matched,
     Question,
     case_of,
+    edited,
     match,
     match_pictures,
-    picture_of,
     question_of,
     same_judge,
 )
 from editloupe.evals.analysis.paired import OVERALL, CaseGrid, Change, differences
-from editloupe.evals.analysis.run_rows import BASELINE, RunRow, Table, lower_median, row_means, table_of
+from editloupe.evals.analysis.run_rows import BASELINE, Table, lower_median, row_means, table_of
 from editloupe.evals.analysis.statistics import MOST_VALUES, confusion
 from editloupe.evals.runs.store import Run
 from editloupe.types import Record, UserError
@@ -118,24 +120,27 @@ def compare(
     if question == "models":
         first, second = ref.without_reference(first)[0], ref.without_reference(second)[0]
     matched = match_pictures(first, second) if question == "judges" else match(first.rows, second.rows, case_of)
-    pairs, unjudged = _judged_by_both(matched)
-    if not pairs:
+    one, two, unjudged = _judged_by_both(first, second, matched)
+    if not one.rows:
         raise UserError(f"{first.name} and {second.name} share no {_THING[question]} that both judged")
-    one, two = (table.with_rows(rows) for table, rows in zip((first, second), zip(*pairs, strict=True), strict=True))
     people = human_labels(one, human) if question == "judges" else None
     sources = [row.source for row in one.rows]
     grid = CaseGrid.of(one, one.rows)
-    places = np.arange(len(pairs))
+    places = np.arange(len(one.rows))
     sides = {side: grid.side(table, table.rows, places) for side, table in (("a", one), ("b", two))}
     changes = differences(grid, sides, [("a", "b")], how)["a", "b"]
     return RunComparison(
         question=question,
         **_names(first, second),
-        edits=len(pairs),
+        edits=len(one.rows),
         left_out=_left_out(matched, unjudged),
-        same_picture=sum(picture_of(x) == picture_of(y) for x, y in pairs) if question == "models" else 0,
+        same_picture=sum(map(eq, map(edited, one.rows), map(edited, two.rows))) if question == "models" else 0,
         overall=_difference(changes[OVERALL], how),
-        criteria={name: _criterion(one, two, name, sources, changes[name], how) for name in one.criteria},
+        criteria={
+            name: _criterion(one, two, name, sources, changes[name], how)
+            for name in one.criteria
+            if name in two.criteria
+        },
         human=closer_to_people(one, two, people, sources, how) if people else {},
         ceiling=_ceilings(one, people, sources, how) if people else {},
         disagreements=_disagreements(one, two, people),
@@ -196,26 +201,22 @@ def _unedited(grid: CaseGrid, a: Table, b: Table, sides: Mapping[str, Floats], q
             yield ref.told(side.upper(), one)
 
 
-def _judged_by_both(matched: Matched) -> tuple[list[tuple[RunRow, RunRow]], int]:
-    """Return pairs of rows that hold only the criteria both judged, and how many pairs have none."""
-    pairs = []
+def _judged_by_both(first: Table, second: Table, matched: Matched) -> tuple[Table, Table, int]:
+    """Return both sides' rows of pairs with a criterion that both judged, and how many pairs have none."""
+    ours, theirs = [], []
     for row, other in matched.pairs:
-        both = [name for name in row.units if _judged(row, name) and _judged(other, name)]
-        if both:
-            here = row.pictures or other.pictures
-            there = {**here, **{role: shas for role, shas in other.pictures.items() if role == "edited"}}
+        kind = row.edit.instruction_type
+        if other.edit.instruction_type != kind:
             # Both sides are grouped and resampled alike, whatever the second manifest calls the edit.
-            kind = row.edit.instruction_type
-            edit = other.edit
-            if edit.instruction_type != kind:
-                edit = edit.model_copy(update={"instruction_type": kind})
-            pairs.append(
-                (
-                    replace(row, pictures=here, units={name: row.units[name] for name in both}),
-                    replace(other, edit=edit, pictures=there, units={name: other.units[name] for name in both}),
-                )
-            )
-    return pairs, len(matched.pairs) - len(pairs)
+            other = replace(other, edit=other.edit.model_copy(update={"instruction_type": kind}))
+        ours.append(row if row.pictures else replace(row, pictures=other.pictures))
+        theirs.append(other)
+    a, b = first.with_rows(ours), second.with_rows(theirs)
+    names = [name for name in a.criteria if name in b.criteria]
+    judged = [(a.states(name)[0].any(1) & b.states(name)[0].any(1)) for name in names]
+    both = np.any(judged, axis=0) if judged else np.zeros(len(ours), bool)
+    kept = [a.with_rows(compress(ours, both)), b.with_rows(compress(theirs, both))]
+    return kept[0], kept[1], int((~both).sum())
 
 
 def _left_out(matched: Matched, unjudged: int) -> dict[str, int]:
@@ -228,10 +229,6 @@ def _left_out(matched: Matched, unjudged: int) -> dict[str, int]:
         "unjudged in a run": unjudged,
     }
     return {why: count for why, count in found.items() if count}
-
-
-def _judged(row: RunRow, criterion: str) -> bool:
-    return any(unit.judged for unit in row.units.get(criterion, ()))
 
 
 def _difference(change: Change, how: Resampling) -> Difference:
@@ -275,7 +272,7 @@ def _ceilings(table: Table, people: Human, sources: list[str], how: Resampling) 
 def _disagreements(a: Table, b: Table, people: Human | None) -> tuple[Disagreement, ...]:
     """Edits with different scores, the widest apart first."""
     found = []
-    for criterion in a.criteria:
+    for criterion in (name for name in a.criteria if name in b.criteria):
         x, y = row_means(a.scores(criterion)), row_means(b.scores(criterion))
         raw = [lower_median(table.scores(criterion, "score")) for table in (a, b)]
         ratings = people.matrix(a, criterion) if people else np.full((len(a.rows), 1), np.nan)

@@ -117,8 +117,8 @@ def compare_models(
 ) -> ModelComparison:
     """Compare all editing models of one run or of several, paired by source, instruction and target.
 
-    Without `intervals` nothing is resampled: the tests alone say who is better, which is quick. Fewer than `least` models are
-    a UserError.
+    Without `intervals` nothing is resampled and only the overall score is tested, which is quick. Fewer than `least` models
+    are a UserError.
     """
     how = how or Resampling()
     same_protocol(*tables)
@@ -163,7 +163,7 @@ def _pairs(
     pool: CasePool, found: Mapping[tuple[str, str], Mapping[str, Change]], how: Resampling
 ) -> tuple[ModelPair, ...]:
     """Put the differences into records; every score is a family of tests of its own, corrected for its pairs."""
-    names = (OVERALL, *pool.grid.criteria)
+    names = list(dict.fromkeys(name for changes in found.values() for name in changes))
     corrected: dict[tuple[tuple[str, str], str], float] = {}
     for name in names:
         tested = [(pair, p) for pair, changes in found.items() if (p := changes[name].p) is not None]
@@ -194,12 +194,11 @@ def _difference(pair: tuple[str, str], change: Change, p_holm: float | None, how
 def _pair(pool: CasePool, pair: tuple[str, str], records: dict[str, PairDifference]) -> ModelPair:
     a, b = (pool.present(name) for name in pair)
     judged = pool.judged(pair[0]) & pool.judged(pair[1])
-    shown, others = (pool.pictures(name) for name in pair)
     return ModelPair(
         a=pair[0],
         b=pair[1],
         cases=int(judged.sum()),
-        same_picture=sum(shown[place] == others[place] for place in np.flatnonzero(judged).tolist()),
+        same_picture=int((judged & (pool.pictures[pair[0]] == pool.pictures[pair[1]])).sum()),
         a_lacks=int((b & ~a).sum()),
         b_lacks=int((a & ~b).sum()),
         unjudged=int((a & b & ~judged).sum()),

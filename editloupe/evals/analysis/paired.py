@@ -155,7 +155,7 @@ def differences(
     how: Resampling,
     intervals: bool = True,
 ) -> dict[tuple[str, str], dict[str, Change]]:
-    """Compare pairs of sides, overall and by criterion; without `intervals` only by the sign-flip test, which is quick."""
+    """Compare pairs of sides, overall and by criterion; without `intervals` overall only, by the test alone: quick."""
     by_rows: dict[bytes, list[tuple[str, str]]] = {}
     for pair in pairs:
         shared = (np.isfinite(sides[pair[0]]) & np.isfinite(sides[pair[1]])).any(1)
@@ -185,7 +185,7 @@ def _of_rows(
                 points.append(grid.point(np.where(shared, sides[name], np.nan)))
         of_pair[pair] = tuple(places[name, np.packbits(shared).tobytes()] for name in pair)  # type: ignore[assignment]
     samples = grid.resampled(points, how) if intervals and len(grid.of_row) else {}
-    names = (OVERALL, *grid.criteria)
+    names = (OVERALL, *grid.criteria) if intervals else (OVERALL,)
     return {
         pair: {
             name: _change(grid, points[one], points[two], place, {w: s[one] - s[two] for w, s in samples.items()}, how)

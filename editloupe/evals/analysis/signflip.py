@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import erfc, sqrt
 
 import numpy as np
 
@@ -11,10 +12,12 @@ from editloupe.evals.analysis.bootstrap import Floats
 EXACT_UP_TO = 14
 """Clusters up to which all sign patterns are tried."""
 FLIPS = 10_000
+NORMAL_FROM = 2000
+"""Clusters from which the distribution over all signs is taken for the normal one it tends to; flips would be less exact."""
 
 
 def sign_flip(differences: Floats, seed: int = 0) -> float:
-    """Return the two-sided p-value of cluster sums of differences: exact for few clusters, else from seeded flips.
+    """Return the two-sided p-value of cluster sums of differences: exact for few clusters, from seeded flips for more.
 
     >>> sign_flip(np.array([1.0, 1.0, 1.0]))
     0.25
@@ -26,6 +29,8 @@ def sign_flip(differences: Floats, seed: int = 0) -> float:
     if len(moving) <= EXACT_UP_TO:
         patterns = np.arange(2 ** len(moving))[:, None] >> np.arange(len(moving)) & 1
         return float((np.abs((1 - 2 * patterns) @ moving) >= seen).mean())
+    if len(moving) >= NORMAL_FROM:
+        return erfc(seen / sqrt(2 * float((moving**2).sum())))
     # Signs of equal sizes are told apart by how many are positive: a binomial draw a size instead of a sign a cluster.
     sizes, counts = np.unique(np.round(np.abs(moving) / np.abs(moving).max(), 12), return_counts=True)
     seen /= np.abs(moving).max()

@@ -86,13 +86,16 @@ def comparison_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[
     yield from _people(found, titles)
     if found.disagreements:
         yield Heading("Where they disagree")
+        people = found.question == "judges"
         rows = [
-            (one.edit_id, titles.get(one.criterion, one.criterion), one.a, one.b, counted(one.human) or "–")
+            (one.edit_id, titles.get(one.criterion, one.criterion), one.a, one.b, counted(one.human) or "–")[
+                : 4 + people
+            ]
             for one in found.disagreements[:SHOWN]
         ]
         more = len(found.disagreements) - SHOWN
         note = f"{more} more in the JSON form." if more > 0 else ""
-        yield Grid(("edit", "criterion", "A", "B", "people"), tuple(rows), note)
+        yield Grid(("edit", "criterion", "A", "B", "people")[: 4 + people], tuple(rows), note)
 
 
 def _question(found: RunComparison) -> str:

@@ -13,11 +13,14 @@ from editloupe.evals.analysis.distribution import area_trend, distribution
 from editloupe.evals.analysis.human import human_labels
 from editloupe.evals.analysis.instructive import instructive
 from editloupe.evals.analysis.methods import methods
+from editloupe.evals.analysis.model_pairs import ModelComparison, compare_models
 from editloupe.evals.analysis.parts import BETWEEN, parts_of
+from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_rows import BASELINE, NO_MODEL, Table, table_of
 from editloupe.evals.analysis.scores import Score, Scores, UnjudgedRule, scores
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.evals.report.model import Entry, Leaderboard, PaperTable, Report, Spent
+from editloupe.evals.report.ranking import below_reference, rank_runs, ranking_notes, ranks_of_runs
 from editloupe.evals.report.report_tables import cross_tables, printed
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.registry import OWN, known_protocol
@@ -37,7 +40,9 @@ def build_report(
 
     `intervals` adds the ends of an interval to every mean of the paper's tables.
     """
-    table, how = table_of(run, protocol), how or Resampling()
+    whole, how = table_of(run, protocol), how or Resampling()
+    table, _ = without_reference(whole)
+    ranking = compare_models([whole], how, intervals=False, least=1)
     fields = tuple(dict.fromkeys(("model", *by)))
     parts = parts_of(table)
     found = scores(table, fields, unjudged, how, parts=parts)
@@ -54,16 +59,20 @@ def build_report(
     tables = tuple(printed(one, table.protocol) for one in (*sections, *cross_tables(table, found, intervals)))
     areas = {name: trend for name in table.criteria if (trend := area_trend(table, name)) is not None}
     return Report(
-        **{**dict(found), "notes": (*table.damage, *found.notes, *_mixed(table), *notes, *people.notes)},
+        **{
+            **dict(found),
+            "notes": (*table.damage, *found.notes, *_mixed(table), *notes, *ranking_notes(ranking), *people.notes),
+        },
         run=table.name,
         folder=str(table.folder),
         judge=" + ".join(table.judges),
         mode=" + ".join(table.modes),
-        answer=_answer(table, found, how),
+        answer=_answer(table, found, how, ranking),
         certainty=tuple(_certainty(table, found, agreed, how)),
         baseline=BASELINE if table.by_rules else None,
         titles={name: table.title_of(name) for name in table.criteria},
         agreement=agreed,
+        ranking=ranking,
         tables=tables,
         distributions={name: distribution(table, name) for name in table.criteria},
         areas=areas,
@@ -79,9 +88,11 @@ def build_leaderboard(
 ) -> Leaderboard:
     """Rank several reports by overall score, within their protocol; runs of the same name go by their folders.
 
-    With the tables of the runs, in the same order, their models stand in the paper's tables together; `intervals` are
-    given there where it says how to make them.
+    With the tables of the runs, in the same order, their editing models are compared case by case and stand in the paper's
+    tables together; `intervals` are given there where it says how to make them.
     """
+    ranking = rank_runs(tables)
+    ranks = ranks_of_runs(ranking, tables)
     names = [report.run for report in reports]
     reports = [
         report.model_copy(update={"run": report.folder}) if names.count(report.run) > 1 else report
@@ -97,6 +108,7 @@ def build_leaderboard(
         entries.append(
             Entry(
                 rank=len(above) + 1 if ranked else None,
+                ranks=ranks.get(report.folder),
                 run=report.run if len(report.parts) == 1 else f"{report.run}{BETWEEN}{label}",
                 model=None if part.group[0] == NO_MODEL else part.group[0],
                 judge=report.judge,
@@ -117,10 +129,13 @@ def build_leaderboard(
         )
     if len({report.unjudged_rule for report in reports}) == 1 and reports[0].unjudged_rule == "worst":
         notes.append("Pessimistic bounds: unjudged verdicts count as the worst answer.")
+    answer = ranking.answer if ranking else _first(entries)
+    notes += ranking_notes(ranking) if ranking else []
     return Leaderboard(
-        answer=_first(entries),
+        answer=answer,
+        ranking=ranking,
         leaderboard=tuple(entries),
-        tables=tuple(_together(reports, tables, intervals)),
+        tables=tuple(_together(reports, [without_reference(table)[0] for table in tables], intervals)),
         notes=tuple(notes),
         reports=tuple(ordered),
     )
@@ -158,12 +173,12 @@ def _first(entries: Sequence[Entry]) -> str:
     return f"{told}, ahead of {rivals[0].run} with {rivals[0].overall.told(1)}."
 
 
-def _answer(table: Table, found: Scores, how: Resampling) -> str:
+def _answer(table: Table, found: Scores, how: Resampling, ranking: ModelComparison) -> str:
     overall = found.overall
     who = f"{' + '.join(table.judges)} in {' + '.join(table.modes)} mode"
     if len(found.parts) > 1:
         told = f"{_count(len(found.parts), 'score')} from {_count(len(table.rows), 'edit')}, judged by {who}: {overall.why}."
-        return told + _best(found)
+        return f"{told} {ranking.answer}"
     if overall.value is None:
         return f"No overall score: {overall.why}. {found.coverage.judged} of {found.coverage.units} verdicts by {who}."
     kinds = len([score for score in found.by_type.values() if score.value is not None])
@@ -172,15 +187,7 @@ def _answer(table: Table, found: Scores, how: Resampling) -> str:
     bound = "at least " if found.unjudged_rule == "worst" and found.coverage.unjudged else ""
     between = f" ({how.percent} interval {overall.low:.1f} to {overall.high:.1f})" if overall.low is not None else ""
     told = f"Overall score {bound}{overall.value:.1f} of 100{between}, from {scope}, judged by {who}."
-    return told + _best(found)
-
-
-def _best(found: Scores) -> str:
-    models = found.by.get("model", {})
-    ranked = sorted(((score.value, name) for name, score in models.items() if score.value is not None), reverse=True)
-    if len(ranked) < 2:
-        return ""
-    return f" Best of {len(ranked)} editing models: {ranked[0][1]} with {models[ranked[0][1]].told(1)}."
+    return f"{told} {ranking.answer}" if len(ranking.models) > 1 else f"{told} {below_reference(ranking)}".strip()
 
 
 def _count(number: int, noun: str) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from editloupe.evals.analysis.agreement import CriterionAgreement
+from editloupe.evals.analysis.estimate import Estimate
+from editloupe.evals.analysis.model_pairs import ModelComparison
 from editloupe.evals.report.model import Leaderboard, Report
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def _of_report(report: Report) -> dict[str, Draw]:
     if report.by_type:
         found["score_per_type"] = lambda: figures.score_per_type({report.run: report}, titles)
     if len(models := report.by.get("model", {})) > 1:
-        found["models"] = lambda: figures.leaderboard(models)
+        found["models"] = lambda: figures.leaderboard({**models, **_reference(report.ranking)})
     if report.distributions:
         named = {titles[name]: one for name, one in report.distributions.items()}
         found["label_distribution"] = lambda: figures.label_distribution(named)
@@ -47,6 +49,13 @@ def _of_report(report: Report) -> dict[str, Draw]:
         if labelled:
             found["agreement_by_type"] = lambda: _by_type(labelled, titles)
     return found
+
+
+def _reference(ranking: ModelComparison | None) -> dict[str, Estimate]:
+    """Return nothing edited as a line of a figure, where its score is known."""
+    if ranking is None or ranking.reference.overall.value is None:
+        return {}
+    return {f"({ranking.reference.name}: reference)": ranking.reference.overall}
 
 
 def _by_type(agreed: Mapping[str, CriterionAgreement], titles: Mapping[str, str]) -> Figure:
@@ -65,7 +74,9 @@ def _of_leaderboard(board: Leaderboard) -> dict[str, Draw]:
 
     titles = {name: title for report in board.reports for name, title in report.titles.items()}
     found: dict[str, Draw] = {
-        "leaderboard": lambda: figures.leaderboard({entry.run: entry.overall for entry in board.leaderboard})
+        "leaderboard": lambda: figures.leaderboard(
+            {entry.run: entry.overall for entry in board.leaderboard} | _reference(board.ranking)
+        )
     }
     if any(report.by_type for report in board.reports):
         found["types_by_run"] = lambda: figures.score_per_type({report.run: report for report in board.reports})

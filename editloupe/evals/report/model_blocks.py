@@ -6,8 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from editloupe.evals.analysis.model_pairs import ModelComparison, ModelPair, PairDifference
 from editloupe.evals.analysis.paired import OVERALL
-from editloupe.evals.analysis.reference import Reference
-from editloupe.evals.report.blocks import Block, Grid, Heading, Paragraph, Points, p_value
+from editloupe.evals.report.blocks import (
+    UNEDITED,
+    Block,
+    Grid,
+    Heading,
+    Paragraph,
+    Points,
+    p_value,
+    ranks,
+    reference_note,
+    reference_row,
+)
 
 REFERENCE = "nothing"
 """How a table of pairs calls the reference."""
@@ -35,8 +45,8 @@ def model_blocks(found: ModelComparison, titles: Mapping[str, str]) -> Iterator[
     rows = [
         (
             f"{short[one.model]} {one.model}",
-            "–" if one.overall is None else f"{one.overall:.1f}",
             ranks(one.ranks),
+            "–" if one.overall is None else f"{one.overall:.1f}",
             str(one.cases),
             str(one.lacks),
             str(one.unjudged),
@@ -45,11 +55,10 @@ def model_blocks(found: ModelComparison, titles: Mapping[str, str]) -> Iterator[
         for one in found.models
     ]
     yield Grid(
-        ("model", "score", "rank", "cases", "lacks", "unjudged", "unedited"),
-        (*rows, reference_row(found.reference, 3)),
+        ("model", "rank", "score", "cases", "lacks", "unjudged", "unedited"),
+        (*rows, reference_row(found.reference, (), 4)),
         f"{found.common} of {found.cases} cases are common to all models. {reference_note(found.reference)} "
-        "Ranks: the best and worst that the corrected tests leave open. "
-        "Unedited: outputs that are the source itself or got its verdicts.",
+        f"Rank: the best and worst that the corrected tests leave open. {UNEDITED}",
     )
     names = [OVERALL, *dict.fromkeys(name for pair in found.pairs for name in pair.criteria)]
     for name in names:
@@ -74,8 +83,8 @@ def _pairs(pairs: Sequence[ModelPair], name: str, short: Mapping[str, str], leve
     return Grid(
         ("pair", "first", "second", "difference", "p", "p Holm", "cases", "better", "Holm"),
         tuple(rows),
-        f"p: two-sided sign-flip test on paired differences; p Holm: corrected for the pairs of this table. Better: at {level} by the "
-        "test and the interval, and after the correction; –: not told apart.",
+        f"p: two-sided sign-flip test on paired differences; p Holm: corrected for the pairs of this table. "
+        f"Better: at {level} by the test and the interval, and after the correction; –: not told apart.",
     )
 
 
@@ -95,23 +104,3 @@ def _alike(pair: ModelPair, short: Mapping[str, str]) -> str:
     return (
         f"{short[pair.a]} and {short[pair.b]} gave the identical picture in {pair.same_picture} of {pair.cases} cases."
     )
-
-
-def ranks(span: tuple[int, int]) -> str:
-    """Write the ranks that are left open.
-
-    >>> ranks((1, 1)), ranks((2, 4))
-    ('1', '2–4')
-    """
-    return str(span[0]) if span[0] == span[1] else f"{span[0]}–{span[1]}"
-
-
-def reference_row(one: Reference, more: int = 0) -> tuple[str, ...]:
-    """Return the reference as a row behind the models: name, score, and a dash for its rank and whatever follows."""
-    return (f"({one.name}: reference)", one.overall.told(1), "–", *["–"] * (more + 1))
-
-
-def reference_note(one: Reference) -> str:
-    """Say where the reference's numbers come from, or why it has none."""
-    lacking = f"There is no overall score for it: {one.overall.why}. " if one.overall.value is None else ""
-    return f"Reference, not ranked: every source handed in unedited. {lacking}{one.why}"

@@ -84,7 +84,8 @@ def test_a_report_begins_with_the_answer_and_how_sure_it_is(report: Report) -> N
     first = text.splitlines()[1:4]
     assert f"Overall score {report.overall.value:.1f} of 100 (95 % interval" in " ".join(first)
     assert "23 of 24 verdicts were given (95.8 %); 1 is unjudged (1 unreadable answer) and left out." in text
-    assert "Best of 2 editing models: " in text
+    assert "No best of 2 editing models: " in text
+    assert "they share no source and instruction" in " ".join(text.replace("│", " ").split())
 
 
 def test_json_has_the_promised_keys_and_no_nan(report: Report) -> None:
@@ -256,7 +257,7 @@ def test_several_runs_are_ranked_with_their_reports(tmp_path: Path) -> None:
     text = as_html(sequence(board), drawings(board), "board", "here")
     Parsed(text)
     assert text.count("data:image/svg+xml") == len(drawings(board))
-    assert set(json.loads(board.model_dump_json())) == {"answer", "leaderboard", "notes", "reports"}
+    assert set(json.loads(board.model_dump_json())) == {"answer", "ranking", "leaderboard", "notes", "reports"}
 
 
 def test_overlapping_intervals_do_not_settle_an_order(tmp_path: Path) -> None:
