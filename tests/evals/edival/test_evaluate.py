@@ -14,7 +14,7 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.edival.instruments import Instruments
-from editloupe.evals.edival.metrics import figures_of
+from editloupe.evals.edival.scores_of_runs import figures_of
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
 from editloupe.rubrics.edival.settings import published
@@ -132,7 +132,7 @@ def test_a_turn_after_a_missing_one_is_not_judged_and_the_picture_does_not_count
     s.put(place.results, "gaps", "multi", {1: s.GOOD[0], 3: s.GOOD[2]})
     evaluate(place.chains, place.results, place.out, scripted(s.seeing).openai_url)
     with Run.open(place.out) as run:
-        assert {edit.id for edit, _ in run.edits()} == {
+        assert {edit.id for edit, *_ in run.edits()} == {
             "gaps/multi/kitchen/1",
             *(f"good/multi/kitchen/{n}" for n in (1, 2, 3)),
         }
@@ -158,7 +158,7 @@ def test_complex_pictures_are_judged_for_all_their_instructions_against_the_base
     assert [t.chain.value for t in figures.turns] == [1, 1, 0]
     assert figures.last.tasks.value == pytest.approx(2 / 3)
     with Run.open(place.out) as run:
-        edit, _ = run.edit("good/complex/kitchen/3")
+        edit, *_ = run.edit("good/complex/kitchen/3")
     assert edit.source == place.base
     assert edit.instruction == place.chain.complex["plain"][2]
 
