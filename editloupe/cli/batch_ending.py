@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +33,10 @@ class Closing:
     """Further facts of the summary as JSON."""
     sentences: Sequence[str] = ()
     """Further lines of the summary for a person."""
+    show: Callable[[Run, Ending], None] | None = None
+    """Prints what this command is for instead of the criteria's means; the summary then goes to stderr."""
+    kept: bool = True
+    """Whether the run stays; one that goes cannot be continued, traced or reported."""
 
 
 def judge_into_run(batch: Batch, given: BatchOptions, closing: Closing | None = None) -> int:
@@ -66,7 +70,11 @@ def _show_forecast(found: Forecast, as_json: bool) -> int:
 def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: bool, closing: Closing) -> None:
     tally, spending = ending.tally, ending.spending
     found = summary.scores(run, ending.configuration)
-    if as_json:
+    if closing.show is not None:
+        sentence = _sentence(ending)  # before the clock goes on
+        closing.show(run, ending)
+        tell(sentence)
+    elif as_json:
         facts = {
             "units": tally.total,
             "held": tally.held,
@@ -87,7 +95,7 @@ def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: b
         print(_sentence(ending))
         for sentence in closing.sentences:
             print(one_line(sentence))
-    for sentence in _next_steps(run, ending, left, closing):
+    for sentence in _next_steps(run, ending, left, closing) if closing.kept else _not_kept(ending, left):
         tell(sentence)
 
 
@@ -131,4 +139,12 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
         )
     if ending.complete:
         steps.append(f"next: {command('editloupe', *closing.report, run.folder)}")
+    return steps
+
+
+def _not_kept(ending: Ending, left: dict[str, tuple[int, str]]) -> list[str]:
+    """Say how a session ended whose run does not stay."""
+    steps = [f"{count} unjudged ({reason})" for reason, (count, _) in left.items()]
+    if ending.why and not ending.complete:
+        steps.append(f"stopped: {ending.why}")
     return steps

@@ -14,10 +14,11 @@ from editloupe.evals.analysis import statistics as st
 from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.estimate import Number
 from editloupe.evals.analysis.run_rows import RunRow, Table, row_means
+from editloupe.evals.analysis.run_units import RunUnit
 from editloupe.evals.runs.pictures import PictureFolder
 from editloupe.evals.runs.store import PICTURES
 from editloupe.images import ImageError, declared_size
-from editloupe.types import Record, Unjudged, Verdict
+from editloupe.types import Record
 
 UNJUDGED = "unjudged"
 WINDOW = 10
@@ -71,8 +72,8 @@ class AreaTrend(Record):
 
 def distribution(table: Table, criterion: str, field: str = "model") -> Distribution:
     """Count the answers to a criterion, by a field of the edits: labels, numbers, or bins where there are many numbers."""
-    verdicts = [u.outcome for u in table.units if u.criterion == criterion and isinstance(u.outcome, Verdict)]
-    given = {_answer(verdict): verdict.score or 0.0 for verdict in verdicts}
+    verdicts = [unit for unit in table.units if unit.criterion == criterion and unit.judged]
+    given = {_answer(unit): unit.score or 0.0 for unit in verdicts}
     found = sorted((name for name in given if name is not None), key=lambda name: given[name])
     answers = tuple(dict.fromkeys((*table.labels(criterion), *found)))
     binned = len(answers) > _MOST
@@ -82,21 +83,21 @@ def distribution(table: Table, criterion: str, field: str = "model") -> Distribu
         value = row.field(field)
         line = counts.setdefault("all edits" if value is None else str(value), [0] * len(columns))
         for unit in row.units.get(criterion, ()):
-            if isinstance(unit.outcome, Unjudged):
+            if not unit.judged:
                 line[columns[UNJUDGED]] += 1
-            elif (name := _bin(unit.outcome) if binned else _answer(unit.outcome)) is not None:
+            elif (name := _bin(unit) if binned else _answer(unit)) is not None:
                 line[columns[name]] += 1
     return Distribution(answers=tuple(columns), counts={name: tuple(line) for name, line in counts.items()})
 
 
-def _answer(verdict: Verdict) -> str | None:
-    if verdict.label is not None:
-        return verdict.label
-    return None if verdict.score is None else f"{verdict.score:.3g}"
+def _answer(unit: RunUnit) -> str | None:
+    if unit.label is not None:
+        return unit.label
+    return None if unit.score is None else f"{unit.score:.3g}"
 
 
-def _bin(verdict: Verdict) -> str | None:
-    return None if verdict.score_100 is None else _BINS[min(len(_BINS) - 1, int(verdict.score_100 // 20))]
+def _bin(unit: RunUnit) -> str | None:
+    return None if unit.score_100 is None else _BINS[min(len(_BINS) - 1, int(unit.score_100 // 20))]
 
 
 def area_trend(table: Table, criterion: str) -> AreaTrend | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from editloupe.evals.manifests.benchmark import Benchmark, make_edit, picture_in, read_json_list
@@ -11,12 +11,9 @@ from editloupe.evals.papers.averages import field_values, mean
 from editloupe.evals.papers.paper import Cell, Paper, Scored, Section
 from editloupe.rubrics.editcompass import EDIT_COMPASS
 from editloupe.rubrics.editcompass.scoring import DIMENSIONS, dimension, on_five
-from editloupe.rubrics.editcompass.tasks import FLAGS, PART_NAMES, PARTS, part_of, task_of
+from editloupe.rubrics.editcompass.tasks import FLAGS, PART_NAMES, PARTS, part_of, task_of, unmarked
 from editloupe.types import Edit, UserError
 
-MARKED = ("EN", "CN")
-"""Folders of annotated copies; the pictures without marks are in the folder CLEAN beside them."""
-CLEAN = "image"
 KEPT = ("edit_type", "sub_type", *FLAGS.values())
 
 
@@ -48,7 +45,7 @@ def _edit(benchmark: Benchmark, part: str, task: str, item: Mapping[str, Any], l
     references = tuple(benchmark.path(name) for name in _listed(item.get("reference_image_path")))
     more = {"references": references}
     source = benchmark.path(said)
-    if clean := _without_marks(said):
+    if clean := unmarked(said):
         more["annotated"] = (source,)
         source = benchmark.path(clean)
     model = benchmark.model or benchmark.results.resolve().name
@@ -68,18 +65,6 @@ def _edit(benchmark: Benchmark, part: str, task: str, item: Mapping[str, Any], l
             **{name: item[name] for name in KEPT if name in item},
         },
     )
-
-
-def _without_marks(said: str) -> str | None:
-    """Return the picture without marks that belongs to an annotated one; None for other pictures.
-
-    >>> _without_marks("Part6/Complex_Paint_en/EN/7.png")
-    'Part6/Complex_Paint_en/image/7.png'
-    """
-    parts = PurePosixPath(said).parts
-    if not any(part in MARKED for part in parts):
-        return None
-    return str(PurePosixPath(*(CLEAN if part in MARKED else part for part in parts)))
 
 
 def _listed(value: Any) -> list[str]:

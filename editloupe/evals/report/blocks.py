@@ -121,6 +121,15 @@ def _cell(value: str | float | None) -> str:
     return value if isinstance(value, str) else f"{value:.0f}" if value == int(value) else f"{value:.2f}"
 
 
+def p_value(value: float | None) -> str:
+    """Write a p-value for a table.
+
+    >>> p_value(0.0004), p_value(0.0312), p_value(None)
+    ('< 0.001', '0.031', '–')
+    """
+    return "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
 def _area(report: Report, criterion: str) -> str:
     one = report.areas[criterion]
     if one.r is None or one.p is None:
