@@ -191,11 +191,11 @@ def _notes(sheet: Sheet, by_type: Mapping[str, Score]) -> list[str]:
         told.append(f"{lost} edits have no instruction type and are not part of the overall score.")
     if sheet.how.levels and sheet.typed:
         known = {name for name, score in by_type.items() if score.value is not None}
-        for level in sheet.how.levels:
-            if absent := [name for name in level if name not in known]:
-                told.append(
-                    f"{' + '.join(level)} has no score, so it is no part of the overall: no {', '.join(absent)}."
-                )
+        told += [
+            f"{' + '.join(level)} has no score, so it is no part of the overall: no {', '.join(absent)}."
+            for level in sheet.how.levels
+            if (absent := [name for name in level if name not in known])
+        ]
     elif lacking := _missing_types(sheet):
         present = len([name for name, score in by_type.items() if name != NO_TYPE and score.value is not None])
         told.append(f"The overall score is over {present} types; not in this run: {', '.join(lacking)}.")

@@ -39,9 +39,7 @@ def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
     ):
         table, words = LANGUAGES.get(str(language), ("Tables 3 and 4", "no language given"))
         keep = _speaks(language)
-        columns = [
-            Column(f"{HEADS[part]} {name}", Mean(name, _items(part))) for part in PARTS for name in DIMENSIONS
-        ]
+        columns = [Column(f"{HEADS[part]} {name}", Mean(name, _items(part))) for part in PARTS for name in DIMENSIONS]
         everything = (*TASKS, UNNAMED)
         columns.append(Column("Overall AVG", Mean(TOTAL, everything)))
         yield _layout(f"Edit-Compass, {table}: {words}", columns, keep)
