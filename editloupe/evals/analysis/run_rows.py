@@ -262,7 +262,21 @@ def table_of(run: Run | Table | str | Path, protocol: str | None = None, configu
     if not isinstance(run, Run):
         with Run.open(run) as opened:
             return table_of(opened, protocol, configuration)
-    chosen = choose(run, protocol, configuration)
+    return _read(run, choose(run, protocol, configuration))
+
+
+def table_of_configuration(run: Run, name: str) -> Table | None:
+    """Read what one configuration, by its whole name, answers in a run; None where that is nothing yet."""
+    query = (
+        "SELECT judge, mode, protocol FROM verdicts "
+        "WHERE asked IN (SELECT asked FROM configurations WHERE configuration = ?) LIMIT 1"
+    )
+    with closing(run.reader()) as reader:
+        found = reader.execute(query, (name,)).fetchone()
+    return None if found is None else _read(run, Configuration(name, *map(str, found), units=0))
+
+
+def _read(run: Run, chosen: Configuration) -> Table:
     with _no_collection():
         rows, waiting = _rows(run, chosen)
     if not rows:

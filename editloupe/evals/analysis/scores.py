@@ -25,7 +25,9 @@ from editloupe.evals.analysis.score_records import (
 )
 from editloupe.evals.analysis.sheet import ALL, NO_TYPE, Sheet, Worked
 from editloupe.evals.runs.store import Run
+from editloupe.rubrics.model import ChecksAnswer
 from editloupe.rubrics.registry import known_protocol
+from editloupe.types import Verdict
 
 __all__ = ["Bounds", "Coverage", "PartScores", "Repeats", "Score", "Scores", "UnjudgedRule", "scores"]
 
@@ -191,11 +193,11 @@ def _notes(sheet: Sheet, by_type: Mapping[str, Score]) -> list[str]:
         told.append(f"{lost} edits have no instruction type and are not part of the overall score.")
     if sheet.how.levels and sheet.typed:
         known = {name for name, score in by_type.items() if score.value is not None}
-        for level in sheet.how.levels:
-            if absent := [name for name in level if name not in known]:
-                told.append(
-                    f"{' + '.join(level)} has no score, so it is no part of the overall: no {', '.join(absent)}."
-                )
+        told += [
+            f"{' + '.join(level)} has no score, so it is no part of the overall: no {', '.join(absent)}."
+            for level in sheet.how.levels
+            if (absent := [name for name in level if name not in known])
+        ]
     elif lacking := _missing_types(sheet):
         present = len([name for name, score in by_type.items() if name != NO_TYPE and score.value is not None])
         told.append(f"The overall score is over {present} types; not in this run: {', '.join(lacking)}.")
@@ -214,6 +216,21 @@ def _notes(sheet: Sheet, by_type: Mapping[str, Score]) -> list[str]:
     unasked = [name for name in (protocol.criteria if protocol else ()) if name not in sheet.criteria]
     if unasked and not sheet.how.edit_score:
         told.append(f"Not asked in this run, so not part of any score: {', '.join(unasked)}.")
+    return [*told, *_nothing_applied(sheet.table)]
+
+
+def _nothing_applied(table: Table) -> list[str]:
+    """Count the verdicts in which none of the items applied, where the rubric says what that scores."""
+    told = []
+    for criterion in table.criteria:
+        answer = table.answer(criterion)
+        if not isinstance(answer, ChecksAnswer) or (value := answer.none_applies) is None:
+            continue
+        alike = (unit for unit in table.units if unit.criterion == criterion and unit.score == value)
+        outcomes = (unit.outcome for unit in alike)
+        if count := sum(isinstance(one, Verdict) and answer.applies_nowhere(one.values) for one in outcomes):
+            title = table.title_of(criterion)
+            told.append(f"{title}: in {count} of the verdicts nothing could be compared; each counts {value:g}.")
     return told
 
 

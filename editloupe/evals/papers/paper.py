@@ -44,7 +44,11 @@ class Paper:
     protocol: Protocol
     """Its rubrics and its arithmetic; the paper goes by the protocol's name."""
     read: Callable[[Benchmark], Iterator[Edit]] | None = None
-    """Reads the benchmark's folder together with a folder of one model's results (`--layout NAME --results FOLDER`)."""
+    """Reads the whole benchmark together with a folder of one model's results (`--layout NAME --results MODEL=FOLDER`); a
+    result that is not there has the path it would have."""
+    part: Callable[[Edit], tuple[str, ...]] | None = None
+    """Names what an edit belongs to that a model may not have been run on, from the wider to the narrower (a language, a
+    subset); where none of its results is there it is absent, not failed. Without it that is the whole benchmark."""
     fields: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Gives a line of the benchmark's sample file our names of fields (`--layout NAME`)."""
     layouts: Callable[[Sequence[Edit], Sequence[str]], Iterable[Layout]] | None = None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.manifests.benchmark import Benchmark, make_edit, picture_in, read_json_list
+from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
 from editloupe.evals.papers.paper import Paper
 from editloupe.evals.papers.vibe_tables import layouts
 from editloupe.rubrics.vibe import VIBE
+from editloupe.rubrics.vibe.scoring import NAMES
 from editloupe.types import Edit, UserError
 
 FOLDERS: Mapping[str, tuple[str, ...]] = {
@@ -25,25 +27,33 @@ FOLDERS: Mapping[str, tuple[str, ...]] = {
     "BI": ("Billiards",),
 }
 """Names of the tasks' folders, in the data and in results."""
+READ = re.compile("id|file_paths|text_prompt|style")
+"""Fields that are read into an edit's own; the others are kept under their names."""
 STYLES = ("animation", "real-world", "sketch")
 
 
 def read(benchmark: Benchmark) -> Iterator[Edit]:
-    """Stream the samples of every task that has a folder of results."""
+    """Stream the samples of every task of the benchmark."""
     found = False
     for task in FOLDERS:
-        data, results = _folder(benchmark.data, task), _folder(benchmark.results, task)
-        if data is None or results is None:
+        if (data := _folder(benchmark.data, task)) is None:
             continue
         files = [file for file in sorted(data.glob("*.json")) if "_results" not in file.name]
         if not files:
             raise UserError(f"{data} holds no JSON file with the task's samples")
         found = True
+        results = _folder(benchmark.results, task) or benchmark.results / data.parent.name / data.name
         saved = _saved(results)
         for item in read_json_list(files[0]):
             yield _edit(benchmark, task, data, results, item, saved)
     if not found:
         raise UserError(f"{benchmark.data} and {benchmark.results} have no task folder in common, such as */Addition")
+
+
+def part(edit: Edit) -> tuple[str, ...]:
+    """Name the task of a sample: a model is run on a task as a whole."""
+    kind = str(edit.instruction_type)
+    return (NAMES.get(kind, kind),)
 
 
 def _folder(root: Path, task: str) -> Path | None:
@@ -76,8 +86,8 @@ def _edit(
         more["annotated"] = (source,)
     if target:
         more["golden"] = (benchmark.path(target, data),)
+    further = {"text_prompt": other} if (other := further_columns(text, re.compile("input_prompt"))) else {}
     style = str(item.get("style") or "") or next((name for name in STYLES if name in source.parts), None)
-    model = benchmark.model or benchmark.results.resolve().name
     return make_edit(
         where,
         id=number if number.startswith(tuple(FOLDERS[task])) else f"{task}/{number}",
@@ -85,9 +95,9 @@ def _edit(
         edited=_output(results, number, saved.get(number)),
         instruction=str(text.get("input_prompt") or "").strip() or "Edit this image as marked.",
         instruction_type=task,
-        model=model,
+        model=benchmark.model_name,
         more_images=more,
-        extra={"style": style} if style else {},
+        extra={**further_columns(item, READ), **further, **({"style": style} if style else {})},
     )
 
 
@@ -103,4 +113,4 @@ def _output(results: Path, number: str, said: str | None) -> Path:
     return picture_in(results / "imgs", number) or picture_in(results, number) or results / "imgs" / f"{number}.png"
 
 
-PAPER = Paper(VIBE, read=read, layouts=layouts)
+PAPER = Paper(VIBE, read=read, part=part, layouts=layouts)

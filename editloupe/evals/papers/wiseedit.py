@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.manifests.benchmark import Benchmark, make_edit, picture_in, read_json_list
+from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
 from editloupe.evals.papers.paper import Paper
 from editloupe.evals.papers.wiseedit_tables import layouts
 from editloupe.files import open_file
+from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.rubrics.wiseedit import WISEEDIT
 from editloupe.rubrics.wiseedit.scoring import (
     AWARENESS,
@@ -20,12 +22,13 @@ from editloupe.rubrics.wiseedit.scoring import (
     IMAGINATION,
     INTERPRETATION,
     MISSING,
-    OUTPUT,
 )
 from editloupe.types import Edit, UserError
 
 PROMPTS = {"en": "prompt", "cn": "promptcn"}
 """The column with the instruction, by language."""
+READ = re.compile(r"idx|prompt|promptcn|input_\d+|hint|ref")
+"""Columns that are read into an edit's own fields; the others, such as the type of knowledge, are kept under their names."""
 
 
 def read(benchmark: Benchmark) -> Iterator[Edit]:
@@ -33,11 +36,16 @@ def read(benchmark: Benchmark) -> Iterator[Edit]:
     subsets = list(_subsets(benchmark.data))
     if not subsets:
         raise UserError(f"{benchmark.data} holds neither WiseEdit/<Task>/<Subset> nor WiseEdit-Complex/<Subset>")
-    for model, results in _models(benchmark, {folder.name for _, folder in subsets}):
-        for task, folder in subsets:
-            for row in _rows(folder):
-                for language in benchmark.languages:
-                    yield _edit(benchmark, model, results, task, folder, row, language)
+    for task, folder in subsets:
+        for row in _rows(folder):
+            for language in benchmark.languages:
+                if edit := _edit(benchmark, task, folder, row, language):
+                    yield edit
+
+
+def part(edit: Edit) -> tuple[str, ...]:
+    """Name the language and the subset of a case: a model is run on a subset in a language as a whole."""
+    return edit.extra["language"], edit.extra["subset"]
 
 
 def _subsets(data: Path) -> Iterator[tuple[str, Path]]:
@@ -51,20 +59,6 @@ def _subsets(data: Path) -> Iterator[tuple[str, Path]]:
 def _folders(parent: Path) -> list[Path]:
     found = sorted(path for path in parent.iterdir() if path.is_dir()) if parent.is_dir() else []
     return [path for path in found if (path / f"{path.name}.csv").is_file() or (path / "ins.json").is_file()]
-
-
-def _models(benchmark: Benchmark, subsets: set[str]) -> Iterator[tuple[str, Path]]:
-    """Yield models and their folders: the folder given, or every folder in it."""
-    results = benchmark.results
-    if any((results / name).is_dir() for name in subsets):
-        yield benchmark.model or results.resolve().name, results
-        return
-    names = [benchmark.model] if benchmark.model else sorted(p.name for p in results.iterdir() if p.is_dir())
-    known = [name for name in names if any((results / name / subset).is_dir() for subset in subsets)]
-    if not known:
-        raise UserError(f"{results} holds no results of the form <MODEL>/<SUBSET>/<en|cn>/<ID>.png")
-    for name in known:
-        yield name, results / name
 
 
 def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:
@@ -81,36 +75,38 @@ def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:
         raise UserError(f"{file} is not a CSV file in UTF-8 ({error})") from None
 
 
-def _edit(
-    benchmark: Benchmark, model: str, results: Path, task: str, folder: Path, row: Mapping[str, Any], language: str
-) -> Edit:
+def _edit(benchmark: Benchmark, task: str, folder: Path, row: Mapping[str, Any], language: str) -> Edit | None:
+    """Return a case in a language; None where it has no instruction in that language, nor a result."""
     number = str(row.get("idx") or "").strip()
     where = f"{folder.name}, case {number or '?'}"
     instruction = str(row.get(PROMPTS[language]) or "").strip()
+    place = benchmark.results / folder.name / language
+    edited = picture_in(place, number) if number else None
     if not number or not instruction:
+        if number and not edited and any(str(row.get(prompt) or "").strip() for prompt in PROMPTS.values()):
+            return None
         raise UserError(f'{where}: "idx" or "{PROMPTS[language]}" is missing')
     inputs = [benchmark.path(said, folder, folder / "imgs") for said in _inputs(row)]
     if not inputs:
         raise UserError(f'{where}: "input_1" is missing')
-    place = results / folder.name / language
-    edited = picture_in(place, number)
     references = tuple(benchmark.path(said, folder, folder / "img_ref") for said in _references(row))
     more = {"inputs": tuple(inputs[1:]), "references": references}
     return make_edit(
         where,
-        id=f"{model}/{folder.name}/{language}/{number}",
+        id=f"{benchmark.model_name}/{folder.name}/{language}/{number}",
         source=inputs[0],
         edited=edited or place / f"{number}.png",
         instruction=instruction,
         instruction_type=task,
         hint=str(row.get("hint") or "").strip() or None,
-        model=model,
+        model=benchmark.model_name,
         more_images={role: paths for role, paths in more.items() if paths},
         extra={
+            **further_columns(row, READ),
             "subset": folder.name,
             "language": language,
             "inputs": len(inputs),
-            OUTPUT: "present" if edited else "missing",
+            OUTPUT: "present" if edited else MISSING_OUTPUT,
         },
     )
 
@@ -134,4 +130,4 @@ def _references(row: Mapping[str, Any]) -> list[str]:
     return [text for item in listed if (text := str(item).strip())]
 
 
-PAPER = Paper(WISEEDIT, read=read, layouts=layouts, missing_output=MISSING)
+PAPER = Paper(WISEEDIT, read=read, part=part, layouts=layouts, missing_output=MISSING)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from editloupe.evals.analysis.run_rows import NO_MODEL
 from editloupe.evals.papers.layout import TOTAL, Column, Layout, Mean, averages
+from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.rubrics.wiseedit.scoring import (
     ABBREVIATIONS,
     AWARENESS,
@@ -21,7 +24,6 @@ LANGUAGES = {"en": ("Table 5: English instructions", "English"), "cn": ("Table 6
 """By language: the table, and the word for it."""
 OVERALL = (AWARENESS, INTERPRETATION, IMAGINATION)
 """What the overall is the mean of (Supplement C)."""
-ZERO = "A missing output counts 0 on every metric (Supplement C)."
 
 
 def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
@@ -35,11 +37,11 @@ def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
         single = _both(here, lambda edit: inputs_of(edit) == 1)
         for words, keep in (("all cases", here), ("cases with one input picture", single)):
             columns = [*_task(AWARENESS), *_task(IMAGINATION), _overall()]
-            yield _layout(f"WiseEdit, {title}, {words}", columns, keep, (*OVERALL,))
+            yield _layout(f"WiseEdit, {title}, {words}", columns, keep, OVERALL, edits)
         columns = [*_task(INTERPRETATION), *_task(COMPLEX)]
-        yield _layout(
-            f"WiseEdit, {INTERPRETATION} and {COMPLEX} (Table 2), {word}", columns, here, (INTERPRETATION, COMPLEX)
-        )
+        others = (INTERPRETATION, COMPLEX)
+        title = f"WiseEdit, {INTERPRETATION} and {COMPLEX} (Table 2), {word}"
+        yield _layout(title, columns, here, others, edits)
 
 
 def _task(task: str) -> list[Column]:
@@ -52,8 +54,18 @@ def _overall() -> Column:
     return averages("Overall AVG", [Mean(TOTAL, (task,)) for task in OVERALL], complete=True)
 
 
-def _layout(title: str, columns: Sequence[Column], keep: Callable[[Edit], bool], tasks: Sequence[str]) -> Layout:
-    return Layout(title, tuple(columns), kind=_kind, keep=_both(keep, lambda edit: _kind(edit) in tasks), notes=(ZERO,))
+def _layout(
+    title: str, columns: Sequence[Column], keep: Callable[[Edit], bool], tasks: Sequence[str], edits: Sequence[Edit]
+) -> Layout:
+    inside = _both(keep, lambda edit: _kind(edit) in tasks)
+    absent = Counter(
+        edit.model or NO_MODEL for edit in edits if edit.extra.get(OUTPUT) == MISSING_OUTPUT and inside(edit)
+    )
+    notes = [
+        f"{model}: {count} outputs are missing and count 0 on every metric (Supplement C)."
+        for model, count in absent.items()
+    ]
+    return Layout(title, tuple(columns), kind=_kind, keep=inside, notes=tuple(notes))
 
 
 def _kind(edit: Edit) -> str | None:

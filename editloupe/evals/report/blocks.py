@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from editloupe.evals.analysis.agreement import Measures
+from editloupe.evals.analysis.distribution import SizeTrend
 from editloupe.evals.analysis.estimate import Estimate
 from editloupe.evals.analysis.instructive import Instructive
 from editloupe.evals.analysis.model_pairs import ModelComparison
@@ -114,6 +115,7 @@ def _scores(report: Report, level: int) -> Iterator[Block]:
         yield _score_grid(report, dict(ranked), field) if field != "model" else _model_grid(report, dict(ranked))
         if field == "model" and len(values) > 1:
             yield Drawing("models", "Editing models by overall score.")
+            yield Drawing("types_by_model", "Scores by instruction type and editing model.")
     yield Heading("Answers", level + 1)
     for criterion, one in report.distributions.items():
         lines = tuple((name, *map(str, counts)) for name, counts in one.counts.items())
@@ -123,6 +125,8 @@ def _scores(report: Report, level: int) -> Iterator[Block]:
         yield Heading("Size of the target", level + 1)
         yield Points(tuple(_area(report, criterion) for criterion in report.areas))
         yield Drawing("score_by_area", "Score against the area of the target; points are spread a little for the eye.")
+        for criterion in report.areas:
+            yield Drawing(f"target_sizes_{criterion}", f"Size of the targets and score, {report.titles[criterion]}.")
 
 
 def _printed(tables: Sequence[PaperTable], level: int) -> Iterator[Block]:
@@ -142,10 +146,16 @@ def p_value(value: float | None) -> str:
 
 def _area(report: Report, criterion: str) -> str:
     one = report.areas[criterion]
+    if len(one.models) > 1:
+        told = "; ".join(f"{model} {_with_area(own)}" for model, own in one.models.items())
+        return f"{report.titles[criterion]}: Pearson r with log area, {told}."
+    return f"{report.titles[criterion]}: Pearson r with log area {_with_area(next(iter(one.models.values())))}."
+
+
+def _with_area(one: SizeTrend) -> str:
     if one.r is None or one.p is None:
-        return f"{report.titles[criterion]}: no correlation with log area ({one.why})."
-    p = "p < 0.001" if one.p < 0.001 else f"p = {one.p:.3f}"
-    return f"{report.titles[criterion]}: Pearson r with log area {one.r:.2f}, {p}, {len(one.scores)} edits."
+        return f"none ({one.why})"
+    return f"{one.r:.2f}, {'p < 0.001' if one.p < 0.001 else f'p = {one.p:.3f}'}, {one.n} edits"
 
 
 def _score_grid(report: Report, lines: Mapping[str, Score], head: str) -> Grid:
@@ -319,7 +329,9 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
             for entry in board.leaderboard
         ]
         yield Grid(("Spearman ρ with people", *(titles[name] for name in known)), tuple(lines))
-        yield Drawing("agreement_by_run", "Spearman ρ with people; dashed: one annotator against the others.")
+        yield Drawing(
+            "agreement_by_run", "Agreement with people; filled: the best; dashed: one annotator against the others."
+        )
     yield from _printed(board.tables, 2)
     for report in board.reports:
         yield from report_blocks(report, level=2, within=f"{report.run}/")

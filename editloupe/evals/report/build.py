@@ -88,8 +88,8 @@ def build_leaderboard(
 ) -> Leaderboard:
     """Rank several reports by overall score, within their protocol; runs of the same name go by their folders.
 
-    With the tables of the runs, in the same order, their models stand in the paper's tables together; `intervals` are
-    given there where it says how to make them.
+    With the tables of the runs, in the same order, their editing models are compared case by case and stand in the paper's
+    tables together; `intervals` are given there where it says how to make them.
     """
     rankings = rank_runs(tables)
     ranks = ranks_of_parts(rankings, tables)
@@ -133,7 +133,7 @@ def build_leaderboard(
         answer=ranking_answer(rankings) if rankings else _first(entries),
         rankings=rankings,
         leaderboard=tuple(entries),
-        tables=tuple(_together(reports, tables, intervals)),
+        tables=tuple(_together(reports, [without_reference(table)[0] for table in tables], intervals)),
         notes=(*notes, *ranking_notes(rankings)),
         reports=tuple(ordered),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from editloupe.rubrics.editcompass.scoring import STYLE_WEIGHTS, WEIGHTS, item_score
-from editloupe.rubrics.editcompass.tasks import PART_NAMES, TASKS, choose
+from editloupe.rubrics.editcompass.tasks import PART_NAMES, TASKS, choose, task_of
 from editloupe.rubrics.load import load_rubrics
 from editloupe.rubrics.protocol import Protocol, Untouched
 from editloupe.rubrics.roles import make_cases
@@ -22,6 +22,7 @@ EDIT_COMPASS = Protocol(
     default_mode="plain",
     make_cases=make_cases,
     types=TASKS,
+    type_of=task_of,
     choose=choose,
     edit_score=item_score,
     apart=("language",),

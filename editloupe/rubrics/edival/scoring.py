@@ -38,6 +38,7 @@ class TurnScore(Record):
     """Of the chain's base picture."""
     p99: float | None = None
     p999: float | None = None
+    p999_base: float | None = None
     square: bool | None = None
     """Whether the base picture is square (Tables 23 and 24)."""
 

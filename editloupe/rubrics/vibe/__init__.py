@@ -7,7 +7,7 @@ from importlib.resources import files
 from editloupe.rubrics.load import load_rubrics
 from editloupe.rubrics.protocol import Protocol, Untouched
 from editloupe.rubrics.vibe.cases import make_cases
-from editloupe.rubrics.vibe.scoring import FORMULAS, LEVELS, choose, gated, sample_score
+from editloupe.rubrics.vibe.scoring import FORMULAS, LEVELS, choose, gated, sample_score, task_of
 
 __all__ = ["VIBE"]
 
@@ -22,6 +22,7 @@ VIBE = Protocol(
     default_mode="plain",
     make_cases=make_cases,
     types=tuple(FORMULAS),
+    type_of=task_of,
     choose=choose,
     edit_score=sample_score,
     reported=gated,

@@ -22,6 +22,7 @@ from editloupe.rubrics.wiseedit.scoring import (
     average,
     choose,
     settle,
+    task_of,
 )
 
 __all__ = ["WISEEDIT"]
@@ -34,6 +35,7 @@ WISEEDIT = Protocol(
     default_mode="plain",
     make_cases=make_cases,
     types=tuple(METRICS),
+    type_of=task_of,
     choose=choose,
     settle=settle,
     edit_score=average,
