@@ -31,6 +31,7 @@ from editloupe.evals.analysis.matching import (
 from editloupe.evals.analysis.paired import OVERALL, CaseGrid, Change, differences
 from editloupe.evals.analysis.parts import shared_apart_fields, value_of
 from editloupe.evals.analysis.run_rows import BASELINE, Table, lower_median, row_means, table_of
+from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.analysis.statistics import MOST_VALUES, confusion
 from editloupe.evals.runs.store import Run
 from editloupe.types import Record, UserError
@@ -128,7 +129,7 @@ def compare(
     sources = [row.source for row in one.rows]
     grid = CaseGrid.of(one, one.rows)
     places = np.arange(len(one.rows))
-    sides = {side: grid.side(table, table.rows, places) for side, table in (("a", one), ("b", two))}
+    sides = {side: grid.side(Sheet(table, table.rows), places) for side, table in (("a", one), ("b", two))}
     changes = differences(grid, sides, [("a", "b")], how)["a", "b"]
     return RunComparison(
         question=question,

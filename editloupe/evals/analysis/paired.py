@@ -70,12 +70,9 @@ class CaseGrid:
         by_source = sheet.ways[-1].of_item
         return cls(sheet.how, sheet.criteria, tuple(sheet.groups), sheet.of_row, sheet.asked, by_source, sheet.ways)
 
-    def side(self, table: Table, rows: Sequence[RunRow], places: Ints) -> Floats:
+    def side(self, sheet: Sheet, places: Ints) -> Floats:
         """Return cases × columns of one side, whose rows belong to these places; nan where it has nothing."""
         found = np.full((len(self.of_row), len(self.criteria) + (self.how.edit_score is not None)), np.nan)
-        if not len(rows):
-            return found
-        sheet = Sheet(table, tuple(rows))
         own = sheet.columns()
         for place, name in enumerate(sheet.criteria):
             if name in self.criteria:

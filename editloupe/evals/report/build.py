@@ -42,9 +42,9 @@ def build_report(
     """
     held, how = table_of(run, protocol), how or Resampling()
     table, _ = without_reference(held)
-    rankings = compare_apart([held], how, intervals=False, least=1)
     fields = tuple(dict.fromkeys(("model", *by)))
     parts = parts_of(table)
+    rankings = compare_apart([held], how, intervals=False, least=1, known=parts)
     found = scores(table, fields, unjudged, how, parts=parts)
     people = human_labels(table, human)
     agreed = agreement(table, people, how) if people.given else None
