@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from editloupe.evals.analysis.bootstrap import Resampling
     from editloupe.evals.analysis.compare import RunComparison
     from editloupe.evals.analysis.matching import Question
-    from editloupe.evals.analysis.model_pairs import ModelComparison
+    from editloupe.evals.analysis.model_records import ModelComparison
     from editloupe.evals.analysis.run_rows import Table
 
 FORMATS = ("text", "md", "json")

@@ -10,7 +10,7 @@ from editloupe.evals.analysis.agreement import Measures
 from editloupe.evals.analysis.distribution import SizeTrend
 from editloupe.evals.analysis.estimate import Estimate
 from editloupe.evals.analysis.instructive import Instructive
-from editloupe.evals.analysis.model_pairs import ModelComparison
+from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.pairing import TITLES
 from editloupe.evals.analysis.parts import BETWEEN
 from editloupe.evals.analysis.reference import Reference

@@ -13,7 +13,8 @@ from editloupe.evals.analysis.distribution import area_trend, distribution
 from editloupe.evals.analysis.human import human_labels
 from editloupe.evals.analysis.instructive import instructive
 from editloupe.evals.analysis.methods import methods
-from editloupe.evals.analysis.model_pairs import ModelComparison, compare_apart
+from editloupe.evals.analysis.model_pairs import compare_apart
+from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.parts import BETWEEN, parts_of
 from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_rows import BASELINE, NO_MODEL, Table, table_of
