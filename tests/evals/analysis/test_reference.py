@@ -29,7 +29,7 @@ def as_protocol(tmp_path: Path, protocol: str, kinds: list[str]) -> Table:
         edit = row.edit.model_copy(update={"instruction_type": kind})
         asked = [rubric.criterion for rubric in known.rubrics_for(edit)]
         (unit,) = row.units[IF]
-        units = {name: (unit.model_copy(update={"criterion": name}),) for name in asked}
+        units = {name: (unit._replace(criterion=name),) for name in asked}
         rows.append(replace(row, edit=edit, units=units))
     return replace(table, protocol=protocol, rows=tuple(rows))
 
