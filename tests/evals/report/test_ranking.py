@@ -17,7 +17,9 @@ EDITORS: dict[str | None, list[Scores | None]] = {"good": [(4, 4)] * 12, "fair":
 
 
 def grid_of(found: Report | Leaderboard, head: str) -> Grid:
-    return next(block for block in sequence(found) if isinstance(block, Grid) and block.columns[0] == head)
+    """Return the ranked table with this head; the papers' tables have models as rows, too, and no ranks."""
+    grids = (block for block in sequence(found) if isinstance(block, Grid) and "rank" in block.columns)
+    return next(grid for grid in grids if grid.columns[0] == head)
 
 
 def board_of(*runs: Path) -> Leaderboard:

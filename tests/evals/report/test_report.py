@@ -17,6 +17,7 @@ from editloupe.evals.report.markdown import as_markdown
 from editloupe.evals.report.text import as_text
 from editloupe.evals.runs.store import Run
 from editloupe.judge import Judge
+from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run
 from tests.evals.samples import judgement
 
@@ -291,8 +292,10 @@ def test_runs_of_the_same_name_go_by_their_folders(tmp_path: Path) -> None:
     assert {entry.run for entry in board.leaderboard} == {f"{run} · {model}" for run in runs for model in "xy"}
 
 
-def test_verdicts_of_two_judges_in_one_run_are_announced(tmp_path: Path) -> None:
+def test_of_two_judges_in_one_run_one_has_to_be_chosen(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", lines(4))
     make_run(run, [Line("late", 2, 2)], judge="rules", mode="plain")
-    notes = build_report(run, how=QUICK).notes
-    assert any("different judges or modes: openai:gpt-5.1 in tools mode, rules in plain mode" in note for note in notes)
+    with pytest.raises(UserError, match="judged in several ways; name one with --configuration: .*rules"):
+        build_report(run, how=QUICK)
+    report = build_report(table_of(run, configuration="rules"), how=QUICK)
+    assert (report.judge, report.mode, report.coverage.units) == ("rules", "plain", 2)
