@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -47,6 +47,10 @@ def compare(
             help="Which verdicts, where a run was judged in several ways; twice for A and B, which may be one run.",
         ),
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", help="Only edits with this value of a column, as language=en; may be given again."),
+    ] = None,
     resamples: Resamples = 2000,
     seed: Seed = 0,
 ) -> None:
@@ -62,26 +66,34 @@ def compare(
     if models and judges:
         raise UserError("--models and --judges are two questions; name one of them")
     from editloupe.evals.analysis.bootstrap import Resampling
-    from editloupe.evals.analysis.model_pairs import ModelComparison
     from editloupe.evals.report.agreement_blocks import comparison_blocks
     from editloupe.evals.report.markdown import as_markdown
     from editloupe.evals.report.model_blocks import model_blocks
     from editloupe.evals.report.text import as_text
 
-    tables = _tables(runs, protocol, configuration or [])
+    tables = [_only(table, where or []) for table in _tables(runs, protocol, configuration or [])]
     for table in {str(table.folder): table for table in tables}.values():
         for sentence in table.damage:
             tell(f"{table.name}: {sentence}")
     question: Question | None = "models" if models else "judges" if judges else None
     found = _compared(tables, question, human, Resampling(resamples, seed))
     if kind == "json":
-        deliver(for_json(found.model_dump(mode="json"), 2) + "\n", out)
+        deliver(for_json(_as_json(found), 2) + "\n", out)
         return
     titles = {name: table.title_of(name) for table in tables for name in table.criteria}
-    blocks = tuple(
-        model_blocks(found, titles) if isinstance(found, ModelComparison) else comparison_blocks(found, titles)
-    )
+    if isinstance(found, tuple):
+        blocks = tuple(block for one in found for block in model_blocks(one, titles))
+    else:
+        blocks = tuple(comparison_blocks(found, titles))
     deliver(as_markdown(blocks) if kind == "md" else as_text(blocks, WIDTH), out)
+
+
+def _as_json(found: RunComparison | tuple[ModelComparison, ...]) -> dict[str, Any]:
+    """Return the answer as JSON has it; several answers about models stand under `parts`."""
+    if not isinstance(found, tuple):
+        return found.model_dump(mode="json")
+    whole = [one.model_dump(mode="json") for one in found]
+    return whole[0] if len(whole) == 1 else {"question": "models", "parts": whole}
 
 
 def _tables(runs: Sequence[Path], protocol: str | None, configurations: Sequence[str]) -> list[Table]:
@@ -97,12 +109,29 @@ def _tables(runs: Sequence[Path], protocol: str | None, configurations: Sequence
     return [table_of(run, protocol, name) for run, name in zip(runs, named, strict=True)]
 
 
+def _only(table: Table, where: Sequence[str]) -> Table:
+    """Return the part of a run that has the values asked for; a column or a value that it has not is the user's mistake."""
+    for said in where:
+        name, equals, value = said.partition("=")
+        if not equals or not name.strip():
+            raise UserError(f'--where names a column and a value, as language=en, not "{said}"')
+        known = dict.fromkeys(str(row.field(name.strip())) for row in table.rows)
+        if value.strip() not in known:
+            raise UserError(
+                f'{table.name} has no edit with {name.strip()} "{value.strip()}"; it has: {", ".join(known)}'
+            )
+        table = table.with_rows(row for row in table.rows if str(row.field(name.strip())) == value.strip())
+    return table
+
+
 def _compared(
     tables: Sequence[Table], question: Question | None, human: Path | None, how: Resampling
-) -> RunComparison | ModelComparison:
+) -> RunComparison | tuple[ModelComparison, ...]:
+    """Answer the question that is named, or the one that the data leave; of models one answer for what a paper keeps apart."""
     from editloupe.evals.analysis.compare import compare as compare_two
     from editloupe.evals.analysis.matching import question_of
-    from editloupe.evals.analysis.model_pairs import compare_models
+    from editloupe.evals.analysis.model_pairs import compare_apart
+    from editloupe.evals.analysis.parts import shared_apart_fields
     from editloupe.evals.analysis.reference import without_reference
 
     if question is None and len(tables) == 1:
@@ -120,7 +149,8 @@ def _compared(
         return compare_two(tables[0], tables[1], human, how, question=question)
     if human is not None:
         tell("labels by people belong to one model's pictures, so --human says nothing about editing models")
-    several = len(tables) != 2 or any(len(without_reference(table)[0].models) > 1 for table in tables)
+    apart = bool(shared_apart_fields(tables))
+    several = apart or len(tables) != 2 or any(len(without_reference(table)[0].models) > 1 for table in tables)
     if forced or several:
-        return compare_models(tables, how)
+        return compare_apart(tables, how)
     return compare_two(tables[0], tables[1], None, how, question="models")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -88,6 +89,7 @@ def report(
     how = Resampling(resamples, seed)
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
     tables = [table_of(run, protocol, configuration) for run in dict.fromkeys(runs)]
+    gc.freeze()  # the tables stay until the end; the collector need not walk through them again and again
     _check_columns(by or (), tables)
     built = [build_report(table, by or (), rule, human, how, intervals=intervals) for table in tables]
     found: Report | Leaderboard = built[0]

@@ -24,7 +24,6 @@ from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
 from editloupe.types import Edit, Mode, Outcome, Reason, Trace, Unjudged, Usage, UserError, Verdict
 
-
 UNJUDGED = "unjudged"
 """Stands among the labels of several targets where one was left open."""
 

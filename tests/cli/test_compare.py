@@ -93,6 +93,15 @@ def test_markdown_goes_into_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "pairs.md").read_text("utf-8").startswith("# Editing models in run")
 
 
+def test_only_some_of_the_edits_can_be_compared(tmp_path: Path) -> None:
+    run = model_run(tmp_path / "run", MODELS, types=("Change Color", "Change OCR"))
+    data = json.loads(told(run, "--json", "--where", "instruction_type=Change OCR"))
+    assert data["cases"] == 6
+    for said, sentence in (("language=en", 'no edit with language "en"; it has: None'), ("x", "a column and a value")):
+        with pytest.raises(UserError, match=sentence):
+            told(run, "--where", said)
+
+
 def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     a, b = model_run(tmp_path / "a", {"x": GOOD}), model_run(tmp_path / "b", {"y": POOR})
     for arguments, sentence in (

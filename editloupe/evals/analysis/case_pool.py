@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import is_
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 from editloupe.evals.analysis.matching import edited
 from editloupe.evals.analysis.paired import CaseGrid
 from editloupe.evals.analysis.run_rows import NO_MODEL, RunRow, Table
+from editloupe.evals.analysis.sheet import Sheet
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,11 @@ def split_by_model(tables: Sequence[Table]) -> dict[str, list[RunRow]]:
     return found
 
 
-def lined_up(table: Table, by_model: Mapping[str, list[RunRow]]) -> CasePool:
-    """Line the models' rows up by case; where a model has a case several times, by id as well."""
+def lined_up(table: Table, by_model: Mapping[str, list[RunRow]], sheets: Mapping[str, Sheet] | None = None) -> CasePool:
+    """Line the models' rows up by case; where a model has a case several times, by id as well.
+
+    `sheets` are models' scores as arrays, where they were made before.
+    """
     cases = {name: [row.case for row in rows] for name, rows in by_model.items()}
     several = {case for listed in cases.values() for case, count in Counter(listed).items() if count > 1}
     number: dict[Hashable, int] = {}
@@ -98,9 +103,18 @@ def lined_up(table: Table, by_model: Mapping[str, list[RunRow]]) -> CasePool:
             own.append(place)
         places[name] = np.array(own, np.int64)
     grid = CaseGrid.of(table, telling)
-    sides = {name: grid.side(table, rows, places[name]) for name, rows in by_model.items()}
+    sides = {
+        name: grid.side(_sheet(table, rows, (sheets or {}).get(name)), places[name]) for name, rows in by_model.items()
+    }
     numbers: dict[str, int] = {}
     shown = {name: np.full(len(telling), -1, np.int64) for name in by_model}
     for name, rows in by_model.items():
         shown[name][places[name]] = [numbers.setdefault(edited(row), len(numbers)) for row in rows]
     return CasePool(grid, tuple(telling), by_model, places, sides, shown)
+
+
+def _sheet(table: Table, rows: list[RunRow], known: Sheet | None) -> Sheet:
+    """Return the sheet of these very rows, a new one where the known one has others."""
+    if known is not None and len(known.table.rows) == len(rows) and all(map(is_, known.table.rows, rows)):
+        return known
+    return Sheet(table, tuple(rows))

@@ -29,7 +29,9 @@ from editloupe.evals.analysis.matching import (
     same_judge,
 )
 from editloupe.evals.analysis.paired import OVERALL, CaseGrid, Change, differences
+from editloupe.evals.analysis.parts import shared_apart_fields, value_of
 from editloupe.evals.analysis.run_rows import BASELINE, Table, lower_median, row_means, table_of
+from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.analysis.statistics import MOST_VALUES, confusion
 from editloupe.evals.runs.store import Run
 from editloupe.types import Record, UserError
@@ -127,7 +129,7 @@ def compare(
     sources = [row.source for row in one.rows]
     grid = CaseGrid.of(one, one.rows)
     places = np.arange(len(one.rows))
-    sides = {side: grid.side(table, table.rows, places) for side, table in (("a", one), ("b", two))}
+    sides = {side: grid.side(Sheet(table, table.rows), places) for side, table in (("a", one), ("b", two))}
     changes = differences(grid, sides, [("a", "b")], how)["a", "b"]
     return RunComparison(
         question=question,
@@ -135,7 +137,7 @@ def compare(
         edits=len(one.rows),
         left_out=_left_out(matched, unjudged),
         same_picture=sum(map(eq, map(edited, one.rows), map(edited, two.rows))) if question == "models" else 0,
-        overall=_difference(changes[OVERALL], how),
+        overall=_difference(_one_score(changes[OVERALL], one, two), how),
         criteria={
             name: _criterion(one, two, name, sources, changes[name], how)
             for name in one.criteria
@@ -262,6 +264,16 @@ def _criterion(
         same_label=pairs.estimates(ways, how)["accuracy"],
         labels=Confusion(labels=names, counts=tuple(map(tuple, counts))) if counted else None,
     )
+
+
+def _one_score(change: Change, a: Table, b: Table) -> Change:
+    """Pass the overall difference on, unless it would put into one number what the paper keeps apart."""
+    fields = shared_apart_fields([a, b])
+    if not fields:
+        return change
+    values = dict.fromkeys(value_of(row, field) for row in a.rows for field in fields)
+    why = f"the paper keeps {' and '.join(values)} apart; --where {fields[0]}={next(iter(values))} compares one of them"
+    return Change(None, None, missing(why), None)
 
 
 def _ceilings(table: Table, people: Human, sources: list[str], how: Resampling) -> dict[str, Ceiling]:

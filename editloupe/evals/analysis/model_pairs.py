@@ -17,8 +17,10 @@ from editloupe.evals.analysis.compare import better_side, same_protocol
 from editloupe.evals.analysis.estimate import Estimate, Number, finite, frame
 from editloupe.evals.analysis.matching import same_judge
 from editloupe.evals.analysis.paired import OVERALL, Change, differences
-from editloupe.evals.analysis.reference import Reference, Unedited
+from editloupe.evals.analysis.parts import Part, grouped, shared_apart_fields
+from editloupe.evals.analysis.reference import Reference, Unedited, without_reference
 from editloupe.evals.analysis.run_rows import BASELINE, Table
+from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.analysis.signflip import holm
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
 from editloupe.types import Record, UserError
@@ -79,6 +81,8 @@ class ModelComparison(Record):
     """All pairs of editing models, and what can be said about their order."""
 
     question: Literal["models"] = "models"
+    part: tuple[str, ...] = ()
+    """Which of what the paper keeps apart this is, such as a language; empty where there is but one."""
     runs: tuple[str, ...]
     judge: str
     answer: str
@@ -112,13 +116,43 @@ class ModelComparison(Record):
         return frame(self.rows())
 
 
+def compare_apart(
+    tables: Sequence[Table],
+    how: Resampling | None = None,
+    intervals: bool = True,
+    least: int = 2,
+    known: Sequence[Part] = (),
+) -> tuple[ModelComparison, ...]:
+    """Compare all editing models, once for every value of what the paper keeps apart, such as the instructions' language.
+
+    `known` are parts of the runs whose scores were made into arrays before.
+    """
+    fields = shared_apart_fields(tables)
+    if not fields:
+        return (compare_models(tables, how, intervals, least, {part.group[0]: part.sheet for part in known}),)
+    split = [grouped(table.rows, fields) for table in tables]
+    found = []
+    for part in dict.fromkeys(group for rows in split for group in rows):
+        own = [table.with_rows(rows[part]) for table, rows in zip(tables, split, strict=True) if part in rows]
+        if sum(len(without_reference(table)[0].models) for table in own) >= least:
+            sheets = {one.group[0]: one.sheet for one in known if one.group[1:] == part}
+            found.append(compare_models(own, how, intervals, 1, sheets).model_copy(update={"part": part}))
+    if not found:
+        raise UserError(f"{' and '.join(table.name for table in tables)} holds no two editing models to compare")
+    return tuple(found)
+
+
 def compare_models(
-    tables: Sequence[Table], how: Resampling | None = None, intervals: bool = True, least: int = 2
+    tables: Sequence[Table],
+    how: Resampling | None = None,
+    intervals: bool = True,
+    least: int = 2,
+    sheets: Mapping[str, Sheet] | None = None,
 ) -> ModelComparison:
     """Compare all editing models of one run or of several, paired by source, instruction and target.
 
     Without `intervals` nothing is resampled and only the overall score is tested, which is quick. Fewer than `least` models
-    are a UserError.
+    are a UserError. `sheets` are models' scores as arrays, where they were made before.
     """
     how = how or Resampling()
     same_protocol(*tables)
@@ -129,7 +163,9 @@ def compare_models(
         raise UserError(
             f"{' and '.join(t.name for t in tables)} holds outputs of one editing model only ({held}), so there is no pair"
         )
-    pool = lined_up(tables[0], models if judged_reference is None else {**models, NOTHING_EDITED: judged_reference})
+    pool = lined_up(
+        tables[0], models if judged_reference is None else {**models, NOTHING_EDITED: judged_reference}, sheets
+    )
     scored = {name: finite(pool.grid.point(pool.sides[name]).result.overall) for name in models}
     names = sorted(models, key=lambda name: -1.0 if (score := scored[name]) is None else score, reverse=True)
     found = differences(pool.grid, pool.sides, list(combinations(names, 2)), how, intervals)

@@ -15,7 +15,7 @@ from editloupe.evals.analysis.arithmetic import Arithmetic, Macro, macro
 from editloupe.evals.analysis.bootstrap import Bools, Clusters, Floats, Ints, Resampling, clusterings, estimate
 from editloupe.evals.analysis.estimate import Estimate, missing
 from editloupe.evals.analysis.run_rows import RunRow, Table
-from editloupe.evals.analysis.sheet import Sheet, free_clusters, overall_weights
+from editloupe.evals.analysis.sheet import Sheet, all_weights, free_clusters
 from editloupe.evals.analysis.signflip import sign_flip
 
 OVERALL = "overall"
@@ -42,6 +42,9 @@ class Point:
     counts: Floats
     """Groups × columns."""
     weights: Floats
+    """What each group counts in the overall."""
+    criterion_weights: Floats
+    """Groups × criteria: what each counts in a criterion's mean."""
     asked: Bools
     """Groups × criteria."""
     result: Macro
@@ -67,12 +70,9 @@ class CaseGrid:
         by_source = sheet.ways[-1].of_item
         return cls(sheet.how, sheet.criteria, tuple(sheet.groups), sheet.of_row, sheet.asked, by_source, sheet.ways)
 
-    def side(self, table: Table, rows: Sequence[RunRow], places: Ints) -> Floats:
+    def side(self, sheet: Sheet, places: Ints) -> Floats:
         """Return cases × columns of one side, whose rows belong to these places; nan where it has nothing."""
         found = np.full((len(self.of_row), len(self.criteria) + (self.how.edit_score is not None)), np.nan)
-        if not len(rows):
-            return found
-        sheet = Sheet(table, tuple(rows))
         own = sheet.columns()
         for place, name in enumerate(sheet.criteria):
             if name in self.criteria:
@@ -95,9 +95,9 @@ class CaseGrid:
         sums, counts = (self._by_group(cells) for cells in (np.where(known, columns, 0), known.astype(float)))
         asked = self.asked & known[:, : len(self.criteria)].any(0)
         finals = macro(sums, counts, asked.astype(float), self.how, self.criteria).finals
-        weights = overall_weights(self.groups, finals, counts[:, -1], self.how)
-        result = macro(sums, counts, asked.astype(float), self.how, self.criteria, weights)
-        return Point(columns, counts, weights, asked, result)
+        weights = all_weights(self.groups, finals, counts, self.how, len(self.criteria))
+        result = macro(sums, counts, asked.astype(float), self.how, self.criteria, *weights)
+        return Point(columns, counts, *weights, asked, result)
 
     def contributions(self, point: Point, criterion: int | None = None) -> Floats:
         """Return what each case adds to the overall score, or to that of a criterion; they sum to it."""
@@ -107,14 +107,15 @@ class CaseGrid:
     def edits(self, point: Point, criterion: int | None = None) -> int:
         """Return how many cases stand behind the overall score, or behind that of a criterion."""
         known = np.isfinite(point.columns)
-        behind = known.any(1) if criterion is None else known[:, criterion]
-        return int((behind & (point.weights[self.of_row] > 0)).sum())
+        if criterion is None:
+            return int((known.any(1) & (point.weights[self.of_row] > 0)).sum())
+        return int((known[:, criterion] & (point.criterion_weights[self.of_row, criterion] > 0)).sum())
 
     def _shares(self, point: Point, criterion: int | None) -> Floats:
         width = point.columns.shape[1]
         if criterion is not None:
             shares = np.zeros((len(self.groups), width))
-            own = point.weights * point.asked[:, criterion]
+            own = point.criterion_weights[:, criterion] * point.asked[:, criterion] * (point.counts[:, criterion] > 0)
             shares[:, criterion] = own / own.sum() if own.any() else own
         elif self.how.edit_score is None:
             shares = point.weights[:, None] * point.asked / np.maximum(point.asked.sum(1, keepdims=True), 1)
@@ -144,7 +145,15 @@ class CaseGrid:
         return found
 
     def _scores(self, sums: Floats, point: Point) -> Floats:
-        worked = macro(sums[..., 0], sums[..., 1], point.asked.astype(float), self.how, self.criteria, point.weights)
+        worked = macro(
+            sums[..., 0],
+            sums[..., 1],
+            point.asked.astype(float),
+            self.how,
+            self.criteria,
+            point.weights,
+            point.criterion_weights,
+        )
         return np.concatenate([worked.overall[:, None], worked.by_criterion], 1)
 
 
@@ -205,8 +214,9 @@ def _change(grid: CaseGrid, a: Point, b: Point, place: int, samples: Mapping[str
             "no type was judged on every criterion by both" if criterion is None else "no edit was judged on it by both"
         )
         return Change(None, None, missing(why), None)
+    counting = a.weights if criterion is None else a.criterion_weights[:, criterion] * (a.counts[:, criterion] > 0)
     drawn = {
-        way.name: (free_clusters(way, grid.of_row, a.weights), samples[way.name][:, place])
+        way.name: (free_clusters(way, grid.of_row, counting), samples[way.name][:, place])
         for way in grid.ways
         if way.name in samples
     }

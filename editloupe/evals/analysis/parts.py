@@ -41,6 +41,13 @@ def apart_fields(table: Table) -> tuple[str, ...]:
     return (MODEL, *(name for name in fields if len({row.field(name) for row in table.rows}) > 1))
 
 
+def shared_apart_fields(tables: Sequence[Table]) -> tuple[str, ...]:
+    """Return what the paper keeps apart and these runs of one protocol have several values of; the model is not meant."""
+    protocol = known_protocol(tables[0].protocol)
+    names = protocol.apart if protocol else ()
+    return tuple(name for name in names if len({row.field(name) for table in tables for row in table.rows}) > 1)
+
+
 def parts_of(table: Table) -> tuple[Part, ...]:
     """Return the parts of a run, in the order in which they occur."""
     fields = apart_fields(table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -54,8 +55,9 @@ def without_reference(table: Table) -> tuple[Table, Table | None]:
     """Return the table of the models, and that of the judged reference where the run holds one beside them."""
     if NOTHING_EDITED not in table.models or len(table.models) == 1:
         return table, None
-    models = table.with_rows(row for row in table.rows if row.model != NOTHING_EDITED)
-    return models, table.of_model(NOTHING_EDITED)
+    rows = tuple(row for row in table.rows if row.model != NOTHING_EDITED)
+    waiting = tuple(edit for edit in table.waiting if edit.model != NOTHING_EDITED)
+    return replace(table, rows=rows, waiting=waiting), table.of_model(NOTHING_EDITED)
 
 
 def decided(grid: CaseGrid, table: Table, rows: Sequence[RunRow]) -> Floats:

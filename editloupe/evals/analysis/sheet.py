@@ -159,12 +159,8 @@ class Sheet:
 
     def _weights(self, sums: Floats, counts: Floats) -> tuple[Floats, Floats]:
         """Return what the groups count in the overall, and in each criterion's mean."""
-        typed = np.array([name != NO_TYPE for name in self.groups])
-        overall = overall_weights(self.groups, self._macro(sums, counts).finals, counts[:, -1], self.how)
-        if self.how.by_edit:
-            return overall, counts[:, : len(self.criteria)] * typed[:, None]
-        shares = group_weights(self.groups, typed.tolist(), self.how, complete=False)
-        return overall, np.repeat(shares[:, None], len(self.criteria), 1)
+        finals = self._macro(sums, counts).finals
+        return all_weights(self.groups, finals, counts, self.how, len(self.criteria))
 
     def _resampled(
         self, way: Clusters, cells: Floats, weights: tuple[Floats, Floats], how: Resampling, paired: bool
@@ -197,10 +193,19 @@ def _number(
     return np.nan if found is None else found
 
 
-def overall_weights(groups: Sequence[str], finals: Floats, edits: Floats, how: Arithmetic) -> Floats:
-    """Return what each group counts in the overall: nothing where it has no score, and edits without a type never count."""
-    defined = np.isfinite(finals) & np.array([name != NO_TYPE for name in groups])
-    return group_weights(groups, defined.tolist(), how, edits.tolist())
+def all_weights(
+    groups: Sequence[str], finals: Floats, counts: Floats, how: Arithmetic, criteria: int
+) -> tuple[Floats, Floats]:
+    """Return what each group counts in the overall and, groups × criteria, in each criterion's mean.
+
+    A group without a score counts nothing in the overall, and edits without a type count nowhere.
+    """
+    typed = np.array([name != NO_TYPE for name in groups])
+    overall = group_weights(groups, (np.isfinite(finals) & typed).tolist(), how, counts[:, -1].tolist())
+    if how.by_edit:
+        return overall, counts[:, :criteria] * typed[:, None]
+    shares = group_weights(groups, typed.tolist(), how, complete=False)
+    return overall, np.repeat(shares[:, None], criteria, 1)
 
 
 def free_clusters(way: Clusters, of_row: Ints, weights: Floats) -> int:

@@ -10,7 +10,9 @@ from editloupe.evals.analysis.agreement import Measures
 from editloupe.evals.analysis.distribution import SizeTrend
 from editloupe.evals.analysis.estimate import Estimate
 from editloupe.evals.analysis.instructive import Instructive
+from editloupe.evals.analysis.model_pairs import ModelComparison
 from editloupe.evals.analysis.pairing import TITLES
+from editloupe.evals.analysis.parts import BETWEEN
 from editloupe.evals.analysis.reference import Reference
 from editloupe.evals.analysis.scores import Score
 from editloupe.evals.report.model import Leaderboard, PaperTable, Report
@@ -101,6 +103,10 @@ def _scores(report: Report, level: int) -> Iterator[Block]:
     if report.by_type:
         yield Drawing("score_per_type", "Scores by instruction type with intervals.")
     yield from _printed(report.tables, level + 1)
+    if any(ranking.part for ranking in report.rankings):
+        for ranking in report.rankings:
+            yield Heading(f"Editing models, {BETWEEN.join(ranking.part)}", level + 1)
+            yield models_grid(ranking)
     for field, values in report.by.items():
         if any(len(score.group) > 1 for score in values.values()):
             continue  # a table of its own above
@@ -171,15 +177,51 @@ def _score_grid(report: Report, lines: Mapping[str, Score], head: str) -> Grid:
 def _model_grid(report: Report, lines: Mapping[str, Score]) -> Grid:
     """Show the editing models with the ranks that the tests leave open, and nothing edited as the last line."""
     plain = _score_grid(report, lines, "model")
-    entries = {one.model: one for one in report.ranking.models}
+    (ranking,) = report.rankings
+    entries = {one.model: one for one in ranking.models}
     rows = []
     for row in plain.rows:
         one = entries.get(row[0])
         found = one.unedited.copies + one.unedited.alike if one else 0
         rows.append((row[0], ranks(one.ranks) if one else "–", *row[1:], str(found)))
-    rows.append(reference_row(report.ranking.reference, plain.columns[2:-3] and list(report.by_criterion), 4))
-    note = f"{plain.note} {RANKS} {UNEDITED} {reference_note(report.ranking.reference)}".strip()
+    rows.append(reference_row(ranking.reference, plain.columns[2:-3] and list(report.by_criterion), 4))
+    note = f"{plain.note} {RANKS} {UNEDITED} {reference_note(ranking.reference)}".strip()
     return Grid((plain.columns[0], "rank", *plain.columns[1:], "unedited"), tuple(rows), note)
+
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def letter(place: int) -> str:
+    """Return a short name for the model at a place: A to Z, then AA, AB and so on.
+
+    >>> letter(0), letter(25), letter(26), letter(53)
+    ('A', 'Z', 'AA', 'BB')
+    """
+    more, rest = divmod(place, len(LETTERS))
+    return (letter(more - 1) if more else "") + LETTERS[rest]
+
+
+def models_grid(found: ModelComparison) -> Grid:
+    """Show editing models with short names, scores, open ranks and cases, and nothing edited as the last line."""
+    rows = [
+        (
+            f"{letter(place)} {one.model}",
+            ranks(one.ranks),
+            "–" if one.overall is None else f"{one.overall:.1f}",
+            str(one.cases),
+            str(one.lacks),
+            str(one.unjudged),
+            str(one.unedited.copies + one.unedited.alike),
+        )
+        for place, one in enumerate(found.models)
+    ]
+    return Grid(
+        ("model", "rank", "score", "cases", "lacks", "unjudged", "unedited"),
+        (*rows, reference_row(found.reference, (), 4)),
+        f"{found.common} of {found.cases} cases are common to all models. {reference_note(found.reference)} "
+        f"Rank: the best and worst that the corrected tests leave open. {UNEDITED}",
+    )
 
 
 RANKS = "Rank: the best and worst that paired tests leave open, corrected for all pairs (`editloupe compare --models`)."
@@ -275,9 +317,10 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
             (entry.run, place, entry.overall.told(1), *parts, entry.judge, entry.mode, entry.protocol, coverage)
         )
     note = RANKS if any(entry.ranks for entry in board.leaderboard) else ""
-    if board.ranking:
-        rows.append(reference_row(board.ranking.reference, criteria, 4))
-        note = f"{note} {reference_note(board.ranking.reference)}".strip()
+    for one in board.rankings:
+        name, *rest = reference_row(one.reference, criteria, 4)
+        rows.append((BETWEEN.join((name, *one.part)), *rest))
+        note = f"{note} {reference_note(one.reference)}".strip()
     yield Grid((*columns, "judged"), tuple(rows), note)
     yield Drawing("leaderboard", "Overall scores with intervals.")
     yield Drawing("types_by_run", "Scores by instruction type, run by run.")

@@ -13,14 +13,14 @@ from editloupe.evals.analysis.distribution import area_trend, distribution
 from editloupe.evals.analysis.human import human_labels
 from editloupe.evals.analysis.instructive import instructive
 from editloupe.evals.analysis.methods import methods
-from editloupe.evals.analysis.model_pairs import ModelComparison, compare_models
+from editloupe.evals.analysis.model_pairs import ModelComparison, compare_apart
 from editloupe.evals.analysis.parts import BETWEEN, parts_of
 from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_rows import BASELINE, NO_MODEL, Table, table_of
 from editloupe.evals.analysis.scores import Score, Scores, UnjudgedRule, scores
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.evals.report.model import Entry, Leaderboard, PaperTable, Report, Spent
-from editloupe.evals.report.ranking import below_reference, rank_runs, ranking_notes, ranks_of_runs
+from editloupe.evals.report.ranking import rank_runs, ranking_answer, ranking_notes, ranks_of_parts
 from editloupe.evals.report.report_tables import cross_tables, printed
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.registry import OWN, known_protocol
@@ -40,11 +40,11 @@ def build_report(
 
     `intervals` adds the ends of an interval to every mean of the paper's tables.
     """
-    whole, how = table_of(run, protocol), how or Resampling()
-    table, _ = without_reference(whole)
-    ranking = compare_models([whole], how, intervals=False, least=1)
+    held, how = table_of(run, protocol), how or Resampling()
+    table, _ = without_reference(held)
     fields = tuple(dict.fromkeys(("model", *by)))
     parts = parts_of(table)
+    rankings = compare_apart([held], how, intervals=False, least=1, known=parts)
     found = scores(table, fields, unjudged, how, parts=parts)
     people = human_labels(table, human)
     agreed = agreement(table, people, how) if people.given else None
@@ -61,18 +61,18 @@ def build_report(
     return Report(
         **{
             **dict(found),
-            "notes": (*table.damage, *found.notes, *_mixed(table), *notes, *ranking_notes(ranking), *people.notes),
+            "notes": (*table.damage, *found.notes, *_mixed(table), *notes, *ranking_notes(rankings), *people.notes),
         },
         run=table.name,
         folder=str(table.folder),
         judge=" + ".join(table.judges),
         mode=" + ".join(table.modes),
-        answer=_answer(table, found, how, ranking),
+        answer=_answer(table, found, how, rankings),
         certainty=tuple(_certainty(table, found, agreed, how)),
         baseline=BASELINE if table.by_rules else None,
         titles={name: table.title_of(name) for name in table.criteria},
         agreement=agreed,
-        ranking=ranking,
+        rankings=rankings,
         tables=tables,
         distributions={name: distribution(table, name) for name in table.criteria},
         areas=areas,
@@ -91,8 +91,8 @@ def build_leaderboard(
     With the tables of the runs, in the same order, their editing models are compared case by case and stand in the paper's
     tables together; `intervals` are given there where it says how to make them.
     """
-    ranking = rank_runs(tables)
-    ranks = ranks_of_runs(ranking, tables)
+    rankings = rank_runs(tables)
+    ranks = ranks_of_parts(rankings, tables)
     names = [report.run for report in reports]
     reports = [
         report.model_copy(update={"run": report.folder}) if names.count(report.run) > 1 else report
@@ -108,7 +108,7 @@ def build_leaderboard(
         entries.append(
             Entry(
                 rank=len(above) + 1 if ranked else None,
-                ranks=ranks.get(report.folder),
+                ranks=ranks.get((report.folder, part.group)),
                 run=report.run if len(report.parts) == 1 else f"{report.run}{BETWEEN}{label}",
                 model=None if part.group[0] == NO_MODEL else part.group[0],
                 judge=report.judge,
@@ -129,14 +129,12 @@ def build_leaderboard(
         )
     if len({report.unjudged_rule for report in reports}) == 1 and reports[0].unjudged_rule == "worst":
         notes.append("Pessimistic bounds: unjudged verdicts count as the worst answer.")
-    answer = ranking.answer if ranking else _first(entries)
-    notes += ranking_notes(ranking) if ranking else []
     return Leaderboard(
-        answer=answer,
-        ranking=ranking,
+        answer=ranking_answer(rankings) if rankings else _first(entries),
+        rankings=rankings,
         leaderboard=tuple(entries),
         tables=tuple(_together(reports, [without_reference(table)[0] for table in tables], intervals)),
-        notes=tuple(notes),
+        notes=(*notes, *ranking_notes(rankings)),
         reports=tuple(ordered),
     )
 
@@ -173,14 +171,14 @@ def _first(entries: Sequence[Entry]) -> str:
     return f"{told}, ahead of {rivals[0].run} with {rivals[0].overall.told(1)}."
 
 
-def _answer(table: Table, found: Scores, how: Resampling, ranking: ModelComparison) -> str:
+def _answer(table: Table, found: Scores, how: Resampling, rankings: Sequence[ModelComparison]) -> str:
     overall = found.overall
     who = f"{' + '.join(table.judges)} in {' + '.join(table.modes)} mode"
     lowest = found.unjudged_rule == "worst" and found.coverage.unjudged > 0
     if len(found.parts) > 1:
         bound = " (at least: what is unjudged counts as the worst)" if lowest else ""
         several = f"{_count(len(found.parts), 'score')}{bound} from {_count(len(table.rows), 'edit')}, judged by {who}"
-        return f"{several}: {overall.why}. {ranking.answer}"
+        return f"{several}: {overall.why}. {ranking_answer(rankings)}".strip()
     if overall.value is None:
         return f"No overall score: {overall.why}. {found.coverage.judged} of {found.coverage.units} verdicts by {who}."
     kinds = len([score for score in found.by_type.values() if score.value is not None])
@@ -189,7 +187,7 @@ def _answer(table: Table, found: Scores, how: Resampling, ranking: ModelComparis
     bound = "at least " if lowest else ""
     between = f" ({how.percent} interval {overall.low:.1f} to {overall.high:.1f})" if overall.low is not None else ""
     told = f"Overall score {bound}{overall.value:.1f} of 100{between}, from {scope}, judged by {who}."
-    return f"{told} {ranking.answer}" if len(ranking.models) > 1 else f"{told} {below_reference(ranking)}".strip()
+    return f"{told} {ranking_answer(rankings)}".strip()
 
 
 def _count(number: int, noun: str) -> str:

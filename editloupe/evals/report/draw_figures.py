@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from editloupe.evals.analysis.agreement import CriterionAgreement, Measures
@@ -37,7 +37,7 @@ def _of_report(report: Report) -> dict[str, Draw]:
     elif by_criterion := _types_by_model(report):
         found["types_by_model"] = lambda: figures.types_by_model(by_criterion)
     if len(models := report.by.get("model", {})) > 1:
-        found["models"] = lambda: figures.leaderboard({**models, **_reference(report.ranking)})
+        found["models"] = lambda: figures.leaderboard({**models, **_reference(report.rankings)})
     if report.distributions:
         named = {titles[name]: one for name, one in report.distributions.items()}
         found["label_distribution"] = lambda: figures.label_distribution(named)
@@ -56,11 +56,11 @@ def _of_report(report: Report) -> dict[str, Draw]:
     return found
 
 
-def _reference(ranking: ModelComparison | None) -> dict[str, Estimate]:
-    """Return nothing edited as a line of a figure, where its score is known."""
-    if ranking is None or ranking.reference.overall.value is None:
+def _reference(rankings: Sequence[ModelComparison]) -> dict[str, Estimate]:
+    """Return nothing edited as a line of a figure, where its score is known and there is one."""
+    if len(rankings) != 1 or rankings[0].reference.overall.value is None:
         return {}
-    return {f"({ranking.reference.name}: reference)": ranking.reference.overall}
+    return {f"({rankings[0].reference.name}: reference)": rankings[0].reference.overall}
 
 
 MOST_CRITERIA = 5
@@ -110,7 +110,7 @@ def _of_leaderboard(board: Leaderboard) -> dict[str, Draw]:
     titles = {name: title for report in board.reports for name, title in report.titles.items()}
     found: dict[str, Draw] = {
         "leaderboard": lambda: figures.leaderboard(
-            {entry.run: entry.overall for entry in board.leaderboard} | _reference(board.ranking)
+            {entry.run: entry.overall for entry in board.leaderboard} | _reference(board.rankings)
         )
     }
     parts = {

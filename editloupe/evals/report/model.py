@@ -55,8 +55,9 @@ class Report(Scores):
     """Criteria to their titles."""
     agreement: Agreement | None
     """None where people labelled nothing."""
-    ranking: ModelComparison
-    """What can be said about the order of the editing models, by paired tests, and what nothing edited scores."""
+    rankings: tuple[ModelComparison, ...]
+    """What can be said about the order of the editing models, by paired tests, and what nothing edited scores; one for
+    every value of what the paper keeps apart, usually one."""
     tables: tuple[PaperTable, ...]
     """What the protocol's paper prints, and what several fields to group by make."""
     distributions: Mapping[str, Distribution]
@@ -74,7 +75,7 @@ class Entry(Record):
     rank: int | None
     """By overall score; None where the run has none."""
     ranks: tuple[int, int] | None = None
-    """The best and the worst rank that the paired tests leave open; None where the runs are not one editing model each."""
+    """The best and the worst rank that the paired tests leave open; None where they were not compared."""
     run: str
     """The run and, where it holds several, the editing model."""
     model: str | None = None
@@ -92,7 +93,7 @@ class Leaderboard(Record):
     """Several runs, best first, with their reports."""
 
     answer: str
-    ranking: ModelComparison | None = None
+    rankings: tuple[ModelComparison, ...] = ()
     """The editing models of all runs, where one judge judged them by one protocol."""
     leaderboard: tuple[Entry, ...]
     tables: tuple[PaperTable, ...] = ()

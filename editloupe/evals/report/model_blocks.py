@@ -6,60 +6,32 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from editloupe.evals.analysis.model_pairs import ModelComparison, ModelPair, PairDifference
 from editloupe.evals.analysis.paired import OVERALL
+from editloupe.evals.analysis.parts import BETWEEN
 from editloupe.evals.report.blocks import (
-    UNEDITED,
     Block,
     Grid,
     Heading,
     Paragraph,
     Points,
+    letter,
+    models_grid,
     p_value,
-    ranks,
-    reference_note,
-    reference_row,
 )
 
 REFERENCE = "nothing"
 """How a table of pairs calls the reference."""
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-
-def letter(place: int) -> str:
-    """Return a short name for the model at a place: A to Z, then AA, AB and so on.
-
-    >>> letter(0), letter(25), letter(26), letter(53)
-    ('A', 'Z', 'AA', 'BB')
-    """
-    more, rest = divmod(place, len(LETTERS))
-    return (letter(more - 1) if more else "") + LETTERS[rest]
 
 
 def model_blocks(found: ModelComparison, titles: Mapping[str, str]) -> Iterator[Block]:
     """Tell which models differ: the answer, the models, then a table of pairs for every score."""
     short = {one.model: letter(place) for place, one in enumerate(found.models)} | {found.reference.name: REFERENCE}
-    yield Heading(f"Editing models in {', '.join(found.runs)}", 1)
+    within = f" · {BETWEEN.join(found.part)}" if found.part else ""
+    yield Heading(f"Editing models in {', '.join(found.runs)}{within}", 1)
     yield Paragraph(found.answer, "answer")
     asked = "Compared as editing models on the same sources and instructions, every pair on the cases that both have."
     level = f"{found.level * 100:g} %"
     yield Points((asked, f"Judged by {found.judge}.", *found.notes))
-    rows = [
-        (
-            f"{short[one.model]} {one.model}",
-            ranks(one.ranks),
-            "–" if one.overall is None else f"{one.overall:.1f}",
-            str(one.cases),
-            str(one.lacks),
-            str(one.unjudged),
-            str(one.unedited.copies + one.unedited.alike),
-        )
-        for one in found.models
-    ]
-    yield Grid(
-        ("model", "rank", "score", "cases", "lacks", "unjudged", "unedited"),
-        (*rows, reference_row(found.reference, (), 4)),
-        f"{found.common} of {found.cases} cases are common to all models. {reference_note(found.reference)} "
-        f"Rank: the best and worst that the corrected tests leave open. {UNEDITED}",
-    )
+    yield models_grid(found)
     names = [OVERALL, *dict.fromkeys(name for pair in found.pairs for name in pair.criteria)]
     for name in names:
         pairs = [pair for pair in found.pairs if name == OVERALL or name in pair.criteria]

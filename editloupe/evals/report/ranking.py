@@ -6,46 +6,60 @@ from collections.abc import Sequence
 
 from editloupe.evals.analysis import reference as ref
 from editloupe.evals.analysis.matching import same_judge
-from editloupe.evals.analysis.model_pairs import ModelComparison, compare_models
+from editloupe.evals.analysis.model_pairs import ModelComparison, compare_apart
+from editloupe.evals.analysis.parts import BETWEEN, parts_of, shared_apart_fields, value_of
 from editloupe.evals.analysis.run_rows import Table
 
 
-def rank_runs(tables: Sequence[Table]) -> ModelComparison | None:
-    """Compare the editing models of several runs; None where other judges, protocols or edits leave nothing to compare."""
+def rank_runs(tables: Sequence[Table]) -> tuple[ModelComparison, ...]:
+    """Compare the editing models of several runs; nothing where other judges, protocols or edits leave nothing to compare."""
     if len(tables) < 2 or any(table.protocol != tables[0].protocol for table in tables):
-        return None
+        return ()
     if any(not same_judge(tables[0], other) for other in tables[1:]):
-        return None
-    found = compare_models(tables, intervals=False, least=1)
-    return found if any(pair.cases for pair in found.pairs) else None
+        return ()
+    found = compare_apart(tables, intervals=False, least=1)
+    return found if any(pair.cases for one in found for pair in one.pairs) else ()
 
 
-def ranks_of_runs(ranking: ModelComparison | None, tables: Sequence[Table]) -> dict[str, tuple[int, int]]:
-    """Return the open ranks by the run's folder, where every run holds one editing model and every model is in one run."""
-    if ranking is None:
-        return {}
-    entries = {one.model: one.ranks for one in ranking.models}
+def ranks_of_parts(
+    rankings: Sequence[ModelComparison], tables: Sequence[Table]
+) -> dict[tuple[str, tuple[str, ...]], tuple[int, int]]:
+    """Return the open ranks of every part of every run, by the run's folder and the part's group."""
+    entries = {(one.part, entry.model): entry.ranks for one in rankings for entry in one.models}
+    fields = shared_apart_fields(tables) if rankings else ()
     found = {}
-    for table in tables:
-        (model, *more) = ref.without_reference(table)[0].models
-        names = (model, table.name, f"{model} ({table.name})", str(table.folder), f"{model} ({table.folder})")
-        known = [entries[name] for name in dict.fromkeys(names) if name in entries]
-        if more or len(known) != 1:
-            return {}
-        found[str(table.folder)] = known[0]
-    return found if len(found) == len(entries) else {}
+    for table in tables if rankings else ():
+        for part in parts_of(ref.without_reference(table)[0]):
+            model, apart = part.group[0], tuple(value_of(part.table.rows[0], field) for field in fields)
+            names = (model, table.name, f"{model} ({table.name})", str(table.folder), f"{model} ({table.folder})")
+            known = [entries[apart, name] for name in dict.fromkeys(names) if (apart, name) in entries]
+            if len(known) == 1:
+                found[str(table.folder), part.group] = known[0]
+    return found
 
 
-def ranking_notes(ranking: ModelComparison) -> list[str]:
+def ranking_answer(rankings: Sequence[ModelComparison]) -> str:
+    """Say which model is best, where that is known, in every part; of a single model whether it beats the reference."""
+    told = []
+    for one in rankings:
+        said = one.answer if len(one.models) > 1 else below_reference(one)
+        told += [f"{BETWEEN.join(one.part)}: {said}" if one.part else said] if said else []
+    return " ".join(told)
+
+
+def ranking_notes(rankings: Sequence[ModelComparison]) -> list[str]:
     """Say what a reader of a ranking must know: the reference, models without some cases, means carried by unedited outputs."""
-    told = [reference_sentence(ranking)]
-    if any(one.lacks for one in ranking.models):
-        held = ", ".join(f"{one.model} {one.cases}" for one in ranking.models)
-        told.append(
-            f"The models do not have the same cases ({held}): scores are over each model's own, tests over those that two share."
-        )
-    told += [ref.told(one.model, one.unedited) for one in ranking.models if one.unedited.carried]
-    return told
+    found = []
+    for one in rankings:
+        head = f"{BETWEEN.join(one.part)}: " if one.part else ""
+        told = [reference_sentence(one)]
+        if any(entry.lacks for entry in one.models):
+            held = ", ".join(f"{entry.model} {entry.cases}" for entry in one.models)
+            scope = "scores are over each model's own, tests over those that two share"
+            told.append(f"The models do not have the same cases ({held}): {scope}.")
+        told += [ref.told(entry.model, entry.unedited) for entry in one.models if entry.unedited.carried]
+        found += [head + sentence for sentence in told]
+    return found
 
 
 def reference_sentence(ranking: ModelComparison) -> str:

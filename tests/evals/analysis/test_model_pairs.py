@@ -1,12 +1,15 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from editloupe.evals.analysis.bootstrap import Resampling
-from editloupe.evals.analysis.model_pairs import ModelComparison, compare_models
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.compare import compare
+from editloupe.evals.analysis.model_pairs import ModelComparison, compare_apart, compare_models
+from editloupe.evals.analysis.run_rows import Table, table_of
 from editloupe.evals.analysis.scores import scores
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
+from editloupe.rubrics.registry import known_protocol
 from editloupe.types import UserError
 from tests.evals.model_runs import model_run
 from tests.evals.sample_runs import IF, VC, Line, make_run
@@ -149,3 +152,39 @@ def test_the_numbers_can_be_had_as_rows(tmp_path: Path) -> None:
     ]
     assert rows[0]["difference_value"] == pytest.approx(50)
     assert "NaN" not in found.model_dump_json()
+
+
+def in_languages(run: Path) -> Table:
+    """A run of WiseEdit whose cases are in two languages by turns; its units stand for the metrics, whatever they say."""
+    table, protocol = table_of(run), known_protocol("wiseedit")
+    assert protocol is not None
+    rows = []
+    for row in table.rows:
+        language = ("en", "cn")[int(row.edit.id[1:]) % 2]
+        kind = ("Awareness", "Interpretation", "Imagination")[int(row.edit.id[1:]) // 2 % 3]
+        edit = row.edit.model_copy(update={"instruction_type": kind, "extra": {"language": language}})
+        (unit,) = row.units[IF]
+        asked = [rubric.criterion for rubric in protocol.rubrics_for(edit)]
+        rows.append(replace(row, edit=edit, units={name: (unit._replace(criterion=name),) for name in asked}))
+    return replace(table, protocol="wiseedit", rows=tuple(rows))
+
+
+def test_languages_that_a_paper_keeps_apart_are_compared_apart(tmp_path: Path) -> None:
+    """In English x is better, in Chinese y: one number of both would say that they are the same."""
+    high, low = (4, 4), (1, 1)
+    run = model_run(tmp_path / "run", {"x": [high, low] * 9, "y": [low, high] * 9})
+    found = compare_apart([in_languages(run)], QUICK)
+    assert [(one.part, one.models[0].model, one.models[0].overall, one.cases) for one in found] == [
+        (("en",), "x", pytest.approx(100), 9),
+        (("cn",), "y", pytest.approx(100), 9),
+    ]
+    assert found[0].pairs[0].overall.difference.value == pytest.approx(100)
+
+
+def test_two_judges_have_no_overall_over_languages_that_are_kept_apart(tmp_path: Path) -> None:
+    a = in_languages(model_run(tmp_path / "a", {"x": [(4, 4)] * 12}))
+    b = in_languages(model_run(tmp_path / "b", {"x": [(2, 2)] * 12}, judge="openai:other"))
+    found = compare(a, b, how=QUICK)
+    assert found.question == "judges"
+    assert found.overall.difference.value is None
+    assert "the paper keeps en and cn apart" in (found.overall.difference.why or "")

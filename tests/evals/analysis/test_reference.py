@@ -8,6 +8,7 @@ from editloupe.evals.analysis import reference as ref
 from editloupe.evals.analysis.paired import CaseGrid
 from editloupe.evals.analysis.reference import Reference, Unedited
 from editloupe.evals.analysis.run_rows import RunRow, Table, table_of
+from editloupe.evals.analysis.sheet import Sheet
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit
 from tests.evals.model_runs import Scores, model_run
@@ -79,7 +80,7 @@ def test_every_criterion_of_the_records_exists() -> None:
 def counted(tmp_path: Path, scores: list[Scores | None], copies: list[int]) -> Unedited:
     table = table_of(model_run(tmp_path / "run", {"x": scores}, {"x": copies}))
     grid = CaseGrid.of(table, table.rows)
-    columns = grid.side(table, table.rows, np.arange(len(table.rows)))
+    columns = grid.side(Sheet(table, table.rows), np.arange(len(table.rows)))
     return ref.unedited(grid, columns, ref.copies(table.rows), ref.decided(grid, table, table.rows))
 
 

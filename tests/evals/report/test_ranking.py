@@ -17,9 +17,7 @@ EDITORS: dict[str | None, list[Scores | None]] = {"good": [(4, 4)] * 12, "fair":
 
 
 def grid_of(found: Report | Leaderboard, head: str) -> Grid:
-    """Return the ranked table with this head; the papers' tables have models as rows, too, and no ranks."""
-    grids = (block for block in sequence(found) if isinstance(block, Grid) and "rank" in block.columns)
-    return next(grid for grid in grids if grid.columns[0] == head)
+    return next(b for b in sequence(found) if isinstance(b, Grid) and b.columns[:2] == (head, "rank"))
 
 
 def board_of(*runs: Path) -> Leaderboard:
@@ -76,7 +74,7 @@ def test_a_judged_reference_is_no_part_of_any_mean(tmp_path: Path) -> None:
     without = build_report(model_run(tmp_path / "b", EDITORS), how=QUICK)
     assert with_it.overall.value == without.overall.value
     assert list(with_it.by["model"]) == list(without.by["model"])
-    assert with_it.ranking.reference.overall.value == pytest.approx(100 / 3)
+    assert with_it.rankings[0].reference.overall.value == pytest.approx(100 / 3)
     assert "judged like the others" in " ".join(with_it.notes)
 
 
@@ -110,7 +108,7 @@ def test_runs_that_are_not_told_apart_share_their_ranks(tmp_path: Path) -> None:
 def test_two_judges_of_one_model_are_no_ranking_of_models(tmp_path: Path) -> None:
     runs = [model_run(tmp_path / judge, {"x": EDITORS["good"]}, judge=f"openai:{judge}") for judge in ("a", "b")]
     board = board_of(*runs)
-    assert board.ranking is None
+    assert board.rankings == ()
     assert "says nothing about editing models" in board.answer
 
 
@@ -118,7 +116,7 @@ def test_runs_on_other_edits_are_ranked_by_their_intervals_alone(tmp_path: Path)
     a = make_run(tmp_path / "a", [Line(f"a{n}", 4, model="x") for n in range(6)])
     b = make_run(tmp_path / "b", [Line(f"b{n}", 1, model="y") for n in range(6)])
     board = board_of(a, b)
-    assert board.ranking is None
+    assert board.rankings == ()
     assert board.answer.startswith("a leads with 100.0")
 
 
@@ -126,4 +124,4 @@ def test_the_reference_is_in_every_form_of_the_report(tmp_path: Path) -> None:
     report = build_report(model_run(tmp_path / "run", EDITORS), how=QUICK)
     assert "reference)" in as_text(sequence(report))
     assert "nothing edited: reference" in as_markdown(sequence(report))
-    assert report.model_dump(mode="json")["ranking"]["reference"]["criteria"][IF]["value"] == 0
+    assert report.model_dump(mode="json")["rankings"][0]["reference"]["criteria"][IF]["value"] == 0
