@@ -45,7 +45,7 @@ def main() -> None:
             print(
                 f"made {options.edits} edits × {options.models} models in {time.perf_counter() - began:.0f} s, {size:.0f} MB"
             )
-        for more in (["--format", "text"], ["--format", "json"]):
+        for more in (["--format", "text"], ["--format", "json"], ["--format", "json", "--intervals"]):
             seconds, cpu, peak = measure([str(run), *more], Path(folder) / "out")
             print(f"report {' '.join(more):28} {seconds:5.1f} s ({cpu:.1f} s of CPU), peak {peak:.0f} MB", flush=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -37,6 +38,10 @@ Human = Annotated[
 ProtocolName = Annotated[
     str | None, typer.Option("--protocol", help="Which protocol's verdicts, where a run holds several.")
 ]
+ConfigurationName = Annotated[
+    str | None,
+    typer.Option("--configuration", help="Which judge, mode or configuration, where a run was judged in several ways."),
+]
 Resamples = Annotated[int, typer.Option("--resamples", min=100, help="Bootstrap resamples behind the intervals.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the resamples; same seed, same intervals.")]
 
@@ -66,6 +71,7 @@ def report(
         Path | None, typer.Option("--figures", help="Also write every figure into this folder, as PDF and PNG.")
     ] = None,
     protocol: ProtocolName = None,
+    configuration: ConfigurationName = None,
     resamples: Resamples = 2000,
     seed: Seed = 0,
 ) -> None:
@@ -82,7 +88,8 @@ def report(
 
     how = Resampling(resamples, seed)
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
-    tables = [table_of(run, protocol) for run in dict.fromkeys(runs)]
+    tables = [table_of(run, protocol, configuration) for run in dict.fromkeys(runs)]
+    gc.freeze()  # the tables stay until the end; the collector need not walk through them again and again
     _check_columns(by or (), tables)
     built = [build_report(table, by or (), rule, human, how, intervals=intervals) for table in tables]
     found: Report | Leaderboard = built[0]

@@ -273,7 +273,10 @@ def table_of_configuration(run: Run, name: str) -> Table | None:
     )
     with closing(run.reader()) as reader:
         found = reader.execute(query, (name,)).fetchone()
-    return None if found is None else _read(run, Configuration(name, *map(str, found), units=0))
+    if found is None:
+        return None
+    judge, mode, protocol = map(str, found)
+    return _read(run, Configuration(name, judge, mode, protocol, units=0))
 
 
 def _read(run: Run, chosen: Configuration) -> Table:

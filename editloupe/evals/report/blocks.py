@@ -124,7 +124,10 @@ def _scores(report: Report, level: int) -> Iterator[Block]:
     if report.areas:
         yield Heading("Size of the target", level + 1)
         yield Points(tuple(_area(report, criterion) for criterion in report.areas))
-        yield Drawing("score_by_area", "Score against the area of the target; points are spread a little for the eye.")
+        if len(report.parts) == 1:
+            yield Drawing(
+                "score_by_area", "Score against the area of the target; points are spread a little for the eye."
+            )
         for criterion in report.areas:
             yield Drawing(f"target_sizes_{criterion}", f"Size of the targets and score, {report.titles[criterion]}.")
 

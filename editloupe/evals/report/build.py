@@ -175,15 +175,17 @@ def _first(entries: Sequence[Entry]) -> str:
 def _answer(table: Table, found: Scores, how: Resampling, rankings: Sequence[ModelComparison]) -> str:
     overall = found.overall
     who = f"{' + '.join(table.judges)} in {' + '.join(table.modes)} mode"
+    lowest = found.unjudged_rule == "worst" and found.coverage.unjudged > 0
     if len(found.parts) > 1:
-        told = f"{_count(len(found.parts), 'score')} from {_count(len(table.rows), 'edit')}, judged by {who}: {overall.why}."
-        return f"{told} {ranking_answer(rankings)}".strip()
+        bound = " (at least: what is unjudged counts as the worst)" if lowest else ""
+        several = f"{_count(len(found.parts), 'score')}{bound} from {_count(len(table.rows), 'edit')}, judged by {who}"
+        return f"{several}: {overall.why}. {ranking_answer(rankings)}".strip()
     if overall.value is None:
         return f"No overall score: {overall.why}. {found.coverage.judged} of {found.coverage.units} verdicts by {who}."
     kinds = len([score for score in found.by_type.values() if score.value is not None])
     scope = f"{overall.n} edit{'' if overall.n == 1 else 's'}"
     scope += f" of {kinds} instruction type{'' if kinds == 1 else 's'}" if kinds else ""
-    bound = "at least " if found.unjudged_rule == "worst" and found.coverage.unjudged else ""
+    bound = "at least " if lowest else ""
     between = f" ({how.percent} interval {overall.low:.1f} to {overall.high:.1f})" if overall.low is not None else ""
     told = f"Overall score {bound}{overall.value:.1f} of 100{between}, from {scope}, judged by {who}."
     return f"{told} {ranking_answer(rankings)}".strip()
