@@ -8,7 +8,7 @@ from editloupe.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from editloupe.evals.papers.layouts import load_manifest
-    from editloupe.evals.reward import areward, reward
+    from editloupe.evals.reward import areward, best_of, reward
     from editloupe.judge import Judge
     from editloupe.judge_settings import JudgeSettings
     from editloupe.types import Box, Edit, Judgement, Reason, Trace, Unjudged, UserError, Verdict
@@ -25,6 +25,7 @@ __all__ = [
     "UserError",
     "Verdict",
     "areward",
+    "best_of",
     "load_manifest",
     "reward",
 ]
@@ -35,7 +36,7 @@ __getattr__ = lazy_names(
         **dict.fromkeys(__all__, "types"),
         "Judge": "judge",
         "JudgeSettings": "judge_settings",
-        **dict.fromkeys(("areward", "reward"), "evals.reward"),
+        **dict.fromkeys(("areward", "best_of", "reward"), "evals.reward"),
         "load_manifest": "evals.papers.layouts",
     },
 )

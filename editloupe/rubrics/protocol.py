@@ -60,6 +60,20 @@ def no_facts(edit: Edit, rubric: Rubric, mode: Mode) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
+class Untouched:
+    """What the source itself, handed in as the edited picture, is given by the protocol's own words, where they decide it."""
+
+    criteria: Mapping[str, float]
+    """Criterion to score, 0 to 100; what depends on the picture is left out."""
+    why: str
+    """The rule, with its place in the paper."""
+    score: float | None = None
+    """The edit's own score, where these criteria alone decide it; None leaves it to the protocol's arithmetic."""
+    not_for: tuple[str, ...] = ()
+    """Instruction types for which the words leave it open."""
+
+
+@dataclass(frozen=True)
 class Protocol:
     """One paper's protocol."""
 
@@ -91,8 +105,13 @@ class Protocol:
     """Decides a criterion by the paper's rule, where nobody need be asked."""
     edit_score: EditScore | None = None
     """None: an edit's score is the mean of its criteria."""
+    reported: Callable[[Mapping[str, float]], Mapping[str, float]] | None = None
+    """Applies the paper's gates: turns an edit's criteria (0 to 100) into those that are reported; None where there are none."""
+    apart: tuple[str, ...] = ()
+    """Fields of the manifest whose values the paper never puts into one number, such as the instructions' language."""
     levels: tuple[tuple[str, ...], ...] = ()
-    """Types that are averaged among themselves first; types in none of them are reported apart."""
+    """Types that are averaged among themselves first. A level that lacks one of its types has no score and is no part of the
+    overall; types in no level are reported apart."""
     weighting: str = "types"
     """What the overall is a mean of: `types` (or levels), or `edits`."""
     arithmetic: str = ""
@@ -103,6 +122,8 @@ class Protocol:
     """How often the paper has every edit judged."""
     pairs: PairRules | None = None
     """How two candidates are set against each other, where the paper does that."""
+    untouched: Untouched | None = None
+    """What an output that is the unedited source scores; None where only a judge can tell."""
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -182,6 +203,7 @@ __all__ = [
     "EditScore",
     "MissingInput",
     "Protocol",
+    "Untouched",
     "all_facts",
     "first_variant",
     "letters",

@@ -3,8 +3,10 @@
 from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.evals.manifests.pairs import Pair, load_pairs
+from editloupe.evals.manifests.untouched import NOTHING_EDITED, with_untouched
 
 __all__ = [
+    "NOTHING_EDITED",
     "Benchmark",
     "Pair",
     "further_columns",
@@ -13,4 +15,5 @@ __all__ = [
     "picture_in",
     "read_json_list",
     "read_manifest",
+    "with_untouched",
 ]

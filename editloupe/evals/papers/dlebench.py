@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from editloupe.evals.papers.dlebench_tables import layouts
 from editloupe.evals.papers.paper import Paper
 from editloupe.rubrics.dlebench import DLEBENCH
 from editloupe.rubrics.protocol import letters
@@ -106,4 +107,4 @@ def _type_made(values: Mapping[str, Any]) -> str | None:
     return kinds.pop() if done else None
 
 
-PAPER = Paper(DLEBENCH, fields=with_our_fields)
+PAPER = Paper(DLEBENCH, fields=with_our_fields, layouts=layouts)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
 from editloupe.evals.manifests.outputs import folders_in
-from editloupe.evals.papers.averages import field_values, mean
-from editloupe.evals.papers.paper import Cell, Paper, Scored, Section
+from editloupe.evals.papers.editcompass_tables import layouts
+from editloupe.evals.papers.paper import Paper
 from editloupe.rubrics.editcompass import EDIT_COMPASS
-from editloupe.rubrics.editcompass.scoring import DIMENSIONS, dimension, on_five
-from editloupe.rubrics.editcompass.tasks import PART_NAMES, PARTS, part_of, task_of
+from editloupe.rubrics.editcompass.tasks import PART_NAMES, PARTS, unmarked
 from editloupe.types import Edit, UserError
 
-MARKED = ("EN", "CN")
-"""Folders of annotated copies; the pictures without marks are in the folder CLEAN beside them."""
-CLEAN = "image"
 PROMPTS = ("prompt_en", "prompt_cn")
 READ = re.compile(r"save_id|source_image|reference_image_path|prompt_en|prompt_cn|hints")
 """Fields that are read into an edit's own; the others, the booleans among them, are kept under their names."""
@@ -63,7 +59,7 @@ def _edit(benchmark: Benchmark, part: str, task: str, item: Mapping[str, Any], l
     references = tuple(benchmark.path(name) for name in _listed(item.get("reference_image_path")))
     more = {"references": references}
     source = benchmark.path(said)
-    if clean := _without_marks(said):
+    if clean := unmarked(said):
         more["annotated"] = (source,)
         source = benchmark.path(clean)
     return make_edit(
@@ -80,52 +76,9 @@ def _edit(benchmark: Benchmark, part: str, task: str, item: Mapping[str, Any], l
     )
 
 
-def _without_marks(said: str) -> str | None:
-    """Return the picture without marks that belongs to an annotated one; None for other pictures.
-
-    >>> _without_marks("Part6/Complex_Paint_en/EN/7.png")
-    'Part6/Complex_Paint_en/image/7.png'
-    """
-    parts = PurePosixPath(said).parts
-    if not any(part in MARKED for part in parts):
-        return None
-    return str(PurePosixPath(*(CLEAN if part in MARKED else part for part in parts)))
-
-
 def _listed(value: Any) -> list[str]:
     listed = value if isinstance(value, list) else [value] if value else []
     return [str(item).strip() for item in listed if str(item).strip()]
 
 
-def tables(found: Sequence[Scored]) -> Iterable[Section]:
-    """Edit-Compass, Tables 3, 4 and 8 to 11: dimensions and overall by part, overall by task; all from 1 to 5."""
-    for language in field_values(found, "language"):
-        own = [one for one in found if one.edit.extra.get("language") == language]
-        name = f"Edit-Compass, {language or 'no language given'}"
-        by_part: list[tuple[Cell, ...]] = []
-        by_task: list[tuple[Cell, ...]] = []
-        for part, tasks in PARTS.items():
-            items = [one for one in own if part_of(task_of(one.edit)) == part]
-            if not items:
-                continue
-            dimensions = [mean(_dimension(one, d) for one in items) for d in DIMENSIONS]
-            by_part.append((PART_NAMES[part], *dimensions, _overall(items), float(len(items))))
-            for task in tasks:
-                few = [one for one in items if task_of(one.edit) == task]
-                if few:
-                    by_task.append((task, _overall(few), float(len(few))))
-        by_part.append(("overall, over items", None, None, None, _overall(own), float(len(own))))
-        yield Section(f"{name}, by part", ("part", *DIMENSIONS, "overall", "items"), tuple(by_part))
-        yield Section(f"{name}, by task", ("task", "overall", "items"), tuple(by_task))
-
-
-def _dimension(one: Scored, name: str) -> float | None:
-    return dimension(name, {metric: on_five(score) for metric, score in one.scores.items()})
-
-
-def _overall(items: Sequence[Scored]) -> float | None:
-    total = mean(one.total for one in items)
-    return None if total is None else on_five(total)
-
-
-PAPER = Paper(EDIT_COMPASS, read=read, part=part_read, tables=tables)
+PAPER = Paper(EDIT_COMPASS, read=read, part=part_read, layouts=layouts)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from editloupe.evals.manifests.benchmark import Benchmark
+from editloupe.evals.papers.layout import Layout
 from editloupe.rubrics.protocol import Protocol
 from editloupe.types import Edit
 
-Cell = str | float | None
+Cell = str | int | float | None
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,10 @@ class Paper:
     subset); where none of its results is there it is absent, not failed. Without it that is the whole benchmark."""
     fields: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Gives a line of the benchmark's sample file our names of fields (`--layout NAME`)."""
+    layouts: Callable[[Sequence[Edit], Sequence[str]], Iterable[Layout]] | None = None
+    """Lays out the tables the paper prints with one row a model, given a run's edits and the criteria that were asked."""
     tables: Callable[[Sequence[Scored]], Iterable[Section]] | None = None
-    """Makes the tables the paper prints; `report` shows them behind its own."""
+    """Makes tables of any other form from one model's edits; `report` shows both behind its own."""
     missing_output: str | None = None
     """The label its protocol settles an edit with whose picture the model left out; None leaves such an edit unjudged."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
-from editloupe.evals.papers.averages import field_values, mean, spread
-from editloupe.evals.papers.paper import Cell, Paper, Scored, Section
+from editloupe.evals.papers.paper import Paper
+from editloupe.evals.papers.vibe_tables import layouts
 from editloupe.rubrics.vibe import VIBE
-from editloupe.rubrics.vibe.scoring import LEVELS, NAMES, task_of
+from editloupe.rubrics.vibe.scoring import NAMES
 from editloupe.types import Edit, UserError
 
 FOLDERS: Mapping[str, tuple[str, ...]] = {
@@ -117,51 +117,4 @@ def _output(results: Path, number: str, said: str | None) -> Path:
     return picture_in(results / "imgs", number) or picture_in(results, number) or results / "imgs" / f"{number}.png"
 
 
-def tables(found: Sequence[Scored]) -> Iterable[Section]:
-    """VIBE, Tables 1 to 5: tasks, levels and overall with mean ± SD over repeats, styles, multi-task edits."""
-    by_task = {task: _over_repeats(found, lambda one, t=task: task_of(one.edit) == t) for task in NAMES}  # type: ignore[misc]
-    rows: list[tuple[Cell, ...]] = []
-    levels: dict[str, list[float | None]] = {}
-    repeats = sorted({one.repeat for one in found})
-    for level, tasks in LEVELS.items():
-        rows += [(task, NAMES[task], spread(by_task[task]), _count(found, task)) for task in tasks]
-        whole = all(any(value is not None for value in by_task[task]) for task in tasks)
-        levels[level] = [mean(by_task[t][i] for t in tasks) if whole else None for i in range(len(repeats))]
-        rows.append((level, "level", spread(levels[level]), None))
-    each = [mean(levels[level][i] for level in levels) for i in range(len(repeats))]
-    rows.append(("overall", "mean of the levels that are complete", spread(each), None))
-    yield Section("VIBE", ("task", "", "mean ± SD over repeats", "samples"), tuple(rows))
-    styles = [style for style in field_values(found, "style") if style]
-    if styles:
-        deictic = LEVELS["Deictic"]
-        groups: dict[str, Callable[[Scored], bool]] = {
-            "Deictic level": lambda one: task_of(one.edit) in deictic,
-            "Draft Instantiation": lambda one: task_of(one.edit) == "DI",
-        }
-        lines = [(style, *(_style(found, style, wanted) for wanted in groups.values())) for style in styles]
-        yield Section("VIBE by style", ("style", *groups), tuple(lines))
-    several = {n: [one for one in found if task_of(one.edit).count("+") == n - 1] for n in (2, 3)}
-    if any(several.values()):
-        parts = [
-            (f"{n} tasks at once", mean(o.total for o in own), float(len(own))) for n, own in several.items() if own
-        ]
-        yield Section("VIBE, multi-task edits", ("edits", "mean", "units"), tuple(parts))
-
-
-def _style(found: Sequence[Scored], style: str, wanted: Callable[[Scored], bool]) -> float | None:
-    """Return a style's score: per task first, so that tasks count the same."""
-    own = [one for one in found if one.edit.extra.get("style") == style and wanted(one)]
-    tasks = dict.fromkeys(task_of(one.edit) for one in own)
-    return mean(mean(one.total for one in own if task_of(one.edit) == task) for task in tasks)
-
-
-def _count(found: Sequence[Scored], task: str) -> float:
-    return float(len({one.edit.id for one in found if task_of(one.edit) == task}))
-
-
-def _over_repeats(found: Sequence[Scored], wanted: Callable[[Scored], bool]) -> list[float | None]:
-    repeats = sorted({one.repeat for one in found})
-    return [mean(one.total for one in found if one.repeat == repeat and wanted(one)) for repeat in repeats]
-
-
-PAPER = Paper(VIBE, read=read, part=part, tables=tables)
+PAPER = Paper(VIBE, read=read, part=part, layouts=layouts)

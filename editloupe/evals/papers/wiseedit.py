@@ -6,27 +6,24 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
 from editloupe.evals.manifests.outputs import folders_in
-from editloupe.evals.papers.averages import field_values, mean
-from editloupe.evals.papers.paper import Cell, Paper, Scored, Section
+from editloupe.evals.papers.paper import Paper
+from editloupe.evals.papers.wiseedit_tables import layouts
 from editloupe.files import open_file
 from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.rubrics.wiseedit import WISEEDIT
 from editloupe.rubrics.wiseedit.scoring import (
-    ABBREVIATIONS,
     AWARENESS,
     COMPLEX,
     IMAGINATION,
     INTERPRETATION,
     METRICS,
     MISSING,
-    inputs_of,
-    task_of,
 )
 from editloupe.types import Edit, UserError
 
@@ -139,37 +136,4 @@ def _references(row: Mapping[str, Any]) -> list[str]:
     return [text for item in listed if (text := str(item).strip())]
 
 
-def tables(found: Sequence[Scored]) -> Iterable[Section]:
-    """WiseEdit, Tables 2, 5 and 6: tasks by metric, for all cases and for those with one input picture."""
-    for language in field_values(found, "language"):
-        own = [one for one in found if one.edit.extra.get("language") == language]
-        for title, cases in (
-            ("all cases", own),
-            ("cases with one input picture", [one for one in own if inputs_of(one.edit) == 1]),
-        ):
-            if cases:
-                yield _section(f"WiseEdit, {language or 'no language given'}, {title}", cases)
-
-
-def _section(title: str, cases: Sequence[Scored]) -> Section:
-    metrics = list(ABBREVIATIONS)
-    rows: list[tuple[Cell, ...]] = []
-    averages: dict[str, float | None] = {}
-    for task, asked in METRICS.items():
-        own = [one for one in cases if task_of(one.edit) == task]
-        if not own:
-            continue
-        means = {name: mean(one.scores.get(name) for one in own) if name in asked else None for name in metrics}
-        known = [means[name] for name in asked]
-        averages[task] = mean(known) if None not in known else None
-        missing = sum(one.missing for one in own)
-        rows.append((task, *(means[name] for name in metrics), averages[task], float(len(own)), float(missing)))
-    basic = [averages.get(task) for task in (AWARENESS, INTERPRETATION, IMAGINATION)]
-    overall = mean(basic) if None not in basic else None
-    rows.append(("overall of the three tasks", *(None for _ in metrics), overall, None, None))
-    columns = ("task", *ABBREVIATIONS.values(), "AVG", "cases", "missing outputs")
-    notes = ("Missing outputs count 0 on every metric, by the paper's rule.",) if any(c.missing for c in cases) else ()
-    return Section(title, columns, tuple(rows), notes)
-
-
-PAPER = Paper(WISEEDIT, read=read, part=part, tables=tables, missing_output=MISSING)
+PAPER = Paper(WISEEDIT, read=read, part=part, layouts=layouts, missing_output=MISSING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from editloupe.rubrics.dlebench.cases import case_facts, make_cases
-from editloupe.rubrics.protocol import Protocol, load_rubric
+from editloupe.rubrics.protocol import Protocol, Untouched, load_rubric
 
 __all__ = ["DLEBENCH", "TYPES", "TYPE_NAMES"]
 
@@ -62,5 +62,9 @@ DLEBENCH = Protocol(
     arithmetic=(
         "A label's score s (1 to 4) counts (s − 1) / 3 × 100; an instruction type's score is the mean of its "
         "Instruction Following and its Visual Consistency; the overall score is the plain mean over the types."
+    ),
+    untouched=Untouched(
+        criteria={"instruction_following": 0.0, "visual_consistency": 100.0},
+        why="A target left as it was is Localization Failure, and nothing else changed is Perfect Consistency (Tables 3 and 5).",
     ),
 )

@@ -85,8 +85,11 @@ def choose(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
 
 
 def gated(scores: Mapping[str, float]) -> dict[str, float]:
-    """Return the metrics with Visual Coherence at 0 where Instruction Adherence is 0 (Section 2.3)."""
-    if scores.get("instruction_adherence") == 0 and "visual_coherence" in scores:
+    """Return the metrics as the paper reports them: Visual Coherence is 0 where Instruction Adherence is 0 (Section 2.3).
+
+    That holds whatever was said of the coherence, and where nothing was.
+    """
+    if scores.get("instruction_adherence") == 0:
         return {**scores, "visual_coherence": 0.0}
     return dict(scores)
 
@@ -95,8 +98,8 @@ def sample_score(edit: Edit, scores: Mapping[str, float]) -> float | None:
     """Return a sample's score by its task's formula, 0 to 100; None where a metric is missing."""
     wanted = formula_of(task_of(edit))
     names = formula.names_in(wanted)
-    if not all(name in scores for name in names):
-        return None
     shares = gated(scores)
+    if not all(name in shares for name in names):
+        return None
     value = formula.evaluate(wanted, {name: shares[name] / 100 for name in names})
     return None if value is None else 100 * value

@@ -39,7 +39,8 @@ WISEEDIT = Protocol(
     choose=choose,
     settle=settle,
     edit_score=average,
-    levels=((AWARENESS,), (INTERPRETATION,), (IMAGINATION,)),
+    apart=("language",),
+    levels=((AWARENESS, INTERPRETATION, IMAGINATION),),
     arithmetic=(
         "A number s (1 to 10) counts (s − 1) / 9 × 100; a case's AVG is the mean of its task's metrics; a case without an "
         "output counts 0 on every metric; the overall score is the mean of the Awareness, Interpretation and Imagination "
