@@ -26,14 +26,14 @@ from editloupe.evals.batch.batch import Ending
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.evals.manifests.pairs import Way
 from editloupe.evals.manifests.readers import READERS
-from editloupe.evals.papers.editreward import AVERAGE, COLUMNS, Line, line_of, table_5
+from editloupe.evals.papers.pair_table import AVERAGE, Line, line_of, pair_table
 from editloupe.evals.papers.paper import Section
 from editloupe.evals.reward.candidates import choices
 from editloupe.evals.reward.judged_pairs import pair_edits
 from editloupe.evals.reward.model_pairs import pairs_of_models, rank_models
 from editloupe.evals.reward.table import is_run, lines_of
 from editloupe.evals.runs.store import Run
-from editloupe.rubrics.registry import pair_rules
+from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, pair_rules
 from editloupe.safe_text import for_json, one_line
 from editloupe.types import UserError
 
@@ -74,7 +74,7 @@ def reward(
         bool,
         typer.Option(
             "--table",
-            help="Print EditReward-Compass's Table 5 of runs and kept results, a row each.",
+            help=f"Print the table of {DEFAULT_FOR_PAIRS.title} with these runs and kept results as its rows.",
             rich_help_panel=WHAT,
         ),
     ] = False,
@@ -224,7 +224,8 @@ def _best(
 
 
 def _print_table(lines: Sequence[Line], published: bool, as_json: bool) -> None:
-    section = table_5(lines, published)
+    rules = pair_rules()
+    section = pair_table(lines, rules, published)
     if as_json:
         rows = [
             {
@@ -236,7 +237,7 @@ def _print_table(lines: Sequence[Line], published: bool, as_json: bool) -> None:
             }
             for line in lines
         ]
-        print(for_json({"title": section.title, "dimensions": dict(COLUMNS), "rows": rows}, 2))
+        print(for_json({"title": section.title, "dimensions": dict(rules.titles), "rows": rows}, 2))
     else:
         _print_section(section)
 
