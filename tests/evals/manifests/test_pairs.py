@@ -121,6 +121,11 @@ def test_what_decides_metrics_does_not_matter_to_both_at_once_numbers_and_other_
     assert len(list(load_pairs(file, "dlebench"))) == 1
 
 
+def test_a_folders_task_is_not_told_to_the_judge_of_a_protocol_without_such_tasks(tmp_path: Path) -> None:
+    file = write(tmp_path, {"source_image": "Part3/Chemical/1.png"})
+    assert [next(load_pairs(file, name)).task for name in ("dlebench", "edit-compass")] == [None, "Chemical"]
+
+
 def test_an_id_that_stands_twice_is_refused_with_both_places(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r'line 3: the id "x" stands at pairs\.jsonl, line 1 already'):
         list(load_pairs(write(tmp_path, {"id": "x", "task": "ADD"}, {"task": "ADD"}, {"id": "x", "task": "ADD"})))
