@@ -110,7 +110,10 @@ def reward(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first pairs.")] = None,
     options: Annotated[BatchOptions, Without("limit")],
 ) -> int:
-    """Judge preference pairs and say how often the judge agrees with people.
+    """Say how often a judge, or a reward model's numbers, put the better of two candidates first.
+
+    Also the best of several candidates (--best-of), a ranking of editing models (--pairwise on a run), and the table of several
+    judges (--table).
 
     Example: editloupe reward reward_eval.json --judge openai:gpt-5.1 --out runs/pairs
     """
