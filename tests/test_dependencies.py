@@ -12,7 +12,18 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "editloupe"
 LAYERS = (
-    ("types", "asked", "files", "images", "lazy_names", "loop_thread", "pixel_budget", "safe_text", "storable", "whole_files"),
+    (
+        "types",
+        "asked",
+        "files",
+        "images",
+        "lazy_names",
+        "loop_thread",
+        "pixel_budget",
+        "safe_text",
+        "storable",
+        "whole_files",
+    ),
     ("rubrics", "tools"),
     ("agent",),
     ("graphs",),

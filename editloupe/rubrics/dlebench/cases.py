@@ -9,13 +9,15 @@ import numpy as np
 from editloupe.images import Album, Picture, Pixels
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput
+from editloupe.rubrics.protocol import MissingInput, letters
 from editloupe.types import Box, Edit, Mode
 
 LARGEST_EXPANSION, SMALLEST_EXPANSION = 6.0, 0.3
 """λ_max and λ_min of Equation 1."""
 SMALL_SIDE, LARGE_SIDE = 32, 256
 """S_min and S_max of Equation 1."""
+COUNTING = ("changecount", "count")
+"""The letters of the type whose targets are judged together."""
 BOX_SLACK = 2
 """Pixels an annotated box may reach over the border before it counts as lying outside: annotators round."""
 
@@ -97,7 +99,8 @@ def make_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Cas
     if rubric.criterion == "visual_consistency":
         return [_masked_case(edit, rubric, pictures, boxes, album)]
     # A count is a fact about all instances together; every other change is judged target by target.
-    groups = [boxes] if edit.instruction_type == "Change Count" else [(box,) for box in boxes]
+    together = letters(edit.instruction_type or "") in COUNTING
+    groups = [boxes] if together else [(box,) for box in boxes]
     several = len(groups) > 1
     return [_crop_case(edit, rubric, pictures, group, album, i if several else None) for i, group in enumerate(groups)]
 

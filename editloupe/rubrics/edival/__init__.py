@@ -11,7 +11,7 @@ from editloupe.rubrics.edival.settings import sources
 from editloupe.rubrics.edival.tasks import TYPES, Task
 from editloupe.rubrics.load import load_rubric
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import Protocol
+from editloupe.rubrics.protocol import Protocol, Untouched
 from editloupe.types import Edit
 
 __all__ = ["ASKED", "EDIVAL"]
@@ -55,5 +55,13 @@ EDIVAL = Protocol(
     arithmetic=(
         "EdiVal-IF is the share of edits whose instruction was followed: by rules on a detector's boxes or by an LMM on crops, "
         "as the type has it. Chains, consistency and quality are judged by `editloupe edival`."
+    ),
+    untouched=Untouched(
+        criteria={"instruction_following": 0.0},
+        why=(
+            "The same picture before and after has the same objects, so nothing was added or removed; for the other types it "
+            "depends on what the detector and the LMM find in it."
+        ),
+        not_for=tuple(kind for kind in TYPES if kind not in ("subject_add", "subject_remove")),
     ),
 )
