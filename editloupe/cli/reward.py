@@ -15,7 +15,7 @@ from rich.text import Text
 from editloupe.cli.batch_ending import Closing
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import tell
+from editloupe.cli.options import one_of, tell
 from editloupe.cli.report import Resamples, Seed
 from editloupe.cli.reward_pairs import Asking, deliver, judge_pairs, judged, reports_of_scores
 from editloupe.cli.splice import Without, spliced
@@ -28,6 +28,7 @@ from editloupe.evals.manifests.pairs import Way
 from editloupe.evals.manifests.readers import READERS
 from editloupe.evals.papers.pair_table import AVERAGE, Line, line_of, pair_table
 from editloupe.evals.papers.paper import Section
+from editloupe.evals.report.table_formats import FORMATS
 from editloupe.evals.reward.candidates import choices
 from editloupe.evals.reward.judged_pairs import pair_edits
 from editloupe.evals.reward.model_pairs import pairs_of_models, rank_models
@@ -81,6 +82,10 @@ def reward(
     published: Annotated[
         bool, typer.Option("--published", help="With --table: the paper's own rows as well.", rich_help_panel=WHAT)
     ] = False,
+    format: Annotated[
+        str | None,
+        typer.Option(help="text, latex, csv, md or json, for a table of judges; --json is json.", rich_help_panel=WHAT),
+    ] = None,
     best_of: Annotated[
         bool, typer.Option("--best-of", help="Print the best candidate of each folder.", rich_help_panel=BEST)
     ] = False,
@@ -122,8 +127,11 @@ def reward(
         raise UserError("--published goes with --table")
     if out is not None and (table or scores):
         raise UserError("--out is for what a judge is asked; --table and --scores ask nobody")
+    kind = one_of("--format", format or ("json" if options.as_json else "text"), ("text", *FORMATS))
+    if format and not table and len(scores or ()) < 2:
+        raise UserError("--format is for the table of several judges: --table, or --scores more than once")
     if table:
-        _print_table(lines_of(paths), published, options.as_json)
+        _print_table(lines_of(paths), published, kind)
         return 0
     how = Resampling(resamples, seed)
     if best_of:
@@ -138,7 +146,7 @@ def reward(
     if scores:
         reports = reports_of_scores(paths[0], scores, limit)
         if len(reports) > 1:
-            _print_table([line_of(one.judge, one.results) for one in reports], False, options.as_json)
+            _print_table([line_of(one.judge, one.results) for one in reports], False, kind)
         else:
             deliver(reports[0], options.as_json, lines)
         return 0 if all(one.overall.judged == one.overall.pairs for one in reports) else 3
@@ -226,10 +234,10 @@ def _best(
     return asking.judge_into_run(edits, out, options, Closing(show=show))
 
 
-def _print_table(lines: Sequence[Line], published: bool, as_json: bool) -> None:
+def _print_table(lines: Sequence[Line], published: bool, kind: str) -> None:
     rules = pair_rules()
     section = pair_table(lines, rules, published)
-    if as_json:
+    if kind == "json":
         rows = [
             {
                 "method": line.name,
@@ -241,8 +249,10 @@ def _print_table(lines: Sequence[Line], published: bool, as_json: bool) -> None:
             for line in lines
         ]
         print(for_json({"title": section.title, "dimensions": dict(rules.titles), "rows": rows}, 2))
-    else:
+    elif kind == "text":
         _print_section(section)
+    else:
+        print(FORMATS[kind](section), end="")
 
 
 def _print_section(section: Section) -> None:

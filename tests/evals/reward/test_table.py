@@ -96,6 +96,23 @@ def test_kept_results_are_rows_beside_runs(
     assert rows[-6][4:] == ["0.8042", "0.5981", "0.4865", "0.7268"]
 
 
+def test_the_table_is_written_for_papers_and_spreadsheets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs, numbers = write_pairs(tmp_path / "data"), tmp_path / "a_b.jsonl"
+    numbers.write_text('{"pair": 1, "winner": 1, "loser": 2}\n{"pair": 3, "winner": 2, "loser": 1}\n', "utf-8")
+    command = ["reward", str(pairs), "--scores", str(numbers), "--scores", f"Ours={numbers}"]
+    assert run([*command, "--format", "csv"]) == 3
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "a_b,0.0000,,1.0000,0.5000,2 of 4",
+        "Ours,0.0000,,1.0000,0.5000,2 of 4",
+    ]
+    assert run([*command, "--format", "latex"]) == 3
+    assert r"a\_b & 0.0000 & -- & 1.0000 & 0.5000 & 2 of 4 \\" in capsys.readouterr().out
+    assert run([*command, "--format", "pdf"]) == 2
+    assert '--format is one of text, latex, csv, md, json, not "pdf"' in capsys.readouterr().err
+    assert run([*command[:4], "--format", "csv"]) == 2
+    assert "--format is for the table of several judges" in capsys.readouterr().err
+
+
 def test_the_published_averages_lie_between_their_dimensions() -> None:
     """An average over all pairs cannot leave the range of its parts: guards the numbers against slips of typing."""
     assert len(PUBLISHED) == 28
