@@ -60,6 +60,7 @@ def test_of_no_edits_there_is_no_best_one() -> None:
         best_of([])
 
 
+@pytest.mark.long
 def test_the_command_prints_the_winner_alone_and_the_scores_beside_it(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ def shown(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     return dict(json.loads(capsys.readouterr().out))
 
 
+@pytest.mark.long
 def test_pairs_are_judged_into_a_run_and_the_same_command_asks_nothing_again(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -40,6 +41,7 @@ def test_pairs_are_judged_into_a_run_and_the_same_command_asks_nothing_again(
         assert [unit.name for unit in opened.units()][:2] == ["pair_00001:winner", "pair_00001:loser"]
 
 
+@pytest.mark.long
 def test_a_cap_stops_between_edits_and_a_higher_one_goes_on(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -85,6 +87,15 @@ def test_an_edit_that_stands_in_several_pairs_is_asked_once(
     found = shown(capsys)
     assert [result["decision"] for result in found["results"]] == ["winner", "winner", "tie"]
     assert found["overall"]["accuracy"] == pytest.approx(2 / 3)
+
+
+def test_a_picture_paired_with_itself_is_a_tie(
+    tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs, server = write_pairs(tmp_path / "data", [("VQ", "tie")], loser="winner0.png"), scripted(fair)
+    assert run(["reward", str(pairs), *asked(server), "--json", "-q"]) == 0
+    assert shown(capsys)["results"][0]["decision"] == "tie"
+    assert server.served == 1
 
 
 def test_pictures_that_changed_are_judged_as_they_are(
@@ -138,6 +149,7 @@ def test_a_pair_without_a_metric_and_one_that_is_unjudged_say_so(
     assert found["overall"] == {"accuracy": None, "pairs": 2, "judged": 0, "correct": 0, "inconsistent": 0}
 
 
+@pytest.mark.long
 def test_what_is_assumed_about_identity_is_said(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -133,6 +133,24 @@ def test_two_outputs_at_once_are_asked_in_both_orders_and_ranked(
     assert "holds no preference pairs" in capsys.readouterr().err
 
 
+@pytest.mark.long
+def test_a_run_is_ranked_by_a_dimension_of_the_protocol_for_pairs(
+    tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Edits under one id for both models; on every dimension a is ahead on two sources of three."""
+    manifest, out = outputs(tmp_path / "data", {"a": (220, 220, 40), "b": (40, 40, 220)}), tmp_path / "run"
+    lines = [json.loads(line) for line in manifest.read_text("utf-8").splitlines()]
+    same = [{**line, "id": line["id"].split("-")[0], "instruction_type": "ADD"} for line in lines]
+    manifest.write_text("\n".join(map(json.dumps, same)), "utf-8")
+    judging = [*asked(scripted(fair)), "--protocol", "editreward-compass", "--out", str(out), "-q"]
+    assert run(["batch", str(manifest), *judging]) == 0
+    capsys.readouterr()
+    assert run(["reward", str(out), "--pairwise", "--dimension", "VC", "--json", "--resamples", "100"]) == 0
+    (ranking,) = json.loads(capsys.readouterr().out)["rankings"]
+    assert (ranking["dimension"], ranking["comparisons"], ranking["models"][0]["wins"]) == ("VC", 3, 2)
+    assert ranking["models"][0]["strength"]["value"] == pytest.approx(math.log(2) / 2)
+
+
 def test_orders_that_contradict_each_other_are_a_tie(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
