@@ -66,7 +66,12 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "edival", "editloupe.cli.edival", "app", "Judge chains of edits by objects, as EdiVal-Agent does.", group=True
     ),
-    Command("reward", "editloupe.cli.reward", "reward", "How often a judge puts the better of two candidates first."),
+    Command(
+        "reward",
+        "editloupe.cli.reward",
+        "reward",
+        "How often the better of two is put first, the best of several, a ranking of models.",
+    ),
     Command("make", "editloupe.cli.make", "make", "Draw test scenes with known answers: billiards and ten puzzles."),
     Command("tool", "editloupe.cli.tool", "tool_command", "Run one tool by hand."),
     Command(
