@@ -59,6 +59,9 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "edival", "editloupe.cli.edival", "app", "Judge chains of edits by objects, as EdiVal-Agent does.", group=True
     ),
+    Command(
+        "manifest", "editloupe.cli.manifest", "app", "Count what manifests hold: types, targets, sizes.", group=True
+    ),
     Command("reward", "editloupe.cli.reward", "reward", "How often a judge puts the better of two candidates first."),
     Command("make", "editloupe.cli.make", "make", "Draw test scenes with known answers: billiards and ten puzzles."),
     Command("tool", "editloupe.cli.tool", "tool_command", "Run one tool by hand."),

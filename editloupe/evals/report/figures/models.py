@@ -72,8 +72,8 @@ def _number(value: float | None) -> float:
 def target_sizes(trend: AreaTrend, title: str, labels: Sequence[str] = ()) -> Figure:
     """Draw the targets' width against height, coloured by score, and the sliding mean over their area, for every model.
 
-    As in Figure 6 of the benchmark that asks for it (DLEBench, Section 5.2): all axes of size are logarithmic, every target
-    of an edit is a point, and Pearson's r of score and log area stands above the mean of ten neighbours.
+    All axes of size are logarithmic, every target of an edit is a point, and Pearson's r of score and log area stands above the
+    mean of ten neighbours (DLEBench, Figure 6).
     """
     models = trend.models
     across = min(ACROSS, len(models))
