@@ -149,8 +149,10 @@ def _targets(axes: Axes, one: SizeTrend, colours: ListedColormap, norm: Boundary
 
 
 def _log_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis in plain numbers, also where it spans less than a power of ten."""
-    axis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=9))
+    """Label a logarithmic axis in plain numbers: the fewer powers of ten it spans, the more numbers between them."""
+    low, high = axis.get_view_interval()
+    decades = float(np.log10(high / low)) if 0 < low < high else 0.0
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 1.3 else (1.0, 3.0), numticks=9))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter("")
 
