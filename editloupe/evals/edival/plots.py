@@ -208,8 +208,15 @@ def _panel(axes: Axes, x: str, y: str, points: Mapping[str, Point], names: Seque
         if len(here) == 1:
             axes.text(left, up, numbers, ha="center", va="center_baseline", fontsize=5.8, color="white", weight="bold")
         else:  # models at one point are told above it
-            place = {"xytext": (0, 7), "textcoords": "offset points", "ha": "center", "fontsize": 7}
-            axes.annotate(numbers, (left, up), color=colour, **place)
+            axes.annotate(
+                numbers,
+                (left, up),
+                xytext=(0, 7),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7,
+                color=colour,
+            )
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.margins(0.12)
