@@ -67,6 +67,9 @@ COMMANDS: tuple[Command, ...] = (
         "edival", "editloupe.cli.edival", "app", "Judge chains of edits by objects, as EdiVal-Agent does.", group=True
     ),
     Command(
+        "manifest", "editloupe.cli.manifest", "app", "Count what manifests hold: types, targets, sizes.", group=True
+    ),
+    Command(
         "reward",
         "editloupe.cli.reward",
         "reward",
