@@ -261,7 +261,7 @@ def test_several_runs_are_ranked_with_their_reports(tmp_path: Path) -> None:
     assert text.count("data:image/svg+xml") == len(drawings(board))
     assert set(json.loads(board.model_dump_json())) == {
         "answer",
-        "ranking",
+        "rankings",
         "leaderboard",
         "notes",
         "reports",
