@@ -120,7 +120,9 @@ def test_an_unknown_column_is_one_sentence_with_those_there_are(run: Path, capsy
     assert "Traceback" not in err
 
 
-def test_a_wide_table_is_shown_in_pieces_and_no_number_is_broken(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_wide_table_is_shown_in_pieces_and_no_number_is_broken(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     lines = [Line(f"{n}", 3, 4, type=f"Type number {n}", model="a") for n in range(12)]
     text = told(capsys, str(make_run(tmp_path / "run", lines)))
     assert max(map(len, text.splitlines())) <= 110
