@@ -38,7 +38,11 @@ def apart_fields(table: Table) -> tuple[str, ...]:
     """Return the fields by which a run falls into parts: the model, and what the paper keeps apart and the run has several of."""
     protocol = known_protocol(table.protocol)
     fields = protocol.apart if protocol else ()
-    return (MODEL, *(name for name in fields if len({row.field(name) for row in table.rows}) > 1))
+    return (MODEL, *(name for name in fields if _has_several(table, name)))
+
+
+def _has_several(table: Table, field: str) -> bool:
+    return len(table.models if field == MODEL else {row.field(field) for row in table.rows}) > 1
 
 
 def shared_apart_fields(tables: Sequence[Table]) -> tuple[str, ...]:
@@ -79,5 +83,5 @@ def grouping(table: Table, columns: str) -> tuple[str, ...]:
     A grouping never puts two models, or two languages of a paper that keeps them apart, into one number.
     """
     named = tuple(name.strip() for name in columns.split(",") if name.strip())
-    several = [name for name in apart_fields(table) if len({row.field(name) for row in table.rows}) > 1]
+    several = [name for name in apart_fields(table) if _has_several(table, name)]
     return (*(name for name in several if name not in named), *named)

@@ -226,7 +226,7 @@ class Table:
         place = self.criteria.index(criterion)
         return self.numbers.judged[..., place], self.numbers.unjudged[..., place]
 
-    def expected(self, criteria: Collection[str] | None = None) -> int:
+    def expected(self, criteria: Collection[str] | None = None, repeats: int | None = None) -> int:
         """Return how many units of some criteria there should be: of every edit and repeat, those still waiting included."""
         wanted = set(self.criteria if criteria is None else criteria)
         protocol = known_protocol(self.protocol)
@@ -239,7 +239,7 @@ class Table:
             except UserError:
                 own = wanted
             asked += len(own & wanted)
-        return asked * len(self.repeats)
+        return asked * (len(self.repeats) if repeats is None else repeats)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,12 @@ from editloupe.evals.papers.paper import Paper, Scored, Section
 from editloupe.evals.papers.registry import papers, register
 
 __all__ = [
+    "TOTAL",
+    "Average",
     "Benchmark",
+    "Column",
+    "Layout",
+    "Mean",
     "Paper",
     "Scored",
     "Section",

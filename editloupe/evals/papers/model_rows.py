@@ -59,6 +59,8 @@ class _Filled:
         named = {kind for column in layout.columns for mean in means_in(column.value) for kind in mean.kinds}
         self.rows = [place for place in kept if kinds[place] in named]
         self.kinds = [kinds[place] for place in self.rows]
+        self.number = {kind: number for number, kind in enumerate(dict.fromkeys(self.kinds))}
+        self.of_kind = np.array([self.number[kind] for kind in self.kinds], np.int64)
         self.means = list(dict.fromkeys(mean for column in layout.columns for mean in means_in(column.value)))
         criteria = self._criteria()
         places = [sheet.criteria.index(name) for name in criteria]
@@ -66,7 +68,7 @@ class _Filled:
         table = sheet.table.with_rows(sheet.table.rows[place] for place in self.rows)
         waiting = (edit for edit in part.table.waiting if layout.keep is None or layout.keep(edit))
         table = table.with_waiting(edit for edit in waiting if layout.kind(edit) in named)
-        self.expected = table.expected(criteria) if self.rows else 0
+        self.expected = table.expected(criteria, len(sheet.table.repeats)) if self.rows else 0
 
     def _criteria(self) -> list[str]:
         """Return the criteria whose verdicts the table counts: those its means are of, or all where they are of whole edits."""
@@ -104,7 +106,7 @@ class _Filled:
         wanted = {mean.measure for mean in self.means}
         own = {name: self._own(name, repeat) for name in self.layout.measures if name in wanted}
         for place, mean in enumerate(self.means):
-            chosen = np.array([kind in mean.kinds for kind in self.kinds])
+            chosen = np.isin(self.of_kind, [self.number[kind] for kind in mean.kinds if kind in self.number])
             given = own.get(mean.measure)
             if given is None:
                 given = _column(self.sheet, columns, mean.measure)
