@@ -14,7 +14,7 @@ from pydantic import Field
 from editloupe.evals.analysis.agreement import Ceiling, Confusion, ceiling_of, pairing, scale_of
 from editloupe.evals.analysis.bootstrap import Clusters, Floats, Resampling, bootstrap, clusterings, estimate, kinds_of
 from editloupe.evals.analysis.estimate import Estimate, Number, frame, missing
-from editloupe.evals.analysis.human import Human, human_labels
+from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.pairing import HIGHER_IS_BETTER, MEASURES, Pairing
 from editloupe.evals.analysis.run_rows import BASELINE, RunRow, Table, lower_median, row_means, table_of
 from editloupe.evals.analysis.sheet import Sheet
@@ -100,7 +100,7 @@ class RunComparison(Record):
 def compare(
     a: Run | Table | str | Path,
     b: Run | Table | str | Path,
-    human: str | Path | None = None,
+    human: Files = None,
     how: Resampling | None = None,
     protocol: str | None = None,
 ) -> RunComparison:

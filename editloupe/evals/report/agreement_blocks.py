@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from editloupe.evals.analysis.agreement import Agreement, Confusion
 from editloupe.evals.analysis.compare import Difference, RunComparison
 from editloupe.evals.analysis.pairing import TITLES
-from editloupe.evals.report.blocks import Block, Grid, Heading, Paragraph, Points, agreement_grids, measures_grid
+from editloupe.evals.report.blocks import (
+    Block,
+    Grid,
+    Heading,
+    Paragraph,
+    Points,
+    agreement_grids,
+    field_grids,
+    measures_grid,
+    people_blocks,
+)
 from editloupe.safe_text import counted
 
 SHOWN = 20
@@ -18,6 +28,8 @@ def agreement_blocks(found: Agreement, titles: dict[str, str]) -> Iterator[Block
     """Tell how well a run agrees with people."""
     yield Heading(f"{found.run}: {found.judge} · {found.protocol} · {found.mode} mode, against people", 1)
     yield Paragraph(agreement_answer(found, titles), "answer")
+    if len(found.models) > 1:
+        yield Paragraph(f"Editing models: {', '.join(found.models)}.")
     if found.notes:
         yield Points(found.notes)
     if not found.annotators:
@@ -31,6 +43,8 @@ def agreement_blocks(found: Agreement, titles: dict[str, str]) -> Iterator[Block
     for criterion, whole in found.criteria.items():
         if len(whole.by_type) > 1:
             yield measures_grid(f"{titles.get(criterion, criterion)}, by type", whole.by_type)
+    yield from field_grids(found, titles)
+    yield from people_blocks(found, titles)
 
 
 def agreement_answer(found: Agreement, titles: dict[str, str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from editloupe.evals.analysis.agreement import Agreement, agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.distribution import area_trend, distribution
-from editloupe.evals.analysis.human import human_labels
+from editloupe.evals.analysis.human import Files, human_labels
 from editloupe.evals.analysis.instructive import instructive
 from editloupe.evals.analysis.methods import methods
 from editloupe.evals.analysis.run_rows import BASELINE, Table, table_of
@@ -25,7 +25,7 @@ def build_report(
     run: Run | Table | str | Path,
     by: Sequence[str] = (),
     unjudged: UnjudgedRule = "left_out",
-    human: str | Path | None = None,
+    human: Files = None,
     how: Resampling | None = None,
     protocol: str | None = None,
 ) -> Report:
