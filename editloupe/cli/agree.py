@@ -56,5 +56,4 @@ def agree(
         # Each criterion also stands at the top, so that `.instruction_following.spearman.value` is a whole path.
         deliver(for_json({**whole["criteria"], **whole}, 2) + "\n", out)
         return
-    titles = {name: table.title_of(name) for name in table.criteria}
-    deliver(as_text(tuple(agreement_blocks(found, titles))), out)
+    deliver(as_text(tuple(agreement_blocks(found, table.titles))), out)

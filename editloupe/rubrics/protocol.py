@@ -64,6 +64,8 @@ class Protocol:
     """How often the paper has every edit judged."""
     pairs: PairRules | None = None
     """How two candidates are set against each other, where the paper does that."""
+    beside: tuple[str, ...] = ()
+    """Criteria of the user's own that are asked beside the paper's; they are no part of its arithmetic."""
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -98,10 +100,14 @@ class Protocol:
         return tuple(rubric for rubric in chosen if rubric is not None)
 
     def score_of(self, edit: Edit, scores: Mapping[str, float]) -> float | None:
-        """Return an edit's own score, 0 to 100, from its criteria's; None where one is missing."""
+        """Return an edit's own score, 0 to 100, from its criteria's; None where one is missing.
+
+        Criteria that are not the paper's do not count.
+        """
+        counted = [name for name in self.criteria if name not in self.beside]
         if self.edit_score is not None:
-            return self.edit_score(edit, scores)
-        wanted = [rubric.criterion for rubric in self.rubrics_for(edit)]
+            return self.edit_score(edit, {name: score for name, score in scores.items() if name in counted})
+        wanted = [rubric.criterion for rubric in self.rubrics_for(edit, counted)]
         return sum(scores[name] for name in wanted) / len(wanted) if all(name in scores for name in wanted) else None
 
 

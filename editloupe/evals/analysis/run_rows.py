@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from editloupe.evals.analysis.bootstrap import Floats
-from editloupe.evals.runs.configurations import Configuration
+from editloupe.evals.runs.configurations import Configuration, rubrics
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import Answer, LabelAnswer
-from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.types import Edit, UserError, Verdict
 
 RULES = "rules"
@@ -76,6 +77,8 @@ class Table:
     """What of the run could not be read, a sentence each."""
     configuration: str = ""
     """Which of the run's configurations this is."""
+    asked: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The rubrics as the run keeps them, by criterion."""
 
     @cached_property
     def criteria(self) -> tuple[str, ...]:
@@ -84,6 +87,18 @@ class Table:
         protocol = known_protocol(self.protocol)
         order = list(protocol.criteria) if protocol else []
         return tuple(sorted(asked, key=lambda name: order.index(name) if name in order else len(order)))
+
+    @cached_property
+    def own(self) -> tuple[str, ...]:
+        """Criteria of the user's own that were asked beside the protocol's; no part of the protocol's scores."""
+        if self.protocol == OWN:
+            return ()
+        return tuple(name for name in self.criteria if self.rubrics.get(name, {}).get("protocol") == OWN)
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """Criteria to their titles; one asked beside the protocol's says so."""
+        return {name: self.title_of(name) + (" (own)" if name in self.own else "") for name in self.criteria}
 
     @cached_property
     def models(self) -> tuple[str, ...]:
@@ -130,8 +145,8 @@ class Table:
 
     @cached_property
     def rubrics(self) -> Mapping[str, Mapping[str, Any]]:
-        """What is known of each criterion's rubric: as run.json recorded it, else as this version has it."""
-        found: dict[str, Mapping[str, Any]] = {}
+        """What is known of each criterion's rubric: as the run or run.json recorded it, else as this version has it."""
+        found: dict[str, Mapping[str, Any]] = dict(self.asked)
         for one in self.about.get("configurations", ()):
             rubrics = one.get("rubrics", {}) if one.get("protocol") == self.protocol else {}
             for rubric in rubrics.values() if isinstance(rubrics, Mapping) else ():
@@ -201,7 +216,9 @@ def table_of(run: Run | Table | str | Path, protocol: str | None = None, configu
     if not rows:
         raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.sentences())}")
     name, about = run.folder.resolve().name, run.about()
-    return Table(name, run.folder, chosen.protocol, rows, about, run.damage.sentences(), chosen.name)
+    with closing(run.reader()) as reader:
+        asked = rubrics(reader, chosen.name)
+    return Table(name, run.folder, chosen.protocol, rows, about, run.damage.sentences(), chosen.name, asked)
 
 
 def choose(run: Run, protocol: str | None = None, configuration: str | None = None) -> Configuration:

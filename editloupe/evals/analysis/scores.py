@@ -71,6 +71,8 @@ class Scores(Record):
     by_criterion: Mapping[str, Score]
     by_type: Mapping[str, Score]
     missing_types: tuple[str, ...]
+    own: tuple[str, ...] = ()
+    """Criteria asked beside the protocol's: told among `by_criterion`, and no part of any score."""
     by_level: Mapping[str, Estimate] = Field(default_factory=dict)
     """Means of types that the protocol averages first, named by their types; only where a level has several."""
     by: Mapping[str, Mapping[str, Score]] = Field(default_factory=dict)
@@ -124,6 +126,7 @@ def scores(
         by_criterion=overall.criteria,
         by_type=by_type if sheet.typed else {},
         missing_types=_missing_types(sheet),
+        own=table.own,
         by_level=_levels(sheet, worked, how),
         by={field: _by_field(table, field, fill, how) for field in by if _has(table, field)},
         coverage=coverage,
@@ -204,6 +207,9 @@ def _notes(sheet: Sheet, by_type: Mapping[str, Score], taken_as_worst: int) -> l
         told.append(
             f"Too few edits to vary, so the overall interval is too narrow by their share: {', '.join(single)}."
         )
+    if sheet.table.own:
+        mine = ", ".join(sheet.table.title_of(name) for name in sheet.table.own)
+        told.append(f"Asked beside the protocol's own criteria, and no part of any score: {mine}.")
     protocol = known_protocol(sheet.table.protocol)
     unasked = [name for name in (protocol.criteria if protocol else ()) if name not in sheet.criteria]
     if unasked and not sheet.how.edit_score:
@@ -280,12 +286,12 @@ def _score(
     how: Resampling,
     criteria: Mapping[str, Score] | None = None,
 ) -> Score:
-    columns = slice(None) if column is None else slice(column, column + 1)
+    columns = np.flatnonzero(sheet.counted) if column is None else np.array([column])
     judged, unjudged = (int(state[members][..., columns].sum()) for state in (sheet.judged, sheet.unjudged))
     if np.isfinite(value):
         base = estimate(float(value), int(n), samples, how.level)
     else:
-        lacking = [name for name, part in (criteria or {}).items() if part.value is None]
+        lacking = [n for n, part in (criteria or {}).items() if part.value is None and n not in sheet.table.own]
         why = f"no verdict on {' and '.join(lacking)}" if lacking else "no verdict with a number"
         if criteria and not lacking:
             why = "the protocol's score of an edit needs every criterion it asks, and no edit here has them all"

@@ -38,6 +38,8 @@ class Sheet:
         self.table = table.with_rows(rows)
         self.how: Arithmetic = arithmetic_of(table.protocol)
         self.criteria = self.table.criteria
+        self.counted = np.array([name not in table.own for name in self.criteria])
+        """Which criteria are the protocol's; the others are reported and are no part of any score."""
         kinds = [row.edit.instruction_type for row in rows]
         self.typed = any(kind is not None for kind in kinds)
         names = [NO_TYPE if kind is None else str(kind) for kind in kinds] if self.typed else [ALL] * len(rows)
@@ -67,15 +69,21 @@ class Sheet:
             point=self._macro(sums, counts, weights),
             samples={way.name: self._resampled(way, cells, weights, how) for way in self.ways},
             counts=counts,
-            edits=self._by_group(known.any(1).astype(float)),
+            edits=self._by_group(known[:, self._scoring].any(1).astype(float)),
             weights=weights,
         )
+
+    @property
+    def _scoring(self) -> Bools:
+        """Which columns the scores are made of: the protocol's criteria and, where it has one, the edit's own score."""
+        return self.counted if self.how.edit_score is None else np.append(self.counted, True)
 
     def contributions(self, worked: Worked) -> Floats:
         """Return what each row adds to the overall score; they sum to it where a group's score is a plain mean."""
         columns = self._columns(None)
         if self.how.edit_score is None:
-            shares = self.asked / np.maximum(self.asked.sum(1, keepdims=True), 1)
+            parts = self.asked & self.counted
+            shares = parts / np.maximum(parts.sum(1, keepdims=True), 1)
         else:
             shares = np.eye(columns.shape[1])[-1:].repeat(len(self.groups), 0)
         each = worked.weights[:, None] * shares / np.maximum(worked.counts, 1)
@@ -109,12 +117,12 @@ class Sheet:
         columns = np.stack([row_means(values[..., place]) for place in range(len(self.criteria))], -1)
         if self.how.edit_score is None:
             return columns
-        whole = np.full(values.shape[:2], np.nan)
+        whole, own = np.full(values.shape[:2], np.nan), set(self.table.own)
         for number, row in enumerate(self.table.rows):
             for place in range(values.shape[1]):
-                given = dict(zip(self.criteria, values[number, place], strict=True))
-                usable = {name: float(value) for name, value in given.items() if np.isfinite(value)}
-                if usable.keys() == row.units.keys():
+                given = zip(self.criteria, values[number, place], self.counted, strict=True)
+                usable = {name: float(value) for name, value, counts in given if counts and np.isfinite(value)}
+                if usable.keys() == row.units.keys() - own:
                     whole[number, place] = self._edit_score(row.edit, usable)
         return np.concatenate([columns, row_means(whole)[:, None]], -1)
 
@@ -132,12 +140,15 @@ class Sheet:
         return total
 
     def _macro(self, sums: Floats, counts: Floats, weights: Floats | None = None) -> Macro:
-        return macro(sums, counts, self.asked.astype(float), self.how, self.criteria, weights)
+        counted = self.counted.astype(float)
+        return macro(sums, counts, self.asked.astype(float), self.how, self.criteria, weights, counted)
 
     def _weights(self, sums: Floats, counts: Floats) -> Floats:
         finals = self._macro(sums, counts).finals
         defined = np.isfinite(finals) & np.array([name != NO_TYPE for name in self.groups])
-        return group_weights(self.groups, defined.tolist(), self.how, counts[:, -1].tolist())
+        scoring = counts[:, self._scoring]
+        sizes = scoring[:, -1] if scoring.shape[1] else np.zeros(len(scoring))
+        return group_weights(self.groups, defined.tolist(), self.how, sizes.tolist())
 
     def _resampled(self, way: Clusters, cells: Floats, weights: Floats, how: Resampling) -> Macro:
         """Sums of a cluster are laid out by group, so that a batch of resamples is one matrix product."""

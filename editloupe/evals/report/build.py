@@ -52,7 +52,7 @@ def build_report(
         answer=_answer(table, found, how),
         certainty=tuple(_certainty(table, found, agreed, how)),
         baseline=BASELINE if table.by_rules else None,
-        titles={name: table.title_of(name) for name in table.criteria},
+        titles=table.titles,
         agreement=agreed,
         tables=tables,
         distributions={name: distribution(table, name) for name in table.criteria},

@@ -6,8 +6,10 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from editloupe.asked import Asked, content_key
+from editloupe.evals.runs import schema
 from editloupe.evals.runs.redact import Redactor
 from editloupe.storable import storable_text
 
@@ -88,3 +90,21 @@ def _covers(connection: sqlite3.Connection, other: Configuration, one: Configura
     if (one.judge, one.mode, one.protocol) != (other.judge, other.mode, other.protocol):
         return False
     return connection.execute(query, (one.name, other.name)).fetchone() is None
+
+
+def rubrics(connection: sqlite3.Connection, configuration: str | None = None) -> dict[str, dict[str, Any]]:
+    """Return the rubrics that were asked, by criterion, in their first wording; not those whose words were not kept."""
+    if schema.version_of(connection) == 1:  # which kept no words
+        return {}
+    query = (
+        "SELECT facts FROM asked JOIN configurations USING (asked) WHERE ? IN (configuration, '') "
+        "ORDER BY configurations.rowid"
+    )
+    found: dict[str, dict[str, Any]] = {}
+    for (facts,) in connection.execute(query, (configuration or "",)):
+        try:
+            wording = json.loads(facts)["wording"]
+            found.setdefault(str(wording["criterion"]), dict(wording))
+        except (ValueError, TypeError, LookupError, RecursionError):
+            continue
+    return found
