@@ -44,10 +44,11 @@ class Human:
         return values
 
 
-def human_labels(table: Table, files: Files = None) -> Human:
+def human_labels(table: Table, files: Files = None, studio: Path | None = None) -> Human:
     """Return the labels that count for a run: of its manifest, of the studio's file beside it, and of the files named.
 
-    `label_merge` says how they are merged. A file that labels nothing of this run is the user's mistake.
+    `label_merge` says how they are merged. A file that is named and labels nothing of this run is the user's mistake;
+    `studio` is the studio's file where it is not in the run's folder.
     """
     named = [files] if isinstance(files, (str, Path)) else list(files or ())
     edits = (Named(row.name, row.edit.id, row.edit.model) for row in table.rows)
@@ -55,7 +56,7 @@ def human_labels(table: Table, files: Files = None) -> Human:
     own = reader.manifest((row.name, row.edit.human, rater_in(row.edit.extra)) for row in table.rows if row.edit.human)
     sources, notes = [own], list[str]()
     wanted = {Path(file).resolve() for file in named}
-    for path, origin in label_files(table.folder, named).items():
+    for path, origin in label_files(table.folder, studio, named).items():
         source = reader.file(path, notes, origin)
         if path.resolve() in wanted and not any(saying.score is not None for saying in source.sayings):
             raise UserError(f"{path.name} has no label for an edit and criterion of the run {table.name}")

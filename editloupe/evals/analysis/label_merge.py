@@ -55,13 +55,13 @@ def merged(sources: Sequence[Source]) -> tuple[Given, tuple[str, ...]]:
             if (number, rater) not in copies:
                 for place, score in labels.items():
                     given.setdefault(place, {})[_called(source, rater)] = score
-        for place, name, score in source.sayings:
-            if name is None:
+        for saying in source.sayings:
+            if saying.rater is None:
                 continue
-            labels_here = given.setdefault(place, {})
-            labels_here.pop(name, None)
-            if score is not None:
-                labels_here[name] = score
+            here = given.setdefault(saying.place, {})
+            here.pop(saying.rater, None)
+            if saying.score is not None:
+                here[saying.rater] = saying.score
     return {place: labels for place, labels in given.items() if labels}, tuple(notes)
 
 

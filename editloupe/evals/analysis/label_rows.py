@@ -172,10 +172,13 @@ def _told(row: Row) -> str:
     return f"{said} of {model}" if model else said
 
 
-def label_files(folder: Path, files: Iterable[str | Path] = ()) -> dict[Path, str]:
-    """Return the files whose labels count for a run, each once, with what to call them: the studio's own, then those named."""
-    beside = folder / LABELS
-    found = {path.resolve(): path for path in (beside, *map(Path, files)) if path != beside or path.is_file()}
+def label_files(folder: Path, studio: Path | None = None, files: Iterable[str | Path] = ()) -> dict[Path, str]:
+    """Return the files whose labels count for a run, each once, with what to call them: the studio's, then those named.
+
+    `studio` is where the studio writes, where that is not in the run's own folder.
+    """
+    written = [path for path in (folder / LABELS, studio) if path is not None and path.is_file()]
+    found = {path.resolve(): path for path in (*written, *map(Path, files))}
     names = [path.name for path in found.values()]
     return {path: path.name if names.count(path.name) == 1 else str(path) for path in found.values()}
 

@@ -159,6 +159,10 @@ def _agreement(report: Report, level: int) -> Iterator[Block]:
         if whole.by_type:
             yield measures_grid(report.titles.get(criterion, criterion), whole.by_type)
     yield from field_grids(report.agreement, report.titles)
+    if len(report.agreement.by.get("model", {})) > 1:
+        yield Drawing(
+            "agreement_by_model", "Spearman ρ with people, by editing model; dashed: one annotator against the others."
+        )
     yield from people_blocks(report.agreement, report.titles, level + 1)
     yield Drawing(
         "agreement_by_type", "Spearman ρ with people; dashed: one annotator against the others, with interval."

@@ -9,7 +9,7 @@ from pathlib import Path
 from editloupe.evals.analysis.agreement import Agreement, agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.distribution import area_trend, distribution
-from editloupe.evals.analysis.human import Files, human_labels
+from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.instructive import instructive
 from editloupe.evals.analysis.methods import methods
 from editloupe.evals.analysis.run_rows import BASELINE, Table, table_of
@@ -25,7 +25,7 @@ def build_report(
     run: Run | Table | str | Path,
     by: Sequence[str] = (),
     unjudged: UnjudgedRule = "left_out",
-    human: Files = None,
+    human: Human | Files = None,
     how: Resampling | None = None,
     protocol: str | None = None,
 ) -> Report:
@@ -33,7 +33,7 @@ def build_report(
     table, how = table_of(run, protocol), how or Resampling()
     fields = tuple(dict.fromkeys(("model", *by)))
     found = scores(table, fields, unjudged, how)
-    people = human_labels(table, human)
+    people = human if isinstance(human, Human) else human_labels(table, human)
     agreed = agreement(table, people, how) if people.given else None
     absent = [field for field in by if field not in found.by]
     notes = [*_without_paper(table), *(f'No edit has a field "{field}".' for field in absent)]
