@@ -64,10 +64,17 @@ class OpenRun:
 
     def configuration_of(self, unit: Unit) -> str:
         """Return the configuration a unit is shown under: the first one that asks as it was asked."""
+        return self._placed(unit)[1]
+
+    def place_of(self, unit: Unit) -> int:
+        """Return the place of a unit's configuration among those of the run."""
+        return self._placed(unit)[0]
+
+    def _placed(self, unit: Unit) -> tuple[int, str]:
+        joined = "FROM asked JOIN configurations USING (configuration) WHERE asked = ? ORDER BY place"
         with self.index.reading() as rows:
-            query = "SELECT configuration FROM asked JOIN configurations USING (configuration) WHERE asked = ? ORDER BY place"
-            found = rows.execute(query, (unit.asked,)).fetchone()
-            return str(found[0]) if found else ""
+            found = rows.execute(f"SELECT place, configuration {joined}", (unit.asked,)).fetchone()
+            return (found["place"], found["configuration"]) if found else (0, "")
 
     def asks(self, configuration: str, asked: str) -> bool:
         """True where a configuration asks in this way."""

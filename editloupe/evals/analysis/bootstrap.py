@@ -23,6 +23,8 @@ _CELLS = 4_000_000
 """Counts held at a time, so that memory does not grow with resamples times edits."""
 _MOST_KINDS = 1000
 """Kinds of items up to which a cluster's content is laid out as a table of kinds."""
+_MANY = 2000
+"""Items beyond which kinds are drawn rather than items; a draw costs as many numbers as there are kinds then."""
 _USABLE = 0.5
 """Share of the resamples in which a statistic must be defined for its interval to be given."""
 
@@ -93,10 +95,23 @@ class Clusters:
                 items = counts[:, self.of_item]
                 yield items if kinds is None else kinds.gathered(items)
             return
+        if len(self.of_item) == self.count > _MANY:
+            yield self._kinds_drawn(how, kinds)
+            return
         held = np.zeros((self.count, kinds.count))
         np.add.at(held, (self.of_item, kinds.of_item), 1)
         for counts in self.draws(how):
             yield counts @ held
+
+    def _kinds_drawn(self, how: Resampling, kinds: Kinds) -> Floats:
+        """Draw counts of kinds themselves, where every item is a cluster: that is what drawing the items comes to."""
+        random = np.random.default_rng(how.seed)
+        of_item = self.strata[self.of_item]
+        total = np.zeros((how.resamples, kinds.count))
+        for stratum in np.unique(of_item):
+            held = np.bincount(kinds.of_item[of_item == stratum], minlength=kinds.count)
+            total += random.multinomial(held.sum(), held / held.sum(), how.resamples)
+        return total
 
 
 @dataclass(frozen=True)

@@ -183,13 +183,13 @@ def _chosen(
     one: OpenRun, units: list[Unit], criterion: str, repeat: int | None, configuration: str = ""
 ) -> Unit | None:
     fitting = [u for u in units if criterion in ("", u.criterion) and repeat in (None, u.repeat)]
-    if configuration:
-        fitting = [unit for unit in fitting if one.asks(configuration, unit.asked)]
+    own = [unit for unit in fitting if one.asks(configuration, unit.asked)] if configuration else fitting
+    fitting = own if criterion or repeat is not None else own or fitting
     if fitting:
-        return fitting[0]
+        return min(fitting, key=lambda unit: (unit.criterion != fitting[0].criterion, one.place_of(unit), unit.repeat))
     if criterion or repeat is not None:
         raise HTTPException(404, "This edit was not judged by that criterion and repeat.")
-    return units[0] if units else None
+    return None
 
 
 def _verdict_view(one: OpenRun, unit: Unit, target: int | None, shas: dict[str, str], side: str) -> VerdictView:
