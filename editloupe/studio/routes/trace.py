@@ -108,6 +108,7 @@ def page(
         if found is None:
             raise HTTPException(404, "There is no such trace of this edit to compare with.")
         right = _verdict_view(found[0], found[1], target, shas, "B")
+        beside = f"{found[0].key}~{right.place}"
     both = (left.trace, right.trace) if left and left.trace and right and right.trace else None
     where = parting(*both) if both else None
     return studio.pages.page(
