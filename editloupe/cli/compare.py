@@ -125,7 +125,7 @@ def _only(table: Table, where: Sequence[str]) -> Table:
 
 
 def _compared(
-    tables: Sequence[Table], question: Question | None, human: Path | None, how: Resampling
+    tables: Sequence[Table], question: Question | None, human: list[Path] | None, how: Resampling
 ) -> RunComparison | tuple[ModelComparison, ...]:
     """Answer the question that is named, or the one that the data leave; of models one answer for what a paper keeps apart."""
     from editloupe.evals.analysis.compare import compare as compare_two

@@ -47,7 +47,7 @@ class JudgeOptions:
         list[Path] | None,
         typer.Option(
             "--rubric",
-            help="A rubric of your own in YAML, or other words for a bundled one; may be given again.",
+            help="A rubric of your own in YAML, with --protocol beside its criteria, or other words for one; may be given again.",
             rich_help_panel=JUDGING,
         ),
     ] = None

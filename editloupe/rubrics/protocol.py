@@ -124,6 +124,8 @@ class Protocol:
     """How two candidates are set against each other, where the paper does that."""
     untouched: Untouched | None = None
     """What an output that is the unedited source scores; None where only a judge can tell."""
+    beside: tuple[str, ...] = ()
+    """Criteria of the user's own that are asked beside the paper's; they are no part of its arithmetic."""
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -175,10 +177,14 @@ class Protocol:
         return by_letters.get(letters(said), said)
 
     def score_of(self, edit: Edit, scores: Mapping[str, float]) -> float | None:
-        """Return an edit's own score, 0 to 100, from its criteria's; None where one is missing."""
+        """Return an edit's own score, 0 to 100, from its criteria's; None where one is missing.
+
+        Criteria that are not the paper's do not count.
+        """
+        counted = [name for name in self.criteria if name not in self.beside]
         if self.edit_score is not None:
-            return self.edit_score(edit, scores)
-        wanted = [rubric.criterion for rubric in self.rubrics_for(edit)]
+            return self.edit_score(edit, {name: score for name, score in scores.items() if name in counted})
+        wanted = [rubric.criterion for rubric in self.rubrics_for(edit, counted)]
         return sum(scores[name] for name in wanted) / len(wanted) if all(name in scores for name in wanted) else None
 
 
