@@ -140,22 +140,10 @@ class Run:
             with self.transaction() as connection:
                 name = configurations.name_for(connection, asked)
                 configurations.extend(connection, self._without_secrets, asked, name)
-        self._describe(name, json.loads(self._canonical(description)))
-        return name
-
-    def _describe(self, name: str, description: Mapping[str, Any]) -> None:
-        """Add a description to run.json; of a configuration that is there, criteria and rubrics it has not asked before."""
         about = read_about(self.folder / ABOUT)
-        known = next((one for one in about["configurations"] if one["name"] == name), None)
-        if known is None:
-            about["configurations"].append({"name": name, "first_used": timestamp(), **description})
-        else:
-            rubrics = {**description.get("rubrics", {}), **known.get("rubrics", {})}
-            criteria = list(dict.fromkeys((*known.get("criteria", ()), *description.get("criteria", ()))))
-            if (rubrics, criteria) == (known.get("rubrics", {}), list(known.get("criteria", ()))):
-                return
-            known |= {"rubrics": rubrics, "criteria": criteria}
-        self._write_about(about)
+        if configurations.describe(about, name, json.loads(self._canonical(description)), timestamp()):
+            self._write_about(about)
+        return name
 
     def add_configurations(self, known: Iterable[Mapping[str, Any]]) -> None:
         """Add descriptions of another run's configurations to run.json where they are not there yet."""
