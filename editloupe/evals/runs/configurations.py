@@ -95,7 +95,7 @@ def _covers(connection: sqlite3.Connection, other: Configuration, one: Configura
 
 
 def describe(about: dict[str, Any], name: str, description: Mapping[str, Any], now: str) -> bool:
-    """Add a description to run.json's content, and to one that is there what it has not asked before; False where nothing is new."""
+    """Add a description to run.json; to one that is there, what it has not asked before. False where nothing is added."""
     known = next((one for one in about["configurations"] if one["name"] == name), None)
     if known is None:
         about["configurations"].append({"name": name, "first_used": now, **description})
