@@ -9,7 +9,8 @@ from editloupe.lazy_names import lazy_names
 if TYPE_CHECKING:
     from editloupe.evals.papers.layouts import load_manifest
     from editloupe.evals.reward import areward, best_of, reward
-    from editloupe.judge import Judge, JudgeSettings
+    from editloupe.judge import Judge
+    from editloupe.judge_settings import JudgeSettings
     from editloupe.types import Box, Edit, Judgement, Reason, Trace, Unjudged, UserError, Verdict
 
 __all__ = [
@@ -33,7 +34,8 @@ __getattr__ = lazy_names(
     __name__,
     {
         **dict.fromkeys(__all__, "types"),
-        **dict.fromkeys(("Judge", "JudgeSettings"), "judge"),
+        "Judge": "judge",
+        "JudgeSettings": "judge_settings",
         **dict.fromkeys(("areward", "best_of", "reward"), "evals.reward"),
         "load_manifest": "evals.papers.layouts",
     },

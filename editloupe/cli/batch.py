@@ -20,6 +20,7 @@ from editloupe.evals.papers import layouts
 from editloupe.evals.papers.types_read import Note
 from editloupe.rubrics.registry import DEFAULT, usual_repeats
 from editloupe.rubrics.user_rubrics import with_files
+from editloupe.types import UserError
 
 TOOL_MEMORY = 16 * 2**20
 """Bytes: an edit's criteria share their looks anyway; what is remembered beyond that serves repeats, asked close together."""
@@ -56,6 +57,8 @@ def batch(
     Example: editloupe batch edits.jsonl --out runs/gpt --judge openai:gpt-5.1 --max-cost 20
     """
     layouts.check(layout, bool(results))
+    if (model or language) and not results:
+        raise UserError("--model and --language pick among outputs, and go with --results")
     if judge.protocol is None and not judge.rubrics and layout != layouts.PLAIN:
         judge = replace(judge, protocol=layout)
     protocol = with_files(judge.protocol, judge.rubrics).name if judge.rubrics else judge.protocol or DEFAULT.name
@@ -71,7 +74,6 @@ def batch(
             models=model or (),
             protocol=protocol,
             allow_outside=allow_outside,
-            note=_once(),
         )
         edits, assumed = found.edits, found.notes
         for sentence in assumed:

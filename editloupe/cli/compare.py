@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from editloupe.evals.analysis.bootstrap import Resampling
     from editloupe.evals.analysis.compare import RunComparison
     from editloupe.evals.analysis.matching import Question
-    from editloupe.evals.analysis.model_pairs import ModelComparison
+    from editloupe.evals.analysis.model_records import ModelComparison
     from editloupe.evals.analysis.run_rows import Table
 
 FORMATS = ("text", "md", "json")
@@ -125,7 +125,7 @@ def _only(table: Table, where: Sequence[str]) -> Table:
 
 
 def _compared(
-    tables: Sequence[Table], question: Question | None, human: Path | None, how: Resampling
+    tables: Sequence[Table], question: Question | None, human: list[Path] | None, how: Resampling
 ) -> RunComparison | tuple[ModelComparison, ...]:
     """Answer the question that is named, or the one that the data leave; of models one answer for what a paper keeps apart."""
     from editloupe.evals.analysis.compare import compare as compare_two

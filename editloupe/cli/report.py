@@ -33,7 +33,10 @@ SUFFIXES = {
 FIGURE_FORMATS = ("pdf", "png")
 
 Human = Annotated[
-    Path | None, typer.Option("--human", help="A file of human labels (JSONL, CSV); else those of the manifest.")
+    list[Path] | None,
+    typer.Option(
+        "--human", help="A file of human labels (JSONL, CSV, Parquet), beside the manifest's; may be given again."
+    ),
 ]
 ProtocolName = Annotated[
     str | None, typer.Option("--protocol", help="Which protocol's verdicts, where a run holds several.")

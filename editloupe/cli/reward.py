@@ -15,7 +15,7 @@ from rich.text import Text
 from editloupe.cli.batch_ending import Closing
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import tell
+from editloupe.cli.options import one_of, tell
 from editloupe.cli.report import Resamples, Seed
 from editloupe.cli.reward_pairs import Asking, deliver, judge_pairs, judged, reports_of_scores
 from editloupe.cli.splice import Without, spliced
@@ -26,14 +26,15 @@ from editloupe.evals.batch.batch import Ending
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.evals.manifests.pairs import Way
 from editloupe.evals.manifests.readers import READERS
-from editloupe.evals.papers.editreward import AVERAGE, COLUMNS, Line, line_of, table_5
+from editloupe.evals.papers.pair_table import AVERAGE, Line, line_of, pair_table
 from editloupe.evals.papers.paper import Section
+from editloupe.evals.report.table_formats import FORMATS
 from editloupe.evals.reward.candidates import choices
 from editloupe.evals.reward.judged_pairs import pair_edits
 from editloupe.evals.reward.model_pairs import pairs_of_models, rank_models
 from editloupe.evals.reward.table import is_run, lines_of
 from editloupe.evals.runs.store import Run
-from editloupe.rubrics.registry import pair_rules
+from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, pair_rules
 from editloupe.safe_text import for_json, one_line
 from editloupe.types import UserError
 
@@ -74,13 +75,17 @@ def reward(
         bool,
         typer.Option(
             "--table",
-            help="Print EditReward-Compass's Table 5 of runs and kept results, a row each.",
+            help=f"Print the table of {DEFAULT_FOR_PAIRS.title} with these runs and kept results as its rows.",
             rich_help_panel=WHAT,
         ),
     ] = False,
     published: Annotated[
         bool, typer.Option("--published", help="With --table: the paper's own rows as well.", rich_help_panel=WHAT)
     ] = False,
+    format: Annotated[
+        str | None,
+        typer.Option(help="text, latex, csv, md or json, for a table of judges; --json is json.", rich_help_panel=WHAT),
+    ] = None,
     best_of: Annotated[
         bool, typer.Option("--best-of", help="Print the best candidate of each folder.", rich_help_panel=BEST)
     ] = False,
@@ -110,7 +115,10 @@ def reward(
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first pairs.")] = None,
     options: Annotated[BatchOptions, Without("limit")],
 ) -> int:
-    """Judge preference pairs and say how often the judge agrees with people.
+    """Say how often a judge, or a reward model's numbers, put the better of two candidates first.
+
+    Also the best of several candidates (--best-of), a ranking of editing models (--pairwise on a run), and the table of several
+    judges (--table).
 
     Example: editloupe reward reward_eval.json --judge openai:gpt-5.1 --out runs/pairs
     """
@@ -119,8 +127,11 @@ def reward(
         raise UserError("--published goes with --table")
     if out is not None and (table or scores):
         raise UserError("--out is for what a judge is asked; --table and --scores ask nobody")
+    kind = one_of("--format", format or ("json" if options.as_json else "text"), ("text", *FORMATS))
+    if format and not table and len(scores or ()) < 2:
+        raise UserError("--format is for the table of several judges: --table, or --scores more than once")
     if table:
-        _print_table(lines_of(paths), published, options.as_json)
+        _print_table(lines_of(paths), published, kind)
         return 0
     how = Resampling(resamples, seed)
     if best_of:
@@ -135,7 +146,7 @@ def reward(
     if scores:
         reports = reports_of_scores(paths[0], scores, limit)
         if len(reports) > 1:
-            _print_table([line_of(one.judge, one.results) for one in reports], False, options.as_json)
+            _print_table([line_of(one.judge, one.results) for one in reports], False, kind)
         else:
             deliver(reports[0], options.as_json, lines)
         return 0 if all(one.overall.judged == one.overall.pairs for one in reports) else 3
@@ -223,9 +234,10 @@ def _best(
     return asking.judge_into_run(edits, out, options, Closing(show=show))
 
 
-def _print_table(lines: Sequence[Line], published: bool, as_json: bool) -> None:
-    section = table_5(lines, published)
-    if as_json:
+def _print_table(lines: Sequence[Line], published: bool, kind: str) -> None:
+    rules = pair_rules()
+    section = pair_table(lines, rules, published)
+    if kind == "json":
         rows = [
             {
                 "method": line.name,
@@ -236,9 +248,11 @@ def _print_table(lines: Sequence[Line], published: bool, as_json: bool) -> None:
             }
             for line in lines
         ]
-        print(for_json({"title": section.title, "dimensions": dict(COLUMNS), "rows": rows}, 2))
-    else:
+        print(for_json({"title": section.title, "dimensions": dict(rules.titles), "rows": rows}, 2))
+    elif kind == "text":
         _print_section(section)
+    else:
+        print(FORMATS[kind](section), end="")
 
 
 def _print_section(section: Section) -> None:

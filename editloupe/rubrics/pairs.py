@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from editloupe.types import Edit
@@ -23,6 +23,12 @@ class PairRules:
     """Fields of a pair that are true or false and say which criteria its edits are asked; kept, too."""
     same: float = 1e-5
     """Scores that differ by less are equal."""
+    table: str = "share of pairs put in people's order"
+    """The title of the table that has judges as its rows."""
+    titles: Mapping[str, str] = field(default_factory=dict)
+    """Dimensions and their columns in that table."""
+    published: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """The rows the paper prints: a share for every dimension, then over all."""
     task_of: Callable[[Mapping[str, Any]], str | None] = lambda item: item.get("task")
     """Finds a pair's task in its own fields and in the paths of its pictures; None where they name none."""
     unmarked: Callable[[Mapping[str, Any]], str | None] = lambda item: None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from editloupe.images import Album
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.load import load_rubric
-from editloupe.rubrics.model import LabelAnswer, Rubric
+from editloupe.rubrics.model import LabelAnswer, Rubric, Telling
 from editloupe.rubrics.pairs import PairRules
 from editloupe.types import Edit, Mode, UserError, Verdict
 
@@ -18,6 +19,10 @@ EditScore = Callable[[Edit, Mapping[str, float]], float | None]
 """Puts an edit's criteria (0 to 100) into its own score (0 to 100); None where one that it needs is missing."""
 OUTPUT, MISSING_OUTPUT = "output", "missing"
 """The field in `Edit.extra`, and its value, by which a reader says that the editing model left no picture."""
+
+
+CaseFacts = Callable[[Edit, Rubric, Mode], Mapping[str, Any]]
+"""Says what of an edit its cases depend on, beside the pictures and texts that the rubric names."""
 
 
 class MissingInput(UserError):
@@ -41,6 +46,17 @@ def letters(text: str) -> str:
 def undecided(edit: Edit, rubric: Rubric) -> Verdict | None:
     """Leave every criterion to the judge."""
     return None
+
+
+def all_facts(edit: Edit, rubric: Rubric, mode: Mode) -> Mapping[str, Any]:
+    """Take everything an edit says for something its cases depend on, as for a paper that does not say."""
+    given: dict[str, Any] = edit.model_dump(mode="json", include={"instruction_type", "target_boxes", "hint", "extra"})
+    return given
+
+
+def no_facts(edit: Edit, rubric: Rubric, mode: Mode) -> Mapping[str, Any]:
+    """Say that cases are made of the rubric's pictures and texts alone."""
+    return {}
 
 
 @dataclass(frozen=True)
@@ -69,6 +85,13 @@ class Protocol:
     default_mode: Mode
     make_cases: Callable[[Edit, Rubric, Mode, Album], list[Case]]
     """Turns an edit into the cases of one rubric; raises MissingInput or ImageError with one sentence."""
+    case_facts: CaseFacts | None = None
+    """What else of an edit decides its cases: a verdict is asked for again where it changes, and only then.
+
+    None: nothing, where cases are made of pictures by role; everything the edit says, where the paper makes its own.
+    """
+    further_roles: tuple[str, ...] = ()
+    """Roles of pictures that `make_cases` shows beside those the rubrics name."""
     types: tuple[str, ...] = ()
     """Instruction types of the benchmark, in the paper's order."""
     type_names: Mapping[str, str] = field(default_factory=dict)
@@ -101,6 +124,8 @@ class Protocol:
     """How two candidates are set against each other, where the paper does that."""
     untouched: Untouched | None = None
     """What an output that is the unedited source scores; None where only a judge can tell."""
+    beside: tuple[str, ...] = ()
+    """Criteria of the user's own that are asked beside the paper's; they are no part of its arithmetic."""
 
     @property
     def modes(self) -> tuple[Mode, ...]:
@@ -152,11 +177,21 @@ class Protocol:
         return by_letters.get(letters(said), said)
 
     def score_of(self, edit: Edit, scores: Mapping[str, float]) -> float | None:
-        """Return an edit's own score, 0 to 100, from its criteria's; None where one is missing."""
+        """Return an edit's own score, 0 to 100, from its criteria's; None where one is missing.
+
+        Criteria that are not the paper's do not count.
+        """
+        counted = [name for name in self.criteria if name not in self.beside]
         if self.edit_score is not None:
-            return self.edit_score(edit, scores)
-        wanted = [rubric.criterion for rubric in self.rubrics_for(edit)]
+            return self.edit_score(edit, {name: score for name, score in scores.items() if name in counted})
+        wanted = [rubric.criterion for rubric in self.rubrics_for(edit, counted)]
         return sum(scores[name] for name in wanted) / len(wanted) if all(name in scores for name in wanted) else None
+
+
+def telling(protocol: Protocol, tells: Sequence[Telling]) -> Protocol:
+    """Return the protocol with every judge given this of an edit's own text, whatever its rubrics say."""
+    rubrics = tuple(rubric.model_copy(update={"tells": tuple(tells)}) for rubric in protocol.rubrics)
+    return replace(protocol, rubrics=rubrics)
 
 
 def worst_label(rubric: Rubric, labels: Sequence[str]) -> str:
@@ -169,14 +204,18 @@ def worst_label(rubric: Rubric, labels: Sequence[str]) -> str:
 __all__ = [
     "MISSING_OUTPUT",
     "OUTPUT",
+    "CaseFacts",
     "Choice",
     "EditScore",
     "MissingInput",
     "Protocol",
     "Untouched",
+    "all_facts",
     "first_variant",
     "letters",
     "load_rubric",
+    "no_facts",
+    "telling",
     "undecided",
     "worst_label",
 ]

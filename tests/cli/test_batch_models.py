@@ -104,8 +104,9 @@ def test_a_papers_layout_is_judged_by_its_protocol_and_a_language_that_was_not_r
         ),
         (
             ["--results", "outputs", "--protocol", "vibe"],
-            'line 1: edit 1 says "Change Color", which is no task of VIBE',
+            'line 1: edit 1 does not say which task of VIBE it is ("Change Color" is none of them)',
         ),
+        (["--model", "A"], "--model and --language pick among outputs, and go with --results"),
         (["--results", "outputs", "--language", "fr"], 'the languages are en and cn, not "fr"'),
     ],
 )

@@ -105,6 +105,15 @@ def test_an_evaluation_offers_everything_a_batch_does() -> None:
     assert evaluate["--concurrency"].default == 8
 
 
+def test_a_reward_offers_everything_a_batch_does() -> None:
+    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--model"}
+    batch, reward = options("batch"), options("reward")
+    shared = set(batch) - set(about_a_judge()) - about_manifests - {"--help", "--out", "--limit"}
+    assert {"--max-cost", "--retry-unjudged", "--executor", "--quiet"} <= shared <= set(reward)
+    for name in shared:
+        assert facts(batch[name]) == facts(reward[name]), name
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [

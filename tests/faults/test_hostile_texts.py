@@ -98,7 +98,7 @@ def printed(hostile: Path, *formats: str) -> Iterator[list[str]]:
 @pytest.mark.long
 def test_no_command_prints_what_a_terminal_obeys(hostile: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Run.open(hostile) as run:
-        ids = [edit.id for edit, _ in run.edits()]
+        ids = [edit.id for edit, *_ in run.edits()]
     assert len(ids) == len(TEXTS)
     quick = ["--resamples", "100"]
     wanted = [*printed(hostile, "text", "md", "json"), ["agree", str(hostile), *quick]]

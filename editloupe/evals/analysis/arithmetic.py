@@ -71,12 +71,14 @@ def macro(
     criteria: Sequence[str],
     weights: Floats | None = None,
     criterion_weights: Floats | None = None,
+    counted: Floats | None = None,
 ) -> Macro:
     """Work out means, group scores and the overall from sums and counts (… × groups × columns).
 
     Columns are the criteria and, where the protocol scores whole edits, that score as one more. A group that lacks the
     mean of a criterion it was asked has no score: nan. `criterion_weights` (groups × criteria) say what a group counts in a
-    criterion's mean, where that is not what it counts in the overall.
+    criterion's mean, where that is not what it counts in the overall; `counted` is 0 for criteria that are no part of a
+    group's score.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         columns = sums / counts
@@ -84,8 +86,9 @@ def macro(
     if how.edit_score is not None:
         finals = columns[..., -1]
     else:
+        parts = asked if counted is None else asked * counted
         with np.errstate(invalid="ignore", divide="ignore"):
-            finals = np.where(asked > 0, means, 0).sum(-1) / asked.sum(-1)
+            finals = np.where(parts > 0, means, 0).sum(-1) / parts.sum(-1)
     shares = weights if weights is not None else np.ones(finals.shape[-1]) / finals.shape[-1]
     among = np.repeat(shares[:, None], len(criteria), 1) if criterion_weights is None else criterion_weights
     return Macro(means, finals, weighted(finals, shares), weighted_by_criterion(means, asked, among))

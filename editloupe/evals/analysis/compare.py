@@ -17,7 +17,7 @@ from editloupe.evals.analysis.agreement import Ceiling, Confusion, ceiling_of, p
 from editloupe.evals.analysis.bootstrap import Floats, Resampling, clusterings
 from editloupe.evals.analysis.closer import HumanDifference, Side, closer_to_people
 from editloupe.evals.analysis.estimate import Estimate, Number, frame, missing
-from editloupe.evals.analysis.human import Human, human_labels
+from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.matching import (
     Matched,
     Question,
@@ -107,7 +107,7 @@ class RunComparison(Record):
 def compare(
     a: Run | Table | str | Path,
     b: Run | Table | str | Path,
-    human: str | Path | None = None,
+    human: Files = None,
     how: Resampling | None = None,
     protocol: str | None = None,
     question: Question | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -106,46 +106,36 @@ def area_trend(table: Table, criterion: str) -> AreaTrend | None:
     usable = [place for place, row in enumerate(table.rows) if row.edit.target_boxes and np.isfinite(scores[place])]
     if not usable:
         return None
-    rows = [table.rows[place] for place in usable]
+    rows, values = [table.rows[place] for place in usable], scores[usable]
     sizes = [_size(table.folder, row) for row in rows]
     known = None not in sizes
-    wholes = [size if known and size else None for size in sizes]
-    areas = np.array([_area(row) / _hundredth(whole) for row, whole in zip(rows, wholes, strict=True)], float)
+    # In percent of the picture where all pictures' sizes are known, else in pixels: a hundred of them are a hundred percent.
+    wholes = np.array([size if known and size else (100, 100) for size in sizes], float)
+    boxes = [(place, b.x2 - b.x1, b.y2 - b.y1) for place, row in enumerate(rows) for b in row.edit.target_boxes]
+    owners, sides = np.array([box[0] for box in boxes]), np.array([box[1:] for box in boxes], float)
+    areas = np.bincount(owners, weights=sides.prod(1)) / (wholes.prod(1) / 100 if known else 1.0)
+    sides = sides / wholes[owners] * 100
     order = np.argsort(areas, kind="stable")
-    areas, values = areas[order], scores[usable][order]
-    rows, wholes = [rows[place] for place in order], [wholes[place] for place in order]
-    r, p, why = _correlation(areas, values)
-    places: dict[str, list[int]] = {}
-    for place, row in enumerate(rows):
-        places.setdefault(row.model, []).append(place)
+    models = np.array([row.model for row in rows])
+    r, p, why = _correlation(areas[order], values[order])
     return AreaTrend(
         unit="percent of the picture" if known else "pixels",
-        areas=tuple(areas.tolist()),
-        scores=tuple(values.tolist()),
-        sliding=_sliding(values),
+        areas=tuple(areas[order].tolist()),
+        scores=tuple(values[order].tolist()),
+        sliding=_sliding(values[order]),
         r=r,
         p=p,
         why=why,
         models={
-            model: _of_model(
-                areas[places[model]],
-                values[places[model]],
-                [(rows[place], wholes[place]) for place in places[model]],
-            )
-            for model in table.models
-            if model in places
+            model: _of_model(areas[own], values[own], sides[targets], values[owners[targets]])
+            for model in dict.fromkeys(models.tolist())
+            if len(own := order[models[order] == model]) and len(targets := np.flatnonzero(models[owners] == model))
         },
     )
 
 
-def _of_model(areas: Floats, values: Floats, targets: Sequence[tuple[RunRow, tuple[int, int] | None]]) -> SizeTrend:
+def _of_model(areas: Floats, values: Floats, sides: Floats, side_scores: Floats) -> SizeTrend:
     r, p, why = _correlation(areas, values)
-    sides, side_scores = [], []
-    for (row, whole), score in zip(targets, values.tolist(), strict=True):
-        width, height = (side / 100 for side in whole or (100, 100))
-        for box in row.edit.target_boxes:
-            sides.append(((box.x2 - box.x1) / width, (box.y2 - box.y1) / height))
-            side_scores.append(score)
     return SizeTrend(
         n=len(values),
         r=r,
@@ -153,18 +143,9 @@ def _of_model(areas: Floats, values: Floats, targets: Sequence[tuple[RunRow, tup
         why=why,
         sliding=_sliding(values),
         middles=tuple(np.exp(_sliding(np.log(areas))).tolist()),
-        sides=tuple(sides),
-        side_scores=tuple(side_scores),
+        sides=tuple((width, height) for width, height in sides.tolist()),
+        side_scores=tuple(side_scores.tolist()),
     )
-
-
-def _area(row: RunRow) -> float:
-    return float(sum(box.area for box in row.edit.target_boxes))
-
-
-def _hundredth(whole: tuple[int, int] | None) -> float:
-    """Return what areas are counted in: percent of the picture, or pixels where its size is not known."""
-    return whole[0] * whole[1] / 100 if whole else 1.0
 
 
 def _sliding(values: Floats) -> tuple[float, ...]:

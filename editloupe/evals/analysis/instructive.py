@@ -113,7 +113,7 @@ def _made(
 ) -> Instructive:
     row = table.rows[number]
     outcome = next(unit.outcome for unit in row.units[criterion] if unit.repeat == repeat)
-    given = people.given.get((row.edit.id, criterion), {})
+    given = people.given.get((row.name, criterion), {})
     if isinstance(outcome, Verdict):
         label = outcome.label or ("see values" if outcome.score is None else f"{outcome.score:g}")
     else:

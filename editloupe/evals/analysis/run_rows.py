@@ -16,10 +16,11 @@ from pydantic import TypeAdapter, ValidationError
 from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.run_units import RunUnit, units_of
 from editloupe.evals.runs.configurations import Configuration
+from editloupe.evals.runs.readback import recorded_rubrics
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import Answer, LabelAnswer
 from editloupe.rubrics.protocol import first_variant
-from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.types import Edit, UserError
 
 RULES = "rules"
@@ -91,6 +92,18 @@ class Table:
         return tuple(sorted(asked, key=lambda name: order.index(name) if name in order else len(order)))
 
     @cached_property
+    def own(self) -> tuple[str, ...]:
+        """Criteria of the user's own that were asked beside the protocol's; no part of the protocol's scores."""
+        if self.protocol == OWN:
+            return ()
+        return tuple(name for name in self.criteria if self.rubrics.get(name, {}).get("protocol") == OWN)
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """Criteria to their titles; one asked beside the protocol's says so."""
+        return {name: self.title_of(name) + (" (own)" if name in self.own else "") for name in self.criteria}
+
+    @cached_property
     def models(self) -> tuple[str, ...]:
         """The editing models, in the order in which they first occur."""
         return tuple(dict.fromkeys(row.model for row in self.rows))
@@ -147,12 +160,7 @@ class Table:
     @cached_property
     def rubrics(self) -> Mapping[str, Mapping[str, Any]]:
         """What is known of each criterion's rubric: as run.json recorded it, else as this version has it."""
-        found: dict[str, Mapping[str, Any]] = {}
-        for one in self.about.get("configurations", ()):
-            rubrics = one.get("rubrics", {}) if one.get("protocol") == self.protocol else {}
-            for rubric in rubrics.values() if isinstance(rubrics, Mapping) else ():
-                if isinstance(rubric, Mapping) and "criterion" in rubric:
-                    found.setdefault(str(rubric["criterion"]), rubric)
+        found = recorded_rubrics(self.about, self.protocol)
         if known := known_protocol(self.protocol):
             for criterion in known.criteria:
                 found.setdefault(criterion, known.rubric(criterion).model_dump(mode="json"))

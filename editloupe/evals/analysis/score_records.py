@@ -87,6 +87,8 @@ class Scores(Record):
     by_type: Mapping[str, Score]
     """Empty where the run has several parts: `parts` has the types of each."""
     missing_types: tuple[str, ...]
+    own: tuple[str, ...] = ()
+    """Criteria asked beside the protocol's: told among `by_criterion`, and no part of any score."""
     by_level: Mapping[str, Estimate] = Field(default_factory=dict)
     by: Mapping[str, Mapping[str, Score]] = Field(default_factory=dict)
     """Field to value to overall score; several fields are joined by commas, their values by a dot in the middle."""

@@ -60,6 +60,7 @@ def scores(
         missing_types=tuple(
             name for name in parts[0].sheet.known_types if all(name in one.missing_types for one in found.values())
         ),
+        own=table.own,
         by_level=only.by_level if only else {},
         by={field: _by(table, field, found, fill, how) for field in by if _has(table, field)},
         parts=found,
@@ -212,6 +213,9 @@ def _notes(sheet: Sheet, by_type: Mapping[str, Score]) -> list[str]:
         told.append(
             f"Too few edits to vary, so the overall interval is too narrow by their share: {', '.join(single)}."
         )
+    if sheet.table.own:
+        mine = ", ".join(sheet.table.title_of(name) for name in sheet.table.own)
+        told.append(f"Asked beside the protocol's own criteria, and no part of any score: {mine}.")
     protocol = known_protocol(sheet.table.protocol)
     unasked = [name for name in (protocol.criteria if protocol else ()) if name not in sheet.criteria]
     if unasked and not sheet.how.edit_score:
@@ -299,12 +303,13 @@ def _score(
     how: Resampling,
     criteria: Mapping[str, Score] | None = None,
 ) -> Score:
-    columns = slice(None) if column is None else slice(column, column + 1)
+    columns = np.flatnonzero(sheet.counted) if column is None else np.array([column])
     judged, unjudged = (int(state[members][..., columns].sum()) for state in (sheet.judged, sheet.unjudged))
     if np.isfinite(value):
         base = estimate(float(value), int(n), samples, how.level)
     else:
-        lacking = [name for name, part in (criteria or {}).items() if part.value is None]
+        own = sheet.table.own
+        lacking = [name for name, part in (criteria or {}).items() if part.value is None and name not in own]
         why = f"no verdict on {' and '.join(lacking)}" if lacking else "no verdict with a number"
         if criteria and not lacking:
             why = "the protocol's score of an edit needs every criterion it asks, and no edit here has them all"

@@ -41,6 +41,8 @@ class Sheet:
         self.table = table.with_rows(rows)
         self.how: Arithmetic = arithmetic_of(table.protocol)
         self.criteria = self.table.criteria
+        self.counted = np.array([name not in table.own for name in self.criteria], bool)
+        """Which criteria are the protocol's; the others are reported and are no part of any score."""
         kinds = [row.edit.instruction_type for row in rows]
         self.typed = any(kind is not None for kind in kinds)
         names = [NO_TYPE if kind is None else str(kind) for kind in kinds] if self.typed else [ALL] * len(rows)
@@ -72,10 +74,15 @@ class Sheet:
             point=self._macro(sums, counts, *weights),
             samples={way.name: self._resampled(way, cells, weights, how, paired) for way in self.ways},
             counts=counts,
-            edits=self._by_group(known.any(1).astype(float)),
+            edits=self._by_group(known[:, self._scoring].any(1).astype(float)),
             weights=weights[0],
             criterion_weights=weights[1],
         )
+
+    @property
+    def _scoring(self) -> Bools:
+        """Which columns the scores are made of: the protocol's criteria and, where it has one, the edit's own score."""
+        return self.counted if self.how.edit_score is None else np.append(self.counted, True)
 
     def point(self, fill: float | None, repeat: int | None = None) -> Macro:
         """Return the scores without intervals, of one repeat or of all of them."""
@@ -88,7 +95,8 @@ class Sheet:
         """Return what each row adds to the overall score; they sum to it where a group's score is a plain mean."""
         columns = self.columns(None)
         if self.how.edit_score is None:
-            shares = self.asked / np.maximum(self.asked.sum(1, keepdims=True), 1)
+            parts = self.asked & self.counted
+            shares = parts / np.maximum(parts.sum(1, keepdims=True), 1)
         else:
             shares = np.eye(columns.shape[1])[-1:].repeat(len(self.groups), 0)
         each = worked.weights[:, None] * shares / np.maximum(worked.counts, 1)
@@ -139,9 +147,10 @@ class Sheet:
         found = np.full(values.shape[:2], np.nan)
         place = {name: column for column, name in enumerate(self.criteria)}
         for number, row in enumerate(self.table.rows):
-            asked = [place[name] for name in row.units]
+            names = [name for name in row.units if self.counted[place[name]]]
+            asked = [place[name] for name in names]
             for repeat in range(values.shape[1]):
-                given = dict(zip(row.units, values[number, repeat, asked].tolist(), strict=True))
+                given = dict(zip(names, values[number, repeat, asked].tolist(), strict=True))
                 known = {name: value for name, value in given.items() if value == value}
                 if len(known) == len(given) or not whole:
                     found[number, repeat] = _number(measure, row.edit, known)
@@ -155,12 +164,15 @@ class Sheet:
     def _macro(
         self, sums: Floats, counts: Floats, weights: Floats | None = None, criterion_weights: Floats | None = None
     ) -> Macro:
-        return macro(sums, counts, self.asked.astype(float), self.how, self.criteria, weights, criterion_weights)
+        asked, counted = self.asked.astype(float), self.counted.astype(float)
+        return macro(sums, counts, asked, self.how, self.criteria, weights, criterion_weights, counted)
 
     def _weights(self, sums: Floats, counts: Floats) -> tuple[Floats, Floats]:
         """Return what the groups count in the overall, and in each criterion's mean."""
         finals = self._macro(sums, counts).finals
-        return all_weights(self.groups, finals, counts, self.how, len(self.criteria))
+        scoring = counts[:, self._scoring]
+        sizes = scoring[:, -1] if scoring.shape[1] else np.zeros(len(scoring))
+        return all_weights(self.groups, finals, counts, self.how, len(self.criteria), sizes)
 
     def _resampled(
         self, way: Clusters, cells: Floats, weights: tuple[Floats, Floats], how: Resampling, paired: bool
@@ -194,14 +206,21 @@ def _number(
 
 
 def all_weights(
-    groups: Sequence[str], finals: Floats, counts: Floats, how: Arithmetic, criteria: int
+    groups: Sequence[str],
+    finals: Floats,
+    counts: Floats,
+    how: Arithmetic,
+    criteria: int,
+    sizes: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Return what each group counts in the overall and, groups × criteria, in each criterion's mean.
 
-    A group without a score counts nothing in the overall, and edits without a type count nowhere.
+    A group without a score counts nothing in the overall, and edits without a type count nowhere. `sizes` are the groups' edits,
+    else the last column of `counts`.
     """
+    edits = counts[:, -1] if sizes is None else sizes
     typed = np.array([name != NO_TYPE for name in groups])
-    overall = group_weights(groups, (np.isfinite(finals) & typed).tolist(), how, counts[:, -1].tolist())
+    overall = group_weights(groups, (np.isfinite(finals) & typed).tolist(), how, edits.tolist())
     if how.by_edit:
         return overall, counts[:, :criteria] * typed[:, None]
     shares = group_weights(groups, typed.tolist(), how, complete=False)

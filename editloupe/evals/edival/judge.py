@@ -16,7 +16,7 @@ from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edival import CONSISTENCY, CRITERIA, EDIVAL_GRAPH, QUALITY
 from editloupe.graphs.edival_context import EdivalContext
 from editloupe.images import Album, WireLimits
-from editloupe.judge import JudgeSettings
+from editloupe.judge_settings import JudgeSettings
 from editloupe.pixel_budget import room_for
 from editloupe.rubrics.edival import ASKED
 from editloupe.rubrics.edival.questions import question

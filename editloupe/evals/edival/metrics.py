@@ -96,15 +96,20 @@ class EdivalFigures(Record):
     notes: tuple[str, ...] = ()
 
     def of(self, mode: str) -> tuple[ModelFigures, ...]:
-        """Return the models of one mode, best EdiVal-O at the last turn first."""
+        """Return the models of one mode, best EdiVal-O at the last turn first; equal ones by that over all turns."""
         in_mode = [one for one in self.models if one.mode == mode]
-        return tuple(sorted(in_mode, key=lambda one: (-(one.last.overall or -1.0), one.model)))
+        return tuple(sorted(in_mode, key=lambda one: (_last(one.last.overall), _last(one.overall), one.model)))
 
     @property
     def modes(self) -> tuple[str, ...]:
         """The modes that occur, in order."""
         have = {one.mode for one in self.models}
         return tuple(mode for mode in MODES if mode in have)
+
+
+def _last(value: float | None) -> float:
+    """Return what sorts high values first and nothing last."""
+    return 1.0 if value is None else -value
 
 
 def models_of(scores: Iterable[TurnScore], turns: int, missing: Missing) -> tuple[ModelFigures, ...]:

@@ -198,11 +198,25 @@ def _panel(axes: Axes, x: str, y: str, points: Mapping[str, Point], names: Seque
     known = {name: (left, up) for name, (left, up) in points.items() if left is not None and up is not None}
     line = [known[name] for name in front]
     axes.plot([p[0] for p in line], [p[1] for p in line], "-", color=BLUE, linewidth=1)
-    for name, (left, up) in known.items():
-        best = name in front
-        axes.plot([left], [up], "o", color=BLUE if best else MUTED, markersize=10.5, markeredgecolor="white")
-        number = str(names.index(name) + 1)
-        axes.text(left, up, number, ha="center", va="center_baseline", fontsize=5.8, color="white", fontweight="bold")
+    together: dict[tuple[float, float], list[str]] = {}
+    for name, point in known.items():
+        together.setdefault(point, []).append(name)
+    for (left, up), here in together.items():
+        colour = BLUE if here[0] in front else MUTED
+        axes.plot([left], [up], "o", color=colour, markersize=10.5, markeredgecolor="white")
+        numbers = ", ".join(str(names.index(name) + 1) for name in here)
+        if len(here) == 1:
+            axes.text(left, up, numbers, ha="center", va="center_baseline", fontsize=5.8, color="white", weight="bold")
+        else:  # models at one point are told above it
+            axes.annotate(
+                numbers,
+                (left, up),
+                xytext=(0, 7),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7,
+                color=colour,
+            )
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     axes.margins(0.12)

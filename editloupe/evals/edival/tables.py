@@ -109,13 +109,14 @@ def _overall(models: Sequence[ModelFigures]) -> tuple[tuple[str, ...], _Rows, st
     names = [f"{name} T{n + 1}" for name in ("IF", "CC", "O") for n in turns]
     picks: tuple[Pick, ...] = (lambda t: t.chain, lambda t: t.consistency, lambda t: t.overall)
     rows: list[tuple[Cell, ...]] = []
-    for rank, one in enumerate(models, 1):
+    ends = [one.last.overall for one in models]
+    for one in models:
         cells = [percent(pick(one.turns[n])) for pick in picks for n in turns]
-        place = rank if one.last.overall is not None else None
+        place = ends.index(one.last.overall) + 1 if one.last.overall is not None else None
         rows.append((one.model, *cells, percent(one.overall), place, one.last.chain.judged, one.expected))
     note = (
-        "Rank by EdiVal-O at the last turn; O without a turn is √(mean IF · mean CC) over the turns. Judged: chains whose "
-        "outcome at the last turn is known; expected: base pictures of the run."
+        "Rank by EdiVal-O at the last turn, equal ones alike; O without a turn is √(mean IF · mean CC) over the turns. "
+        "Judged: chains whose outcome at the last turn is known; expected: base pictures of the run."
     )
     return ("model", *names, "O", "rank", "judged", "expected"), rows, note
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,10 @@ LANGUAGES = ("en", "cn")
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 
 
+def _unheard(sentence: str) -> None:
+    """Take a note that nobody asked for."""
+
+
 @dataclass(frozen=True)
 class Benchmark:
     """Where a benchmark and a model's results lie, and what of them is wanted."""
@@ -30,6 +34,8 @@ class Benchmark:
     languages: tuple[str, ...] = LANGUAGES
     model: str | None = None
     """The name under which the results are filed; else the name of their folder."""
+    note: Callable[[str], object] = _unheard
+    """Is told what of the benchmark is passed over."""
 
     @property
     def model_name(self) -> str:

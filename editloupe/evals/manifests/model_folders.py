@@ -52,7 +52,7 @@ def existing_folder(folder: Path, model: str | None = None) -> Path:
     of = f" of model {model}" if model else ""
     what = "is no folder" if folder.exists() else "does not exist"
     parent = folder.parent
-    names = [path.name for path in folders_in(parent)] if parent.is_dir() else []
+    names = [path.name for path in folders_in(parent)]
     raise UserError(f"the folder of results{of}, {folder}, {what}{_instead(folder.name, names, str(parent))}")
 
 

@@ -45,7 +45,7 @@ def name_of(row: Row, by: str) -> str | None:
 
 
 def output_names(rows: Callable[[], Iterable[Row]], folder: Path) -> OutputNames:
-    """Find out how the outputs in a folder are called: in the way under which most of the manifest's are there."""
+    """Find out how the outputs in a folder are called: by id, unless another way finds more that ids do not than ids do."""
     found: Counter[str] = Counter()
     labels: Counter[str | None] = Counter()
     for row in rows():

@@ -132,9 +132,9 @@ def assumptions(surveyed: Survey, missing_counts: str) -> Iterator[str]:
         known = {place for held in surveyed.parts.values() if held.found for place in held.first.parents}
         hints = {hint for part in surveyed.absent if (hint := _misspelt(surveyed, part, known))}
         lacking_parts = list(_joined(surveyed).items())
-        listed = ", ".join(f"{name} ({count} cases)" for name, count in lacking_parts[:MOST])
+        listed = ", ".join(f"{name} ({_cases(count)})" for name, count in lacking_parts[:MOST])
         if more := lacking_parts[MOST:]:
-            listed += f" and {len(more)} more ({sum(count for _, count in more)} cases)"
+            listed += f" and {len(more)} more ({_cases(sum(count for _, count in more))})"
         asked = f"; misspelt: {', '.join(sorted(hints))}?" if hints else ""
         yield f"model {model}: no outputs for {listed}: absent, not counted{asked}"
     present = [held for held in surveyed.parts.values() if held.found]
@@ -142,6 +142,10 @@ def assumptions(surveyed: Survey, missing_counts: str) -> Iterator[str]:
     if found < cases:
         lacking = next(held.lacking for held in present if held.lacking)
         yield f"model {model}: {cases - found} of {cases} outputs missing, such as {lacking}: {missing_counts}"
+
+
+def _cases(count: int) -> str:
+    return f"{count} case{'' if count == 1 else 's'}"
 
 
 def _joined(surveyed: Survey) -> dict[str, int]:
@@ -173,6 +177,8 @@ def _misspelt(surveyed: Survey, part: Part, known: set[Path]) -> str | None:
 
 def folders_in(folder: Path) -> list[Path]:
     """Return the folders in a folder by name, hidden ones left out; one that cannot be read is the user's mistake."""
+    if not folder.is_dir():
+        return []
     try:
         return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     except OSError as error:

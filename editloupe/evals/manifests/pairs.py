@@ -105,6 +105,7 @@ def load_pairs(file: str | Path, protocol: str | None = None, way: Way | None = 
     """
     file, rules = Path(file), pair_rules(protocol)
     known = known_protocol(protocol)
+    own_rules = protocol is None or (known is not None and known.pairs is not None)
     if not file.is_file():
         raise UserError(f"there is no file of pairs at {file}")
     items: Iterable[tuple[str, Mapping[str, Any]]]
@@ -115,10 +116,13 @@ def load_pairs(file: str | Path, protocol: str | None = None, way: Way | None = 
     places: dict[str, str] = {}
     for number, (where, item) in enumerate(items, start=1):
         pair = _pair(item, number, where, file, rules)
+        if not own_rules and (known is None or pair.task not in known.types):
+            # What folders say of a task is no word for the judge of another protocol.
+            pair = pair.model_copy(update={"task": item.get("task")})
         if pair.id in places:
             raise UserError(f'{where}: the id "{pair.id}" stands at {places[pair.id]} already')
         places[pair.id] = where
-        if way == "pointwise" and (protocol is None or (known is not None and known.pairs is not None)):
+        if way == "pointwise" and own_rules:
             _check(pair, where, rules)
         yield pair
 

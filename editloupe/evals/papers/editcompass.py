@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
+from editloupe.evals.manifests.outputs import folders_in
 from editloupe.evals.papers.editcompass_tables import layouts
 from editloupe.evals.papers.paper import Paper
 from editloupe.rubrics.editcompass import EDIT_COMPASS
@@ -24,6 +25,10 @@ def read(benchmark: Benchmark) -> Iterator[Edit]:
     tasks = [(part, task) for part, names in PARTS.items() for task in names if _file(benchmark, part, task).is_file()]
     if not tasks:
         raise UserError(f"{benchmark.data} holds no task of the form Part1/ADD/ADD.json")
+    for part, names in PARTS.items():
+        for path in folders_in(benchmark.data / part):
+            if path.name not in names and (path / f"{path.name}.json").is_file():
+                benchmark.note(f"{path} is no task of {part} ({', '.join(names)}): left out")
     for language in benchmark.languages:
         for part, task in tasks:
             for item in read_json_list(_file(benchmark, part, task)):

@@ -28,7 +28,7 @@ class LoadedOutputs:
     """Streams the edits of all models, each time from the beginning."""
     models: tuple[str, ...]
     notes: tuple[str, ...]
-    """What was assumed while looking for outputs: what is absent, what is missing and what that counts."""
+    """What was assumed while looking for outputs: what is absent, what is missing and what that counts, what was left out."""
 
 
 def sample_layouts() -> tuple[str, ...]:
@@ -102,7 +102,6 @@ def load_outputs(
     models: Sequence[str] = (),
     protocol: str | None = None,
     allow_outside: bool = False,
-    note: Note | None = None,
 ) -> LoadedOutputs:
     """Find the outputs of models for a benchmark or a manifest; every output is looked for once, before any edit is given.
 
@@ -112,9 +111,11 @@ def load_outputs(
     check(layout, with_results=True)
     if wrong := [language for language in languages if language not in LANGUAGES]:
         raise UserError(f'the languages are {" and ".join(LANGUAGES)}, not "{wrong[0]}"')
+    told: dict[str, None] = {}
     paper = known_paper(layout)
-    read, part, naming = _reading(Path(data), layout, paper, languages, allow_outside, protocol, note)
-    surveys, notes = resolve(_given(results), models, read, part)
+    read, part, naming = _reading(Path(data), layout, paper, languages, allow_outside, protocol, told.setdefault)
+    surveys, passed_over = resolve(_given(results), models, read, part)
+    notes = [*told, *passed_over]
     judged_by = known_paper(protocol or layout)
     by_rule = judged_by is not None and judged_by.missing_output is not None
     counts = "they count 0, by the paper's rule" if by_rule else "they stay unjudged, and count nowhere"
@@ -138,7 +139,7 @@ def _reading(
     languages: tuple[str, ...],
     allow_outside: bool,
     protocol: str | None,
-    note: Note | None,
+    note: Note,
 ) -> tuple[Read, PartOf, Callable[[Path, str], Iterator[str]]]:
     """Return how edits are read with a model's outputs, which part an edit belongs to, and notes on how outputs are named."""
     if paper and paper.read and (not paper.fields or data.is_dir()):
@@ -147,7 +148,7 @@ def _reading(
             raise UserError(f"there is no folder of benchmark at {data}")
 
         def with_results(folder: Path, model: str) -> Iterator[Edit]:
-            return map(typed, read(Benchmark(data, folder, languages, model)))
+            return map(typed, read(Benchmark(data, folder, languages, model, note)))
 
         return with_results, paper.part or (lambda edit: ()), lambda folder, model: iter(())
     manifest = _manifest(data, allow_outside, layout, protocol, note)

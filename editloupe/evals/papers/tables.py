@@ -67,7 +67,8 @@ def scored(table: Table, paper: Paper) -> list[Scored]:
     for row in table.rows:
         repeats = sorted({unit.repeat for units in row.units.values() for unit in units})
         for repeat in repeats:
-            given = [u for units in row.units.values() for u in units if u.repeat == repeat]
+            asked = (units for name, units in row.units.items() if name not in table.own)
+            given = [u for units in asked for u in units if u.repeat == repeat]
             verdicts = [unit.outcome for unit in given if isinstance(unit.outcome, Verdict)]
             scores = {v.criterion: v.score_100 for v in verdicts if v.score_100 is not None}
             rule = paper.missing_output

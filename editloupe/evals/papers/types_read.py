@@ -7,7 +7,7 @@ from collections.abc import Callable
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit
 
-Note = Callable[[str], None]
+Note = Callable[[str], object]
 """Is told a sentence."""
 MOST = 5
 """Types of their own that are told one by one."""

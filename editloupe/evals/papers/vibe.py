@@ -35,6 +35,10 @@ STYLES = ("animation", "real-world", "sketch")
 def read(benchmark: Benchmark) -> Iterator[Edit]:
     """Stream the samples of every task of the benchmark."""
     found = False
+    known = {name for names in FOLDERS.values() for name in names}
+    for path in sorted(benchmark.data.glob("Tasks/*/*")):
+        if path.name not in known and next(path.glob("*.json"), None):
+            benchmark.note(f"{path} is none of the tasks ({', '.join(sorted(known))}): left out")
     for task in FOLDERS:
         if (data := _folder(benchmark.data, task)) is None:
             continue

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
+from editloupe.evals.manifests.outputs import folders_in
 from editloupe.evals.papers.paper import Paper
 from editloupe.evals.papers.wiseedit_tables import layouts
 from editloupe.files import open_file
@@ -21,6 +22,7 @@ from editloupe.rubrics.wiseedit.scoring import (
     COMPLEX,
     IMAGINATION,
     INTERPRETATION,
+    METRICS,
     MISSING,
 )
 from editloupe.types import Edit, UserError
@@ -36,6 +38,9 @@ def read(benchmark: Benchmark) -> Iterator[Edit]:
     subsets = list(_subsets(benchmark.data))
     if not subsets:
         raise UserError(f"{benchmark.data} holds neither WiseEdit/<Task>/<Subset> nor WiseEdit-Complex/<Subset>")
+    others = [path for path in folders_in(benchmark.data / "WiseEdit") if path.name not in METRICS and _folders(path)]
+    for path in others:
+        benchmark.note(f"{path} is no task of WiseEdit ({', '.join(METRICS)}): left out")
     for task, folder in subsets:
         for row in _rows(folder):
             for language in benchmark.languages:
@@ -57,8 +62,9 @@ def _subsets(data: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _folders(parent: Path) -> list[Path]:
-    found = sorted(path for path in parent.iterdir() if path.is_dir()) if parent.is_dir() else []
-    return [path for path in found if (path / f"{path.name}.csv").is_file() or (path / "ins.json").is_file()]
+    return [
+        path for path in folders_in(parent) if (path / f"{path.name}.csv").is_file() or (path / "ins.json").is_file()
+    ]
 
 
 def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:

@@ -14,8 +14,10 @@ from editloupe.evals.report.blocks import (
     Paragraph,
     Points,
     agreement_grids,
+    field_grids,
     measures_grid,
     p_value,
+    people_blocks,
 )
 from editloupe.safe_text import counted
 
@@ -27,6 +29,8 @@ def agreement_blocks(found: Agreement, titles: dict[str, str]) -> Iterator[Block
     """Tell how well a run agrees with people."""
     yield Heading(f"{found.run}: {found.judge} · {found.protocol} · {found.mode} mode, against people", 1)
     yield Paragraph(agreement_answer(found, titles), "answer")
+    if len(found.models) > 1:
+        yield Paragraph(f"Editing models: {', '.join(found.models)}.")
     if found.notes:
         yield Points(found.notes)
     if not found.annotators:
@@ -40,6 +44,8 @@ def agreement_blocks(found: Agreement, titles: dict[str, str]) -> Iterator[Block
     for criterion, whole in found.criteria.items():
         if len(whole.by_type) > 1:
             yield measures_grid(f"{titles.get(criterion, criterion)}, by type", whole.by_type)
+    yield from field_grids(found, titles)
+    yield from people_blocks(found, titles)
 
 
 def agreement_answer(found: Agreement, titles: dict[str, str]) -> str:

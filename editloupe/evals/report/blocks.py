@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from editloupe.evals.analysis.agreement import Measures
+from editloupe.evals.analysis.agreement import Agreement, Measures
+from editloupe.evals.analysis.among_people import Among
 from editloupe.evals.analysis.distribution import SizeTrend
 from editloupe.evals.analysis.estimate import Estimate
 from editloupe.evals.analysis.instructive import Instructive
-from editloupe.evals.analysis.model_pairs import ModelComparison
+from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.pairing import TITLES
 from editloupe.evals.analysis.parts import BETWEEN
 from editloupe.evals.analysis.reference import Reference
@@ -264,6 +265,12 @@ def _agreement(report: Report, level: int) -> Iterator[Block]:
     for criterion, whole in report.agreement.criteria.items():
         if whole.by_type:
             yield measures_grid(report.titles.get(criterion, criterion), whole.by_type)
+    yield from field_grids(report.agreement, report.titles)
+    if len(report.agreement.by.get("model", {})) > 1:
+        yield Drawing(
+            "agreement_by_model", "Spearman ρ with people, by editing model; dashed: one annotator against the others."
+        )
+    yield from people_blocks(report.agreement, report.titles, level + 1)
     yield Drawing(
         "agreement_by_type", "Spearman ρ with people; dashed: one annotator against the others, with interval."
     )
@@ -297,6 +304,39 @@ def measures_grid(title: str, lines: Mapping[str, Measures]) -> Grid:
     heads = [f"Krippendorff α, {raters}" if m == "krippendorff_alpha" else TITLES[m] for m in shown]
     absent = [f"{name}: {one.spearman.why}." for name, one in lines.items() if one.spearman.value is None]
     return Grid((title, *heads, "edits"), tuple(rows), f"No ρ – {' '.join(absent)}" if absent else "")
+
+
+def field_grids(found: Agreement, titles: Mapping[str, str]) -> Iterator[Grid]:
+    """Show agreement by the editing model and by other fields, a table a field and criterion."""
+    for field, values in found.by.items():
+        words = " and ".join(name.strip().replace("_", " ") for name in field.split(","))
+        for criterion in found.criteria:
+            lines = {value: by_criterion[criterion] for value, by_criterion in values.items()}
+            if any(one.n or one.left_out for one in lines.values()):
+                yield measures_grid(f"{titles.get(criterion, criterion)}, by {words}", lines)
+
+
+def people_blocks(found: Agreement, titles: Mapping[str, str], level: int = 2) -> Iterator[Block]:
+    """Tell how well people agree among themselves, on every criterion: of all types, by type, and two by two."""
+    known = {criterion: whole.people for criterion, whole in found.criteria.items() if whole.people is not None}
+    if known:
+        yield Heading("People among themselves", level)
+    for criterion, one in known.items():
+        title = titles.get(criterion, criterion)
+        lines = [_among("all types", one), *(_among(name, part) for name, part in one.by_type.items())]
+        note = "same label: share of equal labels among all pairs of labels of the same edit."
+        yield Grid((title, *_AMONG), tuple(lines), note)
+        if one.raters > 2:
+            left = f"{one.pairs_left_out} more pairs share fewer edits." if one.pairs_left_out else ""
+            pairs = [_among(" and ".join(pair.names), pair) for pair in one.pairs]
+            yield Grid((f"{title}, two by two", *_AMONG), tuple(pairs), left)
+
+
+_AMONG = ("Krippendorff α", "same label", "annotators", "edits")
+
+
+def _among(name: str, one: Among) -> tuple[str, ...]:
+    return name, one.krippendorff_alpha.told(), one.exact.told(), str(one.raters), str(one.n)
 
 
 def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:

@@ -10,10 +10,11 @@ from pathlib import Path
 from editloupe.evals.analysis.agreement import Agreement, agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.distribution import area_trend, distribution
-from editloupe.evals.analysis.human import human_labels
+from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.instructive import instructive
 from editloupe.evals.analysis.methods import methods
-from editloupe.evals.analysis.model_pairs import ModelComparison, compare_apart
+from editloupe.evals.analysis.model_pairs import compare_apart
+from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.parts import BETWEEN, parts_of
 from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_rows import BASELINE, NO_MODEL, Table, table_of
@@ -31,7 +32,7 @@ def build_report(
     run: Run | Table | str | Path,
     by: Sequence[str] = (),
     unjudged: UnjudgedRule = "left_out",
-    human: str | Path | None = None,
+    human: Human | Files = None,
     how: Resampling | None = None,
     protocol: str | None = None,
     intervals: bool = False,
@@ -46,7 +47,7 @@ def build_report(
     parts = parts_of(table)
     rankings = compare_apart([held], how, intervals=False, least=1, known=parts)
     found = scores(table, fields, unjudged, how, parts=parts)
-    people = human_labels(table, human)
+    people = human if isinstance(human, Human) else human_labels(table, human)
     agreed = agreement(table, people, how) if people.given else None
     absent = [field for field in by if field not in found.by]
     notes = [*_without_paper(table), *(f'No edit has a field "{field}".' for field in absent)]
@@ -70,7 +71,7 @@ def build_report(
         answer=_answer(table, found, how, rankings),
         certainty=tuple(_certainty(table, found, agreed, how)),
         baseline=BASELINE if table.by_rules else None,
-        titles={name: table.title_of(name) for name in table.criteria},
+        titles=table.titles,
         agreement=agreed,
         rankings=rankings,
         tables=tables,

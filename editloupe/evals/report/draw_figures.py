@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from editloupe.evals.analysis.agreement import CriterionAgreement, Measures
 from editloupe.evals.analysis.distribution import UNJUDGED, AreaTrend
 from editloupe.evals.analysis.estimate import Estimate
-from editloupe.evals.analysis.model_pairs import ModelComparison
+from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.report.model import Leaderboard, Report
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def _of_report(report: Report) -> dict[str, Draw]:
         labelled = {name: one for name, one in agreed.items() if one.by_type and one.n}
         if labelled:
             found["agreement_by_type"] = lambda: _by_type(labelled, titles)
+        if len(by_model := report.agreement.by.get("model", {})) > 1 and any(one.n for one in agreed.values()):
+            found["agreement_by_model"] = lambda: _by_model(by_model, agreed, titles)
     return found
 
 
@@ -101,6 +103,23 @@ def _by_type(agreed: Mapping[str, CriterionAgreement], titles: Mapping[str, str]
         for name, one in agreed.items()
     }
     ceilings = {titles[name]: one.ceiling.spearman for name, one in agreed.items() if one.ceiling}
+    return figures.whiskers(groups, "Spearman ρ with people", ceilings)
+
+
+def _by_model(
+    by_model: Mapping[str, Mapping[str, Measures]], agreed: Mapping[str, CriterionAgreement], titles: Mapping[str, str]
+) -> Figure:
+    from editloupe.evals.report import figures
+
+    labelled = {name: one for name, one in agreed.items() if one.n}
+    groups = {
+        titles[name]: [
+            *((model, found[name].spearman) for model, found in by_model.items()),
+            ("all edits", one.spearman),
+        ]
+        for name, one in labelled.items()
+    }
+    ceilings = {titles[name]: one.ceiling.spearman for name, one in labelled.items() if one.ceiling}
     return figures.whiskers(groups, "Spearman ρ with people", ceilings)
 
 

@@ -10,7 +10,7 @@ from editloupe.evals.analysis.agreement import Agreement
 from editloupe.evals.analysis.distribution import AreaTrend, Distribution
 from editloupe.evals.analysis.estimate import Estimate, Number
 from editloupe.evals.analysis.instructive import Instructive
-from editloupe.evals.analysis.model_pairs import ModelComparison
+from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.scores import Coverage, Scores
 from editloupe.types import Record
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from editloupe.evals.analysis.model_pairs import ModelComparison, ModelPair, PairDifference
+from editloupe.evals.analysis.model_records import ModelComparison, ModelPair, PairDifference
 from editloupe.evals.analysis.paired import OVERALL
 from editloupe.evals.analysis.parts import BETWEEN
 from editloupe.evals.report.blocks import (

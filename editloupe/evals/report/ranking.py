@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from editloupe.evals.analysis import reference as ref
 from editloupe.evals.analysis.matching import same_judge
-from editloupe.evals.analysis.model_pairs import ModelComparison, compare_apart
+from editloupe.evals.analysis.model_pairs import compare_apart
+from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.parts import BETWEEN, parts_of, shared_apart_fields, value_of
 from editloupe.evals.analysis.run_rows import Table
 

@@ -36,7 +36,7 @@ class Given:
 def judge_by_scores(pairs: Sequence[Pair], file: str | Path, name: str | None = None) -> tuple[PairReport, list[str]]:
     """Report how often a reward model's numbers put the winner first, and say what in the file was of no use.
 
-    A winner is strictly higher, a tie is equal, as EditReward-Compass counts. A pair without both numbers is not judged.
+    A winner is strictly higher, a tie is equal. A pair without both numbers is not judged.
     """
     file, rules = Path(file), pair_rules()
     given = read_scores(file, pairs, rules)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from editloupe.evals.analysis.pair_results import OPEN, PairResult, pair_results, row_halves
+from editloupe.evals.analysis.pair_results import PairResult, pair_results, row_halves
 from editloupe.evals.analysis.run_rows import table_of
-from editloupe.evals.papers.editreward import WAYS, Line, line_of
+from editloupe.evals.papers.pair_table import WAYS, Line, by_way, line_of
 from editloupe.evals.runs.store import FILE, Run
 from editloupe.files import read_text
 from editloupe.rubrics.registry import pair_rules
@@ -47,10 +47,8 @@ def _of_run(folder: Path) -> list[tuple[Line, str]]:
     for table in tables:
         halves = (half for row in table.rows for half in row_halves(table.protocol, row, table.criteria))
         results = pair_results(halves, pair_rules(table.protocol))
-        for way in WAYS:
-            own = [one for key, one in results.items() if key.way == way and one.label != OPEN]
-            if own:
-                lines.append((line_of(_name(" + ".join(table.judges), way), own), table.configuration))
+        judge = " + ".join(table.judges)
+        lines += [(line_of(_name(judge, way), own), table.configuration) for way, own in by_way(results).items()]
     if not lines:
         raise UserError(f"the run {folder} holds no preference pairs; `editloupe reward PAIRS --out RUN` judges some")
     return lines

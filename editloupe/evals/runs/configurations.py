@@ -53,9 +53,12 @@ def extend(connection: sqlite3.Connection, clean: Redactor, asked: Sequence[Aske
             "INSERT OR IGNORE INTO asked (asked, criterion, facts) VALUES (?, ?, ?)",
             (question.key, storable_text(question.criterion), facts),
         )
-        connection.execute(
-            "INSERT OR IGNORE INTO configurations (configuration, asked) VALUES (?, ?)", (name, question.key)
-        )
+        link(connection, name, question.key)
+
+
+def link(connection: sqlite3.Connection, name: str, asked: str) -> None:
+    """Have a question belong to a configuration."""
+    connection.execute("INSERT OR IGNORE INTO configurations (configuration, asked) VALUES (?, ?)", (name, asked))
 
 
 def held(connection: sqlite3.Connection, protocol: str | None = None) -> list[Configuration]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from editloupe.rubrics.dlebench.cases import make_cases
+from editloupe.rubrics.dlebench.cases import case_facts, make_cases
 from editloupe.rubrics.protocol import Protocol, Untouched, load_rubric
 
 __all__ = ["DLEBENCH", "TYPES", "TYPE_NAMES"]
@@ -56,6 +56,7 @@ DLEBENCH = Protocol(
     ),
     default_mode="tools",
     make_cases=make_cases,
+    case_facts=case_facts,
     types=TYPES,
     type_names=TYPE_NAMES,
     arithmetic=(

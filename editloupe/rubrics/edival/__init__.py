@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.resources import files
 
-from editloupe.rubrics.edival.cases import make_cases
+from editloupe.rubrics.edival.cases import case_facts, make_cases
 from editloupe.rubrics.edival.questions import question
 from editloupe.rubrics.edival.settings import sources
 from editloupe.rubrics.edival.tasks import TYPES, Task
@@ -49,6 +49,7 @@ EDIVAL = Protocol(
     rubrics=(with_checks(load_rubric(files(__package__) / "instruction_following.yaml")),),
     default_mode="tools",
     make_cases=make_cases,
+    case_facts=case_facts,
     types=TYPES,
     edit_score=following,
     weighting="edits",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.resources import files
 
 from editloupe.rubrics.load import load_rubrics
-from editloupe.rubrics.protocol import Protocol, Untouched
-from editloupe.rubrics.vibe.cases import make_cases
+from editloupe.rubrics.protocol import Protocol, Untouched, no_facts
+from editloupe.rubrics.vibe.cases import LAYER, make_cases
 from editloupe.rubrics.vibe.scoring import FORMULAS, LEVELS, choose, gated, sample_score, task_of
 
 __all__ = ["VIBE"]
@@ -21,6 +21,8 @@ VIBE = Protocol(
     rubrics=tuple(sorted(_RUBRICS, key=lambda rubric: [r.criterion for r in _RUBRICS].index(rubric.criterion))),
     default_mode="plain",
     make_cases=make_cases,
+    case_facts=no_facts,
+    further_roles=(LAYER,),
     types=tuple(FORMULAS),
     type_of=task_of,
     choose=choose,

@@ -56,9 +56,9 @@ def task_of(edit: Edit) -> str:
     codes = [by_name.get(_letters(part)) for part in said.split("+")]
     known = sorted({code for code in codes if code}, key=list(NAMES).index)
     if not known or None in codes:
-        problem = f'says "{said}", which is no task of VIBE' if said else "does not say which task of VIBE it is"
+        other = f' ("{said}" is none of them)' if said else ""
         raise MissingInput(
-            f"edit {edit.id} {problem}; its instruction type must be one of: "
+            f"edit {edit.id} does not say which task of VIBE it is{other}; its instruction type must be one of: "
             f"{', '.join(NAMES)}, or two or three of {', '.join(LEVELS['Deictic'])} joined by +"
         )
     if len(known) > 1 and not set(known) <= set(LEVELS["Deictic"]):

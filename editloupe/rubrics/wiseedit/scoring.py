@@ -36,8 +36,11 @@ def task_of(edit: Edit) -> str:
     said = str(edit.instruction_type or edit.extra.get("task") or "").strip()
     if task := TASKS.get("".join(c for c in said.lower() if c.isalpha())):
         return task
-    problem = f'says "{said}", which is no task of WiseEdit' if said else "does not say which task of WiseEdit it is"
-    raise MissingInput(f"edit {edit.id} {problem}; its instruction type must be one of: {', '.join(METRICS)}")
+    other = f' ("{said}" is none of them)' if said else ""
+    raise MissingInput(
+        f"edit {edit.id} does not say which task of WiseEdit it is{other}; its instruction type must be one of: "
+        f"{', '.join(METRICS)}"
+    )
 
 
 def inputs_of(edit: Edit) -> int:

@@ -79,6 +79,8 @@ def test_points_of_a_pareto_panel_are_numbered_and_the_numbers_explained() -> No
         "2": (0.8, 0.3),
         "3": (0.1, 0.1),
     }
+    same = plots.pareto_panels({("EdiVal-IF", "EdiVal-CC"): {"a": (0.2, 0.9), "b": (0.2, 0.9)}}, "Turn 3").axes[0]
+    assert [text.get_text() for text in same.texts] == ["1, 2"], "models at one point share a mark"
     front = axes.lines[0]
     assert list(zip(front.get_xdata(), front.get_ydata(), strict=True)) == [(0.2, 0.9), (0.8, 0.3)]
     (legend,) = figure.legends

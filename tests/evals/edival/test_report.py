@@ -120,7 +120,7 @@ def test_models_stand_in_the_order_of_their_overall_score_at_the_last_turn() -> 
     )
     by_last = [float(row[9]) for row in table.rows]
     assert by_last == sorted(by_last, reverse=True)
-    assert [row[-3:] for row in table.rows] == [("1", "20", "20"), ("2", "20", "20"), ("3", "20", "20")]
+    assert [row[-3:] for row in table.rows] == [("1", "20", "20"), ("2", "20", "20"), ("2", "20", "20")]
     assert {row[0]: row[4] for row in table.rows} == {"keen": "60.00", "calm": "95.00", "poor": "50.00"}
 
 

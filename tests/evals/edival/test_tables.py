@@ -88,6 +88,23 @@ def test_table_3_has_following_consistency_and_overall_of_every_turn_and_model()
     }, "rank, chains whose outcome is known, pictures of the run"
 
 
+def test_models_with_the_same_score_share_a_rank_and_one_without_a_score_stands_last() -> None:
+    idle = score("idle", "multi", "a", 1, False)
+    scores = [
+        *(score("keen", "multi", "a", turn, turn == 1) for turn in (1, 2, 3)),
+        *(idle.model_copy(update={"turn": turn}) for turn in (1, 2, 3)),
+        *(idle.model_copy(update={"turn": turn, "model": "blind", "follows": (None,)}) for turn in (1, 2, 3)),
+    ]
+    found = EdivalFigures(
+        run="r", judge="j", missing="complete", turns=3, models=models_of(scores, 3, "complete"), unjudged={}
+    )
+    table = chosen(tables(found), ["3"])[0].section
+    places = [(row[0], row[table.columns.index("rank")]) for row in table.rows]
+    assert places == [("keen", 1), ("idle", 1), ("blind", None)], (
+        "0 at the last turn is a score, and equal ones share it"
+    )
+
+
 def test_table_4_has_the_quality_and_its_distance_from_the_base_pictures() -> None:
     assert numbered("4").section.columns == ("model", "VQ T1", "VQ T2", "VQ T3", "|Δ| T1", "|Δ| T2", "|Δ| T3")
     assert rows("4")["keen"] == pytest.approx((6.0, 6.5, 7.0, 1.5, 2.0, 2.5))

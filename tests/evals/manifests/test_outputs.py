@@ -141,8 +141,7 @@ def test_dlebenchs_samples_take_the_outputs_of_three_models(tmp_path: Path, out:
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
     touch(*(out / model / f"{n}.png" for model in ("p", "q", "r") for n in (1, 2, 3)))
-    told: list[str] = []
-    found = load_outputs(path, out, "dlebench", note=told.append)
+    found = load_outputs(path, out, "dlebench")
     edits = {(edit.model, edit.id): edit for edit in found.edits()}
     assert set(edits) == {(model, n) for model in ("p", "q", "r") for n in "123"}
     for (model, number), edit in edits.items():
@@ -159,7 +158,7 @@ def test_dlebenchs_samples_take_the_outputs_of_three_models(tmp_path: Path, out:
         "prompt_clean": "A red cup is shown.",
         "prompt_adv": "A blue cup is shown.",
     }
-    assert told == ['"Recipe" is no type of DLEBench; it is counted as a type of its own']
+    assert list(found.notes) == ['"Recipe" is no type of DLEBench; it is counted as a type of its own']
 
 
 @pytest.mark.parametrize(

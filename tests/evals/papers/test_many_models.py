@@ -172,3 +172,26 @@ def test_an_id_that_a_benchmark_has_twice_is_refused(data: Path, out: Path) -> N
     touch(out / "en/Part1/ADD/a.png")
     with pytest.raises(UserError, match='the benchmark has the id "en/Part1/ADD/a" twice'):
         load_outputs(data, {"m": out}, "edit-compass")
+
+
+@pytest.mark.parametrize(
+    ("layout", "place", "words"),
+    [
+        ("wiseedit", "WiseEdit/Awarenes/Awareness_1/Awareness_1.csv", "Awarenes is no task of WiseEdit (Awareness, "),
+        ("edit-compass", "Part1/Repaint/Repaint.json", "Repaint is no task of Part1 (ADD, "),
+        ("vibe", "Tasks/Level-1-Deictic/Recolor/Recolor.json", "Recolor is none of the tasks (Addition, "),
+    ],
+)
+def test_a_task_that_the_paper_does_not_have_is_left_out_with_a_word(
+    data: Path, out: Path, layout: str, place: str, words: str
+) -> None:
+    write_wiseedit(data)
+    write_compass(data)
+    write_vibe(data)
+    touch(
+        out / "m/Awareness_1/en/1.png", out / "m/en/Part1/ADD/a.png", out / "m/Addition/Addition_0001.png", data / place
+    )
+    first, *others = load_outputs(data, {"m": out / "m"}, layout).notes
+    assert words in first
+    assert first.endswith("): left out")
+    assert not any("left out" in note for note in others)

@@ -295,7 +295,7 @@ def test_runs_of_the_same_name_go_by_their_folders(tmp_path: Path) -> None:
 def test_of_two_judges_in_one_run_one_has_to_be_chosen(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", lines(4))
     make_run(run, [Line("late", 2, 2)], judge="rules", mode="plain")
-    with pytest.raises(UserError, match="judged in several ways; name one with --configuration: .*rules"):
+    with pytest.raises(UserError, match=r"judged in several ways; name one with --configuration: .*rules"):
         build_report(run, how=QUICK)
     report = build_report(table_of(run, configuration="rules"), how=QUICK)
     assert (report.judge, report.mode, report.coverage.units) == ("rules", "plain", 2)

@@ -51,7 +51,7 @@ def write_pairs(folder: Path, wanted: Sequence[tuple[str, str]] = FOUR, **fields
 
 def brightness(request: Request, name: str) -> float:
     """Return the mean level of the picture announced under a name."""
-    texts = [t for t in request.messages[-1].text.splitlines() if t.endswith("pixels):")]
+    texts = [t for one in request.messages for t in one.text.splitlines() if t.endswith("pixels):")]
     place = next(i for i, text in enumerate(texts) if text.startswith(name))
     return float(np.asarray(Image.open(io.BytesIO(request.images[place].data))).mean())
 

@@ -81,7 +81,8 @@ def judges_against_people(
 ) -> Figure:
     """Draw ρ, r and MAE of several judges: a row of panels a criterion, a panel a measure, a line with its interval a judge.
 
-    The judge with the highest ρ stands on top. Dashed: what one annotator reaches against the others. The best judge of a panel is filled, the others are hollow.
+    The judge with the highest ρ stands on top, and the best of a panel is filled. Dashed: what one annotator reaches
+    against the others.
     """
     judges = list(dict.fromkeys(name for by_judge in criteria.values() for name in by_judge))
     judges.sort(key=lambda name: -sum(one[name].spearman.value or 0.0 for one in criteria.values() if name in one))

@@ -72,8 +72,8 @@ def _number(value: float | None) -> float:
 def target_sizes(trend: AreaTrend, title: str, labels: Sequence[str] = ()) -> Figure:
     """Draw the targets' width against height, coloured by score, and the sliding mean over their area, for every model.
 
-    As in Figure 6 of the benchmark that asks for it (DLEBench, Section 5.2): all axes of size are logarithmic, every target
-    of an edit is a point, and Pearson's r of score and log area stands above the mean of ten neighbours.
+    All axes of size are logarithmic, every target of an edit is a point, and Pearson's r of score and log area stands above the
+    mean of ten neighbours (DLEBench, Figure 6).
     """
     models = trend.models
     across = min(ACROSS, len(models))
@@ -149,8 +149,10 @@ def _targets(axes: Axes, one: SizeTrend, colours: ListedColormap, norm: Boundary
 
 
 def _log_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis in plain numbers, also where it spans less than a power of ten."""
-    axis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=9))
+    """Label a logarithmic axis in plain numbers: the fewer powers of ten it spans, the more numbers between them."""
+    low, high = axis.get_view_interval()
+    decades = float(np.log10(high / low)) if 0 < low < high else 0.0
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 1.3 else (1.0, 3.0), numticks=9))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter("")
 
