@@ -51,15 +51,22 @@ def test_report_in_the_terminal_begins_with_the_answer(run: Path) -> None:
     assert "\x1b" not in text
 
 
-def test_report_groups_by_a_field_and_says_where_there_is_none(run: Path) -> None:
-    data = json.loads(told("report", run, "--format", "json", "--by", "turn"))
-    assert list(data["by"]) == ["model"]
-    assert 'No edit has a field "turn".' in data["notes"]
+def test_report_groups_by_a_column(run: Path) -> None:
+    data = json.loads(told("report", run, "--format", "json", "--by", "instruction_type"))
+    assert list(data["by"]) == ["model", "instruction_type"]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "start"), [("r.html", "<!doctype html>"), ("r.md", "# run"), ("r.txt", "run"), ("r.json", "{")]
+    ("name", "start"),
+    [
+        ("r.html", "<!doctype html>"),
+        ("r.md", "# run"),
+        ("r.txt", "run"),
+        ("r.json", "{"),
+        ("r.tex", "% needs"),
+        ("r.csv", "# "),
+    ],
 )
 def test_the_suffix_of_the_file_says_the_format(run: Path, tmp_path: Path, name: str, start: str) -> None:
     assert told("report", run, "--out", tmp_path / "new" / name) == ""

@@ -15,7 +15,7 @@ from editloupe.evals.runs.store import Run
 from editloupe.types import Outcome
 
 _OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
-JUDGED, UNJUDGED = "judged", "unjudged"
+JUDGED = "judged"
 
 
 class RunUnit(NamedTuple):
@@ -68,43 +68,36 @@ _COLUMNS = {
     "confidence": "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.confidence') END",
     "text": "outcome",
 }
-_SOUND = (
-    "json_valid(outcome) AND json_extract(outcome, '$.status') IS status "
-    "AND json_extract(outcome, '$.criterion') IS criterion"
+_NUMBERS = ("score", "score_100", "cost", "repeat", "seconds", "requests", "input_tokens", "output_tokens")
+_SOUND = " AND ".join(
+    (
+        "json_valid(outcome)",
+        "json_extract(outcome, '$.status') IS status",
+        "json_extract(outcome, '$.criterion') IS criterion",
+        "status IN ('judged', 'unjudged')",
+        *(f"typeof({name}) IN ('real', 'integer', 'null')" for name in _NUMBERS),
+    )
 )
-"""Whether a row is what was written: its outcome can be read and speaks of the same unit."""
+"""Whether a row is what was written: its outcome can be read and speaks of the same unit, and its numbers are numbers."""
 
 
 def units_of(run: Run, configuration: str) -> Iterator[RunUnit]:
     """Yield the units of one configuration in the order of the manifest; what cannot be read is noted as damage."""
     columns = ", ".join(_COLUMNS[name] for name in _KEPT)
     query = (
-        f"SELECT {_SOUND}, {columns} FROM verdicts WHERE asked IN (SELECT asked FROM configurations WHERE configuration = ?) "
+        f"SELECT {columns}, {_SOUND} FROM verdicts WHERE asked IN (SELECT asked FROM configurations WHERE configuration = ?) "
         "ORDER BY position, edit_id, name, criterion, repeat, asked"
     )
-    shared: dict[str, str] = {}
-    same = [place for place, name in enumerate(_KEPT, start=1) if name in _SAME]
+    shared: dict[str | None, str | None] = {}
+    once = shared.setdefault
+    same = [place for place, name in enumerate(_KEPT) if name in _SAME]
     with closing(run.reader()) as reader:
         for row in reader.execute(query, (configuration,)):
-            sound, *values = row
+            values = list(row)
+            if not values.pop():
+                run.damage.add("verdicts", f"{row[0]}, {row[3]}")
+                continue
             for place in same:
-                value = row[place]
-                if isinstance(value, str):
-                    values[place - 1] = shared.setdefault(value, value)
-            unit = RunUnit._make(values)
-            if sound and _is_whole(unit):
-                yield unit
-            else:
-                run.damage.add("verdicts", f"{unit.name}, {unit.criterion}")
-
-
-def _is_whole(unit: RunUnit) -> bool:
-    """Say whether the columns hold what the tables count with; a damaged file may hold anything."""
-    numbers = (unit.score, unit.score_100, unit.cost, unit.confidence)
-    return (
-        unit.status in (JUDGED, UNJUDGED)
-        and all(number is None or isinstance(number, (int, float)) for number in numbers)
-        and isinstance(unit.repeat, int)
-        and isinstance(unit.seconds, (int, float))
-        and isinstance(unit.requests, int)
-    )
+                value = values[place]
+                values[place] = once(value, value)
+            yield RunUnit._make(values)
