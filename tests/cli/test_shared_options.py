@@ -22,6 +22,7 @@ LEFT_OUT = {
         "--mode",
         "--rubric",
         "--differences",
+        "--tells",
         "--max-turns",
         "--tool-calls",
         "--coordinates",
@@ -72,8 +73,8 @@ def about_a_judge() -> dict[str, Any]:
     }
 
 
-def test_there_are_twenty_two_of_them() -> None:
-    assert len(about_a_judge()) == 22
+def test_there_are_twenty_three_of_them() -> None:
+    assert len(about_a_judge()) == 23
 
 
 @pytest.mark.parametrize("command", [*LISTS_ALL, *LEFT_OUT, *PARTS])

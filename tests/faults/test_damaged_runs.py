@@ -36,7 +36,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Run.write(folder / "run") as run:
         for name in ("f0", "f1"):
             made, album = judgement(folder, name)
-            run.save_all([Filing(made, album=album)])
+            (before,) = run.configurations()
+            made = made.model_copy(update={"judge": before.judge})
+            run.save_all([Filing(made, album=album, configuration=before.name)])
         run.keep_reply("k", {"message": {"type": "ai", "data": {"content": "x"}}, "usage": {}}, "f0")
     label = {"criterion": "instruction_following", "annotator": "Ann"}
     rows = [{"edit_id": name, "label": "Wrong Action", **label} for name in ("e0", "e1", "f0")]

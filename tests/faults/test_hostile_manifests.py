@@ -47,7 +47,7 @@ def test_a_hostile_manifest_gives_edits_that_can_be_judged_and_stored_or_one_sen
     refused = kept = 0
     tracemalloc.start()
     with Run.write(folder / "run") as run:
-        planner = Planner(run, judge, "configuration")
+        planner = Planner(run, judge)
         for seed in range(count):
             path = write_hostile(folder, seed)
             edits: list[Edit] = []
@@ -256,7 +256,14 @@ def test_a_hostile_file_of_pairs_gives_pairs_or_one_sentence(count: int, tmp_pat
         "reference_image_path",
         "edit_type",
     )
-    good = {"source_image": "a.png", "prompt": "x", "winner": "b.png", "loser": "c.png", "dimension": "IA"}
+    good = {
+        "source_image": "a.png",
+        "prompt": "x",
+        "winner": "b.png",
+        "loser": "c.png",
+        "dimension": "IA",
+        "task": "ADD",
+    }
     read = refused = 0
     for seed in range(count):
         rng = random.Random(seed)
