@@ -55,7 +55,7 @@ class LabelReader:
         for name, human, rater in labelled:
             where = Row(f'edit "{name}"', {})
             for criterion, label in human.items():
-                if isinstance(criterion, str) and criterion in self._answers:
+                if criterion in self._answers:
                     said += self._sayings(where, (name, criterion), rater, label)
         return Source("the manifest", said, whole=True)
 
@@ -121,7 +121,7 @@ class LabelReader:
         if (criterion := values.get("criterion")) is not None:
             if "label" not in values and "score" not in values and not may_skip:
                 raise row.error('"label" is missing')
-            if criterion in self._answers:
+            if isinstance(criterion, str) and criterion in self._answers:
                 yield criterion, values.get("label", values.get("score"))
             return
         nested = values.get("human")
