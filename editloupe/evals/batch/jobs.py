@@ -14,6 +14,7 @@ from editloupe.asked import Question
 from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.edit_files import EditFiles
 from editloupe.evals.batch.held import Held, HeldUnit
+from editloupe.evals.batch.shared_units import SharedUnits
 from editloupe.evals.runs import enrolment
 from editloupe.evals.runs.enrolment import Enrolled, Entry
 from editloupe.evals.runs.putting import Answer
@@ -79,9 +80,8 @@ class Planner:
         self._how = how or Again()
         self._reader: sqlite3.Connection = run.reader()
         self._held = Held(self._reader, judge.asked(), self._how.keep)
-        self._turn, self._waiting = threading.Lock(), threading.Lock()
-        self._under_way: dict[tuple[Question, int], list[int]] = {}
-        """Edits that wait for a unit another edit is being asked."""
+        self._turn, self._counting = threading.Lock(), threading.Lock()
+        self._shared = SharedUnits()
         self.held = 0
         """Units that were found judged, or unjudged and not to be tried again."""
         self.held_unjudged = 0
@@ -154,13 +154,16 @@ class Planner:
             answers: list[Answer] = []
             for criterion in self._judge.criteria_for(edit):
                 question = self._question(edit, criterion, files.hashes)
+                if self._shared.follows(question, repeat, number):
+                    continue
                 unit = self._held.unit(number, question, repeat)
-                tries = self._tries(unit) if unit else 1
+                tries = self._tries(unit, question, repeat) if unit else 1
                 if unit and not tries:
                     self._count(unit)
                     if number is not None:
                         answers.append(Answer(number, criterion, question.asked, repeat, unit.unit, question.shown))
-                elif not self._follows(question, repeat, number):
+                else:
+                    self._shared.begin(question, repeat)
                     missing.setdefault(tries, {})[criterion] = question
             self._link(answers)
             for tries, questions in missing.items():
@@ -178,7 +181,7 @@ class Planner:
         return self._run.enrol([Entry(edit, position, content, files.stamps, files.pictures)])[0]
 
     def _count(self, unit: HeldUnit) -> None:
-        with self._waiting:
+        with self._counting:
             self.held += 1
             self.held_unjudged += unit.status != "judged"
 
@@ -192,30 +195,23 @@ class Planner:
         if new and self._run.writable:
             self._run.answer(new)
 
-    def _follows(self, question: Question, repeat: int, number: int | None) -> bool:
-        """Note a unit as under way; True where it is already, for another edit that shows the judge the same."""
-        if question.shown is None or number is None:
-            return False
-        with self._waiting:
-            waiting = self._under_way.get((question, repeat))
-            if waiting is None:
-                self._under_way[question, repeat] = []
-                return False
-            waiting.append(number)
-            return True
-
     def followers(self, job: Job) -> dict[str, tuple[int, ...]]:
-        """Return the edits that wait for the units of a job, which is over, by criterion."""
-        with self._waiting:
-            found = {
-                criterion: tuple(self._under_way.pop((question, job.repeat), ()))
-                for criterion, question in job.questions.items()
-            }
-            self.held += sum(map(len, found.values()))
-        return found
+        """Return the edits that wait for the units of a job, by criterion, when these are about to be written."""
+        return {name: self._shared.followers(question, job.repeat) for name, question in job.questions.items()}
 
-    def _tries(self, unit: HeldUnit) -> int:
+    def over(self, job: Job, outcomes: Mapping[str, str], also: Mapping[str, tuple[int, ...]]) -> None:
+        """Note a job as over: what was written of it, by criterion with its status, answers also those that waited for it."""
+        for criterion, status in outcomes.items():
+            if self._how.anew or status != "judged":
+                self._shared.settle(job.questions[criterion], job.repeat)
+        with self._counting:
+            self.held += sum(len(also.get(criterion, ())) for criterion in outcomes)
+        self._shared.end(job.questions.values(), job.repeat)
+
+    def _tries(self, unit: HeldUnit, question: Question, repeat: int) -> int:
         """Return which try a unit that is held is due for; 0 where it is done."""
+        if self._shared.settled(question, repeat):
+            return 0
         if self._how.anew:
             return unit.tries + 1
         if unit.status == "judged":
