@@ -46,7 +46,8 @@ class Job:
     """One edit, one repeat, and the criteria that are missing."""
 
     edit: Edit
-    position: int
+    position: int | None
+    """In the manifest; None where that is not read as a whole."""
     repeat: int
     criteria: tuple[str, ...]
     tries: int = 1
@@ -99,9 +100,10 @@ class Planner:
             if not (rows := enrolment.rows_of(self._reader, edit.id)):
                 continue
             files = EditFiles(edit, rows)
-            same = enrolment.same_edit(rows, edit.model, enrolment.content_of(edit, files.hashes))
+            model = enrolment.model_of(edit)
+            same = enrolment.same_edit(rows, model, enrolment.content_of(edit, files.hashes))
             if same is None:
-                further += any(row.model == edit.model for row in rows)
+                further += any(row.model == model for row in rows)
             else:
                 concerned.update(self._changed(same.edit, edit, criteria, files.hashes))
         return Survey(units, tuple(self._told(concerned, further)))
@@ -138,14 +140,15 @@ class Planner:
     def jobs(self, edits: Iterable[tuple[int, Edit]]) -> Iterator[Job]:
         """Yield the jobs of these edits, in order; what the run holds already is passed over."""
         for position, edit in edits:
-            yield from self._jobs_of(position, edit)
+            # Of edits that are picked out the place in the manifest is not known: those the run holds keep theirs.
+            yield from self._jobs_of(None if self._how.only else position, edit)
 
     def some(self, jobs: Iterator[Job], count: int) -> list[Job]:
         """Take the next few jobs; `close` waits until they are there."""
         with self._turn:
             return list(itertools.islice(jobs, count))
 
-    def _jobs_of(self, position: int, edit: Edit) -> Iterator[Job]:
+    def _jobs_of(self, position: int | None, edit: Edit) -> Iterator[Job]:
         rows = enrolment.rows_of(self._reader, edit.id)
         files = EditFiles(edit, rows)
         number = self._enrolled(position, edit, files, rows)
@@ -169,13 +172,13 @@ class Planner:
             for tries, questions in missing.items():
                 yield Job(edit, position, repeat, tuple(questions), tries, number, questions, files.hashes)
 
-    def _enrolled(self, position: int, edit: Edit, files: EditFiles, rows: list[Enrolled]) -> int | None:
+    def _enrolled(self, position: int | None, edit: Edit, files: EditFiles, rows: list[Enrolled]) -> int | None:
         """Bring the run's row of the edit up to date and return its number; without a row and a writer there is none."""
         content = enrolment.content_of(edit, files.hashes)
-        same = enrolment.same_edit(rows, edit.model, content)
+        same = enrolment.same_edit(rows, model := enrolment.model_of(edit), content)
         if not self._run.writable:
             return same.edit if same else None
-        others = [row.edit for row in rows if row.model == edit.model and row is not same]
+        others = [row.edit for row in rows if row.model == model and row is not same]
         if others and self._how.replace and content is not None:
             self._run.forget(others)
         return self._run.enrol([Entry(edit, position, content, files.stamps, files.pictures)])[0]
