@@ -80,7 +80,9 @@ class Planner:
         self._run, self._judge, self._repeats = run, judge, repeats
         self._how = how or Again()
         self._reader: sqlite3.Connection = run.reader()
-        self._held = Held(self._reader, judge.asked(), self._how.keep)
+        asked = judge.asked()
+        self._held = Held(self._reader, asked, self._how.keep)
+        self._every = {one.key for one in asked}
         self._turn, self._counting = threading.Lock(), threading.Lock()
         self._shared = SharedUnits()
         self.held = 0
@@ -152,11 +154,13 @@ class Planner:
         rows = enrolment.rows_of(self._reader, edit.id)
         files = EditFiles(edit, rows)
         number = self._enrolled(position, edit, files, rows)
+        criteria = self._judge.criteria_for(edit)
+        questions = {criterion: self._question(edit, criterion, files.hashes) for criterion in criteria}
+        self._take_back(number, {question.asked for question in questions.values()})
         for repeat in range(self._repeats):
             missing: dict[int, dict[str, Question]] = {}
             answers: list[Answer] = []
-            for criterion in self._judge.criteria_for(edit):
-                question = self._question(edit, criterion, files.hashes)
+            for criterion, question in questions.items():
                 if self._shared.follows(question, repeat, number):
                     continue
                 unit = self._held.unit(number, question, repeat)
@@ -182,6 +186,14 @@ class Planner:
         if others and self._how.replace and content is not None:
             self._run.forget(others)
         return self._run.enrol([Entry(edit, position, content, files.stamps, files.pictures)])[0]
+
+    def _take_back(self, number: int | None, asked: set[str]) -> None:
+        """Have an edit no longer answered in a wording that is another kind of edit's: its task was told otherwise before."""
+        if number is None or not self._run.writable or not (others := self._every - asked):
+            return
+        rows = self._reader.execute("SELECT DISTINCT asked FROM answers WHERE edit = ?", (number,))
+        if stale := others.intersection(key for (key,) in rows):
+            self._run.take_back(number, stale)
 
     def _count(self, unit: HeldUnit) -> None:
         with self._counting:
