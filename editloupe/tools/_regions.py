@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
+Bounds = tuple[int, int, int, int]
+"""x1, y1, x2, y2, the last two outside."""
 
 # Hysteresis in units of the pair's noise: a region holds MIN_SEEDS pixels above SEED and spreads over all above GROW.
 # On edits with known boxes, SEED from 5.5 to 8 and GROW from 2.2 to 3 change next to nothing; below, alarms begin.
@@ -41,7 +43,7 @@ WHOLE_SCENE_SPREAD = 0.5
 class Spot:
     """A connected difference: its box, the differing pixels inside that box, and its rank from 0 to 1."""
 
-    box: tuple[int, int, int, int]
+    box: Bounds
     mask: Mask
     significance: float
 
@@ -77,11 +79,11 @@ def find_spots(score: Floats, amount: Floats) -> list[Spot]:
         box = (left + int(columns[0]), top + int(rows[0]), left + int(columns[-1]) + 1, top + int(rows[-1]) + 1)
         contrast = float(amount[window][inner][member[inner]].mean())
         share = int(np.count_nonzero(member[inner])) / score.size
-        spots.append(Spot(box, member[inner], _significance(contrast, share)))
+        spots.append(Spot(box, member[inner], significance(contrast, share)))
     return sorted(spots, key=lambda spot: -spot.significance)
 
 
-def _significance(contrast: float, share: float) -> float:
+def significance(contrast: float, share: float) -> float:
     """Return a rank in 0..1 that grows with the contrast and, more slowly, with the area."""
     visible = contrast * math.sqrt(share)
     return visible / (visible + HALF_SIGNIFICANT)
@@ -103,3 +105,22 @@ def spread(coarse: Floats) -> float:
 def is_whole_scene(coarse: Floats) -> bool:
     """Tell whether the pictures differ nearly everywhere rather than in some places."""
     return spread(coarse) >= WHOLE_SCENE_SPREAD
+
+
+def area(box: Bounds) -> int:
+    """Return a box's area."""
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def overlap(a: Bounds, b: Bounds) -> int:
+    """Return the area two boxes share.
+
+    >>> overlap((0, 0, 4, 4), (2, 3, 9, 9))
+    2
+    """
+    return max(0, min(a[2], b[2]) - max(a[0], b[0])) * max(0, min(a[3], b[3]) - max(a[1], b[1]))
+
+
+def around(a: Bounds, b: Bounds) -> Bounds:
+    """Return the box round two boxes."""
+    return min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])

@@ -7,6 +7,7 @@ those pictures.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import cv2
 import numpy as np
@@ -78,6 +79,20 @@ class Registration:
         if scale != 1.0:
             found = found * np.float32(scale) + np.float32(margin)
         return found
+
+    def displacement(self, at: Floats) -> Floats:
+        """Return by how much the second picture lies off at positions (rows, columns, 2) of the first one."""
+        moved = at @ (self.matrix[:, :2] - np.eye(2)).T.astype(np.float32) + self.matrix[:, 2].astype(np.float32)
+        if self.field is not None:
+            moved = moved + read_at(self.field, (at - np.float32(CELL // 2)) / np.float32(CELL))
+        return np.asarray(moved, np.float32)
+
+
+def read_at(values: Floats, places: Floats) -> Floats:
+    """Return a map read between its values; places outside repeat its border."""
+    no_second_map = cast(Any, None)  # OpenCV's stubs leave out that positions in one array need no second map.
+    read = cv2.remap(values, places, no_second_map, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    return np.asarray(read, np.float32)
 
 
 def register(first: Gray, second: Gray) -> Registration:

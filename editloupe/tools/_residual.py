@@ -47,18 +47,21 @@ class Residual:
     """The difference of a pair.
 
     ``amount`` is in grey levels and ``score`` in units of the noise expected at the pixel; ``coarse`` is the difference
-    of block means in grey levels, to which texture hardly contributes.
+    of block means in grey levels, to which texture hardly contributes. ``drift`` is the slow difference of brightness and
+    colour (first minus second) that was taken out, one value for every DRIFT_CELL pixels.
     """
 
     amount: Floats
     score: Floats
     coarse: Floats
+    drift: Floats
 
 
 def measure(first: Picture, second: Picture, valid: Mask) -> Residual:
     """Compare two registered RGB pictures of like tone; outside ``valid`` nothing counts as different."""
     a, b = _smoothed(first), _smoothed(second)
-    b = np.asarray(cv2.add(b, _drift(a, b, valid), dtype=cv2.CV_8U), np.uint8)
+    drift = _drift(a, b, valid)
+    b = np.asarray(cv2.add(b, cv2.resize(drift, b.shape[1::-1]), dtype=cv2.CV_8U), np.uint8)
     amount = _length(np.asarray(cv2.max(_outside(a, b), _outside(b, a)), np.uint8))
     amount[~valid] = 0
     amount = np.asarray(cv2.GaussianBlur(amount, (0, 0), SMOOTHING), np.float32)
@@ -67,7 +70,7 @@ def measure(first: Picture, second: Picture, valid: Mask) -> Residual:
     luma_a, luma_b = np.ascontiguousarray(a[..., 0]), np.ascontiguousarray(b[..., 0])
     activity = np.asarray(cv2.min(_activity(luma_a), _activity(luma_b)), np.uint8)
     noise = _noise(amount, np.asarray(cv2.absdiff(luma_a, luma_b), np.uint8), activity, valid)
-    return Residual(amount, amount / noise, coarse)
+    return Residual(amount, amount / noise, coarse, drift)
 
 
 def _smoothed(picture: Picture) -> Picture:
@@ -95,7 +98,7 @@ def _activity(luma: Picture) -> Picture:
 
 
 def _drift(a: Picture, b: Picture, valid: Mask) -> Floats:
-    """Return the slow difference a − b per channel, ignoring places that differ on their own."""
+    """Return the slow difference a − b per channel and cell, ignoring places that differ on their own."""
     height, width = a.shape[:2]
     cells = (max(1, width // DRIFT_CELL), max(1, height // DRIFT_CELL))
     small_a, small_b = (cv2.resize(p, cells, interpolation=cv2.INTER_LINEAR).astype(np.float32) for p in (a, b))
@@ -109,8 +112,7 @@ def _drift(a: Picture, b: Picture, valid: Mask) -> Floats:
         total = cv2.GaussianBlur(weights, (0, 0), sigma) + np.float32(DRIFT_PRIOR)
         slow = cv2.GaussianBlur(delta * weights[..., None], (0, 0), sigma).reshape(delta.shape)
         slow /= total.reshape(*delta.shape[:2], 1)
-    slow = np.clip(slow, -MAX_DRIFT, MAX_DRIFT)
-    return np.asarray(cv2.resize(slow, (width, height), interpolation=cv2.INTER_LINEAR), np.float32)
+    return np.asarray(np.clip(slow, -MAX_DRIFT, MAX_DRIFT), np.float32)
 
 
 def _noise(amount: Floats, plain: Picture, activity: Picture, valid: Mask) -> Floats:

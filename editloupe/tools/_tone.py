@@ -59,6 +59,15 @@ def fit_tone(first: Picture, second: Picture, valid: Mask) -> Doubles:
     return np.column_stack([slope, offset])
 
 
+def gray_line(picture: Picture, matrix: Doubles) -> tuple[float, float]:
+    """Return factor and offset of brightness that come nearest to a 3×4 colour matrix on this picture."""
+    colours = block_means(picture).reshape(-1, 3).astype(np.float64)
+    before, after = colours @ LUMA, (colours @ matrix[:, :3].T + matrix[:, 3]) @ LUMA
+    spread = before - before.mean()
+    slope = 1.0 + float(spread @ (after - before)) / (float(spread @ spread) + len(spread))
+    return slope, float(after.mean() - slope * before.mean())
+
+
 def apply_tone(picture: Picture, matrix: Doubles) -> Picture:
     """Apply a 3×4 colour matrix to a picture, clipping as a camera would."""
     return np.asarray(cv2.transform(picture, matrix.astype(np.float32)), np.uint8)

@@ -29,7 +29,7 @@ class LocalizeDifferences:
     """Finds where two pictures differ beyond what re-rendering changes everywhere."""
 
     name = "localize_differences"
-    version = "2"
+    version = "3"
     description = (
         "Compares two pictures and shows the places where they differ as side-by-side crops: left the first picture, "
         "right the second, a red line between them, the most significant first. Shifts, changes of tone and sharpness "
