@@ -58,22 +58,24 @@ def find_spots(score: Floats, amount: Floats) -> list[Spot]:
 
     ``score`` (units of the pair's noise) decides what differs; ``amount`` (grey levels) where it ends and how it ranks.
     """
+    if score.max() <= SEED:
+        return []
     grown = score > np.float32(GROW)
     reach = max(1, round(JOIN_SHARE * max(score.shape)))
     bridge = np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)
     joined = cv2.morphologyEx(grown.view(np.uint8), cv2.MORPH_CLOSE, bridge)
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8)
+    # Sixteen bits are enough for the labels: what is left apart after joining is some pixels apart.
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8, ltype=cv2.CV_16U)
     members = np.flatnonzero(grown)
     owners = labels.ravel()[members]
     areas = np.bincount(owners, minlength=count)
     seeds = np.bincount(owners[score.ravel()[members] > SEED], minlength=count)
-    edged = amount > np.float32(EDGE_LEVEL) * cv2.dilate(amount, np.ones((BLUR_REACH, BLUR_REACH), np.uint8))
     spots = []
     for label in np.flatnonzero((seeds >= MIN_SEEDS) & (areas >= MIN_AREA_SHARE * score.size)):
         left, top, width, height, _ = (int(v) for v in stats[label])
         window = (slice(top, top + height), slice(left, left + width))
         member = (labels[window] == label) & grown[window]
-        core = member & edged[window]
+        core = member & _edged(amount, (left, top, left + width, top + height))
         columns, rows = np.flatnonzero(core.any(axis=0)), np.flatnonzero(core.any(axis=1))
         inner = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
         box = (left + int(columns[0]), top + int(rows[0]), left + int(columns[-1]) + 1, top + int(rows[-1]) + 1)
@@ -81,6 +83,14 @@ def find_spots(score: Floats, amount: Floats) -> list[Spot]:
         share = int(np.count_nonzero(member[inner])) / score.size
         spots.append(Spot(box, member[inner], significance(contrast, share)))
     return sorted(spots, key=lambda spot: -spot.significance)
+
+
+def _edged(amount: Floats, box: Bounds) -> Mask:
+    """Return where in a box the amount is more than the smoothing of a stronger one nearby."""
+    left, top = max(0, box[0] - BLUR_REACH), max(0, box[1] - BLUR_REACH)
+    wide = amount[top : box[3] + BLUR_REACH, left : box[2] + BLUR_REACH]
+    edged = wide > np.float32(EDGE_LEVEL) * cv2.dilate(wide, np.ones((BLUR_REACH, BLUR_REACH), np.uint8))
+    return np.asarray(edged[box[1] - top : box[3] - top, box[0] - left : box[2] - left], np.bool_)
 
 
 def significance(contrast: float, share: float) -> float:

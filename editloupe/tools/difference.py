@@ -35,7 +35,7 @@ from editloupe.tools._regions import (
 )
 from editloupe.tools._registration import Registration, register
 from editloupe.tools._residual import measure
-from editloupe.tools._tone import apply_tone, fit_tone, gray_line, sharpness_ratio, tone_change
+from editloupe.tools._tone import apply_tone, block_means, fit_tone, gray_line, sharpness_ratio, tone_change
 
 Picture = NDArray[np.uint8]
 
@@ -186,13 +186,14 @@ def compare(first: Picture, second: Picture) -> Comparison:
     gray_a, gray_b = _gray(a), _gray(b)
     registration = register(gray_a, gray_b)
     warped, valid = _overlay(b, registration)
-    tone = fit_tone(a, warped, valid)
+    blocks_a, blocks_b = block_means(a), block_means(warped)
+    tone = fit_tone(blocks_a, blocks_b, None if valid is None else block_means(valid.view(np.uint8)) > 0)
     toned = apply_tone(a, tone)
-    residual = measure(toned, warped, valid)
+    residual = measure(toned, warped, (apply_tone(blocks_a, tone), blocks_b), valid)
     shift, scale = _geometry(registration, a.shape, factor)
     lies = Alignment(registration, factor, (width, height))
     sharpness = sharpness_ratio(gray_a, gray_b, residual.score)
-    change = GlobalChange(shift, scale, sharpness=sharpness, **tone_change(a, warped, residual.score))
+    change = GlobalChange(shift, scale, sharpness=sharpness, **tone_change(blocks_a, blocks_b, residual.score))
     if is_whole_scene(residual.coarse):
         share = visible_share(residual.coarse)
         scene = Region((0, 0, width, height), 1.0, round(share * width * height), _lab_change(toned, warped, None))
@@ -204,7 +205,7 @@ def compare(first: Picture, second: Picture) -> Comparison:
     if frame is not None:
         known = [region.box for region in regions]
         drift = np.ascontiguousarray(residual.drift[..., 0])
-        fine = find_fine_spots(frame, registration, factor, gray_line(a, tone), drift, known)
+        fine = find_fine_spots(frame, registration, factor, gray_line(blocks_a, tone), drift, known)
         for spot in fine:
             parts = [region for region in regions if overlap(region.box, spot.box)]
             regions = [region for region in regions if region not in parts]
@@ -258,10 +259,12 @@ def _shrink(picture: Picture, factor: int) -> Picture:
     return np.asarray(cv2.resize(blocks, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def _overlay(picture: Picture, registration: Registration) -> tuple[Picture, NDArray[np.bool_]]:
-    """Return the picture warped by the registration and where it really has content."""
+def _overlay(picture: Picture, registration: Registration) -> tuple[Picture, NDArray[np.bool_] | None]:
+    """Return the picture warped by the registration and where it really has content; None is everywhere."""
+    if registration.still:
+        return picture, None
     height, width = picture.shape[:2]
-    places = registration.places((0, 0, width, height))
+    places = registration.all_places(width, height)
     inside = cv2.inRange(places, (-0.5, -0.5, 0.0, 0.0), (width - 0.5, height - 0.5, 0.0, 0.0))
     valid = cv2.erode(inside, np.ones((EDGE_MARGIN, EDGE_MARGIN), np.uint8)).astype(bool)
     return _sample(picture, places, cv2.INTER_LINEAR), valid
