@@ -36,6 +36,7 @@ WORTH_OFFSET = 2
 # Differences are read as means over cells of this side, and over the neighbouring cells: about the size of a letter.
 CELL = 4
 NEIGHBOURS = (3, 3)
+BAND = 96
 # What a cell may differ by, in grey levels and as a share of its contrast: resampling and coding reach that at sharp
 # edges. Per way of comparing: plainly, and forgiving a pixel of wobble.
 PLAIN_FLOOR, PLAIN_SHARE = 2.0, 0.15
@@ -51,12 +52,9 @@ PLAIN_SEED, TOLERANT_SEED = 1.0, 1.2
 GROW = 0.6
 JOIN = 5
 # Close looks a pair may cost, best cells first.
-MOST_LOOKS = 12
+MOST_LOOKS = 10
 # A cluster of cells longer than this is no fine structure.
 LONGEST = 80
-# The residual of a close look, in units of what was to be expected, from which a place has changed. On photographs with
-# signs made by program, unchanged places stay below 1.8 and changed words, digits, hands reach 2.3 and more.
-CHANGED = 2.1
 # A box's margin as a share of its shorter side.
 MARGIN = 0.2
 # A known box up to LONGEST_PART reduced pixels long may be the part of a changed word that shows without its details;
@@ -129,7 +127,7 @@ def find_fine_spots(
         expected = float(noise[cells[1] : cells[3], cells[0] : cells[2]].max())
         move = moves[(around[1] + around[3]) // 2 // TILE, (around[0] + around[2]) // 2 // TILE]
         patch = look_closely(first, frame.second, around, (int(move[0]), int(move[1])), expected)
-        if patch is not None and patch.score >= CHANGED:
+        if patch is not None:
             spots.append(_spot(patch, frame))
     return spots
 
@@ -150,6 +148,9 @@ def _toned(gray: Gray, tone: tuple[float, float]) -> Gray:
 def _moves(frame: Frame, registration: Registration, factor: int, drift: Floats) -> tuple[Whole, Whole]:
     """Return by how many whole pixels, and by how many grey levels, every tile of the second picture is moved."""
     height, width = frame.first.shape
+    if registration.still and np.abs(drift).max() < WORTH_OFFSET:
+        tiles = (-(-height // TILE), -(-width // TILE))
+        return np.zeros((*tiles, 2), np.int64), np.zeros(tiles, np.int64)
     scale = np.array(frame.step) / factor
     columns, rows = (np.minimum(np.arange(0, side, TILE) + TILE // 2, side - 1) for side in (width, height))
     at = np.stack(np.meshgrid((columns + 0.5) * scale[0] - 0.5, (rows + 0.5) * scale[1] - 0.5), axis=-1)
@@ -185,13 +186,10 @@ def _overlaid(first: Gray, second: Gray, moves: Whole, offsets: Whole) -> Gray:
 
 def _scores(first: Gray, second: Gray) -> tuple[Floats, Floats]:
     """Return for every cell the difference in units of what is worth a close look, and the pair's plain noise there."""
-    kernel = np.ones((3, 3), np.uint8)
-    high, low = cv2.dilate(first, kernel), cv2.erode(first, kernel)
-    other_high, other_low = cv2.dilate(second, kernel), cv2.erode(second, kernel)
-    contrast = _cells(cv2.max(cv2.subtract(high, low), cv2.subtract(other_high, other_low)))
-    outside = cv2.max(cv2.subtract(first, other_high), cv2.subtract(other_low, first))
-    tolerant = _cells(cv2.max(outside, cv2.max(cv2.subtract(second, high), cv2.subtract(low, second))))
-    plain = _cells(cv2.absdiff(first, second))
+    # A few rows at a time stay in the processor's cache, which makes this three times as fast.
+    bands = [_band(first, second, top) for top in range(0, first.shape[0] // CELL * CELL, BAND)]
+    maps = (cv2.blur(np.vstack(part), NEIGHBOURS) for part in zip(*bands, strict=True))
+    contrast, tolerant, plain = (np.asarray(m, np.uint8) for m in maps)
     levels = np.arange(256)
     noise = _expected(plain, contrast, PLAIN_QUANTILE)
     usual = (np.maximum(PLAIN_TIMES * noise, PLAIN_SHARE * levels) + PLAIN_FLOOR) * PLAIN_SEED
@@ -204,13 +202,27 @@ def _scores(first: Gray, second: Gray) -> tuple[Floats, Floats]:
     return score, _looked_up(contrast, noise)
 
 
+def _band(first: Gray, second: Gray, top: int) -> tuple[Gray, Gray, Gray]:
+    """Return contrast, tolerant and plain difference of the cells in the BAND rows from ``top`` on."""
+    bottom = min(top + BAND, first.shape[0] // CELL * CELL)
+    rows = slice(max(0, top - 1), bottom + 1)
+    inner = slice(top - rows.start, bottom - rows.start)
+    a, b = first[rows], second[rows]
+    kernel = np.ones((3, 3), np.uint8)
+    high, low, other_high, other_low = (f(p, kernel)[inner] for p in (a, b) for f in (cv2.dilate, cv2.erode))
+    a, b = a[inner], b[inner]
+    contrast = cv2.max(cv2.subtract(high, low), cv2.subtract(other_high, other_low))
+    outside = cv2.max(cv2.subtract(a, other_high), cv2.subtract(other_low, a))
+    tolerant = cv2.max(outside, cv2.max(cv2.subtract(b, high), cv2.subtract(low, b)))
+    return _cells(contrast), _cells(tolerant), _cells(cv2.absdiff(a, b))
+
+
 def _cells(values: Any) -> Gray:
-    """Return means over cells and their neighbours."""
+    """Return the means of cells."""
     height, width = values.shape[0] // CELL, values.shape[1] // CELL
     # Halving twice is three times as fast as going there at once.
-    means = cv2.resize(values[: height * CELL, : width * CELL], (2 * width, 2 * height), interpolation=cv2.INTER_AREA)
-    means = cv2.resize(means, (width, height), interpolation=cv2.INTER_AREA)
-    return np.asarray(cv2.blur(means, NEIGHBOURS), np.uint8)
+    means = cv2.resize(values[:, : width * CELL], (2 * width, 2 * height), interpolation=cv2.INTER_AREA)
+    return np.asarray(cv2.resize(means, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def _expected(values: Gray, contrast: Gray, quantile: float) -> NDArray[np.float64]:
@@ -251,7 +263,7 @@ def _clusters(score: Floats, known: list[Bounds], parts: list[Bounds]) -> list[B
 
 def _in_cells(boxes: Sequence[Bounds], frame: Frame) -> list[Bounds]:
     x, y = frame.step[0] * CELL, frame.step[1] * CELL
-    return [(int(x1 / x), int(y1 / y), int(x2 / x) + 1, int(y2 / y) + 1) for x1, y1, x2, y2 in boxes]
+    return [(int(x1 / x) - 1, int(y1 / y) - 1, int(x2 / x) + 2, int(y2 / y) + 2) for x1, y1, x2, y2 in boxes]
 
 
 def _is_part(box: Bounds, cluster: Bounds) -> bool:

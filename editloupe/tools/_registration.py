@@ -32,9 +32,9 @@ STILL_TRUST = 0.3
 STILL_CELLS = 24
 STILL_QUANTILE = 0.85
 STILL_MOTION = 0.1
-STILL_REST = 0.6
+STILL_REST = 0.8
 # The affine map is fitted to about this many cells.
-FIT_CELLS = 900
+FIT_CELLS = 600
 # Local contrast (grey levels) at which a cell's flow counts half: flat cells say nothing about motion.
 HALF_TRUST_CONTRAST = 16.0
 # Distance (pixels) at which the robust fit quarters a cell's weight. It starts wide, to find the main motion, and ends

@@ -37,7 +37,7 @@ NOISE_FLOOR = 2.2
 # Noise is learnt from every NOISE_STRIDE-th pixel in groups of like activity: the level that NOISE_QUANTILE of a group
 # stays below, plus TAIL_WEIGHT times the typical plain difference, since texture made anew now and then steps far
 # outside the other picture's range. Beyond MAX_NOISE the scene changed and it is no longer noise.
-NOISE_STRIDE = 4
+NOISE_STRIDE = 5
 NOISE_GROUPS = 16
 MIN_GROUP = 8
 NOISE_QUANTILE = 0.75
