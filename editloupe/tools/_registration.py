@@ -24,15 +24,17 @@ MIN_SIDE = 32
 FLOW_PATCH_STRIDE = 8
 # The flow is averaged over cells: that describes a smooth map and keeps the fits fast.
 CELL = 8
-# Pictures that were not moved need no flow. They are told by one step of a gradient estimate over STILL_SIGMA cells:
-# STILL_QUANTILE of the cells with contrast move by less than STILL_MOTION pixels, and what differs is less than a motion
-# of STILL_REST (half-size pixels) would leave, so that a large motion is not taken for none.
-STILL_SIGMA = 2.0
-STILL_TRUST = 0.3
-STILL_CELLS = 24
-STILL_QUANTILE = 0.85
-STILL_MOTION = 0.1
-STILL_REST = 0.8
+# Small motion needs no dense flow: one step along the gradients, averaged over GRADIENT_SIGMA cells, finds it. That is
+# believed where, over the cells with contrast (at least MIN_SEEN of them), the median of what differs is less than a
+# motion of SMALL_REST half-size pixels leaves, so that a large motion is not taken for a small one, and SMALL_QUANTILE of
+# them move by less than SMALL_MOTION pixels. With a median below STILL_MEDIAN and three quarters below STILL_MOST,
+# nothing was moved but what was edited.
+GRADIENT_SIGMA = 1.5
+SEEN_TRUST = 0.3
+MIN_SEEN = 24
+SMALL_REST = 0.45
+SMALL_QUANTILE, SMALL_MOTION = 0.85, 0.8
+STILL_MEDIAN, STILL_MOST = 0.08, 0.25
 # The affine map is fitted to about this many cells.
 FIT_CELLS = 600
 # Local contrast (grey levels) at which a cell's flow counts half: flat cells say nothing about motion.
@@ -132,9 +134,11 @@ def register(first: Gray, second: Gray) -> Registration:
     energy = _cell_means(cv2.min(local_contrast(first), local_contrast(second)), CELL) ** 2
     trust = energy / (energy + np.float32(HALF_TRUST_CONTRAST**2))
     halves = tuple(_half(gray) for gray in (first, second))
-    if _is_still(*halves, trust):
+    moved = _small_motion(*halves, trust)
+    if moved is None:
+        moved = _flow(*halves)[:rows, :columns]
+    elif not moved.any():
         return Registration(IDENTITY)
-    moved = _flow(*halves)[:rows, :columns]
     at = np.meshgrid(np.arange(columns, dtype=np.float32), np.arange(rows, dtype=np.float32))
     grid = np.stack(at, axis=-1) * np.float32(CELL) + np.float32(CELL_CENTRE)
     stride = max(1, round((rows * columns / FIT_CELLS) ** 0.5))
@@ -171,24 +175,29 @@ def _flow(first: Gray, second: Gray) -> Floats:
     return _cell_means(flow, CELL // 2) * np.float32(2.0)
 
 
-def _is_still(first: Gray, second: Gray, trust: Floats) -> bool:
-    """Tell whether half-size pictures surely lie over each other as they are; a doubt counts as no."""
-    seen = trust > STILL_TRUST
-    if np.count_nonzero(seen) < STILL_CELLS:
-        return False
+def _small_motion(first: Gray, second: Gray, trust: Floats) -> Floats | None:
+    """Return the motion in every cell as :func:`_flow` does where it is surely small, all zero for none; else None."""
+    seen = trust > SEEN_TRUST
+    if np.count_nonzero(seen) < MIN_SEEN:
+        return None
     rest = cv2.subtract(second, first, dtype=cv2.CV_32F)
     rest -= cv2.blur(rest, (CELL + 1, CELL + 1))  # tone
     both = cv2.add(first, second, dtype=cv2.CV_16S)
     gx = cv2.Sobel(both, cv2.CV_32F, 1, 0, scale=1 / 16)
     gy = cv2.Sobel(both, cv2.CV_32F, 0, 1, scale=1 / 16)
-    if np.vdot(rest, rest) > STILL_REST**2 * (np.vdot(gx, gx) + np.vdot(gy, gy)):
-        return False
+    steep, different = (_cell_means(m, CELL // 2)[seen] for m in (gx * gx + gy * gy, rest * rest))
+    if float(np.median(different / (steep + np.float32(1e-3)))) > SMALL_REST**2:
+        return None
     products = cv2.merge([gx * gx, gy * gy, gx * rest, gy * rest]), gx * gy
-    cells = (cv2.GaussianBlur(_cell_means(m, CELL // 2), (0, 0), STILL_SIGMA) for m in products)
-    (xx, yy, xr, yr), xy = cv2.split(next(cells)), next(cells)
-    across = np.maximum(xx * yy - xy * xy, np.float32(1e-3))
-    motion = np.hypot(xy * yr - yy * xr, xy * xr - xx * yr) / across * np.float32(2.0)
-    return float(np.quantile(motion[seen], STILL_QUANTILE)) < STILL_MOTION
+    means = (cv2.GaussianBlur(_cell_means(m, CELL // 2), (0, 0), GRADIENT_SIGMA) for m in products)
+    (xx, yy, xr, yr), xy = cv2.split(next(means)), next(means)
+    across = np.maximum(xx * yy - xy * xy, np.float32(1e-3)) / np.float32(2.0)
+    motion = np.stack([(xy * yr - yy * xr) / across, (xy * xr - xx * yr) / across], axis=-1)
+    length = np.hypot(motion[..., 0], motion[..., 1])[seen]
+    half, most, nearly_all = np.quantile(length, (0.5, 0.75, SMALL_QUANTILE))
+    if half < STILL_MEDIAN and most < STILL_MOST:
+        return np.zeros_like(motion)
+    return np.clip(motion, -MAX_WOBBLE, MAX_WOBBLE) if nearly_all < SMALL_MOTION else None
 
 
 def local_contrast(gray: Gray) -> Gray:
