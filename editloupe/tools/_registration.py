@@ -13,6 +13,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from editloupe.tools._reframing import reframing
+
 Gray = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -37,6 +39,8 @@ SMALL_QUANTILE, SMALL_MOTION = 0.85, 0.8
 STILL_MEDIAN, STILL_MOST = 0.08, 0.25
 # The affine map is fitted to about this many cells.
 FIT_CELLS = 600
+# What is left under a good map; beyond, the picture may have been reframed by more than the flow can follow.
+POOR_REST = 0.66
 # Local contrast (grey levels) at which a cell's flow counts half: flat cells say nothing about motion.
 HALF_TRUST_CONTRAST = 16.0
 # Distance (pixels) at which the robust fit quarters a cell's weight. It starts wide, to find the main motion, and ends
@@ -118,7 +122,7 @@ class Registration:
         return np.asarray(large[CELL : CELL + height, CELL : CELL + width], np.float32)
 
 
-def read_at(values: Floats, places: Floats) -> Floats:
+def read_at(values: Any, places: Floats) -> Floats:
     """Return a map read between its values; places outside repeat its border."""
     no_second_map = cast(Any, None)  # OpenCV's stubs leave out that positions in one array need no second map.
     read = cv2.remap(values, places, no_second_map, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
@@ -130,24 +134,61 @@ def register(first: Gray, second: Gray) -> Registration:
     height, width = first.shape
     if min(height, width) < MIN_SIDE:
         return Registration(IDENTITY)
-    columns, rows = width // CELL, height // CELL
     energy = _cell_means(cv2.min(local_contrast(first), local_contrast(second)), CELL) ** 2
     trust = energy / (energy + np.float32(HALF_TRUST_CONTRAST**2))
     halves = tuple(_half(gray) for gray in (first, second))
     moved = _small_motion(*halves, trust)
-    if moved is None:
-        moved = _flow(*halves)[:rows, :columns]
-    elif not moved.any():
-        return Registration(IDENTITY)
+    if moved is not None:
+        return _fitted(moved, trust, (width, height)) if moved.any() else Registration(IDENTITY)
+    found = _fitted(_flow(*halves), trust, (width, height))
+    rest = _rest(*halves, found, trust)
+    if rest > POOR_REST:
+        again = _reframed(*halves, trust, (width, height))
+        found = again if _rest(*halves, again, trust) < rest else found
+    return found
+
+
+def _fitted(moved: Floats, trust: Floats, size: tuple[int, int]) -> Registration:
+    """Return the slight map that most cells' motion agrees on; none at all where it is not slight."""
+    rows, columns = trust.shape
     at = np.meshgrid(np.arange(columns, dtype=np.float32), np.arange(rows, dtype=np.float32))
     grid = np.stack(at, axis=-1) * np.float32(CELL) + np.float32(CELL_CENTRE)
     stride = max(1, round((rows * columns / FIT_CELLS) ** 0.5))
     some = (slice(stride // 2, None, stride), slice(stride // 2, None, stride))
     matrix = _robust_affine(grid[some], moved[some], trust[some])
-    if not _is_slight(matrix, width, height):
+    if not _is_slight(matrix, *size):
         return Registration(IDENTITY)
     linear = grid @ (matrix[:, :2] - np.eye(2)).T.astype(np.float32) + matrix[:, 2].astype(np.float32)
     return Registration(matrix, _wobble(moved - linear, trust))
+
+
+def _reframed(first: Gray, second: Gray, trust: Floats, size: tuple[int, int]) -> Registration:
+    """Return the map of a picture that was cut out or enlarged by more than the flow can follow."""
+    start = reframing(first, second)
+    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+    moved = cv2.warpAffine(second, start, second.shape[1::-1], flags=flags, borderMode=cv2.BORDER_REPLICATE)
+    near = _fitted(_flow(first, np.asarray(moved, np.uint8)), trust, size)
+    # From half-size to whole pixels: x ↦ 2 · start((x − ½) / 2) + ½, of pixel centres.
+    turn, offset = start[:, :2], 2.0 * start[:, 2] + 0.5 * (1.0 - start[:, :2].sum(axis=1))
+    matrix = np.column_stack([turn @ near.matrix[:, :2], turn @ near.matrix[:, 2] + offset])
+    if not _is_slight(matrix, *size):
+        return Registration(IDENTITY)
+    return Registration(matrix, None if near.field is None else near.field @ turn.T.astype(np.float32))
+
+
+def _rest(first: Gray, second: Gray, found: Registration, trust: Floats) -> float:
+    """Return how far half-size pictures still differ under a map, as the motion (half-size pixels) that would leave so much."""
+    height, width = first.shape
+    places = (found.all_places(2 * width, 2 * height)[::2, ::2] - np.float32(0.5)) / np.float32(2.0) + np.float32(0.25)
+    over = np.asarray(read_at(second, places), np.uint8)
+    different = cv2.subtract(over, first, dtype=cv2.CV_32F)
+    different -= cv2.blur(different, (CELL + 1, CELL + 1))
+    seen = trust > SEEN_TRUST
+    if np.count_nonzero(seen) < MIN_SEEN:
+        return 0.0
+    steep = cv2.subtract(first, cv2.blur(first, (3, 3)), dtype=cv2.CV_32F)
+    ratio = _cell_means(different * different, CELL // 2)[seen] / (_cell_means(steep * steep, CELL // 2)[seen] + 1.0)
+    return float(np.sqrt(np.median(ratio)))
 
 
 def _half(gray: Gray) -> Gray:
