@@ -39,8 +39,11 @@ SMALL_QUANTILE, SMALL_MOTION = 0.85, 0.8
 STILL_MEDIAN, STILL_MOST = 0.08, 0.25
 # The affine map is fitted to about this many cells.
 FIT_CELLS = 600
-# What is left under a good map; beyond, the picture may have been reframed by more than the flow can follow.
-POOR_REST = 0.66
+# What is left under a good map in that share of the cells (half-size pixels of motion); beyond, the picture may have
+# been reframed by more than the flow can follow.
+POOR_QUANTILE, POOR_REST = 0.8, 0.86
+# Pictures are rarely enlarged more in one direction than in the other; by so much, the map may be wrong.
+UNEVEN = 0.008
 # Local contrast (grey levels) at which a cell's flow counts half: flat cells say nothing about motion.
 HALF_TRUST_CONTRAST = 16.0
 # Distance (pixels) at which the robust fit quarters a cell's weight. It starts wide, to find the main motion, and ends
@@ -142,7 +145,7 @@ def register(first: Gray, second: Gray) -> Registration:
         return _fitted(moved, trust, (width, height)) if moved.any() else Registration(IDENTITY)
     found = _fitted(_flow(*halves), trust, (width, height))
     rest = _rest(*halves, found, trust)
-    if rest > POOR_REST:
+    if rest > POOR_REST or abs(found.matrix[0, 0] - found.matrix[1, 1]) > UNEVEN:
         again = _reframed(*halves, trust, (width, height))
         found = again if _rest(*halves, again, trust) < rest else found
     return found
@@ -188,7 +191,7 @@ def _rest(first: Gray, second: Gray, found: Registration, trust: Floats) -> floa
         return 0.0
     steep = cv2.subtract(first, cv2.blur(first, (3, 3)), dtype=cv2.CV_32F)
     ratio = _cell_means(different * different, CELL // 2)[seen] / (_cell_means(steep * steep, CELL // 2)[seen] + 1.0)
-    return float(np.sqrt(np.median(ratio)))
+    return float(np.sqrt(np.quantile(ratio, POOR_QUANTILE)))
 
 
 def _half(gray: Gray) -> Gray:
