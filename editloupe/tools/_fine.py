@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.tools._patches import Patch, look_closely
+from editloupe.tools._patches import Lies, Patch, look_closely
 from editloupe.tools._regions import Bounds, area, overlap
 from editloupe.tools._registration import Registration, read_at
 
@@ -117,6 +117,7 @@ def find_fine_spots(
     first = _toned(frame.first, tone)
     over = _overlaid(first, frame.second, moves, offsets)
     score, noise = _scores(first, over)
+    turn = registration.matrix[:, :2] * np.array(frame.step) / np.array(frame.step)[:, None]
     spots = []
     parts = [box for box in known if max(box[2] - box[0], box[3] - box[1]) <= LONGEST_PART * factor]
     whole = [box for box in known if box not in parts]
@@ -126,7 +127,7 @@ def find_fine_spots(
         around = (max(0, x1 - 2 * CELL), max(0, y1 - 2 * CELL), min(width, x2 + 2 * CELL), min(height, y2 + 2 * CELL))
         expected = float(noise[cells[1] : cells[3], cells[0] : cells[2]].max())
         move = moves[(around[1] + around[3]) // 2 // TILE, (around[0] + around[2]) // 2 // TILE]
-        patch = look_closely(first, frame.second, around, (int(move[0]), int(move[1])), expected)
+        patch = look_closely(first, frame.second, around, Lies((int(move[0]), int(move[1])), turn), expected)
         if patch is not None:
             spots.append(_spot(patch, frame))
     return spots

@@ -21,6 +21,8 @@ SEARCH = 3
 SEARCH_COST = 0.002
 # Motion (pixels) left after that from which the second picture is resampled and fitted again.
 WORTH_MOTION = 0.15
+# Pixels of a patch by which enlarging moves its ends from which it is resampled.
+WORTH_TURN = 0.3
 MOST_MOTION = 1.5
 # The fit explains the second picture by the first one's brightness, its sharpness and its motion in x and y. Distance
 # (grey levels) at which a pixel's weight is quartered: wide at first; what changed does not count in the end.
@@ -49,6 +51,15 @@ EDGE_LEVEL = 0.3
 
 
 @dataclass(frozen=True)
+class Lies:
+    """Where a place of the first picture lies in the second: moved by whole pixels, and enlarged round its middle."""
+
+    move: tuple[int, int]
+    turn: NDArray[np.float64]
+    """The 2×2 part of the map."""
+
+
+@dataclass(frozen=True)
 class Patch:
     """What a close look found: how far beyond expectation, where, and how strong."""
 
@@ -58,9 +69,9 @@ class Patch:
     contrast: float
 
 
-def look_closely(first: Gray, second: Gray, bounds: Bounds, move: tuple[int, int], noise: float) -> Patch | None:
-    """Look at a box of the first picture; ``move`` says where about it lies in the second one. None: it is the same."""
-    residual, score = _residual(first, second, bounds, move, noise)
+def look_closely(first: Gray, second: Gray, bounds: Bounds, lies: Lies, noise: float) -> Patch | None:
+    """Look at a box of the first picture, which ``lies`` about there in the second one. None: it is the same."""
+    residual, score = _residual(first, second, bounds, lies, noise)
     row, column = np.unravel_index(int(score.argmax()), score.shape)
     best = float(score[row, column])
     x1, y1, x2, y2 = bounds
@@ -68,7 +79,7 @@ def look_closely(first: Gray, second: Gray, bounds: Bounds, move: tuple[int, int
         height, width = first.shape
         x, y = x1 + int(column), y1 + int(row)
         near = (max(0, x - NEAR), max(0, y - NEAR), min(width, x + NEAR), min(height, y + NEAR))
-        best = min(best, float(_residual(first, second, near, move, noise)[1].max()))
+        best = min(best, float(_residual(first, second, near, lies, noise)[1].max()))
     if best < CHANGED:
         return None
     strength = cv2.blur(residual, (3, 3))
@@ -81,11 +92,11 @@ def look_closely(first: Gray, second: Gray, bounds: Bounds, move: tuple[int, int
     return Patch(best, box, int(np.count_nonzero(changed)), float(residual[changed].mean()))
 
 
-def _residual(first: Gray, second: Gray, bounds: Bounds, move: tuple[int, int], noise: float) -> tuple[Floats, Floats]:
+def _residual(first: Gray, second: Gray, bounds: Bounds, lies: Lies, noise: float) -> tuple[Floats, Floats]:
     """Return what is left of the difference at every pixel, and its mean in units of what was to be expected."""
     x1, y1, x2, y2 = bounds
     a = first[y1:y2, x1:x2]
-    b = _best_match(a, _surroundings(second, bounds, move))
+    b = _best_match(a, _surroundings(second, bounds, lies))
     rest, motion = _fit(a, b)
     score = _score(rest, a, b, noise)
     if score.max() < CHANGED or np.abs(motion).max() <= WORTH_MOTION:
@@ -107,15 +118,23 @@ def _score(rest: Floats, a: Gray, b: Gray, noise: float) -> Floats:
     return np.asarray(score, np.float32)
 
 
-def _surroundings(second: Gray, bounds: Bounds, move: tuple[int, int]) -> Gray:
+def _surroundings(second: Gray, bounds: Bounds, lies: Lies) -> Gray:
     """Return the second picture's part among which the place is searched; beyond it, its border is repeated."""
-    height, width = second.shape
-    left, top = bounds[0] + move[0] - SEARCH, bounds[1] + move[1] - SEARCH
-    right, bottom = bounds[2] + move[0] + SEARCH, bounds[3] + move[1] + SEARCH
-    columns, rows = np.clip(np.arange(left, right), 0, width - 1), np.clip(np.arange(top, bottom), 0, height - 1)
-    if left >= 0 and top >= 0 and right <= width and bottom <= height:
-        return second[top:bottom, left:right]
-    return np.ascontiguousarray(second[np.ix_(rows, columns)])
+    x1, y1, x2, y2 = bounds
+    size = (x2 - x1 + 2 * SEARCH, y2 - y1 + 2 * SEARCH)
+    middle = np.array([x1 + x2 - 1, y1 + y2 - 1]) / 2
+    # The pixel p of the part is the place p − SEARCH + (x1, y1) of the first picture.
+    from_middle = np.array([x1 - SEARCH, y1 - SEARCH]) - middle
+    matrix = np.column_stack([lies.turn, middle + np.array(lies.move) + lies.turn @ from_middle])
+    flags = cv2.INTER_CUBIC | cv2.WARP_INVERSE_MAP
+    if np.abs(lies.turn - np.eye(2)).max() * max(size) < WORTH_TURN:
+        left, top = x1 + lies.move[0] - SEARCH, y1 + lies.move[1] - SEARCH
+        height, width = second.shape
+        if left >= 0 and top >= 0 and left + size[0] <= width and top + size[1] <= height:
+            return second[top : top + size[1], left : left + size[0]]
+        matrix = np.array([[1.0, 0.0, left], [0.0, 1.0, top]])
+        flags = cv2.INTER_NEAREST | cv2.WARP_INVERSE_MAP
+    return np.asarray(cv2.warpAffine(second, matrix, size, flags=flags, borderMode=cv2.BORDER_REPLICATE), np.uint8)
 
 
 def _best_match(patch: Gray, among: Gray) -> Gray:

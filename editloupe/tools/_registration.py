@@ -44,6 +44,7 @@ FIT_CELLS = 600
 POOR_QUANTILE, POOR_REST = 0.8, 0.86
 # Pictures are rarely enlarged more in one direction than in the other; by so much, the map may be wrong.
 UNEVEN = 0.008
+REFRAMING_ROUNDS = 2
 # Local contrast (grey levels) at which a cell's flow counts half: flat cells say nothing about motion.
 HALF_TRUST_CONTRAST = 16.0
 # Distance (pixels) at which the robust fit quarters a cell's weight. It starts wide, to find the main motion, and ends
@@ -167,16 +168,21 @@ def _fitted(moved: Floats, trust: Floats, size: tuple[int, int]) -> Registration
 
 def _reframed(first: Gray, second: Gray, trust: Floats, size: tuple[int, int]) -> Registration:
     """Return the map of a picture that was cut out or enlarged by more than the flow can follow."""
+    # From half-size pixels to whole ones: x ↦ 2 · start((x − ½) / 2) + ½, of pixel centres.
     start = reframing(first, second)
-    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    moved = cv2.warpAffine(second, start, second.shape[1::-1], flags=flags, borderMode=cv2.BORDER_REPLICATE)
-    near = _fitted(_flow(first, np.asarray(moved, np.uint8)), trust, size)
-    # From half-size to whole pixels: x ↦ 2 · start((x − ½) / 2) + ½, of pixel centres.
-    turn, offset = start[:, :2], 2.0 * start[:, 2] + 0.5 * (1.0 - start[:, :2].sum(axis=1))
-    matrix = np.column_stack([turn @ near.matrix[:, :2], turn @ near.matrix[:, 2] + offset])
-    if not _is_slight(matrix, *size):
-        return Registration(IDENTITY)
-    return Registration(matrix, None if near.field is None else near.field @ turn.T.astype(np.float32))
+    matrix = np.column_stack([start[:, :2], 2.0 * start[:, 2] + 0.5 * (1.0 - start[:, :2].sum(axis=1))])
+    field = None
+    for _ in range(REFRAMING_ROUNDS):  # what the first round leaves is small, so the second finds it to a fraction
+        turn = matrix[:, :2]
+        half = np.column_stack([turn, (matrix[:, 2] - 0.5 * (1.0 - turn.sum(axis=1))) / 2.0])
+        flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+        moved = cv2.warpAffine(second, half, second.shape[1::-1], flags=flags, borderMode=cv2.BORDER_REPLICATE)
+        over = np.asarray(moved, np.uint8)
+        motion = _small_motion(first, over, trust)
+        near = _fitted(_flow(first, over) if motion is None else motion, trust, size)
+        matrix = np.column_stack([turn @ near.matrix[:, :2], turn @ near.matrix[:, 2] + matrix[:, 2]])
+        field = None if near.field is None else near.field @ turn.T.astype(np.float32)
+    return Registration(matrix, field) if _is_slight(matrix, *size) else Registration(IDENTITY)
 
 
 def _rest(first: Gray, second: Gray, found: Registration, trust: Floats) -> float:
