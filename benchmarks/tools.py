@@ -170,7 +170,7 @@ def model_table(detector: str | None, threads: int) -> list[str]:
             )
     reader = ReadText(ToolSettings(threads=threads))
     if reader.unavailable() is None:
-        seconds = timed(lambda: reader._read(photo, Box(x1=0, y1=0, x2=512, y2=512)))
+        seconds = timed(lambda: reader.lines(photo, Box(x1=0, y1=0, x2=512, y2=512)))
         rows.append(["rapidocr", f"{1000 * seconds:.0f}", f"{1 / seconds:.1f} pictures"])
     return [table(["512 × 512 photograph", "CPU ms", "per CPU second"], rows)]
 

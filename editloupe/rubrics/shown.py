@@ -1,4 +1,5 @@
 """interim"""
+
 from __future__ import annotations
 
 from typing import Any

@@ -93,8 +93,7 @@ def fine_frame(first: Pixels, second: Pixels) -> Frame | None:
     size = (min(width // factor, second.shape[1]), min(height // factor, second.shape[0]))
     if min(size) < MIN_SIDE:
         return None
-    grays = (_resized(np.asarray(cv2.cvtColor(p, cv2.COLOR_RGB2GRAY), np.uint8), size) for p in (first, second))
-    return Frame(*grays, (width / size[0], height / size[1]))
+    return Frame(_gray(first, size), _gray(second, size), (width / size[0], height / size[1]))
 
 
 def find_fine_spots(
@@ -133,10 +132,11 @@ def find_fine_spots(
     return spots
 
 
-def _resized(gray: Gray, size: tuple[int, int]) -> Gray:
-    if gray.shape[1::-1] == size:
-        return gray
-    return np.asarray(cv2.resize(gray, size, interpolation=cv2.INTER_AREA), np.uint8)
+def _gray(picture: Pixels, size: tuple[int, int]) -> Gray:
+    gray = cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY)
+    if gray.shape[1::-1] != size:
+        gray = cv2.resize(gray, size, interpolation=cv2.INTER_AREA)
+    return np.asarray(gray, np.uint8)
 
 
 def _toned(gray: Gray, tone: tuple[float, float]) -> Gray:
@@ -194,10 +194,12 @@ def _scores(first: Gray, second: Gray) -> tuple[Floats, Floats]:
     levels = np.arange(256)
     noise = _expected(plain, contrast, PLAIN_QUANTILE)
     usual = (np.maximum(PLAIN_TIMES * noise, PLAIN_SHARE * levels) + PLAIN_FLOOR) * PLAIN_SEED
-    score = cv2.divide(plain, _looked_up(contrast, usual), dtype=cv2.CV_32F)
+    plainly = cv2.divide(plain, _looked_up(contrast, usual), dtype=cv2.CV_32F)
     usual = TOLERANT_TIMES * _expected(tolerant, contrast, TOLERANT_QUANTILE)
     usual = (np.maximum(usual, TOLERANT_SHARE * levels) + TOLERANT_FLOOR) * TOLERANT_SEED
-    score = np.asarray(cv2.max(score, cv2.divide(tolerant, _looked_up(contrast, usual), dtype=cv2.CV_32F)), np.float32)
+    score = np.asarray(
+        cv2.max(plainly, cv2.divide(tolerant, _looked_up(contrast, usual), dtype=cv2.CV_32F)), np.float32
+    )
     for border in (score[:BORDER], score[-BORDER:], score[:, :BORDER], score[:, -BORDER:]):
         border[:] = 0
     return score, _looked_up(contrast, noise)
@@ -249,7 +251,7 @@ def _clusters(score: Floats, known: list[Bounds], parts: list[Bounds]) -> list[B
     grown = cv2.morphologyEx((score > GROW).view(np.uint8), cv2.MORPH_CLOSE, np.ones((JOIN, JOIN), np.uint8))
     count, labels, stats, _ = cv2.connectedComponentsWithStats(grown, connectivity=8, ltype=cv2.CV_16U)
     peaks = np.zeros(count, np.float32)
-    np.maximum.at(peaks, np.asarray(labels)[seeds], score[seeds])
+    np.maximum.at(peaks, np.asarray(labels, np.intp)[seeds], score[seeds])
     found = []
     for label in np.argsort(-peaks)[: np.count_nonzero(peaks)].tolist():
         x, y, width, height = (int(v) for v in stats[label][:4])

@@ -164,7 +164,7 @@ def _fit(a: Gray, b: Gray) -> tuple[Floats, NDArray[np.float64]]:
         weighted = basis * weights
         found = np.linalg.solve(weighted @ basis.T + FIT_PRIOR, weighted @ goal + FIT_PRIOR @ SAME)
         rest = goal - found.astype(np.float32) @ basis
-        weights = 1.0 / (1.0 + (rest / np.float32(reach)) ** 2) ** 2
+        weights = np.asarray(1.0 / (1.0 + (rest / np.float32(reach)) ** 2) ** 2, np.float32)
         reach = max(FIT_END, reach / FIT_SHRINK)
     motion = np.clip(found[2:4] / max(0.3, float(found[0])), -MOST_MOTION, MOST_MOTION)
     return np.abs(target - found.astype(np.float32) @ everything).reshape(a.shape), motion

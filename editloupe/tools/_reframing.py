@@ -5,6 +5,8 @@ A flow that starts at rest does not find motions of many pixels, which is what c
 
 from __future__ import annotations
 
+from typing import Any
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +54,6 @@ def _laid(a: NDArray[np.float32], b: NDArray[np.float32], enlarged: float) -> tu
     return float(response), np.column_stack([matrix[:, :2], matrix[:, 2] + enlarged * shift])
 
 
-def _edges(gray: NDArray[np.integer]) -> NDArray[np.float32]:
+def _edges(gray: Any) -> NDArray[np.float32]:
     values = gray.astype(np.float32)
     return np.asarray(values - cv2.GaussianBlur(values, (0, 0), SMOOTH), np.float32)

@@ -140,7 +140,7 @@ def register(first: Gray, second: Gray) -> Registration:
         return Registration(IDENTITY)
     energy = _cell_means(cv2.min(local_contrast(first), local_contrast(second)), CELL) ** 2
     trust = energy / (energy + np.float32(HALF_TRUST_CONTRAST**2))
-    halves = tuple(_half(gray) for gray in (first, second))
+    halves = _half(first), _half(second)
     moved = _small_motion(*halves, trust)
     if moved is not None:
         return _fitted(moved, trust, (width, height)) if moved.any() else Registration(IDENTITY)
@@ -190,8 +190,7 @@ def _rest(first: Gray, second: Gray, found: Registration, trust: Floats) -> floa
     height, width = first.shape
     places = (found.all_places(2 * width, 2 * height)[::2, ::2] - np.float32(0.5)) / np.float32(2.0) + np.float32(0.25)
     over = np.asarray(read_at(second, places), np.uint8)
-    different = cv2.subtract(over, first, dtype=cv2.CV_32F)
-    different -= cv2.blur(different, (CELL + 1, CELL + 1))
+    different = _without_tone(cv2.subtract(over, first, dtype=cv2.CV_32F))
     seen = trust > SEEN_TRUST
     if np.count_nonzero(seen) < MIN_SEEN:
         return 0.0
@@ -225,13 +224,17 @@ def _flow(first: Gray, second: Gray) -> Floats:
     return _cell_means(flow, CELL // 2) * np.float32(2.0)
 
 
+def _without_tone(difference: Any) -> Floats:
+    """Return a difference without what it is on average round every pixel."""
+    return np.asarray(cv2.subtract(difference, cv2.blur(difference, (CELL + 1, CELL + 1))), np.float32)
+
+
 def _small_motion(first: Gray, second: Gray, trust: Floats) -> Floats | None:
     """Return the motion in every cell as :func:`_flow` does where it is surely small, all zero for none; else None."""
     seen = trust > SEEN_TRUST
     if np.count_nonzero(seen) < MIN_SEEN:
         return None
-    rest = cv2.subtract(second, first, dtype=cv2.CV_32F)
-    rest -= cv2.blur(rest, (CELL + 1, CELL + 1))  # tone
+    rest = _without_tone(cv2.subtract(second, first, dtype=cv2.CV_32F))
     both = cv2.add(first, second, dtype=cv2.CV_16S)
     gx = cv2.Sobel(both, cv2.CV_32F, 1, 0, scale=1 / 16)
     gy = cv2.Sobel(both, cv2.CV_32F, 0, 1, scale=1 / 16)
@@ -246,8 +249,8 @@ def _small_motion(first: Gray, second: Gray, trust: Floats) -> Floats | None:
     length = np.hypot(motion[..., 0], motion[..., 1])[seen]
     half, most, nearly_all = np.quantile(length, (0.5, 0.75, SMALL_QUANTILE))
     if half < STILL_MEDIAN and most < STILL_MOST:
-        return np.zeros_like(motion)
-    return np.clip(motion, -MAX_WOBBLE, MAX_WOBBLE) if nearly_all < SMALL_MOTION else None
+        return np.zeros_like(motion, np.float32)
+    return np.asarray(np.clip(motion, -MAX_WOBBLE, MAX_WOBBLE), np.float32) if nearly_all < SMALL_MOTION else None
 
 
 def local_contrast(gray: Gray) -> Gray:

@@ -111,7 +111,7 @@ def _drift(delta: Floats, known: Mask | None, long_side: int) -> Floats:
     """Return the slow part of the blocks' differences per channel, ignoring places that differ on their own."""
     size = delta.shape[1::-1]
     less = (max(1, size[0] // DRIFT_STEP), max(1, size[1] // DRIFT_STEP))
-    delta = cv2.resize(delta, less, interpolation=cv2.INTER_AREA)
+    delta = np.asarray(cv2.resize(delta, less, interpolation=cv2.INTER_AREA), np.float32).reshape(less[1], less[0], 3)
     seen = 1.0 if known is None else cv2.resize(known.astype(np.float32), less, interpolation=cv2.INTER_AREA)
     sigma = max(1.0, DRIFT_SIGMA_SHARE * long_side / BLOCK / DRIFT_STEP)
     slow = np.zeros_like(delta)
@@ -119,15 +119,15 @@ def _drift(delta: Floats, known: Mask | None, long_side: int) -> Floats:
         distance = np.sum((delta - slow) ** 2, axis=-1)
         weights = np.asarray(seen / (1.0 + distance / np.float32(reach**2)) ** 2, np.float32)
         total = cv2.GaussianBlur(weights, (0, 0), sigma) + np.float32(DRIFT_PRIOR)
-        slow = cv2.GaussianBlur(delta * weights[..., None], (0, 0), sigma).reshape(delta.shape)
-        slow /= total.reshape(*delta.shape[:2], 1)
+        pulled = np.asarray(cv2.GaussianBlur(delta * weights[..., None], (0, 0), sigma), np.float32)
+        slow = pulled.reshape(delta.shape) / total.reshape(*delta.shape[:2], 1)
     return np.asarray(cv2.resize(np.clip(slow, -MAX_DRIFT, MAX_DRIFT), size), np.float32).reshape(size[1], size[0], 3)
 
 
 def _noise(amount: Floats, plain: Picture, activity: Picture, valid: Mask | None) -> Floats:
     """Return the noise to expect at every pixel, learnt from the pixels of like activity in this pair."""
     sample = (slice(None, None, NOISE_STRIDE), slice(None, None, NOISE_STRIDE))
-    values, plains, drivers = (m[sample].ravel() for m in (amount, plain, activity))
+    values, plains, drivers = amount[sample].ravel(), plain[sample].ravel(), activity[sample].ravel()
     if valid is not None:
         known = valid[sample].ravel()
         values, plains, drivers = values[known], plains[known], drivers[known]

@@ -35,6 +35,8 @@ class ToolSettings:
     """Crops with a longer side than this are shown as they are; without it the backend's own limit."""
     max_regions: int = 5
     """How many crops `localize_differences` shows."""
+    overview: bool = False
+    """Whether `localize_differences` also shows the whole picture, small, with a numbered box for every crop."""
     detector: str = GROUNDING_DINO
     """A folder with Grounding DINO weights, or a model id of the hub."""
     detector_download: bool = False
@@ -49,7 +51,7 @@ class ToolSettings:
     batch_size: int = 4
     """Tiles the detector sees at once."""
     read_text: Switch = "auto"
-    """`auto` offers `read_text` where the instruction is about text."""
+    """`auto` offers `read_text`, and has differing places read, where the instruction is about text."""
     threads: int | None = None
     """Of a model on the CPU; without it each model's own choice."""
     workers: int | None = None

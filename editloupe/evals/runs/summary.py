@@ -62,7 +62,9 @@ def unjudged(run: Run, configuration: str) -> dict[str, tuple[int, str]]:
         "GROUP BY reason ORDER BY 2 DESC"
     )
     with closing(run.reader()) as reader:
-        return {str(reason): (count, str(example)) for reason, count, example in reader.execute(query, (configuration,))}
+        return {
+            str(reason): (count, str(example)) for reason, count, example in reader.execute(query, (configuration,))
+        }
 
 
 def mean_usage(run: Run, judge: str, mode: str) -> dict[str, tuple[dict[str, float], int]]:
