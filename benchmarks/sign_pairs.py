@@ -93,7 +93,7 @@ def sign_pair(photo: Pixels, share: float, content: str, output: str, seed: int,
     return SignPair(source, OUTPUTS[output](edited, rng), where, at, share, content, output, texts)
 
 
-def _colours(rng: np.random.Generator) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def colours(rng: np.random.Generator) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return a ground and an ink that can be read on it."""
     while True:
         ground, ink = rng.integers(0, 256, 3), rng.integers(0, 256, 3)
@@ -111,22 +111,23 @@ Content = tuple[Pixels, Pixels, tuple[str, str]]
 
 
 def _text(rng: np.random.Generator, size: tuple[int, int], texts: tuple[str, str]) -> Content:
-    ground, ink = _colours(rng)
+    ground, ink = colours(rng)
     width, height = size[0] * OVERSAMPLED, size[1] * OVERSAMPLED
     longest = max(texts, key=len)
     points = 0.62 * height
     while points > 4 and ImageFont.load_default(points).getlength(longest) > 0.86 * width:
         points *= 0.93
 
-    def write(text: str) -> Pixels:
-        font = ImageFont.load_default(points)
-        return _drawn(
-            size,
-            ground,
-            lambda d: d.text((width / 2, height / 2), text, font=font, fill=ink, anchor="mm", stroke_width=points / 40),
-        )
+    return written(size, ground, ink, texts[0], points), written(size, ground, ink, texts[1], points), texts
 
-    return write(texts[0]), write(texts[1]), texts
+
+def written(size: tuple[int, int], ground: tuple[int, ...], ink: tuple[int, ...], text: str, points: float) -> Pixels:
+    """Return a sign with a text in its middle; ``points`` is the size of its letters before the sign is reduced."""
+    middle = (size[0] * OVERSAMPLED / 2, size[1] * OVERSAMPLED / 2)
+    font = ImageFont.load_default(points)
+    return _drawn(
+        size, ground, lambda d: d.text(middle, text, font=font, fill=ink, anchor="mm", stroke_width=points / 40)
+    )
 
 
 def _word(rng: np.random.Generator, size: tuple[int, int]) -> Content:
@@ -150,7 +151,7 @@ def _digits(rng: np.random.Generator, size: tuple[int, int]) -> Content:
 
 
 def _clock(rng: np.random.Generator, size: tuple[int, int]) -> Content:
-    ground, ink = _colours(rng)
+    ground, ink = colours(rng)
     side = size[1] * OVERSAMPLED
     hour, turn = float(rng.uniform(0, 2 * math.pi)), float(rng.uniform(0.8, 2.2))
 
@@ -168,7 +169,7 @@ def _clock(rng: np.random.Generator, size: tuple[int, int]) -> Content:
 
 def _symbol(rng: np.random.Generator, size: tuple[int, int]) -> Content:
     """Change one thin symbol to another."""
-    ground, ink = _colours(rng)
+    ground, ink = colours(rng)
     side = size[1] * OVERSAMPLED
     shapes = (
         [(0.2, 0.5, 0.8, 0.5), (0.8, 0.5, 0.6, 0.3), (0.8, 0.5, 0.6, 0.7)],
@@ -198,14 +199,15 @@ CONTENTS: dict[str, Callable[[np.random.Generator, tuple[int, int]], Content]] =
 }
 
 
-def _coded(picture: Pixels, quality: int) -> Pixels:
+def coded(picture: Pixels, quality: int) -> Pixels:
+    """Return the picture after coding it as JPEG."""
     data = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, quality])[1]
     return np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8)
 
 
 def same_size(picture: Pixels, rng: np.random.Generator) -> Pixels:
     """Return the picture at its own size, coded anew."""
-    return _coded(picture, int(rng.integers(85, 96)))
+    return coded(picture, int(rng.integers(85, 96)))
 
 
 def one_megapixel(picture: Pixels, rng: np.random.Generator) -> Pixels:
@@ -215,7 +217,7 @@ def one_megapixel(picture: Pixels, rng: np.random.Generator) -> Pixels:
         size = round(picture.shape[1] * scale / 16) * 16, round(picture.shape[0] * scale / 16) * 16
         how = (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC)[int(rng.integers(2))]
         picture = np.asarray(Image.fromarray(picture).resize(size, how), np.uint8)
-    return _coded(picture, int(rng.integers(88, 96)))
+    return coded(picture, int(rng.integers(88, 96)))
 
 
 def rerendered(picture: Pixels, rng: np.random.Generator) -> Pixels:
@@ -234,7 +236,7 @@ def rerendered(picture: Pixels, rng: np.random.Generator) -> Pixels:
     grain = cv2.GaussianBlur(rng.standard_normal((height, width, 1)).astype(np.float32), (0, 0), 0.8)[..., None]
     kept = float(rng.uniform(0.75, 1.2))
     made = smooth + kept * detail + float(rng.uniform(0.2, 0.6)) * strength * grain / max(float(grain.std()), 1e-6)
-    return _coded(np.clip(made, 0, 255).astype(np.uint8), int(rng.integers(85, 96)))
+    return coded(np.clip(made, 0, 255).astype(np.uint8), int(rng.integers(85, 96)))
 
 
 def _smooth_field(rng: np.random.Generator, shape: tuple[int, int], channels: int, length: float) -> Pixels:

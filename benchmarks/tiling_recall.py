@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,7 @@ class ScriptedDetector(GroundingDino):
         more = []
         if found and self._rng.random() < 0.2:
             more.append(Found(Box(x1=0, y1=0, x2=size[0], y2=size[1]), 0.4, "thing"))
-        for one, other in zip(found, found[1:], strict=False):
+        for one, other in pairwise(found):
             near = (
                 abs(one.box.x1 - other.box.x1) < 3 * one.box.size[0]
                 and abs(one.box.y1 - other.box.y1) < 3 * one.box.size[1]
