@@ -202,7 +202,7 @@ def where_time_goes(run: Path, facts: dict[str, float]) -> None:
 
     waiting, looking, whole = 0.0, Counter[str](), 0.0
     with Run.open(run) as opened:
-        for edit, _ in opened.edits():
+        for edit, *_ in opened.edits():
             for trace in opened.load_trace(edit.id):
                 whole += trace.seconds
                 for step in trace.steps:

@@ -8,8 +8,9 @@ from editloupe.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from editloupe.evals.papers.layouts import load_manifest
-    from editloupe.evals.reward import areward, reward
-    from editloupe.judge import Judge, JudgeSettings
+    from editloupe.evals.reward import areward, best_of, reward
+    from editloupe.judge import Judge
+    from editloupe.judge_settings import JudgeSettings
     from editloupe.types import Box, Edit, Judgement, Reason, Trace, Unjudged, UserError, Verdict
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "UserError",
     "Verdict",
     "areward",
+    "best_of",
     "load_manifest",
     "reward",
 ]
@@ -32,8 +34,9 @@ __getattr__ = lazy_names(
     __name__,
     {
         **dict.fromkeys(__all__, "types"),
-        **dict.fromkeys(("Judge", "JudgeSettings"), "judge"),
-        **dict.fromkeys(("areward", "reward"), "evals.reward"),
+        "Judge": "judge",
+        "JudgeSettings": "judge_settings",
+        **dict.fromkeys(("areward", "best_of", "reward"), "evals.reward"),
         "load_manifest": "evals.papers.layouts",
     },
 )

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-TOOLS, WORDING = "tools", "wording"
+TOOLS, TELLS = "tools", "tells"
+WORDS = {"wording": "the wording of {}", "stage": "the first question of {}", "rules": "the embedded judge's rules"}
+"""Facts that are hashes, in words."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,14 @@ def text_key(text: str) -> str:
 def as_good_as(old: Mapping[str, Any], new: Mapping[str, Any], used: Collection[str]) -> bool:
     """True where an answer given in the old way stands in the new one: they differ in tools that it did not use.
 
+    What a judge is told of an edit is part of what it is shown, so whoever asks has compared that.
+
     >>> old = {"judge": "rules", "tools": {"zoom": {"version": "1"}}}
     >>> new = {"judge": "rules", "tools": {"zoom": {"version": "1"}, "detect": {"version": "1"}}}
     >>> as_good_as(old, new, ["zoom"]), as_good_as(new, old, ["detect"])
     (True, False)
     """
-    before, after = (dict(facts) for facts in (old, new))
+    before, after = ({name: fact for name, fact in facts.items() if name != TELLS} for facts in (old, new))
     tools_before, tools_after = before.pop(TOOLS, {}), after.pop(TOOLS, {})
     return before == after and all(tools_before.get(name) == tools_after.get(name) for name in used)
 
@@ -61,7 +65,7 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
     """Say in a few words each what differs between two ways of asking.
 
     >>> changes({"max_turns": 8, "wording": "a", "criterion": "x"}, {"max_turns": 4, "wording": "b", "criterion": "x"})
-    ('max_turns (8, now 4)', 'the wording of x')
+    ('max_turns (8, then 4)', 'the wording of x')
     """
     return tuple(_changes(old, new))
 
@@ -71,15 +75,17 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
         before, after = old.get(name), new.get(name)
         if before == after:
             continue
-        if name == WORDING:
-            yield f"the wording of {new.get('criterion')}"
+        if name in WORDS:
+            yield WORDS[name].format(new.get("criterion"))
+        elif name == TELLS:
+            yield "what the judge is told of an edit"
         elif name == TOOLS and isinstance(before, Mapping) and isinstance(after, Mapping):
             tools = [tool for tool in sorted({*before, *after}) if before.get(tool) != after.get(tool)]
             yield f"the tools ({', '.join(tools)})"
         elif isinstance(before, (Mapping, list)) or isinstance(after, (Mapping, list)):
             yield name
         else:
-            yield f"{name} ({_shown(before)}, now {_shown(after)})"
+            yield f"{name} ({_shown(before)}, then {_shown(after)})"
 
 
 def _shown(value: Any) -> str:

@@ -188,6 +188,29 @@ def declared_pixels(path: Path) -> int:
     return pixels if pixels <= MAX_PIXELS else 0
 
 
+def declared_size(path: Path) -> tuple[int, int]:
+    """Return width and height of a picture as it is judged, upright, by its file's header; ImageError where it has none."""
+    try:
+        with open_file(path) as file, _header(file) as image:
+            width, height = image.size
+            turned = _orientation(image) in (5, 6, 7, 8)
+    except FileNotFoundError:
+        raise ImageError(f"there is no picture at {path}") from None
+    except OSError as error:
+        raise ImageError(f"{path} cannot be read: {_one_line(error)}") from None
+    except Exception as error:  # Pillow's decoders raise many kinds on damaged files
+        raise ImageError(f"{path} is a damaged or incomplete picture ({_one_line(error)})") from None
+    return (height, width) if turned else (width, height)
+
+
+def _orientation(image: Image.Image) -> int:
+    """Return how EXIF says the picture is to be turned; 1 where it says nothing that can be read."""
+    try:
+        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except (ValueError, SyntaxError, TypeError, KeyError, OSError):
+        return 1
+
+
 def _read(path: Path) -> bytes:
     try:
         return read_bytes(path, MAX_FILE_BYTES)

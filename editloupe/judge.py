@@ -11,22 +11,22 @@ from typing import Any, Self
 
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
-from editloupe.agent.models import ModelSettings, open_chat, sampling
-from editloupe.agent.prompts import system_text
-from editloupe.agent.specs import RULES
-from editloupe.asked import Asked, content_key, text_key
+from editloupe.agent.models import open_chat
+from editloupe.asked import Asked
 from editloupe.described_judge import DescribedJudge
 from editloupe.graphs.by_loop import tool_notes
-from editloupe.graphs.context import Differences, LoopLimits, SharedContext
+from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext
-from editloupe.images import LONG_SIDE, Album, WireLimits
+from editloupe.images import Album, WireLimits
 from editloupe.judge_lifecycle import JudgeLifecycle
+from editloupe.judge_settings import JudgeSettings
 from editloupe.pixel_budget import room_for
-from editloupe.rubrics.model import LabelAnswer, Rubric
-from editloupe.rubrics.protocol import MissingInput
+from editloupe.question_facts import question_facts
+from editloupe.rubrics.model import Rubric
+from editloupe.rubrics.protocol import MissingInput, telling
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.registry import protocol as find_protocol
-from editloupe.rubrics.shown import shown_facts
+from editloupe.rubrics.shown import shown_of
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
@@ -36,21 +36,6 @@ JUDGE_VARIABLE = "EDITLOUPE_JUDGE"
 DEFAULT_JUDGE = "rules"
 SLACK = 2.0
 """Edits under way for every one whose requests fill the allowed concurrency: some always wait for tools or the disk."""
-
-
-class JudgeSettings(ModelSettings):
-    """Everything that can be set about judging; the defaults are the documented ones."""
-
-    max_turns: int = 8
-    """Replies a judge has for one case before the tools are forbidden and its answer is asked for."""
-    max_repairs: int = 2
-    """Replies that may be unreadable before a case is left unjudged."""
-    long_side: int = LONG_SIDE
-    """Pictures are sent at most this long; the tools always work on the original pixels."""
-    min_confidence: float = 0.0
-    """Verdicts of a judge that knows its confidence end unjudged below this."""
-    differences: Differences = "model"
-    """Who lists the differences where a rubric has them listed first: the model, or the tool."""
 
 
 class Judge(DescribedJudge):
@@ -78,7 +63,8 @@ class Judge(DescribedJudge):
         self.spec = spec or os.environ.get(JUDGE_VARIABLE) or DEFAULT_JUDGE
         self.base_url = base_url
         self.settings: JudgeSettings = settings or JudgeSettings()
-        self._protocol = with_files(protocol, rubrics) if rubrics else find_protocol(protocol or DEFAULT.name)
+        found = with_files(protocol, rubrics) if rubrics else find_protocol(protocol or DEFAULT.name)
+        self._protocol = found if self.settings.tells is None else telling(found, self.settings.tells)
         self.protocol = self._protocol.name
         self.mode: Mode = mode or self._protocol.default_mode
         if self.mode not in self._protocol.modes:
@@ -240,46 +226,15 @@ class Judge(DescribedJudge):
 
     def _asked_by(self, rubric: Rubric) -> Asked:
         if (known := self._questions.get(rubric.name)) is None:
-            known = self._questions[rubric.name] = Asked(rubric.criterion, self._facts_of(rubric))
+            facts = question_facts(
+                rubric, self.mode, self.spec, self.settings, self._chat.profile, self._toolbox.facts()
+            )
+            known = self._questions[rubric.name] = Asked(rubric.criterion, facts)
         return known
-
-    def _facts_of(self, rubric: Rubric) -> dict[str, Any]:
-        """Return what decides the answers to a rubric, apart from the edit; not who serves the model, and no versions."""
-        settings, profile = self.settings, self._chat.profile
-        looks, words = rubric.modes[self.mode].tools, rubric.model_dump(mode="json", exclude={"modes"})
-        words["mode"] = rubric.modes[self.mode].model_dump(mode="json")
-        structured = profile.structured_output and not isinstance(rubric.answer, LabelAnswer)
-        words["prompt"] = text_key(system_text(rubric, self.mode, (), profile.native_tools and looks, structured))
-        facts: dict[str, Any] = {
-            "criterion": rubric.criterion,
-            "protocol": self.protocol,
-            "mode": self.mode,
-            "judge": self.spec,
-            "wording": words,
-            "long_side": settings.long_side,
-            "max_repairs": settings.max_repairs,
-            "min_confidence": settings.min_confidence,
-        }
-        if self.spec != RULES:
-            facts |= {"sampling": sampling(profile, settings), "structured": structured}
-            facts["max_image_bytes"] = profile.max_image_bytes
-        if looks:
-            facts |= {"max_turns": settings.max_turns, "tools": self._toolbox.facts()}
-            facts |= {"native_tools": profile.native_tools, "per_mille": profile.per_mille}
-        if rubric.stage is not None:
-            facts["differences"] = settings.differences
-            if settings.differences == "tool":
-                facts["differences_by"] = self._toolbox.facts().get("localize_differences")
-        return facts
 
     def shown(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> str | None:
         """Return the key of what of an edit the judge is shown; None where a picture it needs has no hash."""
-        facts = shown_facts(self._protocol, self._rubric_for(edit, criterion), self.mode, edit)
-        paths = facts.pop("pictures", {})
-        if any(path not in hashes for group in paths.values() for path in group):
-            return None
-        pictures = {role: [hashes[path] for path in group] for role, group in paths.items()}
-        return content_key({**facts, "pictures": pictures})
+        return shown_of(self._protocol, self._rubric_for(edit, criterion), self.mode, edit).key(hashes)
 
     def criteria_for(self, edit: Edit) -> tuple[str, ...]:
         """Return the criteria this edit is asked; all of them where it does not say what that depends on."""

@@ -294,7 +294,8 @@ class Verdict(Record):
     rationale: str = ""
     confidence: float | None = None
     targets: tuple[str, ...] = ()
-    """Labels of the single targets where several were judged one by one."""
+    """Labels of the single targets where several were judged one by one; `unjudged` where one was left open that could not
+    change the outcome."""
     usage: Usage = Usage()
     steps: int = 0
 

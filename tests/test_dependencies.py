@@ -12,11 +12,22 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "editloupe"
 LAYERS = (
-    ("types", "asked", "files", "images", "lazy_names", "loop_thread", "pixel_budget", "safe_text", "storable", "whole_files"),
+    (
+        "types",
+        "asked",
+        "files",
+        "images",
+        "lazy_names",
+        "loop_thread",
+        "pixel_budget",
+        "safe_text",
+        "storable",
+        "whole_files",
+    ),
     ("rubrics", "tools"),
     ("agent",),
     ("graphs",),
-    ("judge", "judge_lifecycle", "described_judge"),
+    ("judge", "judge_lifecycle", "judge_settings", "described_judge", "question_facts"),
     ("evals", "generators"),
     ("studio", "cli", "app", "demo", "__main__"),
 )

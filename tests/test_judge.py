@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import pytest
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, Unjudged, UserError, Verdict
 from editloupe.images import hash_file
-from editloupe.types import Mode
+from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer
 from tests.pictures import edit_pair, save, textured
 from tests.scripted import Request, final, wrong_key
@@ -93,24 +91,87 @@ def test_oracle_without_boxes_in_a_batch_is_missing_input(edit: Edit, scripted: 
     assert {v.reason for v in judgement.verdicts if isinstance(v, Unjudged)} == {Reason.MISSING_INPUT}
 
 
-def test_the_key_of_a_unit_changes_with_what_decides_it_and_with_nothing_else(edit: Edit, tmp_path: Path) -> None:
-    judge = Judge("rules")
-    key = judge.unit_key(edit, "instruction_following")
-    moved = edit.model_copy(update={"source": save(textured(), tmp_path / "elsewhere.png"), "id": "other"})
-    assert judge.unit_key(moved, "instruction_following") == key
+CRITERION = "instruction_following"
+
+
+@pytest.fixture
+def with_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+
+
+def key(judge: Judge, edit: Edit, criterion: str = CRITERION) -> tuple[str, str | None]:
+    """What is asked, and what of the edit is shown."""
+    hashes = {path: hash_file(path) for path in edit.paths}
+    return judge.asked_of(edit, criterion).key, judge.shown(edit, criterion, hashes)
+
+
+@pytest.mark.usefixtures("with_key")
+def test_the_key_of_a_unit_changes_with_what_decides_it(edit: Edit, tmp_path: Path) -> None:
+    judge = Judge("openai:gpt-4.1")
+    other_picture = save(textured(seed=5), tmp_path / "x.png")
     others = {
-        judge.unit_key(edit, "visual_consistency"),
-        judge.unit_key(edit, "instruction_following", repeat=1),
-        judge.unit_key(edit.model_copy(update={"instruction": "Remove it"}), "instruction_following"),
-        judge.unit_key(
-            edit.model_copy(update={"edited": save(textured(seed=5), tmp_path / "x.png")}), "instruction_following"
-        ),
-        Judge("rules", mode="plain").unit_key(edit, "instruction_following"),
-        Judge("rules", settings=JudgeSettings(max_turns=3)).unit_key(edit, "instruction_following"),
+        key(judge, edit, "visual_consistency"),
+        key(judge, edit.model_copy(update={"instruction": "Remove it"})),
+        key(judge, edit.model_copy(update={"edited": other_picture})),
+        key(judge, edit.model_copy(update={"hint": "it is blue"})),
+        key(Judge("openai:gpt-4.1", mode="plain"), edit),
+        key(Judge("openai:gpt-4o"), edit),
+        key(Judge("openai:gpt-4.1", settings=JudgeSettings(max_turns=3)), edit),
+        key(Judge("openai:gpt-4.1", settings=JudgeSettings(temperature=0.5)), edit),
+        key(Judge("openai:gpt-4.1", tools=ToolSettings(max_regions=2)), edit),
     }
-    assert key not in others
-    assert len(others) == 6
-    assert Judge("rules", settings=JudgeSettings(timeout=5)).unit_key(edit, "instruction_following") == key
+    assert key(judge, edit) not in others
+    assert len(others) == 9
+
+
+@pytest.mark.usefixtures("with_key")
+def test_the_key_of_a_unit_knows_nothing_that_cannot_change_the_answer(edit: Edit, tmp_path: Path) -> None:
+    judge = Judge("openai:gpt-4.1")
+    facts = {
+        "id": "other",
+        "source": save(textured(), tmp_path / "elsewhere.png"),
+        "model": "someone's",
+        "instruction_type": "Change Color",
+        "human": {CRITERION: "Wrong Action"},
+        "extra": {"column": 3},
+        "reference": save(textured(seed=9), tmp_path / "reference.png"),
+    }
+    assert key(judge, edit.model_copy(update=facts)) == key(judge, edit)
+    for other in (
+        Judge("openai:gpt-4.1", base_url="http://127.0.0.1:9/v1"),
+        Judge("openai:gpt-4.1", settings=JudgeSettings(timeout=5)),
+        Judge("openai:gpt-4.1", criteria=[CRITERION]),
+    ):
+        assert key(other, edit) == key(judge, edit)
+
+
+@pytest.mark.usefixtures("with_key")
+def test_what_a_mode_without_tools_is_asked_does_not_depend_on_tools(edit: Edit) -> None:
+    with (
+        Judge("openai:gpt-4.1", mode="plain") as one,
+        Judge("openai:gpt-4.1", mode="plain", tools=ToolSettings(max_regions=2)) as other,
+    ):
+        assert key(one, edit) == key(other, edit)
+
+
+@pytest.mark.usefixtures("with_key")
+def test_the_embedded_judge_is_not_asked_anew_for_words_it_does_not_read(edit: Edit, tmp_path: Path) -> None:
+    rewording = tmp_path / "words.yaml"
+    rewording.write_text("extends: dlebench/instruction_following\nquestion: Was it done?\n")
+    assert key(Judge("rules", rubrics=[rewording]), edit) == key(Judge("rules"), edit)
+    changed = key(Judge("openai:gpt-4.1", rubrics=[rewording]), edit)
+    assert changed != key(Judge("openai:gpt-4.1"), edit)
+
+
+def test_the_type_of_an_instruction_is_told_only_where_that_is_asked_for(edit: Edit, scripted: StartServer) -> None:
+    server = scripted(labelled)
+    typed = edit.model_copy(update={"instruction_type": "Change Material"})
+    for tells in (None, ("instruction", "type")):
+        settings = JudgeSettings(tells=tells)
+        with Judge("openai:gpt-4.1", mode="plain", base_url=server.openai_url, settings=settings) as judge:
+            assert judge.judge(typed).verdicts
+    told = ["Type of instruction: Change Material" in request.text for request in server.requests]
+    assert sorted(told) == [False, False, True, True]
 
 
 def test_the_embedded_judge_gives_the_same_verdict_every_time(edit: Edit) -> None:
@@ -126,38 +187,3 @@ def test_without_a_spec_the_environment_decides(monkeypatch: pytest.MonkeyPatch)
     judge = Judge()
     assert judge.spec == "openai:gpt-4.1"
     assert "secretsecret" not in repr(judge.describe())
-
-
-OF_0_1 = {
-    "family": "OpenAI-compatible",
-    "provider": "openai",
-    "pattern": "",
-    "native_tools": False,
-    "per_mille": False,
-    "temperature": True,
-    "max_image_bytes": 15_000_000,
-    "structured_output": False,
-}
-"""The profile 0.1 had for any name it did not know, as it is part of its keys."""
-
-
-@pytest.mark.parametrize("name", ["gemini-3-pro", "google/gemini-2.5-flash", "our-gemini-3", "google/gemma-3-27b-it"])
-@pytest.mark.parametrize(("mode", "kept"), [("plain", True), ("tools", False)])
-def test_units_without_tools_keep_the_key_of_0_1_whatever_has_been_learnt_of_a_name(
-    edit: Edit, name: str, mode: Mode, kept: bool
-) -> None:
-    criterion, url = "instruction_following", "http://127.0.0.1:9/v1"
-    with Judge(f"openai:{name}", mode=mode, base_url=url) as judge:
-        files = {role: [hash_file(path) for path in paths] for role, paths in edit.files.items()}
-        asked = {"instruction", "instruction_type", "target_boxes", "hint", "extra"}
-        facts = {
-            "pictures": files,
-            "edit": edit.model_dump(mode="json", include=asked),
-            "rubric": judge.rubric(criterion).model_dump(mode="json"),
-            "judge": {**judge.parameters(), **({"profile": OF_0_1} if kept else {})},
-            "repeat": 0,
-        }
-        key = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
-        assert judge.unit_key(edit, criterion) == key
-        assert judge.parameters()["profile"] != OF_0_1
-        assert judge.describe()["profile"] == judge._chat.profile.model_dump(mode="json"), "the run tells what was sent"

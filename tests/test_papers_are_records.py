@@ -13,7 +13,9 @@ SUFFIXES = (".py", ".yaml", ".html", ".js", ".css")
 FOLDERS = tuple(path.name for path in sorted((PACKAGE / "rubrics").iterdir()) if (path / "__init__.py").is_file())
 WORDS = sorted({*FOLDERS, *(paper.name for paper in PAPERS), *(paper.title for paper in PAPERS)}, key=len, reverse=True)
 NAME = re.compile("|".join(re.sub(r"[^a-z0-9]+", "[-_ ]?", word.lower()) for word in WORDS), re.IGNORECASE)
-CITATION = re.compile(rf"\((?:{NAME.pattern}), (?:Appendix|Equations?|Section|Tables?|A\.)[^()]*\)", re.IGNORECASE)
+CITATION = re.compile(
+    rf"\((?:{NAME.pattern}), (?:Appendix|Equations?|Figures?|Section|Tables?|A\.)[^()]*\)", re.IGNORECASE
+)
 """Where a number or a rule comes from, such as (DLEBench, Section 7.3), may be said wherever it stands."""
 REGISTRIES = (
     "cli/main.py",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,9 @@ from rich.text import Text
 
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.options import tell
+from editloupe.evals.analysis.criterion_means import CriterionMean, criterion_means
+from editloupe.evals.analysis.reference import without_reference
+from editloupe.evals.analysis.run_rows import table_of_configuration
 from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
 from editloupe.evals.batch.forecast import Forecast
 from editloupe.evals.batch.held import FAILED
@@ -33,6 +36,10 @@ class Closing:
     """Further facts of the summary as JSON."""
     sentences: Sequence[str] = ()
     """Further lines of the summary for a person."""
+    show: Callable[[Run, Ending], None] | None = None
+    """Prints what this command is for instead of the criteria's means; the summary then goes to stderr."""
+    kept: bool = True
+    """Whether the run stays; one that goes cannot be continued, traced or reported."""
 
 
 def judge_into_run(batch: Batch, given: BatchOptions, closing: Closing | None = None) -> int:
@@ -65,8 +72,12 @@ def _show_forecast(found: Forecast, as_json: bool) -> int:
 
 def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: bool, closing: Closing) -> None:
     tally, spending = ending.tally, ending.spending
-    found = summary.scores(run, ending.configuration)
-    if as_json:
+    found = _means(run, ending.configuration)
+    if closing.show is not None:
+        sentence = _sentence(ending)  # before the clock goes on
+        closing.show(run, ending)
+        tell(sentence)
+    elif as_json:
         facts = {
             "units": tally.total,
             "held": tally.held,
@@ -87,18 +98,26 @@ def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: b
         print(_sentence(ending))
         for sentence in closing.sentences:
             print(one_line(sentence))
-    for sentence in _next_steps(run, ending, left, closing):
+    for sentence in _next_steps(run, ending, left, closing) if closing.kept else _not_kept(ending, left):
         tell(sentence)
 
 
-def _table(found: list[summary.CriterionSummary]) -> None:
+def _means(run: Run, configuration: str) -> list[CriterionMean]:
+    """Return the means that `report` shows, too; none where nothing was judged yet."""
+    table = table_of_configuration(run, configuration)
+    return [] if table is None else criterion_means(without_reference(table)[0])
+
+
+def _table(found: list[CriterionMean]) -> None:
+    several = len({score.model for score in found}) > 1
     table = Table(box=None, header_style="bold")
-    for name in ("criterion", "judged", "mean (0 to 100)", "± over repeats"):
-        table.add_column(name, justify="left" if name == "criterion" else "right")
+    for name in (*(["model"] if several else []), "criterion", "judged", "mean (0 to 100)", "± over repeats"):
+        table.add_column(name, justify="left" if name in ("model", "criterion") else "right")
     for score in found:
         mean = "–" if score.mean is None else f"{score.mean:.2f}"
         spread = "–" if score.deviation is None else f"{score.deviation:.2f}"
-        table.add_row(Text(one_line(score.criterion)), f"{score.judged} of {score.units}", mean, spread)
+        head = [Text(one_line(score.model or ""))] if several else []
+        table.add_row(*head, Text(one_line(score.criterion)), f"{score.judged} of {score.units}", mean, spread)
     Console(highlight=False).print(table)
 
 
@@ -131,4 +150,12 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
         )
     if ending.complete:
         steps.append(f"next: {command('editloupe', *closing.report, run.folder)}")
+    return steps
+
+
+def _not_kept(ending: Ending, left: dict[str, tuple[int, str]]) -> list[str]:
+    """Say how a session ended whose run does not stay."""
+    steps = [f"{count} unjudged ({reason})" for reason, (count, _) in left.items()]
+    if ending.why and not ending.complete:
+        steps.append(f"stopped: {ending.why}")
     return steps

@@ -1,48 +1,156 @@
-"""`editloupe compare`: two judges, modes or prompts on the same edits."""
+"""`editloupe compare`: two judges on the same pictures, or editing models on the same sources and instructions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from editloupe.cli.options import tell
 from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver
 from editloupe.safe_text import for_json
+from editloupe.types import UserError
+
+if TYPE_CHECKING:
+    from editloupe.evals.analysis.bootstrap import Resampling
+    from editloupe.evals.analysis.compare import RunComparison
+    from editloupe.evals.analysis.matching import Question
+    from editloupe.evals.analysis.model_records import ModelComparison
+    from editloupe.evals.analysis.run_rows import Table
 
 FORMATS = ("text", "md", "json")
+WIDTH = 100
+"""Columns of the text."""
 
 
 def compare(
-    run_a: Annotated[Path, typer.Argument(help="The folder of the first run, A.")],
-    run_b: Annotated[Path, typer.Argument(help="The folder of the second run, B.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of runs: two of them, A and B, or with --models one or more.")
+    ],
+    models: Annotated[
+        bool, typer.Option("--models", help="Compare all editing models in the runs, pair by pair, on the same cases.")
+    ] = False,
+    judges: Annotated[
+        bool, typer.Option("--judges", help="Compare two judges, modes or prompts on the same edited pictures.")
+    ] = False,
     human: Human = None,
     format: Annotated[str | None, typer.Option("--format", help="text, md or json.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     out: Annotated[Path | None, typer.Option(help="The file to write; else the terminal.")] = None,
     protocol: ProtocolName = None,
+    configuration: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--configuration",
+            help="Which verdicts, where a run was judged in several ways; twice for A and B, which may be one run.",
+        ),
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", help="Only edits with this value of a column, as language=en; may be given again."),
+    ] = None,
     resamples: Resamples = 2000,
     seed: Seed = 0,
 ) -> None:
-    """Compare two runs on the edits both judged: paired difference, disagreements, and who is closer to people.
+    """Compare two judges on the same edited pictures, or editing models on the same sources and instructions.
+
+    Which of the two is asked follows from the data, and is said; --judges and --models name it.
 
     Example: editloupe compare runs/gpt-tools runs/gpt-plain
+
+    Example: editloupe compare runs/benchmark --models
     """
-    kind = chosen_format(format, out, FORMATS)
+    kind = chosen_format("json" if as_json else format, out, FORMATS)
+    if models and judges:
+        raise UserError("--models and --judges are two questions; name one of them")
     from editloupe.evals.analysis.bootstrap import Resampling
-    from editloupe.evals.analysis.compare import compare as compared
-    from editloupe.evals.analysis.run_rows import table_of
     from editloupe.evals.report.agreement_blocks import comparison_blocks
     from editloupe.evals.report.markdown import as_markdown
+    from editloupe.evals.report.model_blocks import model_blocks
     from editloupe.evals.report.text import as_text
 
-    a, b = table_of(run_a, protocol), table_of(run_b, protocol)
-    for table in (a, b):
+    tables = [_only(table, where or []) for table in _tables(runs, protocol, configuration or [])]
+    for table in {str(table.folder): table for table in tables}.values():
         for sentence in table.damage:
             tell(f"{table.name}: {sentence}")
-    found = compared(a, b, human, Resampling(resamples, seed))
+    question: Question | None = "models" if models else "judges" if judges else None
+    found = _compared(tables, question, human, Resampling(resamples, seed))
     if kind == "json":
-        deliver(for_json(found.model_dump(mode="json"), 2) + "\n", out)
+        deliver(for_json(_as_json(found), 2) + "\n", out)
         return
-    blocks = tuple(comparison_blocks(found, {name: a.title_of(name) for name in a.criteria}))
-    deliver(as_markdown(blocks) if kind == "md" else as_text(blocks), out)
+    titles = {name: table.title_of(name) for table in tables for name in table.criteria}
+    if isinstance(found, tuple):
+        blocks = tuple(block for one in found for block in model_blocks(one, titles))
+    else:
+        blocks = tuple(comparison_blocks(found, titles))
+    deliver(as_markdown(blocks) if kind == "md" else as_text(blocks, WIDTH), out)
+
+
+def _as_json(found: RunComparison | tuple[ModelComparison, ...]) -> dict[str, Any]:
+    """Return the answer as JSON has it; several answers about models stand under `parts`."""
+    if not isinstance(found, tuple):
+        return found.model_dump(mode="json")
+    whole = [one.model_dump(mode="json") for one in found]
+    return whole[0] if len(whole) == 1 else {"question": "models", "parts": whole}
+
+
+def _tables(runs: Sequence[Path], protocol: str | None, configurations: Sequence[str]) -> list[Table]:
+    """Read the sides: one a run, or one a configuration of the only run."""
+    from editloupe.evals.analysis.run_rows import table_of
+
+    if len(runs) == 1 and len(configurations) > 1:
+        return [table_of(runs[0], protocol, name) for name in configurations]
+    if len(configurations) not in (0, 1, len(runs)):
+        raise UserError(f"--configuration is given once for all runs or once for each of the {len(runs)}")
+    named: list[str | None] = list(configurations) or [None]
+    named = named * len(runs) if len(named) == 1 else named
+    return [table_of(run, protocol, name) for run, name in zip(runs, named, strict=True)]
+
+
+def _only(table: Table, where: Sequence[str]) -> Table:
+    """Return the part of a run that has the values asked for; a column or a value that it has not is the user's mistake."""
+    for said in where:
+        name, equals, value = said.partition("=")
+        if not equals or not name.strip():
+            raise UserError(f'--where names a column and a value, as language=en, not "{said}"')
+        known = dict.fromkeys(str(row.field(name.strip())) for row in table.rows)
+        if value.strip() not in known:
+            raise UserError(
+                f'{table.name} has no edit with {name.strip()} "{value.strip()}"; it has: {", ".join(known)}'
+            )
+        table = table.with_rows(row for row in table.rows if str(row.field(name.strip())) == value.strip())
+    return table
+
+
+def _compared(
+    tables: Sequence[Table], question: Question | None, human: list[Path] | None, how: Resampling
+) -> RunComparison | tuple[ModelComparison, ...]:
+    """Answer the question that is named, or the one that the data leave; of models one answer for what a paper keeps apart."""
+    from editloupe.evals.analysis.compare import compare as compare_two
+    from editloupe.evals.analysis.matching import question_of
+    from editloupe.evals.analysis.model_pairs import compare_apart
+    from editloupe.evals.analysis.parts import shared_apart_fields
+    from editloupe.evals.analysis.reference import without_reference
+
+    if question is None and len(tables) == 1:
+        if len(without_reference(tables[0])[0].models) < 2:
+            raise UserError(
+                f"{tables[0].name} holds one editing model and one way of judging; name a second run to compare it with"
+            )
+        question = "models"
+    if question == "judges" and len(tables) != 2:
+        raise UserError("two judges are compared at a time: name two runs, or one run and two of its configurations")
+    forced = question == "models"
+    if question is None and len(tables) == 2:
+        question = question_of(*tables)
+    if question == "judges":
+        return compare_two(tables[0], tables[1], human, how, question=question)
+    if human is not None:
+        tell("labels by people belong to one model's pictures, so --human says nothing about editing models")
+    apart = bool(shared_apart_fields(tables))
+    several = apart or len(tables) != 2 or any(len(without_reference(table)[0].models) > 1 for table in tables)
+    if forced or several:
+        return compare_apart(tables, how)
+    return compare_two(tables[0], tables[1], None, how, question="models")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from editloupe.evals.edival.evaluate import OpenEdivalJudge, assumed, find_evalu
 from editloupe.graphs.edival import CRITERIA
 from editloupe.rubrics.edival.settings import load_settings
 from editloupe.tools.features import DINO_V3, FeatureSettings
+from editloupe.types import UserError
 
 SettingsFile = Annotated[
     Path | None, typer.Option("--settings", help="YAML with thresholds and rules to use instead of the published ones.")
@@ -44,11 +46,18 @@ JudgeOfCrops = Annotated[
 def evaluate(
     chains: Annotated[Path, typer.Argument(help="The folder `instruct` wrote.")],
     results: Annotated[
-        Path, typer.Argument(help="Pictures as MODEL/MODE/IMAGE/TURN.png; MODE is multi, complex or complex-NAME.")
-    ],
+        Path | None,
+        typer.Argument(help="Pictures as MODEL/MODE/IMAGE/TURN.png; MODE is multi, complex or complex-NAME."),
+    ] = None,
+    *,
     out: Annotated[Path, typer.Option(help="The run's folder; the same command again continues it.")],
     judge: JudgeOfCrops,
-    *,
+    of_models: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--results", help="MODEL=FOLDER with one model's pictures as MODE/IMAGE/TURN.png; may be given again."
+        ),
+    ] = None,
     model: Annotated[
         list[str] | None, typer.Option("--model", help="Only this editing model; may be given again.")
     ] = None,
@@ -65,8 +74,15 @@ def evaluate(
 ) -> int:
     """Judge results by objects, turn by turn, into a run that can be continued, traced and reported.
 
+    Several models share one run, at once or one after another; what is judged already is not judged again.
+
     Example: editloupe edival evaluate chains results --out runs/edival --judge openai:qwen2.5-vl-7b --base-url http://localhost:8000/v1
     """
+    by_model = _folders_by_model(of_models or ())
+    if results is None and not by_model:
+        raise UserError(
+            "there is nothing to judge: name a folder of results, or one a model with --results MODEL=FOLDER"
+        )
     spec = judge.named or "rules"
     if spec == "rules":
         tell("no LMM given with --judge: color, material, text and background changes will be left unjudged")
@@ -84,7 +100,22 @@ def evaluate(
         settings=judge.settings(),
     )
     open_judge.instruments()  # one that cannot be used is told before anything is read or written
-    wanted = find_evaluation(chains, results, model or (), mode or ())
+    wanted = find_evaluation(chains, results, model or (), mode or (), by_model)
     there = [f"{one.model}/{one.mode}: {one.there} of {one.expected}" for one in wanted.expected()]
     closing = Closing(("edival", "report"), {"pictures": there}, [f"pictures: {'; '.join(there)}"])
     return judge_into_run(options.batch(wanted.edits, out, open_judge, assume=assumed), options, closing)
+
+
+def _folders_by_model(given: Sequence[str]) -> dict[str, Path]:
+    """Read MODEL=FOLDER; a model may be named once."""
+    found: dict[str, Path] = {}
+    for text in given:
+        name, equals, folder = (part.strip() for part in text.partition("="))
+        if not (name and equals and folder):
+            raise UserError(f'"{text}" is not MODEL=FOLDER; write for instance --results kontext=outputs/kontext')
+        if "/" in name:
+            raise UserError(f'"{name}" cannot be the name of a model: it holds a slash')
+        if name in found:
+            raise UserError(f"--results names {name} twice")
+        found[name] = Path(folder)
+    return found

@@ -1,8 +1,9 @@
-"""`editloupe edival report` and `compare`: a run in the paper's tables, and two settings side by side."""
+"""`editloupe edival report` and `compare`: runs in the paper's tables, and two settings side by side."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
@@ -10,49 +11,81 @@ import typer
 
 from editloupe.cli.options import tell
 from editloupe.safe_text import for_json
-from editloupe.types import Record, UserError
+from editloupe.types import UserError
 from editloupe.whole_files import write_text
 
 if TYPE_CHECKING:
     from editloupe.evals.edival.metrics import EdivalFigures
+    from editloupe.evals.papers.paper import Section
     from editloupe.evals.report.blocks import Block
     from editloupe.rubrics.edival.scoring import Missing
+
+FORMATS = ("text", "md", "html", "json", "latex", "csv")
+SUFFIXES = {".html": "html", ".md": "md", ".json": "json", ".txt": "text", ".tex": "latex", ".csv": "csv"}
+FIGURE_FORMATS = ("svg", "png")
 
 MissingRule = Annotated[
     str, typer.Option("--missing", help="complete: pictures with all turns (the paper); per_turn: as far as they got.")
 ]
-Format = Annotated[str | None, typer.Option("--format", help="text, md, html or json; else by the suffix of --out.")]
+Format = Annotated[
+    str | None, typer.Option("--format", help="text, md, html, json, latex or csv; else by the suffix of --out.")
+]
 Out = Annotated[Path | None, typer.Option(help="The file to write; else the terminal.")]
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A run that `edival evaluate` made.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Runs that `edival evaluate` made; all their models share the tables.")
+    ],
     format: Format = None,
     out: Out = None,
     missing: MissingRule = "complete",
+    table: Annotated[
+        list[str] | None,
+        typer.Option("--table", help="Only the table with this number in the paper, such as 3; may be given again."),
+    ] = None,
+    configuration: Annotated[
+        str | None, typer.Option("--configuration", help="Whose verdicts, where a run was judged in several ways.")
+    ] = None,
     figures: Annotated[
-        Path | None, typer.Option("--figures", help="Also write every figure into this folder, as SVG.")
+        Path | None, typer.Option("--figures", help="Also write every figure into this folder, as SVG and PNG.")
     ] = None,
 ) -> None:
-    """Tell a run in the paper's tables, with marginal curves, Pareto fronts, and multi-turn against complex.
+    """Tell runs in the paper's tables, one row a model, with its curves, Pareto fronts, and multi-turn against complex.
 
-    Example: editloupe edival report runs/edival --format html --out edival.html
+    Example: editloupe edival report runs/edival --table 3 --format latex
     """
-    from editloupe.evals.edival.report import blocks, drawings
+    from editloupe.evals.edival.report import blocks, drawings, grid
+    from editloupe.evals.edival.tables import chosen, tables
+    from editloupe.evals.report.blocks import Heading
+    from editloupe.evals.report.table_formats import as_facts
 
-    found = _figures(run, missing)
-    drawings_by_name = drawings(found)
+    kind = _kind(format, out)
+    found = _figures(runs, missing, configuration)
+    printed = chosen(tables(found), table or ())
     if figures:
         from editloupe.evals.report.figures import save
 
-        for name, draw in drawings_by_name.items():
-            save(draw(), figures / f"{name}.svg")
-    _write(found, blocks(found), format, out, drawings_by_name)
+        for name, draw in drawings(found).items():
+            figure = draw()
+            for suffix in FIGURE_FORMATS:
+                save(figure, figures / f"{name}.{suffix}")
+        tell(f"figures in {figures}")
+    sections = [one.section for one in printed]
+    if table:
+        told: list[Block] = [block for one in sections for block in (Heading(one.title, 3), grid(one))]
+        facts: dict[str, Any] = {"tables": [as_facts(one) for one in sections]}
+    else:
+        told = blocks(found)
+        facts = {**found.model_dump(mode="json"), "tables": [as_facts(one) for one in sections]}
+    _deliver(_rendered(kind, told, facts, sections, lambda: {} if table else drawings(found)), out)
 
 
 def compare(
     a: Annotated[Path, typer.Argument(help="A run.")],
-    b: Annotated[Path, typer.Argument(help="The same results judged with other settings.")],
+    b: Annotated[
+        Path | None, typer.Argument(help="The same results judged with other settings; else A was judged in two ways.")
+    ] = None,
     mode: Annotated[str, typer.Option(help="multi, complex, complex-ordered…")] = "multi",
     format: Format = None,
     out: Out = None,
@@ -63,51 +96,84 @@ def compare(
     Example: editloupe edival compare runs/default runs/threshold-04
     """
     from editloupe.evals.edival import compare as comparing
+
+    kind = _kind(format, out)
+    (first, one), (second, other) = _two_settings(a, b)
+    left, right = _figures([a], missing, first), _figures([b or a], missing, second)
+    if b is None:
+        left, right = (
+            found.model_copy(update={"run": f"{found.run} {name}"}) for found, name in ((left, first), (right, second))
+        )
+    found = comparing.compare(left, right, (one, other), mode)
+    section = comparing.section(found)
+    _deliver(_rendered(kind, comparing.blocks(found), found.model_dump(mode="json"), [section], dict), out)
+
+
+def _two_settings(a: Path, b: Path | None) -> list[tuple[str | None, dict[str, Any]]]:
+    """Return which configurations are compared and what run.json says of them: one of each run, or two of one."""
+    from editloupe.evals.edival.scores_of_runs import PROTOCOL
     from editloupe.evals.runs.store import Run
 
-    settings = []
-    for folder in (a, b):
+    settings: list[tuple[str | None, dict[str, Any]]] = []
+    for folder in dict.fromkeys((a, b or a)):
         with Run.open(folder) as opened:
-            known = opened.about()["configurations"]
-        if not known:
+            described = {str(one.get("name")): one for one in opened.about()["configurations"]}
+            names = [one.name for one in opened.configurations(PROTOCOL)]
+        if not described:
             raise UserError(
                 f"{folder} does not say with which settings it was judged: its run.json is missing or damaged"
             )
-        settings.append(known[-1])
-    found = comparing.compare(_figures(a, missing), _figures(b, missing), (settings[0], settings[1]), mode)
-    _write(found, comparing.blocks(found), format, out, {})
+        if b is None and len(names) != 2:
+            raise UserError(f"{folder} was judged in {len(names)} ways, not in two; name a second run")
+        if b is None:
+            return [(name, described.get(name, {})) for name in names]
+        settings.append((None, list(described.values())[-1]))
+    return settings * 2 if len(settings) == 1 else settings
 
 
-def _figures(run: Path, missing: str) -> EdivalFigures:
-    from editloupe.evals.edival.metrics import figures_of
+def _figures(runs: list[Path], missing: str, configuration: str | None) -> EdivalFigures:
+    from editloupe.evals.edival.scores_of_runs import figures_of
     from editloupe.rubrics.edival.scoring import Missing
 
     if missing not in get_args(Missing):
         raise UserError(f'--missing is one of {", ".join(get_args(Missing))}, not "{missing}"')
-    return figures_of(run, cast("Missing", missing))
+    return figures_of(runs, cast("Missing", missing), configuration)
 
 
-def _write(
-    found: Record, blocks: list[Block], format: str | None, out: Path | None, drawings_by_name: dict[str, Any]
-) -> None:
-    suffixes = {".html": "html", ".md": "md", ".json": "json", ".txt": "text"}
-    kind = format or (suffixes.get(out.suffix.lower(), "text") if out else "text")
+def _kind(format: str | None, out: Path | None) -> str:
+    kind = format or (SUFFIXES.get(out.suffix.lower(), "text") if out else "text")
+    if kind not in FORMATS:
+        raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{kind}"')
+    return kind
+
+
+def _rendered(
+    kind: str,
+    blocks: list[Block],
+    facts: dict[str, Any],
+    sections: Sequence[Section],
+    drawings: Callable[[], Mapping[str, Any]],
+) -> str:
     if kind == "json":
-        text = for_json(found.model_dump(mode="json"), 2) + "\n"
-    elif kind == "md":
+        return for_json(facts, 2) + "\n"
+    if kind in ("latex", "csv"):
+        from editloupe.evals.report.table_formats import all_to_csv, all_to_latex
+
+        return (all_to_latex if kind == "latex" else all_to_csv)(sections)
+    if kind == "md":
         from editloupe.evals.report.markdown import as_markdown
 
-        text = as_markdown(blocks)
-    elif kind == "html":
+        return as_markdown(blocks)
+    if kind == "html":
         from editloupe.evals.report.html import as_html
 
-        text = as_html(blocks, drawings_by_name, "EdiVal-Agent", "Made by EditLoupe, `editloupe edival`.")
-    elif kind == "text":
-        from editloupe.evals.report.text import as_text
+        return as_html(blocks, drawings(), "EdiVal-Agent", "Made by EditLoupe, `editloupe edival`.")
+    from editloupe.evals.report.text import as_text
 
-        text = as_text(blocks, 160)
-    else:
-        raise UserError(f'--format is text, md, html or json, not "{kind}"')
+    return as_text(blocks, 160)
+
+
+def _deliver(text: str, out: Path | None) -> None:
     if out is None:
         sys.stdout.write(text)
         return

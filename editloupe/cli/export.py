@@ -25,7 +25,7 @@ def export(
     ] = None,
     images: Annotated[bool, typer.Option("--images", help="Put the pictures into a datasets folder.")] = False,
 ) -> None:
-    """Write one row a unit of work: edit, criterion, repeat, status, label, scores, reason, tokens, cost.
+    """Write one row a unit of work: edit, model, criterion, repeat, judge, status, label, scores, reason, tokens, cost.
 
     Example: editloupe export runs/gpt --format parquet --out verdicts.parquet
     """

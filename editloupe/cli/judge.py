@@ -13,6 +13,7 @@ from rich.text import Text
 from editloupe.cli import options as o
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.splice import spliced
+from editloupe.evals.papers.types_read import type_reader
 from editloupe.evals.runs.single import keep_judgement
 from editloupe.evals.runs.store import Run
 from editloupe.images import Album
@@ -72,6 +73,7 @@ def judge(
         more_images=o.parse_images(image or ()),
     )
     with given.open() as opened:
+        edit = type_reader(opened.protocol, o.tell)(edit)
         judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else StepPrinter())
     given.announce()
     if as_json:

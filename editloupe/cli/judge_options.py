@@ -10,7 +10,9 @@ from typing import Annotated, Any, cast, get_args
 import typer
 
 from editloupe.cli.options import ASKING, JUDGING, JudgeSpec, ToolOptions, one_of, tell
-from editloupe.judge import JUDGE_VARIABLE, Judge, JudgeSettings
+from editloupe.judge import JUDGE_VARIABLE, Judge
+from editloupe.judge_settings import JudgeSettings
+from editloupe.rubrics.model import Telling
 from editloupe.rubrics.registry import DEFAULT, DEFAULT_FOR_PAIRS
 from editloupe.types import Mode
 
@@ -45,7 +47,7 @@ class JudgeOptions:
         list[Path] | None,
         typer.Option(
             "--rubric",
-            help="A rubric of your own in YAML, or other words for a bundled one; may be given again.",
+            help="A rubric of your own in YAML, with --protocol beside its criteria, or other words for one; may be given again.",
             rich_help_panel=JUDGING,
         ),
     ] = None
@@ -56,6 +58,13 @@ class JudgeOptions:
             rich_help_panel=JUDGING,
         ),
     ] = USUAL.differences
+    tells: Annotated[
+        str | None,
+        typer.Option(
+            help="What of an edit's text the judge is given: instruction, type, hint, with commas; else as the rubric says.",
+            rich_help_panel=JUDGING,
+        ),
+    ] = None
     max_turns: Annotated[
         int,
         typer.Option(
@@ -128,6 +137,7 @@ class JudgeOptions:
             long_side=self.long_side,
             timeout=self.timeout,
             min_confidence=self.min_confidence,
+            tells=None if self.tells is None else _tells(self.tells),
             differences=one_of("--differences", self.differences, ("model", "tool")),
         )
 
@@ -140,3 +150,9 @@ class JudgeOptions:
         """Say on stderr that the embedded judge is used where no judge was named."""
         if not self.named:
             tell("no --judge given: judged by the embedded `rules`, a rule-based baseline that needs no key")
+
+
+def _tells(given: str) -> tuple[Telling, ...]:
+    """Read what is told; an empty text tells nothing."""
+    words = [word.strip() for word in given.split(",") if word.strip()]
+    return tuple(cast(Telling, one_of("--tells", word, get_args(Telling))) for word in words)

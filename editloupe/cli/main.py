@@ -47,6 +47,13 @@ COMMANDS: tuple[Command, ...] = (
         "export",
         "Write a run's verdicts as JSONL, CSV, Parquet or a datasets folder.",
     ),
+    Command(
+        "run",
+        "editloupe.cli.run",
+        "app",
+        "Look at a run's folder, bring an old one up to date, merge, prune.",
+        group=True,
+    ),
     Command("trace", "editloupe.cli.trace", "trace", "Show what the judge thought, asked for and saw."),
     Command(
         "report",
@@ -59,7 +66,15 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "edival", "editloupe.cli.edival", "app", "Judge chains of edits by objects, as EdiVal-Agent does.", group=True
     ),
-    Command("reward", "editloupe.cli.reward", "reward", "How often a judge puts the better of two candidates first."),
+    Command(
+        "manifest", "editloupe.cli.manifest", "app", "Count what manifests hold: types, targets, sizes.", group=True
+    ),
+    Command(
+        "reward",
+        "editloupe.cli.reward",
+        "reward",
+        "How often the better of two is put first, the best of several, a ranking of models.",
+    ),
     Command("make", "editloupe.cli.make", "make", "Draw test scenes with known answers: billiards and ten puzzles."),
     Command("tool", "editloupe.cli.tool", "tool_command", "Run one tool by hand."),
     Command(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,18 +16,34 @@ from editloupe.types import UserError
 from editloupe.whole_files import write_text
 
 if TYPE_CHECKING:
+    from editloupe.evals.analysis.run_rows import Table
     from editloupe.evals.analysis.scores import UnjudgedRule
     from editloupe.evals.report import Leaderboard, Report
 
-FORMATS = ("text", "md", "html", "json")
-SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".json": "json", ".txt": "text"}
+FORMATS = ("text", "md", "html", "json", "latex", "csv")
+SUFFIXES = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "md",
+    ".json": "json",
+    ".txt": "text",
+    ".tex": "latex",
+    ".csv": "csv",
+}
 FIGURE_FORMATS = ("pdf", "png")
 
 Human = Annotated[
-    Path | None, typer.Option("--human", help="A file of human labels (JSONL, CSV); else those of the manifest.")
+    list[Path] | None,
+    typer.Option(
+        "--human", help="A file of human labels (JSONL, CSV, Parquet), beside the manifest's; may be given again."
+    ),
 ]
 ProtocolName = Annotated[
     str | None, typer.Option("--protocol", help="Which protocol's verdicts, where a run holds several.")
+]
+ConfigurationName = Annotated[
+    str | None,
+    typer.Option("--configuration", help="Which judge, mode or configuration, where a run was judged in several ways."),
 ]
 Resamples = Annotated[int, typer.Option("--resamples", min=100, help="Bootstrap resamples behind the intervals.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the resamples; same seed, same intervals.")]
@@ -35,12 +52,20 @@ Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the resamples;
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs; several make a leaderboard.")],
     format: Annotated[
-        str | None, typer.Option("--format", help="text, md, html or json; else what the suffix of --out says.")
+        str | None,
+        typer.Option("--format", help="text, md, html, json, latex or csv; else what the suffix of --out says."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The file to write; else the terminal.")] = None,
     by: Annotated[
-        list[str] | None, typer.Option("--by", help="A field of the manifest to group by; may be given again.")
+        list[str] | None,
+        typer.Option(
+            "--by",
+            help="A column of the manifest to group by, or several with commas between for a cross table; may be given again.",
+        ),
     ] = None,
+    intervals: Annotated[
+        bool, typer.Option("--intervals", help="Give the ends of an interval with every mean of the paper's tables.")
+    ] = False,
     unjudged: Annotated[
         str, typer.Option("--unjudged", help="left_out, or worst: count them as the worst answer, a lower bound.")
     ] = "left_out",
@@ -49,6 +74,7 @@ def report(
         Path | None, typer.Option("--figures", help="Also write every figure into this folder, as PDF and PNG.")
     ] = None,
     protocol: ProtocolName = None,
+    configuration: ConfigurationName = None,
     resamples: Resamples = 2000,
     seed: Seed = 0,
 ) -> None:
@@ -60,18 +86,32 @@ def report(
     if unjudged not in ("left_out", "worst"):
         raise UserError(f'--unjudged is left_out or worst, not "{unjudged}"')
     from editloupe.evals.analysis.bootstrap import Resampling
+    from editloupe.evals.analysis.run_rows import table_of
     from editloupe.evals.report import build_leaderboard, build_report
 
     how = Resampling(resamples, seed)
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
-    built = [build_report(run, by or (), rule, human, how, protocol) for run in dict.fromkeys(runs)]
-    found: Report | Leaderboard = built[0] if len(built) == 1 else build_leaderboard(built)
+    tables = [table_of(run, protocol, configuration) for run in dict.fromkeys(runs)]
+    gc.freeze()  # the tables stay until the end; the collector need not walk through them again and again
+    _check_columns(by or (), tables)
+    built = [build_report(table, by or (), rule, human, how, intervals=intervals) for table in tables]
+    found: Report | Leaderboard = built[0]
+    if len(built) > 1:
+        found = build_leaderboard(built, tables, how if intervals else None)
     if figures is not None:
         tell(f"{_save_figures(found, figures)} figures in {figures}")
     if kind == "text" and out is None:
         _print(found)
         return
     deliver(_RENDERERS[kind](found, out), out)
+
+
+def _check_columns(by: Sequence[str], tables: Sequence[Table]) -> None:
+    """Tell a user in one sentence that no run has such a column, and which there are."""
+    known = dict.fromkeys(name for table in tables for name in table.columns)
+    for name in dict.fromkeys(part.strip() for said in by for part in said.split(",")):
+        if name not in known:
+            raise UserError(f'--by: no edit has a column "{name}"; there are: {", ".join(known)}')
 
 
 def chosen_format(format: str | None, out: Path | None, formats: tuple[str, ...]) -> str:
@@ -144,11 +184,27 @@ def _json(found: Report | Leaderboard, out: Path | None) -> str:
     return for_json(found.model_dump(mode="json"), 2) + "\n"
 
 
+def _latex(found: Report | Leaderboard, out: Path | None) -> str:
+    from editloupe.evals.report.report_tables import merged, sections_of
+    from editloupe.evals.report.table_formats import all_to_latex
+
+    return all_to_latex([merged(section) for section in sections_of(found)])
+
+
+def _csv(found: Report | Leaderboard, out: Path | None) -> str:
+    from editloupe.evals.report.report_tables import sections_of
+    from editloupe.evals.report.table_formats import all_to_csv
+
+    return all_to_csv(sections_of(found))
+
+
 _RENDERERS: dict[str, Callable[[Report | Leaderboard, Path | None], str]] = {
     "text": _text,
     "md": _markdown,
     "html": _html,
     "json": _json,
+    "latex": _latex,
+    "csv": _csv,
 }
 
 

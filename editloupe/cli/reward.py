@@ -1,9 +1,9 @@
-"""`editloupe reward`: how often a judge puts the better of two candidates first."""
+"""`editloupe reward`: how often a judge puts the better of two candidates first, the best of several, a ranking of models."""
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import replace
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,77 +12,284 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from editloupe.cli.batch_ending import Closing
+from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import tell
+from editloupe.cli.options import one_of, tell
+from editloupe.cli.report import Resamples, Seed
+from editloupe.cli.reward_pairs import Asking, deliver, judge_pairs, judged, reports_of_scores
 from editloupe.cli.splice import Without, spliced
-from editloupe.evals.manifests.pairs import load_pairs
-from editloupe.evals.reward import Accuracy, PairReport, judge_pairs
-from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, known_protocol
+from editloupe.evals.analysis.bootstrap import Resampling
+from editloupe.evals.analysis.bradley_terry import Ranking
+from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.batch.batch import Ending
+from editloupe.evals.manifests.datasets import read_manifest
+from editloupe.evals.manifests.pairs import Way
+from editloupe.evals.manifests.readers import READERS
+from editloupe.evals.papers.pair_table import AVERAGE, Line, line_of, pair_table
+from editloupe.evals.papers.paper import Section
+from editloupe.evals.report.table_formats import FORMATS
+from editloupe.evals.reward.candidates import choices
+from editloupe.evals.reward.judged_pairs import pair_edits
+from editloupe.evals.reward.model_pairs import pairs_of_models, rank_models
+from editloupe.evals.reward.table import is_run, lines_of
+from editloupe.evals.runs.store import Run
+from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, pair_rules
 from editloupe.safe_text import for_json, one_line
-from editloupe.storable import record_json
 from editloupe.types import UserError
-from editloupe.whole_files import write_text
+
+WHAT, RANKING, BEST = "What is asked for", "Ranking models", "The best of several"
 
 
 @spliced
 def reward(
-    pairs: Annotated[Path, typer.Argument(help="A .json or .jsonl file of preference pairs.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A .json or .jsonl file of preference pairs; with --table runs and results; with --pairwise also runs, or a "
+            "manifest of several models; with --best-of folders of candidates."
+        ),
+    ],
     given: Annotated[JudgeOptions, Without("criteria")],
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The run's folder; the same command again continues it. Without it nothing is kept."),
+    ] = None,
     pairwise: Annotated[
-        bool, typer.Option("--pairwise", help="Both candidates in one question, in both orders.")
+        bool,
+        typer.Option(
+            "--pairwise",
+            help="Pairs: both candidates in one question, in both orders. Runs and manifests: models against each other.",
+            rich_help_panel=WHAT,
+        ),
     ] = False,
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests under way at one time.")] = 32,
+    scores: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="FILE or NAME=FILE with a reward model's numbers, used instead of a judge; may be given again.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    table: Annotated[
+        bool,
+        typer.Option(
+            "--table",
+            help=f"Print the table of {DEFAULT_FOR_PAIRS.title} with these runs and kept results as its rows.",
+            rich_help_panel=WHAT,
+        ),
+    ] = False,
+    published: Annotated[
+        bool, typer.Option("--published", help="With --table: the paper's own rows as well.", rich_help_panel=WHAT)
+    ] = False,
+    format: Annotated[
+        str | None,
+        typer.Option(help="text, latex, csv, md or json, for a table of judges; --json is json.", rich_help_panel=WHAT),
+    ] = None,
+    best_of: Annotated[
+        bool, typer.Option("--best-of", help="Print the best candidate of each folder.", rich_help_panel=BEST)
+    ] = False,
+    source: Annotated[
+        Path | None, typer.Option(help="With --best-of: the source of all candidates.", rich_help_panel=BEST)
+    ] = None,
+    instruction: Annotated[
+        str | None, typer.Option(help="With --best-of: the instruction of all candidates.", rich_help_panel=BEST)
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option("--type", help="With --best-of: the instruction's type or task.", rich_help_panel=BEST)
+    ] = None,
+    dimension: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --pairwise on models: a criterion, or IA, VC, VQ, instead of the overall; may be given again.",
+            rich_help_panel=RANKING,
+        ),
+    ] = None,
+    configuration: Annotated[
+        str | None,
+        typer.Option(help="Which of a run's configurations, where it holds several.", rich_help_panel=RANKING),
+    ] = None,
+    resamples: Resamples = 2000,
+    seed: Seed = 0,
+    lines: Annotated[Path | None, typer.Option(help="Write one line of JSON a pair into this file.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first pairs.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print accuracies and every pair as JSON.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Write one line of JSON a pair into this file.")] = None,
+    options: Annotated[BatchOptions, Without("limit")],
 ) -> int:
-    """Judge preference pairs and say how often the judge agrees with people.
+    """Say how often a judge, or a reward model's numbers, put the better of two candidates first.
 
-    Example: editloupe reward reward_eval.json --judge openai:gpt-5.1 --pairwise
+    Also the best of several candidates (--best-of), a ranking of editing models (--pairwise on a run), and the table of several
+    judges (--table).
+
+    Example: editloupe reward reward_eval.json --judge openai:gpt-5.1 --out runs/pairs
     """
-    # Which criteria make up a reward is the protocol's to say, so none can be chosen.
-    given = replace(given, protocol=None if given.rubrics else given.protocol or DEFAULT_FOR_PAIRS.name)
-    with given.open() as judge:
-        known = known_protocol(judge.protocol)
-        if pairwise and not (known and known.pairs):
-            raise UserError(f"--pairwise goes with --protocol {DEFAULT_FOR_PAIRS.name}")
-        given.announce()
-        read = list(itertools.islice(load_pairs(pairs, judge.protocol), limit))
-        report = judge_pairs(read, judge, "pairwise" if pairwise else "pointwise", concurrency)
-    if out:
-        write_text(out, "".join(record_json(result) + "\n" for result in report.results))
-    if as_json:
-        print(for_json(as_record(report), 2))
+    _only_one(pairwise=pairwise, scores=bool(scores), table=table, best_of=best_of)
+    if published and not table:
+        raise UserError("--published goes with --table")
+    if out is not None and (table or scores):
+        raise UserError("--out is for what a judge is asked; --table and --scores ask nobody")
+    kind = one_of("--format", format or ("json" if options.as_json else "text"), ("text", *FORMATS))
+    if format and not table and len(scores or ()) < 2:
+        raise UserError("--format is for the table of several judges: --table, or --scores more than once")
+    if table:
+        _print_table(lines_of(paths), published, kind)
+        return 0
+    how = Resampling(resamples, seed)
+    if best_of:
+        return _best(paths, source, instruction, task, Asking.of(given), out, options)
+    if pairwise and all(map(is_run, paths)):
+        if out is not None:
+            raise UserError("--out is for what a judge is asked; models of a run are ranked by what it holds")
+        tables = [table_of(path, given.protocol, configuration) for path in paths]
+        return _print_rankings(rank_models(tables, dimension or (), how), options.as_json)
+    if len(paths) > 1:
+        raise UserError("one file of pairs at a time; --table takes several runs and results")
+    if scores:
+        reports = reports_of_scores(paths[0], scores, limit)
+        if len(reports) > 1:
+            _print_table([line_of(one.judge, one.results) for one in reports], False, kind)
+        else:
+            deliver(reports[0], options.as_json, lines)
+        return 0 if all(one.overall.judged == one.overall.pairs for one in reports) else 3
+    asking = Asking.of(given)
+    if pairwise and _lists_edits(paths[0]):
+        return _judge_models(paths[0], asking, dimension or (), how, out, limit, options)
+    way: Way = "pairwise" if pairwise else "pointwise"
+    return judge_pairs(paths[0], asking, way, options, out=out, limit=limit, lines=lines)
+
+
+def _only_one(**wanted: bool) -> None:
+    """Say where two things are asked for at once."""
+    named = [f"--{name.replace('_', '-')}" for name, given in wanted.items() if given]
+    if len(named) > 1:
+        raise UserError(f"{' and '.join(named)} do not go together")
+
+
+def _lists_edits(path: Path) -> bool:
+    """True for a manifest of edits, False for a file of pairs."""
+    if path.is_dir() or path.suffix.lower() in (".csv", ".parquet"):
+        return True
+    reader = READERS.get(path.suffix.lower())
+    if reader is None or not path.is_file():
+        return False
+    first = next(iter(reader(path)), None)
+    return first is not None and "edited" in first.values and "winner" not in first.values
+
+
+def _judge_models(
+    manifest: Path,
+    asking: Asking,
+    dimensions: Sequence[str],
+    how: Resampling,
+    out: Path | None,
+    limit: int | None,
+    options: BatchOptions,
+) -> int:
+    """Ask which of two models' outputs is better, for every two of them, in both orders, and rank the models."""
+    if not asking.asks_both_at_once:
+        raise UserError("this protocol has no question on two outputs; judge a run with `batch` and rank its models")
+    known = tuple(pair_rules(asking.protocol).dimensions)
+    unknown = [name for name in dimensions if name not in known]
+    if unknown:
+        raise UserError(f'--dimension is one of {", ".join(known)}, not "{unknown[0]}"')
+    wanted = tuple(dict.fromkeys(dimensions)) or known
+    pairs = pairs_of_models(read_manifest(manifest), wanted, manifest.stem)[:limit]
+
+    def show(run: Run, ending: Ending) -> None:
+        found = judged(run, ending)
+        _print_rankings(rank_models([found], dimensions, how) if found else [], options.as_json)
+
+    edits = pair_edits(pairs, asking.protocol, "pairwise")
+    return asking.judge_into_run(edits, out, options, Closing(show=show, report=("reward", "--pairwise")))
+
+
+def _best(
+    paths: Sequence[Path],
+    source: Path | None,
+    instruction: str | None,
+    task: str | None,
+    asking: Asking,
+    out: Path | None,
+    options: BatchOptions,
+) -> int:
+    """Judge candidates and print the best of each choice: its path alone on stdout, the scores on stderr."""
+    listed = choices(paths, source, instruction, task)
+
+    def show(run: Run, ending: Ending) -> None:
+        found = judged(run, ending)
+        best = [choice.best(found, asking.protocol) for choice in listed]
+        if options.as_json:
+            about = {"judge": asking.judge, "protocol": asking.protocol, "mode": asking.mode, "stopped": ending.why}
+            print(for_json({**about, "choices": [one.model_dump(mode="json") for one in best]}, 2))
+            return
+        for one in best:
+            for candidate in one.candidates:
+                told = f"unjudged ({candidate.why})" if candidate.score is None else f"{candidate.score:.2f}"
+                tell(f"{candidate.picture}: {told}")
+            if one.winner is None:
+                tell(f"{one.name}: no candidate could be judged, so there is no best one")
+            else:
+                print(one_line(one.winner))
+
+    edits = [edit for choice in listed for edit in choice.edits()]
+    return asking.judge_into_run(edits, out, options, Closing(show=show))
+
+
+def _print_table(lines: Sequence[Line], published: bool, kind: str) -> None:
+    rules = pair_rules()
+    section = pair_table(lines, rules, published)
+    if kind == "json":
+        rows = [
+            {
+                "method": line.name,
+                **{name: found.share for name, found in line.by_dimension.items()},
+                AVERAGE: line.overall.share,
+                "judged": line.overall.judged,
+                "pairs": line.overall.pairs,
+            }
+            for line in lines
+        ]
+        print(for_json({"title": section.title, "dimensions": dict(rules.titles), "rows": rows}, 2))
+    elif kind == "text":
+        _print_section(section)
     else:
-        show(report, Console(highlight=False))
-    return 0 if report.overall.judged == report.overall.pairs else 3
+        print(FORMATS[kind](section), end="")
 
 
-def as_record(report: PairReport) -> dict[str, object]:
-    """Return a report as plain JSON, with the shares worked out."""
-
-    def counted(found: Accuracy) -> dict[str, object]:
-        return {"accuracy": found.share, **found.model_dump()}
-
-    return {
-        **report.model_dump(mode="json", exclude={"overall", "by_dimension"}),
-        "overall": counted(report.overall),
-        "by_dimension": {name: counted(found) for name, found in report.by_dimension.items()},
-    }
-
-
-def show(report: PairReport, console: Console) -> None:
-    """Print the accuracies for a person."""
+def _print_section(section: Section) -> None:
+    print(section.title)
     table = Table(box=None, header_style="bold")
-    for name in ("dimension", "accuracy", "right", "judged", "pairs"):
-        table.add_column(name, justify="left" if name == "dimension" else "right")
-    for name, found in (*report.by_dimension.items(), ("overall", report.overall)):
-        share = "–" if found.share is None else f"{found.share:.4f}"
-        table.add_row(Text(one_line(name)), share, str(found.correct), str(found.judged), str(found.pairs))
-    console.print(table)
-    if report.way == "pairwise":
-        console.print(
-            f"the two orders contradict each other in {report.overall.inconsistent} pairs, which count as wrong"
+    for number, name in enumerate(section.columns):
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    for row in section.rows:
+        table.add_row(*(Text("–" if cell is None else one_line(str(cell))) for cell in row))
+    _wide().print(table)
+
+
+def _print_rankings(rankings: Sequence[Ranking], as_json: bool) -> int:
+    if as_json:
+        print(for_json({"rankings": [one.model_dump(mode="json") for one in rankings]}, 2))
+        return 0
+    for ranking in rankings:
+        print(
+            f"{ranking.dimension}: Bradley–Terry strengths from {ranking.comparisons} comparisons on "
+            f"{ranking.sources} source pictures"
         )
-    for why in sorted({result.why for result in report.results if result.why})[:3]:
-        tell(f"unjudged, for instance: {why}")
+        table = Table(box=None, header_style="bold")
+        for name in ("rank", "model", "strength", "win rate", "wins", "losses", "ties"):
+            table.add_column(name, justify="left" if name == "model" else "right", no_wrap=True)
+        for one in ranking.models:
+            rank = "–" if one.rank is None else str(one.rank)
+            counts = (f"{one.win_rate:.3f}", str(one.wins), str(one.losses), str(one.ties))
+            table.add_row(rank, Text(one_line(one.model)), one.strength.told(), *counts)
+        _wide().print(table)
+        for note in ranking.notes:
+            print(one_line(note))
+    return 0
+
+
+def _wide() -> Console:
+    """Return a console that does not cut a table's cells where nobody looks at a terminal."""
+    console = Console(highlight=False)
+    if not sys.stdout.isatty():
+        console.width = max(200, console.width)
+    return console

@@ -24,6 +24,9 @@ from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
 from editloupe.types import Edit, Mode, Outcome, Reason, Trace, Unjudged, Usage, UserError, Verdict
 
+UNJUDGED = "unjudged"
+"""Stands among the labels of several targets where one was left open."""
+
 
 @dataclass(frozen=True)
 class EditContext(LiveContext):
@@ -135,50 +138,69 @@ def outcome_of(cases: Sequence[Judged], min_confidence: float = 0.0) -> Outcome:
     criterion = cases[0].case.rubric.criterion
     usage = sum((usage_of_steps(list(one.trace.steps)) for one in cases), Usage())
     steps = sum(len(one.trace.steps) for one in cases)
-    for one in cases:
-        if one.failure or one.given is None:
-            failure = one.failure or Failure(Reason.NO_ANSWER, "the judge gave no answer")
-            where = f"target {one.case.target + 1}: " if one.case.target is not None else ""
-            return Unjudged(
-                criterion=criterion,
-                reason=failure.reason,
-                detail=where + failure.detail,
-                raw=failure.raw,
-                usage=usage,
-                steps=steps,
-            )
-    deciding = _deciding(cases)
-    assert deciding.given is not None
-    if deciding.confidence is not None and deciding.confidence < min_confidence:
-        detail = f"{deciding.given.text} with a confidence of {deciding.confidence:.2f}, below {min_confidence:.2f}"
+    open_cases = [one for one in cases if one.failure or one.given is None]
+    decided = _deciding(cases)
+    if open_cases and not _is_settled(decided):
+        one = open_cases[0]
+        failure = one.failure or Failure(Reason.NO_ANSWER, "the judge gave no answer")
+        where = f"target {one.case.target + 1}: " if one.case.target is not None else ""
+        return Unjudged(
+            criterion=criterion,
+            reason=failure.reason,
+            detail=where + failure.detail,
+            raw=failure.raw,
+            usage=usage,
+            steps=steps,
+        )
+    assert decided is not None
+    assert decided.given is not None
+    if decided.confidence is not None and decided.confidence < min_confidence:
+        detail = f"{decided.given.text} with a confidence of {decided.confidence:.2f}, below {min_confidence:.2f}"
         return Unjudged(
             criterion=criterion,
             reason=Reason.LOW_CONFIDENCE,
             detail=detail,
-            raw=deciding.given.text,
+            raw=decided.given.text,
             usage=usage,
             steps=steps,
         )
     return Verdict(
         criterion=criterion,
-        label=deciding.given.label,
-        score=deciding.given.score,
-        score_100=deciding.given.score_100,
-        values=deciding.given.values,
-        rationale=deciding.trace.steps[-1].thought,
-        confidence=deciding.confidence,
-        targets=tuple(str(one.given.label) for one in cases if one.given) if len(cases) > 1 else (),
+        label=decided.given.label,
+        score=decided.given.score,
+        score_100=decided.given.score_100,
+        values=decided.given.values,
+        rationale=decided.trace.steps[-1].thought,
+        confidence=decided.confidence,
+        targets=tuple(map(_target_label, cases)) if len(cases) > 1 else (),
         usage=usage,
         steps=steps,
     )
 
 
-def _deciding(cases: Sequence[Judged]) -> Judged:
-    rubric = cases[0].case.rubric
-    if len(cases) == 1 or not isinstance(rubric.answer, LabelAnswer):
-        return cases[0]
-    labels = [str(one.given.label) for one in cases if one.given]
-    return cases[labels.index(worst_label(rubric, labels))]
+def _deciding(cases: Sequence[Judged]) -> Judged | None:
+    """Return the case whose answer stands: the worst label of those given, and of several alike the surest."""
+    given = [one for one in cases if one.given is not None and not one.failure]
+    if not given:
+        return None
+    rubric = given[0].case.rubric
+    if len(given) == 1 or not isinstance(rubric.answer, LabelAnswer):
+        return given[0]
+    worst = worst_label(rubric, [_target_label(one) for one in given])
+    alike = [one for one in given if _target_label(one) == worst]
+    return max(alike, key=lambda one: 1.0 if one.confidence is None else one.confidence)
+
+
+def _is_settled(decided: Judged | None) -> bool:
+    """Say whether a target left open cannot change the outcome: another one has the worst label there is."""
+    if decided is None or decided.given is None or not isinstance(answer := decided.case.rubric.answer, LabelAnswer):
+        return False
+    return str(decided.given.label) == answer.worst([label.name for label in answer.labels])
+
+
+def _target_label(one: Judged) -> str:
+    """Return a target's label; one that was left open says so."""
+    return UNJUDGED if one.failure or one.given is None else str(one.given.label)
 
 
 def build_edit_graph() -> CompiledStateGraph[EditState, EditContext, EditState, EditState]:

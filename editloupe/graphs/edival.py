@@ -36,6 +36,10 @@ from editloupe.types import Edit, Outcome, Reason, Sha, Step, Trace, Unjudged, U
 FOLLOWING, CONSISTENCY, QUALITY = "instruction_following", "content_consistency", "visual_quality"
 CRITERIA = (FOLLOWING, CONSISTENCY, QUALITY)
 """EdiVal-IF, EdiVal-CC, EdiVal-VQ."""
+OF_THE_REPLY = frozenset(
+    {Reason.UNREADABLE, Reason.NO_ANSWER, Reason.TRUNCATED, Reason.NOT_UNDERSTOOD, Reason.LOW_CONFIDENCE}
+)
+"""What lies with the judge's reply: to ask again in the same way would change nothing."""
 
 
 @dataclass(frozen=True)
@@ -216,10 +220,15 @@ async def conclude(state: PictureState, runtime: Runtime[EdivalContext]) -> Pict
 
 
 def outcome_of(followed: Sequence[Followed], turn: Turn, steps: Sequence[Step]) -> Outcome:
-    """Return EdiVal-IF of one picture: yes where every instruction on it was followed."""
+    """Return EdiVal-IF of one picture: yes where every instruction on it was followed.
+
+    An instruction that was not followed decides, whatever the judge left open of the others. What failed for another reason than
+    the judge's reply leaves the picture unjudged, so that the same command tries it again.
+    """
     usage = sum((usage_of_steps(list(one.steps)) for one in followed), Usage())
+    failed = any(one.success is False for one in followed)
     for one in followed:
-        if one.failure:
+        if one.failure and not (failed and one.failure.reason in OF_THE_REPLY):
             of_one = len(followed) > 1 and one.failure.reason != Reason.BUDGET  # a cap is no instruction's doing
             where = f"instruction {one.number + 1}: " if of_one else ""
             return Unjudged(
@@ -233,7 +242,7 @@ def outcome_of(followed: Sequence[Followed], turn: Turn, steps: Sequence[Step]) 
     success = all(one.success for one in followed)
     values = {
         "types": [task.type for task in turn.tasks],
-        "follows": [bool(one.success) for one in followed],
+        "follows": [one.success for one in followed],
         "by": ["detector" if task.by_detector else "lmm" for task in turn.tasks],
         "why": [one.why for one in followed],
     }

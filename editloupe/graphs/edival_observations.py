@@ -175,7 +175,9 @@ def measure(context: EdivalContext, base: Picture, current: Picture) -> tuple[di
     """Measure the looks of the current picture: HPSv3 where it is installed, its change, and luminance quantiles."""
     started = time.perf_counter()
     p99, p999 = luminance_quantiles(current.pixels)
+    p99_base, p999_base = luminance_quantiles(base.pixels)
     values: dict[str, float | None] = {"hps": None, "hps_base": None, "hps_change": None, "p99": p99, "p999": p999}
+    values |= {"p99_base": p99_base, "p999_base": p999_base}
     text = f"99 % of the pixels are below {p99:.3f} of full luminance, 99.9 % below {p999:.3f}."
     hps, hps_base = context.quality_of(current), context.quality_of(base)
     if hps is not None and hps_base is not None:

@@ -139,6 +139,8 @@ class ChecksAnswer(Record):
     checks: Annotated[tuple[Check, ...], Field(min_length=1)]
     score: str = ""
     """How the items make up the criterion's score, 0 to 1; empty: their mean."""
+    none_applies: float | None = Field(default=None, exclude_if=lambda value: value is None)
+    """What the criterion scores where none of its items applies; None leaves it without a number."""
     reason_key: str | None = "reason"
 
     @model_validator(mode="after")
@@ -183,8 +185,13 @@ class ChecksAnswer(Record):
         return self.score or f"mean({', '.join(check.key for check in self.checks)})"
 
     def total(self, answers: Mapping[str, str]) -> float | None:
-        """Return the criterion's score, gates applied; None where nothing that applies is left."""
-        return formula.evaluate(self.formula, self.values(answers))
+        """Return the criterion's score, gates applied; None where nothing that applies is left and the rubric does not say."""
+        value = formula.evaluate(self.formula, self.values(answers))
+        return self.none_applies if value is None else value
+
+    def applies_nowhere(self, answers: Mapping[str, Any]) -> bool:
+        """Say whether answers leave every item out."""
+        return all(check.values.get(str(answers.get(check.key)), 0.0) is None for check in self.checks)
 
     def values(self, answers: Mapping[str, str]) -> dict[str, float | None]:
         """Return what each item counts, gates applied."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from editloupe.types import Edit
 
 Decision = Literal["winner", "loser", "tie", "inconsistent"]
 
@@ -17,8 +19,24 @@ class PairRules:
     """What a pair can be about, and the criterion under which both candidates are asked about at once."""
     kept: tuple[str, ...] = ()
     """Further fields of a pair that its edits keep, because the choice of their rubrics depends on them."""
+    flags: tuple[str, ...] = ()
+    """Fields of a pair that are true or false and say which criteria its edits are asked; kept, too."""
     same: float = 1e-5
     """Scores that differ by less are equal."""
+    table: str = "share of pairs put in people's order"
+    """The title of the table that has judges as its rows."""
+    titles: Mapping[str, str] = field(default_factory=dict)
+    """Dimensions and their columns in that table."""
+    published: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """The rows the paper prints: a share for every dimension, then over all."""
+    task_of: Callable[[Mapping[str, Any]], str | None] = lambda item: item.get("task")
+    """Finds a pair's task in its own fields and in the paths of its pictures; None where they name none."""
+    unmarked: Callable[[Mapping[str, Any]], str | None] = lambda item: None
+    """Finds the picture without marks that belongs to a pair whose source has marks; None where it has none."""
+    unknown: Callable[[Edit], str | None] = lambda edit: None
+    """Says what must be known before a candidate can be asked, and is not; None where everything is."""
+    assumed: Callable[[Edit], str | None] = lambda edit: None
+    """Says what is taken for granted about a candidate because neither its fields nor its paper tell; None for nothing."""
 
     def by_scores(self, winner: float, loser: float) -> Decision:
         """Return which of two candidates scores higher.
@@ -28,6 +46,17 @@ class PairRules:
         ('winner', 'tie')
         """
         if abs(winner - loser) < self.same:
+            return "tie"
+        return "winner" if winner > loser else "loser"
+
+    def by_numbers(self, winner: float, loser: float, label: str) -> Decision:
+        """Return the decision of a reward model's own numbers, whatever their scale: a winner is strictly higher.
+
+        >>> rules = PairRules({})
+        >>> rules.by_numbers(3e-6, 1e-6, "preference"), rules.by_numbers(3e-6, 1e-6, "tie")
+        ('winner', 'tie')
+        """
+        if winner == loser or (label == "tie" and abs(winner - loser) < self.same):
             return "tie"
         return "winner" if winner > loser else "loser"
 

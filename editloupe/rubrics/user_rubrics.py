@@ -1,23 +1,28 @@
-"""Rubrics of the user's own, one YAML file each, and other words for bundled ones; every mistake is told in one sentence."""
+"""Rubrics of the user's own, alone or beside a paper's, one YAML file each, and other words for bundled ones.
+
+Every mistake in a file is told in one sentence.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from editloupe.images import Album
 from editloupe.rubrics import roles
+from editloupe.rubrics.case import Case
 from editloupe.rubrics.load import mistake, with_tools
 from editloupe.rubrics.model import Answer, Example, LabelAnswer, ModeText, Rubric, Telling
-from editloupe.rubrics.protocol import Protocol
+from editloupe.rubrics.protocol import Protocol, first_variant, undecided
 from editloupe.rubrics.registry import OWN
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.rewording import Rewording, reworded
 from editloupe.rubrics.yaml_files import read_yaml
-from editloupe.types import Record, UserError
+from editloupe.types import Edit, Mode, Record, UserError, Verdict
 
 WORD = r"^[a-z][a-z0-9_]*$"
 MARKS = " \t\r\n*_`#>\"'“”‘’"
@@ -98,15 +103,58 @@ class OwnRubric(Record):
 
 
 def with_files(protocol: str | None, files: Sequence[str | Path]) -> Protocol:
-    """Return a protocol of the user's own rubrics, or a bundled one in the user's words."""
+    """Return a protocol of the user's own rubrics, or a bundled one in the user's words, or with own rubrics beside it."""
     read = [(Path(file), _read(Path(file))) for file in files]
     rewordings = [(file, one) for file, one in read if isinstance(one, Rewording)]
     own = [(file, one) for file, one in read if isinstance(one, OwnRubric)]
-    if rewordings and own:
-        raise UserError(
-            f"{own[0][0].name} is a rubric of its own and {rewordings[0][0].name} rewords a bundled one; judge them in two runs"
-        )
-    return _reworded_protocol(protocol, rewordings) if rewordings else _protocol_of(protocol, own)
+    if not rewordings and protocol in (None, OWN):
+        return _protocol_of(own)
+    found = _reworded_protocol(protocol, rewordings) if rewordings else find_protocol(str(protocol))
+    return _with_own(found, own) if own else found
+
+
+def _with_own(found: Protocol, read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
+    """Return a protocol that asks own criteria beside the paper's; where it has an oracle mode, they see whole pictures in it."""
+    for file, one in read:
+        if one.name in found.criteria:
+            raise UserError(
+                f"{file.name}: {found.title} has a criterion {one.name} itself; give yours another name, or reword that one "
+                f"with extends: {found.name}/{one.name}"
+            )
+    added = tuple(
+        rubric.model_copy(update={"modes": {"oracle": rubric.modes["plain"], **rubric.modes}})
+        for rubric in _rubrics(read, OWN)
+    )
+    sources = ", ".join(file.name for file, _ in read)
+    asked = _AskedBeside(found, frozenset(rubric.criterion for rubric in added))
+    return replace(
+        found,
+        source=f"{found.source}; beside it {sources}",
+        rubrics=(*found.rubrics, *added),
+        make_cases=asked.make_cases,
+        choose=asked.choose,
+        settle=asked.settle,
+        beside=tuple(rubric.criterion for rubric in added),
+    )
+
+
+@dataclass(frozen=True)
+class _AskedBeside:
+    """Asks own criteria of every edit by whole pictures, and leaves a paper's criteria to the paper."""
+
+    paper: Protocol
+    own: frozenset[str]
+
+    def choose(self, edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
+        mine = variants[0].criterion in self.own
+        return first_variant(edit, variants) if mine else self.paper.choose(edit, variants)
+
+    def settle(self, edit: Edit, rubric: Rubric) -> Verdict | None:
+        return undecided(edit, rubric) if rubric.criterion in self.own else self.paper.settle(edit, rubric)
+
+    def make_cases(self, edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
+        make = roles.make_cases if rubric.criterion in self.own else self.paper.make_cases
+        return make(edit, rubric, mode, album)
 
 
 def protocol_from_folder(folder: str | Path, *, name: str, title: str, source: str, **more: Any) -> Protocol:
@@ -125,9 +173,7 @@ def protocol_from_folder(folder: str | Path, *, name: str, title: str, source: s
     return Protocol(name=name, title=title, source=source, rubrics=rubrics, **given)
 
 
-def _protocol_of(protocol: str | None, read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
-    if protocol not in (None, OWN):
-        raise UserError(f"--rubric with a rubric of its own is judged without --protocol {protocol}")
+def _protocol_of(read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
     return Protocol(
         name=OWN,
         title="Your rubric" if len(read) == 1 else "Your rubrics",

@@ -16,6 +16,7 @@ TITLES = {
     "score_by_area": "Score and size of the target",
     "confusion": "Judge and people",
     "agreement_by_type": "Agreement with people by type",
+    "agreement_by_model": "Agreement with people by editing model",
 }
 
 
@@ -35,26 +36,28 @@ class ChartCache:
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, str], tuple[tuple[int, int], Charts]] = {}
 
-    def charts(self, one: OpenRun, protocol: str) -> Charts:
-        """Return the charts of a run's verdicts by one protocol; what cannot be drawn is told in one sentence."""
+    def charts(self, one: OpenRun, configuration: str) -> Charts:
+        """Return the charts of one configuration's verdicts; what cannot be drawn is told in one sentence."""
         with self._lock:
             state = one.index.state()
-            kept = self._kept.get((one.key, protocol))
+            kept = self._kept.get((one.key, configuration))
             if kept is None or kept[0] != state:
-                kept = state, _draw(one, protocol)
-                self._kept[one.key, protocol] = kept
+                kept = state, _draw(one, configuration)
+                self._kept[one.key, configuration] = kept
             return kept[1]
 
 
-def _draw(one: OpenRun, protocol: str) -> Charts:
+def _draw(one: OpenRun, configuration: str) -> Charts:
     try:
+        from editloupe.evals.analysis.human import human_labels
+        from editloupe.evals.analysis.run_rows import table_of
         from editloupe.evals.report.build import build_report
         from editloupe.evals.report.draw_figures import drawings
         from editloupe.evals.report.figures import as_svg
     except ImportError as error:
         raise UserError(f"the charts need {error.name}, which is not installed") from None
     with readable(one.name):
-        labelled = one.labels.path if one.labels.labels() else None
-        report = build_report(one.run.folder, human=labelled, protocol=protocol)
+        table = table_of(one.run.folder, configuration=configuration)
+        report = build_report(table, human=human_labels(table, studio=one.labels.path))
         figures = {name: as_svg(draw()) for name, draw in drawings(report).items()}
     return Charts(report.answer, report.certainty, figures)

@@ -1,18 +1,24 @@
-"""What people say about the edits of a run: the studio's labels, else the manifest's, and one consensus of several."""
+"""What people say about the edits of a run, by the rule that `editloupe agree` goes by, and one consensus of several."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from editloupe.evals.analysis import statistics
-from editloupe.evals.analysis.human import score_of
+from editloupe.evals.analysis.label_merge import Given, merged
+from editloupe.evals.analysis.label_rows import LabelReader, Named, label_files, score_of
 from editloupe.rubrics.model import Answer, LabelAnswer, NumberAnswer, Rubric, YesNoAnswer
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.registry import known_protocol
-from editloupe.types import Edit
+from editloupe.types import Edit, UserError
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,15 @@ def rubric_of(protocol: str, criterion: str) -> Rubric | None:
     return next((rubric for rubric in rubrics if rubric.criterion == criterion), None)
 
 
+def rubric_read(wording: Mapping[str, Any]) -> Rubric | None:
+    """Return a rubric as a run kept its words, without what a mode adds; None where that is no rubric."""
+    known = {name: value for name, value in wording.items() if name in Rubric.model_fields}
+    try:
+        return Rubric.model_validate({**known, "modes": {}})
+    except ValidationError:
+        return None
+
+
 def rubric_for(protocol: str, criterion: str, edit: Edit) -> Rubric | None:
     """Return the wording of a criterion that an edit is asked, None where this version does not know the rubric."""
     known = known_protocol(protocol)
@@ -73,34 +88,84 @@ def choices(answer: Answer) -> tuple[Choice, ...]:
 
 def consensus(answer: Answer | None, labels: Iterable[str]) -> Consensus | None:
     """Return the lower median of several labels, None where none of them is an answer to the rubric."""
-    scored = [(score, text) for text in labels if (score := score_of(answer, text)) is not None]
-    if not scored:
+    return consensus_of(answer, [score for text in labels if (score := score_of(answer, text)) is not None])
+
+
+def consensus_of(answer: Answer | None, scores: Sequence[float]) -> Consensus | None:
+    """Return the lower median of several scores, None where there is none."""
+    if not scores:
         return None
-    scored.sort(key=lambda one: one[0])
-    score, text = scored[(len(scored) - 1) // 2]
-    return Consensus(_name(answer, score, text), score, _place(answer, score), len(scored))
+    score = sorted(scores)[(len(scores) - 1) // 2]
+    return Consensus(name_of_score(answer, score), score, _place(answer, score), len(scores))
 
 
-def alpha(
-    answer: Answer | None, labels: Mapping[str, Mapping[str, str]], annotators: Sequence[str]
-) -> tuple[float | None, str | None, int]:
-    """Return Krippendorff's ordinal α of labels by edit and annotator, or why there is none; and how many edits it is of."""
-    ratings = np.full((len(labels), len(annotators)), np.nan)
-    for row, given in enumerate(labels.values()):
-        for column, name in enumerate(annotators):
-            score = score_of(answer, given[name]) if name in given else None
-            ratings[row, column] = np.nan if score is None else score
-    shared = int((np.isfinite(ratings).sum(1) >= 2).sum()) if ratings.size else 0
-    if shared == 0:
+@dataclass(frozen=True)
+class People:
+    """What people say about the edits of a run."""
+
+    rows: tuple[tuple[Any, ...], ...] = ()
+    """Of the index's table `people`."""
+    given: Mapping[str, Given] = field(default_factory=dict)
+    """Protocol to the scores that count, by edit and criterion and annotator."""
+    faults: tuple[str, ...] = ()
+    """Labels that do not count, and why."""
+
+
+def people_of(
+    rows: sqlite3.Connection, folder: Path, written: Path, rubric: Callable[[str, str], Rubric | None]
+) -> People:
+    """Return what people say about the edits of an index.
+
+    Labels of the manifest, of the run's own file and of the file the studio writes are merged as `agree` merges them.
+    """
+    files = label_files(folder, written)
+    human = rows.execute("SELECT name, human, rater FROM edits WHERE human <> '{}'").fetchall()
+    if not files and not human:
+        return People()
+    edits = [Named(*row) for row in rows.execute("SELECT name, edit_id, model FROM edits")]
+    asked: dict[str, dict[str, Answer | None]] = {}
+    for row in rows.execute("SELECT DISTINCT protocol, criterion FROM cells ORDER BY protocol, criterion"):
+        found = rubric(row["protocol"], row["criterion"])
+        asked.setdefault(row["protocol"], {})[row["criterion"]] = found.answer if found else None
+    said: list[tuple[Any, ...]] = []
+    by_protocol: dict[str, Given] = {}
+    faults: dict[str, None] = {}
+    for protocol, answers in asked.items():
+        reader = LabelReader(edits, answers, lambda error: faults.setdefault(str(error)))
+        sources = [reader.manifest((row["name"], json.loads(row["human"]), row["rater"]) for row in human)]
+        for path, origin in files.items():
+            try:
+                sources.append(reader.file(path, [], origin))
+            except UserError as error:
+                faults.setdefault(str(error))
+        by_protocol[protocol] = merged(sources)[0]
+        for (name, criterion), given in by_protocol[protocol].items():
+            if one := consensus_of(answers[criterion], list(given.values())):
+                said.append((name, criterion, protocol, one.label, one.score, one.place, one.count))
+    return People(tuple(said), by_protocol, tuple(faults))
+
+
+def alpha(given: Iterable[Mapping[str, float]]) -> tuple[float | None, str | None, int]:
+    """Return Krippendorff's ordinal α of the scores of some edits by annotator, or why there is none; and of how many edits."""
+    shared = [scores for scores in given if len(scores) > 1]
+    if not shared:
         return None, "no edit was labelled by two annotators", 0
-    value, why = statistics.alpha(ratings[:, np.isfinite(ratings).any(0)])
-    return value, why, shared
+    place = {name: column for column, name in enumerate(dict.fromkeys(name for scores in shared for name in scores))}
+    ratings = np.full((len(shared), len(place)), np.nan)
+    for row, scores in enumerate(shared):
+        for name, score in scores.items():
+            ratings[row, place[name]] = score
+    value, why = statistics.alpha(ratings)
+    return value, why, len(shared)
 
 
-def _name(answer: Answer | None, score: float, text: str) -> str:
+def name_of_score(answer: Answer | None, score: float) -> str:
+    """Return the label a score stands for."""
     if isinstance(answer, LabelAnswer):
         return next(label.name for label in answer.labels if label.score == score)
-    return text
+    if isinstance(answer, YesNoAnswer):
+        return "yes" if score else "no"
+    return f"{score:g}"
 
 
 def _place(answer: Answer | None, score: float) -> float:

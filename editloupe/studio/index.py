@@ -5,34 +5,42 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from editloupe.evals.runs.readback import recorded_rubrics
 from editloupe.evals.runs.store import Run
+from editloupe.rubrics.model import Rubric
 from editloupe.studio.damage import readable
-from editloupe.studio.human_labels import consensus, rubric_of
+from editloupe.studio.human_labels import People, people_of, rubric_of, rubric_read
 from editloupe.studio.labels import LabelBook
 
 TABLES = """
 CREATE TABLE edits (
-    edit_id TEXT PRIMARY KEY, position INTEGER NOT NULL, type TEXT, model TEXT, instruction TEXT NOT NULL,
-    search_text TEXT NOT NULL, source TEXT, edited TEXT, human TEXT NOT NULL
+    name TEXT PRIMARY KEY, edit_id TEXT NOT NULL, position INTEGER NOT NULL, type TEXT, model TEXT, instruction TEXT NOT NULL,
+    search_text TEXT NOT NULL, source TEXT, edited TEXT, human TEXT NOT NULL, rater TEXT
 );
-CREATE INDEX edits_in_order ON edits (position, edit_id);
+CREATE INDEX edits_in_order ON edits (position, edit_id, name);
+CREATE INDEX edits_by_id ON edits (edit_id);
 CREATE INDEX edits_by_type ON edits (type, position, edit_id);
+CREATE INDEX edits_by_model ON edits (model, position, edit_id);
 CREATE TABLE cells (
-    edit_id TEXT NOT NULL, criterion TEXT NOT NULL, protocol TEXT NOT NULL, status TEXT NOT NULL, label TEXT,
-    score REAL, place REAL, confidence REAL, reason TEXT, repeats INTEGER NOT NULL, differ INTEGER NOT NULL,
-    steps INTEGER NOT NULL, seconds REAL NOT NULL, cost REAL, PRIMARY KEY (edit_id, criterion)
+    name TEXT NOT NULL, configuration TEXT NOT NULL, criterion TEXT NOT NULL, protocol TEXT NOT NULL, status TEXT NOT NULL,
+    label TEXT, score REAL, place REAL, confidence REAL, reason TEXT, repeats INTEGER NOT NULL, differ INTEGER NOT NULL,
+    steps INTEGER NOT NULL, seconds REAL NOT NULL, cost REAL, PRIMARY KEY (name, configuration, criterion)
 ) WITHOUT ROWID;
 CREATE TABLE people (
-    edit_id TEXT NOT NULL, criterion TEXT NOT NULL, label TEXT NOT NULL, score REAL NOT NULL, place REAL NOT NULL,
-    count INTEGER NOT NULL, PRIMARY KEY (edit_id, criterion)
+    name TEXT NOT NULL, criterion TEXT NOT NULL, protocol TEXT NOT NULL, label TEXT NOT NULL, score REAL NOT NULL,
+    place REAL NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (name, criterion, protocol)
 ) WITHOUT ROWID;
+CREATE TABLE configurations (
+    place INTEGER PRIMARY KEY, configuration TEXT NOT NULL UNIQUE, title TEXT NOT NULL, units INTEGER NOT NULL
+);
+CREATE TABLE asked (asked TEXT NOT NULL, configuration TEXT NOT NULL, PRIMARY KEY (asked, configuration)) WITHOUT ROWID;
 """
 _UNITS = (
-    "SELECT name AS edit_id, criterion, protocol, status, label, score, score_100, reason, steps, seconds, cost, "
+    "SELECT name, asked, criterion, protocol, status, label, score, score_100, reason, steps, seconds, cost, "
     "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.confidence') END AS confidence FROM verdicts"
 )
 _CHUNK = 500
@@ -49,10 +57,13 @@ class RunIndex:
         self._rows = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._rows.row_factory = sqlite3.Row
         self._rows.executescript(TABLES)
+        self._own: dict[str, Rubric] = {}
         self._source: sqlite3.Connection | None = None
         self._seen = -1
         self._last_answer = self._last_edit = 0
         self._labelled = -1
+        self.people = People()
+        """What people say, as of the last reading."""
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -68,6 +79,10 @@ class RunIndex:
             self._refresh()
             return self._seen, self._labelled
 
+    def rubric(self, protocol: str, criterion: str) -> Rubric | None:
+        """Return a criterion's rubric: a known protocol's, or the user's own as the run kept it."""
+        return rubric_of(protocol, criterion) or self._own.get(criterion)
+
     def close(self) -> None:
         """Let go of the run's file."""
         with self._lock:
@@ -80,7 +95,7 @@ class RunIndex:
             self._source = self._run.reader()
             self._source.row_factory = sqlite3.Row
         version = self._source.execute("PRAGMA data_version").fetchone()[0]
-        changed: set[str] | None = set()
+        changed = False
         if self._seen != version:
             self._rows.execute("BEGIN")
             try:
@@ -91,57 +106,60 @@ class RunIndex:
             self._rows.execute("COMMIT")
         self._seen = version
         self._labels.annotators()  # reads the file anew where it has changed
-        if self._labelled != self._labels.version:
-            changed = None
-        if changed is None or changed:
-            self._take_people(changed)
+        if changed or self._labelled != self._labels.version:
+            self._take_people()
         self._labelled = self._labels.version
 
-    def _take_new(self, source: sqlite3.Connection) -> set[str]:
+    def _take_new(self, source: sqlite3.Connection) -> bool:
         """Read what came since the last time; a unit that is judged again gets a new, higher row number."""
         query = "SELECT DISTINCT name FROM answers JOIN edits USING (edit) WHERE answer >= ?"
         fresh = source.execute(query, (self._last_answer,)).fetchall()
         added = source.execute("SELECT name FROM edits WHERE edit > ?", (self._last_edit,)).fetchall()
         changed = {row["name"] for row in (*fresh, *added)}
+        of_asked = self._take_configurations(source) if changed else {}
         for some in _chunks(sorted(changed)):
             marks = ", ".join("?" * len(some))
             self._rows.executemany(
-                f"INSERT OR REPLACE INTO edits VALUES ({', '.join('?' * 9)})",
+                f"INSERT OR REPLACE INTO edits VALUES ({', '.join('?' * 11)})",
                 [_edit(row) for row in source.execute(f"SELECT * FROM edits WHERE name IN ({marks})", some)],
             )
-            by_cell: dict[tuple[str, str], list[sqlite3.Row]] = {}
+            by_cell: dict[tuple[str, str, str], list[sqlite3.Row]] = {}
             for row in source.execute(f"{_UNITS} WHERE name IN ({marks}) ORDER BY repeat", some):
-                by_cell.setdefault((row["edit_id"], row["criterion"]), []).append(row)
+                for configuration in of_asked.get(row["asked"], ()):
+                    by_cell.setdefault((row["name"], configuration, row["criterion"]), []).append(row)
             self._rows.executemany(
-                f"INSERT OR REPLACE INTO cells VALUES ({', '.join('?' * 14)})",
-                [_cell(units) for units in by_cell.values()],
+                f"INSERT OR REPLACE INTO cells VALUES ({', '.join('?' * 15)})",
+                [(*place, *_cell(units)) for place, units in by_cell.items()],
             )
         self._last_answer = source.execute("SELECT coalesce(max(answer), 0) FROM answers").fetchone()[0]
         self._last_edit = source.execute("SELECT coalesce(max(edit), 0) FROM edits").fetchone()[0]
-        return changed
+        return bool(changed)
 
-    def _take_people(self, changed: set[str] | None) -> None:
-        """Work out what people say, of all edits or of some; labels given in the studio come before the manifest's."""
-        given: dict[str, dict[str, Iterable[str]]] = {}
-        for (edit_id, criterion), labels in self._labels.labels().items():
-            given.setdefault(edit_id, {})[criterion] = labels.values()
-        wanted: list[str] = (
-            [row["edit_id"] for row in self._rows.execute("SELECT edit_id FROM edits")]
-            if changed is None
-            else [*changed]
+    def _take_configurations(self, source: sqlite3.Connection) -> dict[str, list[str]]:
+        """Read who judged how, and return the configurations that each question belongs to."""
+        held = self._run.configurations()
+        self._rows.execute("DELETE FROM configurations")
+        self._rows.executemany(
+            "INSERT INTO configurations VALUES (?, ?, ?, ?)",
+            [(place, _plain(one.name), _plain(one.title), one.units) for place, one in enumerate(held)],
         )
-        for some in _chunks(wanted):
-            marks = ", ".join("?" * len(some))
-            self._rows.execute(f"DELETE FROM people WHERE edit_id IN ({marks})", some)
-            human = self._rows.execute(
-                "SELECT edits.edit_id, criterion, protocol, human FROM edits JOIN cells USING (edit_id) "
-                f"WHERE edit_id IN ({marks})",
-                some,
-            ).fetchall()
-            rows = [_people(row, given.get(row["edit_id"], {})) for row in human]
-            self._rows.executemany(
-                "INSERT OR REPLACE INTO people VALUES (?, ?, ?, ?, ?, ?)", [row for row in rows if row is not None]
-            )
+        known = {one.name for one in held}
+        found: dict[str, list[str]] = {}
+        for configuration, asked in source.execute("SELECT configuration, asked FROM configurations"):
+            if configuration in known:
+                found.setdefault(asked, []).append(str(_plain(configuration)))
+        pairs = [(asked, one) for asked, several in found.items() for one in several]
+        self._rows.execute("DELETE FROM asked")
+        self._rows.executemany("INSERT OR IGNORE INTO asked VALUES (?, ?)", pairs)
+        read = {criterion: rubric_read(wording) for criterion, wording in recorded_rubrics(self._run.about()).items()}
+        self._own = {criterion: rubric for criterion, rubric in read.items() if rubric is not None}
+        return found
+
+    def _take_people(self) -> None:
+        """Work out what people say, by the rule that `agree` goes by."""
+        self.people = people_of(self._rows, self._run.folder, self._labels.path, self.rubric)
+        self._rows.execute("DELETE FROM people")
+        self._rows.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?, ?)", self.people.rows)
 
 
 def _edit(row: sqlite3.Row) -> tuple[Any, ...]:
@@ -156,23 +174,25 @@ def _edit(row: sqlite3.Row) -> tuple[Any, ...]:
         first = {role: str(shas[0]) for role, shas in pictures.items() if isinstance(shas, list) and shas}
         given = {name: [said] if isinstance(said, str) else said for name, said in (edit.get("human") or {}).items()}
         human = {name: [str(one) for one in said] for name, said in given.items()}
+        extra = edit.get("extra") or {}
+        rater = _plain(extra.get("rater", extra.get("annotator")))
     except (ValueError, TypeError, AttributeError, RecursionError):
-        instruction, kind, model, first, human = "The record of this edit cannot be read.", None, None, {}, {}
+        instruction, kind, model, first, human, rater = (
+            "The record of this edit cannot be read.",
+            None,
+            None,
+            {},
+            {},
+            None,
+        )
     search_text = "\n".join(filter(None, (row["name"], instruction, kind, model))).casefold()
-    place = (row["name"], row["position"], kind, model, instruction or "", search_text)
-    return (*place, first.get("source"), first.get("edited"), json.dumps(human))
+    place = (row["name"], row["edit_id"], row["position"], kind, model, instruction or "", search_text)
+    return (*place, first.get("source"), first.get("edited"), json.dumps(human), rater)
 
 
 def _plain(value: Any) -> str | None:
     """Return a text SQLite takes: half of a surrogate pair, which JSON can hold, is replaced."""
     return None if value is None else str(value).encode("utf-8", "replace").decode("utf-8")
-
-
-def _people(row: sqlite3.Row, given: Mapping[str, Iterable[str]]) -> tuple[Any, ...] | None:
-    labels = given.get(row["criterion"]) or json.loads(row["human"]).get(row["criterion"], ())
-    rubric = rubric_of(row["protocol"], row["criterion"])
-    said = consensus(rubric.answer if rubric else None, labels)
-    return (row["edit_id"], row["criterion"], said.label, said.score, said.place, said.count) if said else None
 
 
 def _cell(units: list[sqlite3.Row]) -> tuple[Any, ...]:
@@ -184,8 +204,6 @@ def _cell(units: list[sqlite3.Row]) -> tuple[Any, ...]:
     sure = [sure for unit in judged if (sure := _number(unit["confidence"])) is not None]
     costs = [cost for unit in units if (cost := _number(unit["cost"])) is not None]
     return (
-        units[0]["edit_id"],
-        units[0]["criterion"],
         units[0]["protocol"],
         "judged" if shown else "unjudged",
         shown["label"] if shown else None,

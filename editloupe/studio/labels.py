@@ -1,6 +1,7 @@
 """Labels and boxes people give in the studio: a JSONL file that only grows, in the form `editloupe agree` reads.
 
-Every row says who labelled what: `{"edit_id", "criterion", "label", "annotator"}`. A later row of the same annotator
+Every row says who labelled what: `{"edit_id", "criterion", "label", "annotator"}`, with the edit's `model` and its `name` in
+the run where the id alone does not say which edit is meant. A later row of the same annotator
 replaces the earlier one and an empty label takes it back, so that undoing is one more row and nothing is ever lost.
 Rows with `target_boxes` in place of a criterion hold corrected boxes; `agree` passes over them.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ class LabelKey:
     """What a row is about: a criterion of an edit, or the boxes of an edit."""
 
     edit_id: str
+    """The edit's name, unique in its run."""
     criterion: str | None
 
     def value(self, row: Mapping[str, Any]) -> Value:
@@ -41,11 +43,18 @@ class LabelKey:
         return None if row.get(BOXES) is None else tuple(Box.model_validate(box) for box in row[BOXES])
 
 
+Resolve = Callable[[str, str | None], str]
+"""Gives the name of the edit that an id and a model stand for."""
+
+
 class LabelBook:
     """The label file of one run, whole in memory; every change is on disk before it counts."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, resolve: Resolve | None = None) -> None:
         self.path = path
+        self._resolve: Resolve = resolve or (lambda edit_id, model: edit_id)
+        self._about: dict[str, dict[str, Any]] = {}
+        """Id and model of the edits that were labelled, by name."""
         self._lock = threading.RLock()
         self._size = -1
         self._given: dict[str, dict[LabelKey, Value]] = {}
@@ -90,15 +99,18 @@ class LabelBook:
             value = self._given.get(annotator, {}).get(LabelKey(edit_id, None))
             return value if isinstance(value, tuple) else None
 
-    def give(self, annotator: str, edit_id: str, criterion: str, label: str | None, **more: Any) -> None:
-        """Write a label; `more` holds what else should be known about it. The same label again changes nothing."""
-        if self.of(annotator, edit_id).get(criterion) != label:
-            self._write(annotator, LabelKey(edit_id, criterion), label, more)
+    def give(self, annotator: str, name: str, criterion: str, label: str | None, **more: Any) -> None:
+        """Write a label; `more` holds what else should be known about it. The same label again changes nothing.
 
-    def draw(self, annotator: str, edit_id: str, boxes: tuple[Box, ...]) -> None:
+        `name` is the edit's in its run; where `more` gives `edit_id` and `model` as well, they stand in the file beside it.
+        """
+        if self.of(annotator, name).get(criterion) != label:
+            self._write(annotator, LabelKey(name, criterion), label, more)
+
+    def draw(self, annotator: str, name: str, boxes: tuple[Box, ...], **more: Any) -> None:
         """Write an annotator's boxes of an edit; the same boxes again change nothing."""
-        if self.boxes(annotator, edit_id) != boxes:
-            self._write(annotator, LabelKey(edit_id, None), boxes, {})
+        if self.boxes(annotator, name) != boxes:
+            self._write(annotator, LabelKey(name, None), boxes, more)
 
     def undo(self, annotator: str) -> LabelKey | None:
         """Take back an annotator's last change and say where it was; None where there is nothing left to take back."""
@@ -114,7 +126,12 @@ class LabelBook:
     def _write(self, annotator: str, place: LabelKey, value: Value, more: Mapping[str, Any]) -> None:
         boxes = [list(box) for box in value] if isinstance(value, tuple) else None
         said = {BOXES: boxes} if place.criterion is None else {"criterion": place.criterion, "label": value}
-        row = {"edit_id": place.edit_id, **said, "annotator": annotator, "at": timestamp(), **more}
+        about = {"edit_id": place.edit_id, **self._about.get(place.edit_id, {})}
+        about |= {name: more[name] for name in ("edit_id", "model") if name in more}
+        if about["edit_id"] != place.edit_id:
+            about["name"] = place.edit_id
+        row = {**{k: v for k, v in about.items() if v is not None}, **said, "annotator": annotator, "at": timestamp()}
+        row |= {name: value for name, value in more.items() if name not in ("edit_id", "model")}
         line = json.dumps(storable(row), ensure_ascii=False).encode()
         with self._lock:
             self._read()
@@ -136,7 +153,7 @@ class LabelBook:
             size = 0
         if size == self._size:
             return
-        self._given, self._undo, self.notes = {}, {}, ()
+        self._given, self._undo, self._about, self.notes = {}, {}, {}, ()
         if size:
             try:
                 self._take_all()
@@ -159,7 +176,10 @@ class LabelBook:
     def _take(self, row: Mapping[str, Any]) -> None:
         if BOXES not in row and row.get("criterion") is None:
             return
-        name, place = str(row["annotator"]), LabelKey(str(row["edit_id"]), row.get("criterion"))
+        edit_id, model = str(row["edit_id"]), None if row.get("model") in (None, "") else str(row["model"])
+        edit = str(row.get("name") or self._resolve(edit_id, model))
+        self._about[edit] = {"edit_id": edit_id, "model": model}
+        name, place = " ".join(str(row["annotator"]).split()), LabelKey(edit, row.get("criterion"))
         given, stack = self._given.setdefault(name, {}), self._undo.setdefault(name, [])
         if row.get("undo") and stack:
             stack.pop()

@@ -9,11 +9,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from editloupe.evals.runs.damage import RunDamaged
 from editloupe.evals.runs.pictures import PictureFolder
+from editloupe.evals.runs.readback import KeptEdit
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import FILE, Run
 from editloupe.studio.damage import readable
@@ -21,7 +22,7 @@ from editloupe.studio.index import RunIndex
 from editloupe.studio.labels import FILE as LABELS
 from editloupe.studio.labels import LabelBook
 from editloupe.studio.settings import StudioSettings
-from editloupe.types import Edit, Trace, UserError
+from editloupe.types import Trace, UserError
 
 HERE = "here"
 """The key of the run that takes what is judged on the page."""
@@ -40,27 +41,51 @@ class OpenRun:
     mark: Mark = ()
     """Which file is open: a run that was deleted and made anew is another file."""
 
-    def edit(self, edit_id: str) -> tuple[Edit, dict[str, list[str]]]:
-        """Return one edit with the hashes of its pictures by role."""
+    def edit(self, name: str) -> KeptEdit:
+        """Return one edit by its name, with the hashes of its pictures by role."""
         with readable(self.name):
-            edit, pictures, _ = self.run.edit(edit_id)
-            return edit, {role: [str(sha) for sha in shas] for role, shas in pictures.items()}
+            return self.run.edit(name)
 
-    def units(self, edit_id: str) -> list[Unit]:
-        """Return the units of one edit."""
+    def siblings(self, edit_id: str) -> list[tuple[str, str | None]]:
+        """Return the edits of one id: their names and editing models."""
+        with self.index.reading() as rows:
+            query = "SELECT name, model FROM edits WHERE edit_id = ? ORDER BY position, name"
+            return [(row["name"], row["model"]) for row in rows.execute(query, (edit_id,))]
+
+    def units(self, name: str) -> list[Unit]:
+        """Return the units of one edit, of every configuration."""
         with readable(self.name):
-            return list(self.run.units(edit_id))
+            return list(self.run.units(name))
 
-    def traces(self, edit_id: str, criterion: str, repeat: int) -> tuple[Trace, ...]:
+    def traces(self, unit: Unit) -> tuple[Trace, ...]:
         """Return the traces of one unit."""
         with readable(self.name):
-            return self.run.load_trace(edit_id, criterion, repeat)
+            return self.run.load_trace(unit.name, unit.criterion, unit.repeat, unit.asked)
 
-    def configurations(self) -> list[dict[str, Any]]:
-        """Return who judged how, as run.json says it."""
-        with readable(self.name):
-            known = self.run.about().get("configurations", [])
-            return [{name: one.get(name) for name in ("spec", "protocol", "mode", "first_used")} for one in known]
+    def configuration_of(self, unit: Unit) -> str:
+        """Return the configuration a unit is shown under: the first one that asks as it was asked."""
+        return self._placed(unit)[1]
+
+    def place_of(self, unit: Unit) -> int:
+        """Return the place of a unit's configuration among those of the run."""
+        return self._placed(unit)[0]
+
+    def _placed(self, unit: Unit) -> tuple[int, str]:
+        joined = "FROM asked JOIN configurations USING (configuration) WHERE asked = ? ORDER BY place"
+        with self.index.reading() as rows:
+            found = rows.execute(f"SELECT place, configuration {joined}", (unit.asked,)).fetchone()
+            return (found["place"], found["configuration"]) if found else (0, "")
+
+    def asks(self, configuration: str, asked: str) -> bool:
+        """True where a configuration asks in this way."""
+        with self.index.reading() as rows:
+            query = "SELECT 1 FROM asked WHERE asked = ? AND configuration = ?"
+            return rows.execute(query, (asked, configuration)).fetchone() is not None
+
+    def title_of(self, criterion: str, protocol: str) -> str:
+        """Return a criterion's title, as this run's rubric has it."""
+        rubric = self.index.rubric(protocol, criterion)
+        return rubric.title if rubric else criterion.replace("_", " ").capitalize()
 
     def close(self) -> None:
         """Let go of the run's files, after whoever reads them."""
@@ -206,8 +231,17 @@ class Library:
         except UserError as error:
             self._known[folder] = ClosedRun(key, name, str(error), file)
             return
-        labels = LabelBook(folder / LABELS if key == HERE else self._settings.labels or folder / LABELS)
+        path = folder / LABELS if key == HERE else self._settings.labels or folder / LABELS
+        labels = LabelBook(path, partial(_named, run))
         self._known[folder] = OpenRun(key, name, run, labels, RunIndex(run, labels, name), file)
+
+
+def _named(run: Run, edit_id: str, model: str | None) -> str:
+    """Return the name of the edit a label is about; what cannot be told is left as it was written."""
+    if model is not None:
+        with suppress(UserError):
+            return run.name_of(edit_id, model)
+    return edit_id
 
 
 def _mark(file: Path) -> Mark:

@@ -10,11 +10,14 @@ from urllib.parse import urlencode
 
 PAGE_SIZE = 50
 UNJUDGED = "unjudged"
+NO_MODEL = "(no model)"
+"""What edits without an editing model are filtered by."""
 
 ORDERS: Mapping[str, tuple[str, str]] = {
-    "manifest": ("Manifest order", "edits.position, edits.edit_id"),
-    "id": ("Name", "edits.edit_id"),
-    "type": ("Type", "edits.type, edits.position, edits.edit_id"),
+    "manifest": ("Manifest order", "edits.position, edits.edit_id, edits.name"),
+    "id": ("Name", "edits.edit_id, edits.name"),
+    "type": ("Type", "edits.type, edits.position, edits.edit_id, edits.name"),
+    "model": ("Editing model", "edits.model, edits.position, edits.edit_id, edits.name"),
     "worst": ("Lowest score first", "{low} IS NULL, {low}, edits.position"),
     "best": ("Highest score first", "{low} IS NULL, {low} DESC, edits.position"),
     "unsure": ("Least sure first", "{sure} IS NULL, {sure}, edits.position"),
@@ -23,13 +26,13 @@ ORDERS: Mapping[str, tuple[str, str]] = {
     "slow": ("Slowest first", "{seconds} DESC, edits.position"),
 }
 _OF_CELLS = {
-    "low": "SELECT min(place) FROM cells WHERE cells.edit_id = edits.edit_id {one}",
-    "sure": "SELECT min(confidence) FROM cells WHERE cells.edit_id = edits.edit_id {one}",
-    "steps": "SELECT sum(steps) FROM cells WHERE cells.edit_id = edits.edit_id {one}",
-    "seconds": "SELECT sum(seconds) FROM cells WHERE cells.edit_id = edits.edit_id {one}",
+    "low": "SELECT min(place) FROM cells WHERE cells.name = edits.name AND cells.configuration = :configuration {one}",
+    "sure": "SELECT min(confidence) FROM cells WHERE cells.name = edits.name AND cells.configuration = :configuration {one}",
+    "steps": "SELECT sum(steps) FROM cells WHERE cells.name = edits.name AND cells.configuration = :configuration {one}",
+    "seconds": "SELECT sum(seconds) FROM cells WHERE cells.name = edits.name AND cells.configuration = :configuration {one}",
     "apart": (
-        "SELECT max(abs(cells.place - people.place)) FROM cells JOIN people USING (edit_id, criterion) "
-        "WHERE cells.edit_id = edits.edit_id {one}"
+        "SELECT max(abs(cells.place - people.place)) FROM cells JOIN people USING (name, criterion, protocol) "
+        "WHERE cells.name = edits.name AND cells.configuration = :configuration {one}"
     ),
 }
 STATUSES: Mapping[str, str] = {"judged": "Judged", UNJUDGED: "Unjudged"}
@@ -47,12 +50,15 @@ class Wanted:
 
     text: str = ""
     type: str = ""
+    model: str = ""
     criterion: str = ""
     label: str = ""
     status: str = ""
     apart: str = ""
     order: str = "manifest"
     page: int = 1
+    configuration: str = ""
+    """Whose verdicts: one configuration at a time, so that no two judges are mixed."""
 
     def link(self, **changes: Any) -> str:
         """Return the query string of this choice with some of it changed; another choice starts at its first page."""
@@ -60,6 +66,11 @@ class Wanted:
         plain = Wanted()
         given = {name: value for name, value in vars(changed).items() if value != getattr(plain, name)}
         return "?" + urlencode(given)
+
+    @property
+    def cleared(self) -> str:
+        """The query string without any filter, of the same judge."""
+        return Wanted(configuration=self.configuration).link()
 
 
 @dataclass(frozen=True)
@@ -92,40 +103,58 @@ class Page:
 
 def page_of(connection: sqlite3.Connection, wanted: Wanted) -> Page:
     """Return one page of the edits that are wanted; a page past the end is the last one."""
-    where, values = conditions(wanted)
+    names = [
+        row["configuration"] for row in connection.execute("SELECT configuration FROM configurations ORDER BY place")
+    ]
+    chosen = wanted.configuration if wanted.configuration in names else next(iter(names), "")
+    wanted, several = replace(wanted, configuration=chosen), len(names) > 1
+    where, values = conditions(wanted, several)
     total: int = connection.execute(f"SELECT count(*) FROM edits {where}", values).fetchone()[0]
     number = max(1, min(wanted.page, -(-total // PAGE_SIZE)))
     limits = {"size": PAGE_SIZE, "skipped": (number - 1) * PAGE_SIZE}
-    edits = connection.execute(statement(wanted), {**values, **limits}).fetchall()
+    edits = connection.execute(statement(wanted, several), {**values, **limits}).fetchall()
     marks = ", ".join("?" * len(edits))
-    ids = [edit["edit_id"] for edit in edits]
-    found: dict[str, dict[str, dict[str, Mapping[str, Any]]]] = {"cells": {}, "people": {}}
-    for table, by_edit in found.items():
-        for row in connection.execute(f"SELECT * FROM {table} WHERE edit_id IN ({marks})", ids):
-            by_edit.setdefault(row["edit_id"], {})[row["criterion"]] = dict(row)
-    rows = tuple(
-        EditRow(dict(e), found["cells"].get(i, {}), found["people"].get(i, {})) for i, e in zip(ids, edits, strict=True)
-    )
+    listed = [edit["name"] for edit in edits]
+    cells: dict[str, dict[str, Mapping[str, Any]]] = {}
+    people: dict[str, dict[str, Mapping[str, Any]]] = {}
+    of_cells = f"SELECT * FROM cells WHERE name IN ({marks}) AND configuration = ?"
+    for row in connection.execute(of_cells, (*listed, chosen)):
+        cells.setdefault(row["name"], {})[row["criterion"]] = dict(row)
+    for row in connection.execute(f"SELECT * FROM people WHERE name IN ({marks})", listed):
+        cell = cells.get(row["name"], {}).get(row["criterion"])
+        if cell is None or cell["protocol"] == row["protocol"]:
+            people.setdefault(row["name"], {})[row["criterion"]] = dict(row)
+    rows = tuple(EditRow(dict(e), cells.get(n, {}), people.get(n, {})) for n, e in zip(listed, edits, strict=True))
     return Page(rows, total, number)
 
 
-def statement(wanted: Wanted) -> str:
+def statement(wanted: Wanted, several: bool = False) -> str:
     """Return the SQL of one page."""
-    where, _ = conditions(wanted)
+    where, _ = conditions(wanted, several)
     one = "AND cells.criterion = :criterion" if wanted.criterion else ""
     parts = {name: f"({query.format(one=one)})" for name, query in _OF_CELLS.items()}
     order = ORDERS.get(wanted.order, ORDERS["manifest"])[1].format(**parts)
     return f"SELECT * FROM edits {where} ORDER BY {order} LIMIT :size OFFSET :skipped"
 
 
-def conditions(wanted: Wanted) -> tuple[str, dict[str, Any]]:
-    """Return the WHERE clause and its values; texts of a request are only ever values."""
+def conditions(wanted: Wanted, several: bool = False) -> tuple[str, dict[str, Any]]:
+    """Return the WHERE clause and its values; texts of a request are only ever values.
+
+    Where there are `several` configurations, edits that only others judged are left out.
+    """
     tests: list[str] = []
     one = "AND cells.criterion = :criterion" if wanted.criterion else ""
     if wanted.text.strip():
         tests.append("instr(edits.search_text, :text) > 0")
     if wanted.type:
         tests.append("edits.type = :type")
+    if wanted.model:
+        tests.append("edits.model IS NULL" if wanted.model == NO_MODEL else "edits.model = :model")
+    if several:
+        # Of an edit that others judged nothing is said here; one that nobody judged yet is everybody's.
+        judged = "EXISTS (SELECT 1 FROM cells WHERE cells.name = edits.name{})"
+        own = judged.format(" AND cells.configuration = :configuration")
+        tests.append(f"({own} OR NOT {judged.format('')})")
     unjudged = _with_cell(f"cells.status = '{UNJUDGED}' {one}")
     if wanted.label == UNJUDGED or wanted.status == UNJUDGED:
         tests.append(unjudged)
@@ -133,8 +162,8 @@ def conditions(wanted: Wanted) -> tuple[str, dict[str, Any]]:
         tests += [f"NOT {unjudged}", _with_cell(f"cells.status = 'judged' {one}")]
     if wanted.label and wanted.label != UNJUDGED:
         tests.append(_with_cell(f"coalesce(cells.label, printf('%g', cells.score)) = :label {one}"))
-    differ = _with_cell(f"cells.score <> people.score {one}", "JOIN people USING (edit_id, criterion)")
-    shared = _with_cell(f"cells.score IS NOT NULL {one}", "JOIN people USING (edit_id, criterion)")
+    differ = _with_cell(f"cells.score <> people.score {one}", "JOIN people USING (name, criterion, protocol)")
+    shared = _with_cell(f"cells.score IS NOT NULL {one}", "JOIN people USING (name, criterion, protocol)")
     if wanted.apart == "people":
         tests.append(differ)
     elif wanted.apart == "agree":
@@ -142,10 +171,12 @@ def conditions(wanted: Wanted) -> tuple[str, dict[str, Any]]:
     elif wanted.apart == "repeats":
         tests.append(_with_cell(f"cells.differ {one}"))
     elif wanted.apart == "none":
-        tests.append("NOT EXISTS (SELECT 1 FROM people WHERE people.edit_id = edits.edit_id)")
+        tests.append("NOT EXISTS (SELECT 1 FROM people WHERE people.name = edits.name)")
     values = {
         "text": wanted.text.strip().casefold(),
         "type": wanted.type,
+        "model": wanted.model,
+        "configuration": wanted.configuration,
         "criterion": wanted.criterion,
         "label": wanted.label,
     }
@@ -153,7 +184,8 @@ def conditions(wanted: Wanted) -> tuple[str, dict[str, Any]]:
 
 
 def _with_cell(test: str, join: str = "") -> str:
-    return f"EXISTS (SELECT 1 FROM cells {join} WHERE cells.edit_id = edits.edit_id AND {test})"
+    own = "cells.name = edits.name AND cells.configuration = :configuration"
+    return f"EXISTS (SELECT 1 FROM cells {join} WHERE {own} AND {test})"
 
 
 @dataclass(frozen=True)
@@ -162,6 +194,12 @@ class Facts:
 
     edits: int
     types: tuple[str, ...]
+    models: tuple[str, ...]
+    """Editing models; where some edits name none, NO_MODEL is among them."""
+    configurations: tuple[Mapping[str, Any], ...]
+    """Who judged how: `configuration`, `title` and `units`, first used first."""
+    configuration: str
+    """The one that is counted here."""
     criteria: tuple[tuple[str, str], ...]
     """Criterion and protocol, in the order of first use."""
     counts: Mapping[str, Mapping[str, int]]
@@ -171,28 +209,44 @@ class Facts:
     labelled: int
 
 
-def facts_of(connection: sqlite3.Connection) -> Facts:
-    """Count what the run holds."""
+def facts_of(connection: sqlite3.Connection, configuration: str = "") -> Facts:
+    """Count what a configuration holds; without a name, or with an unknown one, the first of the run."""
+    known = tuple(dict(row) for row in connection.execute("SELECT * FROM configurations ORDER BY place"))
+    names = [one["configuration"] for one in known]
+    chosen = configuration if configuration in names else next(iter(names), "")
     counts: dict[str, dict[str, int]] = {}
     for row in connection.execute(
-        "SELECT criterion, status, label, score, count(*) AS n FROM cells GROUP BY criterion, status, label, "
-        "CASE WHEN label IS NULL THEN score END"
+        "SELECT criterion, status, label, score, count(*) AS n FROM cells WHERE configuration = ? "
+        "GROUP BY criterion, status, label, CASE WHEN label IS NULL THEN score END",
+        (chosen,),
     ):
         counts.setdefault(row["criterion"], {})[_counted_as(row)] = row["n"]
     types = connection.execute("SELECT DISTINCT type FROM edits WHERE type IS NOT NULL ORDER BY type")
+    models = connection.execute("SELECT DISTINCT model FROM edits ORDER BY model IS NULL, model")
     criteria = connection.execute(
-        "SELECT criterion, min(protocol) AS p FROM cells GROUP BY criterion ORDER BY criterion"
+        "SELECT criterion, min(protocol) AS p FROM cells WHERE configuration = ? GROUP BY criterion ORDER BY criterion",
+        (chosen,),
     )
-    whole = connection.execute("SELECT coalesce(sum(seconds), 0), coalesce(sum(steps), 0) FROM cells").fetchone()
+    sums = "SELECT coalesce(sum(seconds), 0), coalesce(sum(steps), 0) FROM cells WHERE configuration = ?"
+    whole = connection.execute(sums, (chosen,)).fetchone()
     return Facts(
         edits=connection.execute("SELECT count(*) FROM edits").fetchone()[0],
         types=tuple(row["type"] for row in types),
+        models=tuple(NO_MODEL if row["model"] is None else row["model"] for row in models),
+        configurations=known,
+        configuration=chosen,
         criteria=tuple((row["criterion"], row["p"]) for row in criteria),
         counts=counts,
         seconds=whole[0],
         steps=whole[1],
-        labelled=connection.execute("SELECT count(DISTINCT edit_id) FROM people").fetchone()[0],
+        labelled=connection.execute("SELECT count(DISTINCT name) FROM people").fetchone()[0],
     )
+
+
+def criteria_of(connection: sqlite3.Connection) -> tuple[tuple[str, str], ...]:
+    """Return criterion and protocol of everything that was asked, in whatever configuration."""
+    query = "SELECT DISTINCT criterion, protocol FROM cells ORDER BY criterion, protocol"
+    return tuple((row["criterion"], row["protocol"]) for row in connection.execute(query))
 
 
 def _counted_as(row: sqlite3.Row) -> str:

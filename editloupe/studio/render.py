@@ -11,7 +11,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
-from editloupe.rubrics.model import LabelAnswer
+from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.studio.human_labels import rubric_of
 from editloupe.studio.redaction import Redaction
 from editloupe.studio.trace_view import KINDS
@@ -39,9 +39,9 @@ def title_of(criterion: str, protocol: str = "") -> str:
     return rubric.title if rubric else criterion.replace("_", " ").capitalize()
 
 
-def meaning_of(label: str | None, criterion: str, protocol: str) -> str:
-    """Return what a label means in the rubric's words."""
-    rubric = rubric_of(protocol, criterion)
+def meaning_of(label: str | None, criterion: str, protocol: str, rubric: Rubric | None = None) -> str:
+    """Return what a label means in the rubric's words: the given one's, else the protocol's."""
+    rubric = rubric or rubric_of(protocol, criterion)
     labels = rubric.answer.labels if rubric and isinstance(rubric.answer, LabelAnswer) else ()
     return next((known.meaning.strip() for known in labels if known.name == label), "")
 

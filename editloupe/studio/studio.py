@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from typing import Any, cast
+from urllib.parse import urlencode
 
 from fastapi import Request
 from starlette.exceptions import HTTPException
@@ -101,4 +102,10 @@ def _step(pages: Pages, trace: Trace, step: Step, named: dict[str, str]) -> str:
 
 def _verdicts(pages: Pages, library: Library, judgement: Judgement, repeat: int) -> str:
     run: Any = library.judged_here()
-    return pages.text("parts/verdicts.html", judgement=judgement, repeat=repeat, run_key=run.key)
+    links = {}
+    for unit in run.units(judgement.edit.id):  # of several ways to ask, the last one is this judgement's
+        if (unit.judge, unit.mode, unit.repeat) == (judgement.judge, judgement.mode, repeat):
+            place = {"edit": unit.name, "criterion": unit.criterion, "repeat": repeat}
+            place["configuration"] = run.configuration_of(unit)
+            links[unit.criterion] = f"/runs/{run.key}/trace?{urlencode(place)}"
+    return pages.text("parts/verdicts.html", judgement=judgement, links=links)

@@ -35,6 +35,7 @@ def test_pictures_in_further_roles_come_by_name_and_the_edits_score_is_told(
     assert run([*command, "--image", f"annotated={pictures[2]}", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["score_100"] == pytest.approx(100 * (1 / 3) ** (1 / 3))
+    assert shown["edit"]["instruction_type"] == "AD"
     by_name = {verdict["criterion"]: verdict for verdict in shown["verdicts"]}
     assert by_name["visual_coherence"]["values"] == {"style": "1", "seams": "0", "artifacts": "0"}
     assert by_name["visual_coherence"]["score_100"] == pytest.approx(100 / 3)

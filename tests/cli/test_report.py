@@ -51,15 +51,22 @@ def test_report_in_the_terminal_begins_with_the_answer(run: Path) -> None:
     assert "\x1b" not in text
 
 
-def test_report_groups_by_a_field_and_says_where_there_is_none(run: Path) -> None:
-    data = json.loads(told("report", run, "--format", "json", "--by", "turn"))
-    assert list(data["by"]) == ["model"]
-    assert 'No edit has a field "turn".' in data["notes"]
+def test_report_groups_by_a_column(run: Path) -> None:
+    data = json.loads(told("report", run, "--format", "json", "--by", "instruction_type"))
+    assert list(data["by"]) == ["model", "instruction_type"]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("name", "start"), [("r.html", "<!doctype html>"), ("r.md", "# run"), ("r.txt", "run"), ("r.json", "{")]
+    ("name", "start"),
+    [
+        ("r.html", "<!doctype html>"),
+        ("r.md", "# run"),
+        ("r.txt", "run"),
+        ("r.json", "{"),
+        ("r.tex", "% needs"),
+        ("r.csv", "# "),
+    ],
 )
 def test_the_suffix_of_the_file_says_the_format(run: Path, tmp_path: Path, name: str, start: str) -> None:
     assert told("report", run, "--out", tmp_path / "new" / name) == ""
@@ -102,9 +109,27 @@ def test_agree_takes_labels_from_a_file(run: Path, tmp_path: Path) -> None:
         "edit_id,annotator,criterion,label\n" + "".join(f"e{n},Ada,{VC},{2 + n % 3}\n" for n in range(8)), "utf-8"
     )
     text = told("agree", run, "--human", file)
-    assert "Visual Consistency: Spearman ρ 1.00" in text
-    assert "Labels from labels.csv (Ada 8)" in text
-    assert "Instruction Following: no edit has both" in " ".join(text.split())
+    assert "Visual Consistency: Spearman ρ 1.00" in " ".join(text.replace("│", "").split())
+    assert "Labels from the manifest and labels.csv (annotator 1 8, Ada 8)" in text
+
+
+def test_agree_and_report_merge_several_files_in_the_same_way(run: Path, tmp_path: Path) -> None:
+    files = []
+    for name, shift in (("ada", 0), ("bo", 1)):
+        path = tmp_path / f"{name}.csv"
+        lines = "".join(f"e{n},{name},{1 + (n + shift * (n % 3 == 0)) % 4}\n" for n in range(8))
+        path.write_text(f"edit_id,rater,{IF}\n{lines}", "utf-8")
+        files += ["--human", path]
+    alone = json.loads(told("agree", run, *files, "--format", "json"))
+    assert alone["annotators"] == {"annotator 1": 8, "ada": 8, "bo": 8}
+    assert alone["models"] == ["m"]
+    assert [pair["names"] for pair in alone[IF]["people"]["pairs"]][-1] == ["ada", "bo"]
+    assert json.loads(told("report", run, *files, "--format", "json"))["agreement"]["criteria"] == alone["criteria"]
+    assert alone["by"] == {}
+    assert json.loads(told("agree", run, *files, "--by", "model", "--format", "json"))["by"]["model"]["m"][IF]["n"] == 8
+    text = " ".join(told("agree", run, *files, "--by", "model").split())
+    assert "People among themselves" in text
+    assert "ada and bo" in text
 
 
 @pytest.mark.long

@@ -175,7 +175,7 @@ def test_a_clock_that_runs_backwards_changes_nothing_that_is_measured(
             whole, album = judgement(tmp_path, f"e{number}")
             back = whole.model_copy(update={"traces": (whole.traces[0].model_copy(update={"seconds": -5.0}),)})
             run.save(back, album=album)
-        assert [edit.id for edit, _ in run.edits()] == ["e0", "e1", "e2"]
+        assert [edit.id for edit, *_ in run.edits()] == ["e0", "e1", "e2"]
         assert {unit.seconds for unit in run.units()} == {0.0}
         stamps = [unit.finished_at for unit in run.units()]
         assert stamps == sorted(stamps, reverse=True)

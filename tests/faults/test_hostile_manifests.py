@@ -47,7 +47,7 @@ def test_a_hostile_manifest_gives_edits_that_can_be_judged_and_stored_or_one_sen
     refused = kept = 0
     tracemalloc.start()
     with Run.write(folder / "run") as run:
-        planner = Planner(run, judge, "configuration")
+        planner = Planner(run, judge)
         for seed in range(count):
             path = write_hostile(folder, seed)
             edits: list[Edit] = []
@@ -61,9 +61,8 @@ def test_a_hostile_manifest_gives_edits_that_can_be_judged_and_stored_or_one_sen
             # Judged one in four: what can go wrong here is reading, keys and storing.
             for job in planner.jobs(enumerate(edits)):
                 shown = [job.edit.source, job.edit.edited, job.edit.reference, *sum(job.edit.more_images.values(), ())]
-                assert job.keys.keys() == set(judge.criteria) or not all(
-                    path is None or os.path.isfile(path) for path in shown
-                )
+                keyed = {name for name, question in job.questions.items() if question.shown}
+                assert keyed == set(judge.criteria) or not all(path is None or os.path.isfile(path) for path in shown)
                 if seed % 4 == 0:
                     judgement = next(iter(judge.batch([job.edit])))
                     problems = [
@@ -183,6 +182,7 @@ def _edit_compass(root: Path, items: Any) -> None:
     (root / "data/Part1/ADD").mkdir(parents=True)
     (root / "results/en/Part1/ADD").mkdir(parents=True)
     (root / "data/Part1/ADD/ADD.json").write_text(json.dumps(items))
+    (root / "results/en/Part1/ADD/1.png").touch()
 
 
 def _vibe(root: Path, items: Any) -> None:
@@ -190,12 +190,14 @@ def _vibe(root: Path, items: Any) -> None:
     (root / "results/Level1/Addition").mkdir(parents=True)
     (root / "data/Tasks/Level1/Addition/tasks.json").write_text(json.dumps(items))
     (root / "results/Level1/Addition/x_results.json").write_text(json.dumps(items))
+    (root / "results/Level1/Addition/1.png").touch()
 
 
 def _wiseedit(root: Path, items: Any) -> None:
     (root / "data/WiseEdit/Awareness/Cultural").mkdir(parents=True)
     (root / "results/Cultural/en").mkdir(parents=True)
     (root / "data/WiseEdit/Awareness/Cultural/ins.json").write_text(json.dumps(items))
+    (root / "results/Cultural/en/1.png").touch()
 
 
 LAYOUTS: dict[str, tuple[Callable[[Path, Any], None], tuple[str, ...], dict[str, Any]]] = {
@@ -224,7 +226,8 @@ def test_a_hostile_benchmark_folder_gives_edits_or_one_sentence(layout: str, cou
     read = refused = 0
     for seed in range(count):
         rng = random.Random(seed)
-        items = [{**good, **{rng.choice(names): value(rng) for _ in range(rng.randint(0, 2))}} for _ in range(2)]
+        items = [{**good, **{rng.choice(names): value(rng) for _ in range(rng.randint(0, 2))}}]
+        items.append({**good, names[0]: "2"})
         write(tmp_path / str(seed), rng.choice((items, items, items, value(rng))))
         try:
             for edit in load_benchmark(
@@ -252,7 +255,14 @@ def test_a_hostile_file_of_pairs_gives_pairs_or_one_sentence(count: int, tmp_pat
         "reference_image_path",
         "edit_type",
     )
-    good = {"source_image": "a.png", "prompt": "x", "winner": "b.png", "loser": "c.png", "dimension": "IA"}
+    good = {
+        "source_image": "a.png",
+        "prompt": "x",
+        "winner": "b.png",
+        "loser": "c.png",
+        "dimension": "IA",
+        "task": "ADD",
+    }
     read = refused = 0
     for seed in range(count):
         rng = random.Random(seed)

@@ -177,7 +177,7 @@ def test_a_missing_output_of_wiseedit_counts_zero_is_shown_as_missing_and_asks_n
         assert isinstance(verdict, Verdict)
         assert (verdict.label, verdict.score, verdict.score_100) == ("missing output", 0, 0)
     assert server.served == 0
-    assert opened.unit_key(edit, "visual_quality")
+    assert opened.shown(edit, "visual_quality", {})
 
 
 def test_differences_are_listed_first_and_told_with_the_question(tmp_path: Path, scripted: StartServer) -> None:
@@ -212,7 +212,7 @@ def test_differences_may_come_from_the_tool_whose_crops_are_shown(tmp_path: Path
     assert "listed beforehand:\nAbout" in request.text
     assert len(request.images) == 3
     assert judgement.traces[0].steps[0].observations[0].tool == "localize_differences"
-    assert opened.parameters()["settings"]["differences"] == "tool"
+    assert opened.describe()["settings"]["differences"] == "tool"
 
 
 def test_an_unreadable_list_of_differences_leaves_the_criterion_unjudged(tmp_path: Path, scripted: StartServer) -> None:

@@ -13,6 +13,8 @@ import yaml
 from editloupe import Judge, UserError, Verdict
 from editloupe.cli.main import run
 from editloupe.rubrics.user_rubrics import with_files
+from editloupe.rubrics.wiseedit.scoring import OUTPUT
+from editloupe.types import Box
 from tests.conftest import StartServer
 from tests.pictures import save, textured
 from tests.rubrics.samples import edit_for, good_reply
@@ -90,7 +92,7 @@ def test_a_bundled_rubric_can_be_reworded_and_keeps_its_labels(tmp_path: Path, s
     assert "- Single Anomaly: exactly one thing outside the target differs, however small" in system
     plain = Judge("openai:gpt-4.1", base_url=server.openai_url)
     edit = edit_for(tmp_path)
-    assert judge.unit_key(edit, "visual_consistency") != plain.unit_key(edit, "visual_consistency")
+    assert judge.asked_of(edit, "visual_consistency").key != plain.asked_of(edit, "visual_consistency").key
 
 
 def test_the_command_line_takes_a_rubric_file(
@@ -153,14 +155,99 @@ def test_every_mistake_in_a_file_is_one_sentence(name: str, tmp_path: Path) -> N
 
 
 def test_files_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
-    own, words, other = files(tmp_path, EXAMPLES[0], EXAMPLES[3], EXAMPLES[0])
-    with pytest.raises(UserError, match="in two runs"):
-        with_files(None, [own, words])
-    with pytest.raises(UserError, match="without --protocol vibe"):
-        with_files("vibe", [own])
+    own, words, other, taken = files(
+        tmp_path, EXAMPLES[0], EXAMPLES[3], EXAMPLES[0], EXAMPLES[0].replace("shadow_agreement", "visual_consistency")
+    )
+    with pytest.raises(
+        UserError, match=r"rubric3.yaml: DLEBench has a criterion visual_consistency itself; .* with extends:"
+    ):
+        with_files("dlebench", [taken])
+    with pytest.raises(UserError, match='no protocol "nobench"'):
+        with_files("nobench", [own])
     with pytest.raises(UserError, match="one protocol"):
         with_files("vibe", [words])
     with pytest.raises(UserError, match='the name "shadow_agreement"'):
         with_files(None, [own, other])
     with pytest.raises(UserError, match="cannot be read"):
         with_files(None, [tmp_path / "none.yaml"])
+
+
+@pytest.mark.parametrize("mode", ["tools", "plain", "oracle"])
+def test_own_criteria_are_asked_beside_a_papers_in_each_of_its_modes(
+    mode: Any, tmp_path: Path, scripted: StartServer
+) -> None:
+    def reply(request: Request) -> Any:
+        if "Do the shadows" in request.system:
+            return say('{"reason": "They fit.", "score": 4}')
+        label = "Perfect Consistency" if "Perfect Consistency" in request.system else "Wrong Action"
+        return final(label)
+
+    server = scripted(reply)
+    with Judge(
+        "openai:gpt-4.1",
+        base_url=server.openai_url,
+        protocol="dlebench",
+        rubrics=files(tmp_path, EXAMPLES[0], EXAMPLES[3]),
+        mode=mode,
+    ) as judge:
+        edit = edit_for(tmp_path)
+        edit = edit.model_copy(update={"target_boxes": (Box(x1=4, y1=4, x2=20, y2=20),), "reference": edit.edited})
+        judged = judge.judge(edit)
+    assert judged.protocol == "dlebench"
+    assert {v.criterion: getattr(v, "score_100", v) for v in judged.verdicts} == {
+        "instruction_following": pytest.approx(100 / 3),
+        "visual_consistency": 100,
+        "shadow_agreement": 75,
+    }
+    assert judge.score(edit, judged.verdicts) == pytest.approx((100 + 100 / 3) / 2)
+    own = next(request for request in server.requests if "Do the shadows" in request.system)
+    assert len(own.images) == 2
+    assert any("an archivist" in request.system for request in server.requests)
+
+
+def test_a_missing_output_that_a_paper_counts_is_no_verdict_on_an_own_criterion(tmp_path: Path) -> None:
+    found = with_files("wiseedit", files(tmp_path, EXAMPLES[0]))
+    rubric = found.rubric("shadow_agreement")
+    edit = edit_for(tmp_path).model_copy(update={"extra": {OUTPUT: "missing"}})
+    assert found.settle(edit, found.rubric("visual_quality"))
+    assert found.settle(edit, rubric) is None
+    assert found.rubrics_for(edit, ["shadow_agreement"]) == (rubric,)
+
+
+@pytest.mark.long
+def test_a_report_tells_an_own_criterion_and_leaves_the_papers_scores_as_they_are(
+    tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def reply(request: Request) -> Any:
+        if "Do the shadows" in request.system:
+            return say('{"reason": "They fit.", "score": 1}')
+        return final("Perfect Consistency" if "Perfect Consistency" in request.system else "Flawless Execution")
+
+    server, (own,) = scripted(reply), files(tmp_path, EXAMPLES[0])
+    rows = []
+    for number in range(3):
+        save(textured(64, 64, seed=number), tmp_path / f"s{number}.png")
+        save(textured(64, 64, seed=9 - number), tmp_path / f"e{number}.png")
+        row = {"id": f"e{number}", "source": f"s{number}.png", "edited": f"e{number}.png", "instruction": "Do it"}
+        rows.append({**row, "instruction_type": "Change Color", "human": {"shadow_agreement": "2"}})
+    (tmp_path / "edits.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    judging = ["--judge", "openai:gpt-4.1", "--base-url", server.openai_url, "--mode", "plain"]
+    out = ["--out", str(tmp_path / "run")]
+    assert run(["batch", str(tmp_path / "edits.jsonl"), *judging, *out]) == 0
+    before = len(server.requests)
+    assert (
+        run(["batch", str(tmp_path / "edits.jsonl"), *judging, *out, "--protocol", "dlebench", "--rubric", str(own)])
+        == 0
+    )
+    assert len(server.requests) - before == 3
+    capsys.readouterr()
+    assert run(["report", str(tmp_path / "run"), "--format", "json", "--resamples", "100"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["overall"]["value"] == told["by_type"]["Change Color"]["value"] == 100
+    assert (told["overall"]["judged"], told["coverage"]["units"]) == (6, 9)
+    assert told["own"] == ["shadow_agreement"]
+    assert told["by_criterion"]["shadow_agreement"]["value"] == 0
+    assert told["titles"]["shadow_agreement"] == "Agreement of shadows (own)"
+    assert any("no part of any score: Agreement of shadows" in note for note in told["notes"])
+    assert run(["agree", str(tmp_path / "run"), "--format", "json", "--resamples", "100"]) == 0
+    assert json.loads(capsys.readouterr().out)["shadow_agreement"]["mae"]["value"] == 1

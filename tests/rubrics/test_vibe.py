@@ -73,7 +73,7 @@ def test_limbs_that_cannot_be_judged_are_left_out_of_the_mean() -> None:
     assert total("pose_consistency", left_arm="MATCH", right_arm="MISMATCH", left_leg="N/A", right_leg="N/A") == 0.5
     assert total("pose_consistency", left_arm="MATCH", right_arm="N/A", left_leg="N/A", right_leg="N/A") == 1.0
     nothing = dict.fromkeys(("left_arm", "right_arm", "left_leg", "right_leg"), "N/A")
-    assert total("pose_consistency", **nothing) is None
+    assert total("pose_consistency", **nothing) == 0.0, "a pose that shows nothing is not the one that was asked for"
     assert score("PC", body_identity_context=1.0) is None
 
 

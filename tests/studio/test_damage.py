@@ -65,18 +65,18 @@ DAMAGES: dict[str, Damage] = {
     "no edits": sql("DROP TABLE edits"),
     "no steps": sql("DROP TABLE steps"),
     "no texts": sql("DELETE FROM texts"),
-    "edit is no JSON": sql("UPDATE edits SET edit = '{'"),
-    "edit is a list": sql("UPDATE edits SET edit = '[1]'"),
-    "edit is binary": sql("UPDATE edits SET edit = x'ff00fe'"),
-    "edit is nested deep": sql("UPDATE edits SET edit = '" + "[" * 100_000 + "'"),
-    "instruction is a number": sql("""UPDATE edits SET edit = json_set(edit, '$.instruction', 5)"""),
-    "half an emoji": sql("""UPDATE edits SET edit = replace(edit, 'Change', 'Change \\ud83d \u001b[31m')"""),
+    "edit is no JSON": sql("UPDATE edits SET facts = '{'"),
+    "edit is a list": sql("UPDATE edits SET facts = '[1]'"),
+    "edit is binary": sql("UPDATE edits SET facts = x'ff00fe'"),
+    "edit is nested deep": sql("UPDATE edits SET facts = '" + "[" * 100_000 + "'"),
+    "instruction is a number": sql("""UPDATE edits SET facts = json_set(facts, '$.instruction', 5)"""),
+    "half an emoji": sql("""UPDATE edits SET facts = replace(facts, 'Change', 'Change \\ud83d \u001b[31m')"""),
     "pictures are no JSON": sql("UPDATE edits SET pictures = 'x'"),
     "pictures are numbers": sql("""UPDATE edits SET pictures = '{"source": [1], "edited": 2}'"""),
     "pictures lead elsewhere": sql(
         """UPDATE edits SET pictures = '{"source": ["../../etc/passwd"], "edited": [{}]}'"""
     ),
-    "human is a number": sql("""UPDATE edits SET edit = json_set(edit, '$.human', 7)"""),
+    "human is a number": sql("""UPDATE edits SET facts = json_set(facts, '$.human', 7)"""),
     "outcome is no JSON": sql("UPDATE units SET outcome = 'nothing'"),
     "outcome is another record": sql("UPDATE units SET outcome = '{}'"),
     "score is a word": sql("UPDATE units SET score = 'high', score_100 = 'very'"),
@@ -243,8 +243,8 @@ def test_runs_are_closed_while_others_read_them_without_a_crash(watched: Path, t
                 assert one is not None
                 with one.index.reading() as rows:
                     rows.execute("SELECT count(*) FROM cells").fetchone()
-                one.traces(EDIT, "instruction_following", 0)
-                one.units(EDIT)
+                for unit in one.units(EDIT):
+                    one.traces(unit)
             except (UserError, sqlite3.ProgrammingError):
                 pass
             except BaseException as error:
@@ -277,11 +277,9 @@ def test_ids_and_names_of_any_kind_are_shown_and_led_to(studio: OpenStudio, tmp_
     run = long_trace(tmp_path, steps=2)
     plain = given.encode("utf-8", "replace").decode()
     with closing(sqlite3.connect(run / "run.sqlite", isolation_level=None)) as connection:
-        row = json.loads(connection.execute("SELECT edit FROM edits").fetchone()[0])
+        row = json.loads(connection.execute("SELECT facts FROM edits").fetchone()[0])
         edit = json.dumps({**row, "id": given, "instruction": given, "model": given, "human": {given: given}})
-        connection.execute("UPDATE edits SET edit_id = ?, edit = ?", (plain, edit))
-        for table in ("units", "traces"):
-            connection.execute(f"UPDATE {table} SET edit_id = ?", (plain,))
+        connection.execute("UPDATE edits SET name = ?, edit_id = ?, model = ?, facts = ?", (plain, plain, plain, edit))
     client = studio(runs=(run,))
     found = pages_of(client, "run", plain)
     assert found[""] == 200

@@ -91,9 +91,10 @@ def test_agree_reads_what_the_page_wrote(studio: OpenStudio, tmp_path: Path) -> 
         client.post("/runs/run/labels", json={"annotator": name, "edit": "edit-00000", "boxes": [[1, 2, 30, 40]]})
     client.post("/runs/run/labels", json={"annotator": "ben", "undo": True})
     client.post("/runs/run/labels", json={"annotator": "ben", "undo": True})
-    found = agreement(run, run / "labels.jsonl", Resampling(100, 0))
-    assert dict(found.annotators) == {"ana": 20, "ben": 19}
-    assert found.criteria[FOLLOWING].n == 10
+    found = agreement(run, how=Resampling(100, 0))
+    assert dict(found.annotators) == {"annotator 1": 3, "ana": 20, "ben": 19}
+    assert agreement(run, run / "labels.jsonl", Resampling(100, 0)) == found
+    assert found.criteria[FOLLOWING].n == 11
     shown = client.get("/runs/run/annotators").text
     value = found.criteria[FOLLOWING].krippendorff_alpha_annotators.value
     assert value is not None
@@ -172,8 +173,6 @@ def test_consensus_is_the_lower_median_and_alpha_says_why_there_is_none() -> Non
     assert consensus(rubric.answer, ["nonsense"]) is None
     assert [choice.key for choice in choices(rubric.answer)] == ["1", "2", "3", "4"]
     assert [choice.value for choice in choices(rubric.answer)] == names
-    assert alpha(rubric.answer, {"e1": {"ana": names[0]}}, ["ana"])[1] == "no edit was labelled by two annotators"
-    value, _, shared = alpha(
-        rubric.answer, {f"e{n}": {"a": names[n % 4], "b": names[n % 4]} for n in range(8)}, ["a", "b"]
-    )
+    assert alpha([{"ana": 1.0}])[1] == "no edit was labelled by two annotators"
+    value, _, shared = alpha({"a": n % 4, "b": n % 4} for n in range(8))
     assert (value, shared) == (1.0, 8)

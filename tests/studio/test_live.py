@@ -154,7 +154,7 @@ def test_the_same_edit_judged_twice_can_be_compared(listen: Listen, scripted: St
         told = list(events(client, client.post("/judge", json=model).json()["job"]))
         link = told[-2][1]["html"].split('href="')[1].split('"')[0].replace("&amp;", "&")
         page = client.get(f"{link}&beside=here~0").text
-    assert "repeat=1" in link
+    assert "repeat=0&configuration=" in link
     assert "They part at step 1" in page
 
 

@@ -11,10 +11,11 @@ from editloupe.studio.index import RunIndex
 from editloupe.studio.labels import LabelBook
 from editloupe.studio.queries import PAGE_SIZE, Wanted, conditions, facts_of, page_of, statement
 from editloupe.types import Edit, Judgement, Verdict
+from tests.evals.sample_runs import Line, make_run
 from tests.studio.conftest import OpenStudio
 from tests.studio.samples import LABELS, TYPES, many_edits, outcome
 
-FOLLOWING = "instruction_following"
+FOLLOWING, JUDGE = "instruction_following", "openai:gpt-5.1"
 
 
 def opened(folder: Path) -> RunIndex:
@@ -104,16 +105,16 @@ def test_the_table_grows_with_the_run_and_shows_what_was_judged_again(tmp_path: 
     index = opened(folder)
     assert total(index) == 3
     with Run.write(folder) as run:
-        last, _ = run.edit("edit-00002")
+        last = run.edit("edit-00002").edit
         for edit in (last, last.model_copy(update={"id": "later"})):
             verdict = Verdict(criterion=FOLLOWING, label="Wrong Action", score=2, score_100=100 / 3)
-            run.save(Judgement(edit=edit, protocol="dlebench", mode="tools", judge="rules", verdicts=(verdict,)))
+            run.save(Judgement(edit=edit, protocol="dlebench", mode="tools", judge=JUDGE, verdicts=(verdict,)))
         assert total(index) == 4
         with index.reading() as rows:
             found = {row.edit["edit_id"]: row.cells[FOLLOWING]["label"] for row in page_of(rows, Wanted()).rows}
         assert (found["edit-00002"], found["later"]) == ("Wrong Action", "Wrong Action")
         other = verdict.model_copy(update={"label": "Flawless Execution", "score": 4, "score_100": 100.0})
-        again = Judgement(edit=last, protocol="dlebench", mode="tools", judge="rules", verdicts=(other,))
+        again = Judgement(edit=last, protocol="dlebench", mode="tools", judge=JUDGE, verdicts=(other,))
         run.save(again)
         assert ids(index, label="Flawless Execution", text="edit-00002") == ["edit-00002"]
         run.save(again.model_copy(update={"verdicts": (verdict,)}), repeat=1)
@@ -155,13 +156,16 @@ def test_scores_without_a_label_can_be_filtered_like_labels(tmp_path: Path) -> N
     folder = many_edits(tmp_path, 2)
     with Run.write(folder) as run:
         for number in range(2):
-            edit, _ = run.edit(f"edit-{number:05}")
+            edit = run.edit(f"edit-{number:05}").edit
             verdict = Verdict(criterion="visual_quality", score=7.0 + number, score_100=70.0)
             run.save(Judgement(edit=edit, protocol="wiseedit", mode="plain", judge="rules", verdicts=(verdict,)))
     index = opened(folder)
-    assert ids(index, criterion="visual_quality", label="8") == ["edit-00001"]
     with index.reading() as rows:
-        assert facts_of(rows).counts["visual_quality"] == {"7": 1, "8": 1}
+        first, second = (one["configuration"] for one in facts_of(rows).configurations)
+        assert facts_of(rows, second).counts == {"visual_quality": {"7": 1, "8": 1}}
+        assert set(facts_of(rows).counts) == set(LABELS)
+    assert ids(index, criterion="visual_quality", label="8", configuration=second) == ["edit-00001"]
+    assert ids(index, criterion="visual_quality", label="8", configuration=first) == []
 
 
 def test_an_edit_without_a_verdict_is_shown_too(tmp_path: Path) -> None:
@@ -170,3 +174,42 @@ def test_an_edit_without_a_verdict_is_shown_too(tmp_path: Path) -> None:
         edit = Edit(id="waiting", source=tmp_path / "a.png", edited=tmp_path / "b.png", instruction="Wait")
         run.save(Judgement(edit=edit, protocol="dlebench", mode="tools", judge="rules", verdicts=()))
     assert ids(opened(folder)) == ["edit-00000", "waiting"]
+
+
+def two_models_two_judges(folder: Path) -> Path:
+    """One id of two models, both judged by two judges that disagree, and an edit that only the second one judged."""
+    lines = [Line("a", 4, model="A"), Line("a", 1, model="B"), Line("b", 2, model=None)]
+    make_run(folder / "run", lines, pictures=True)
+    turned = [Line("a", 1, model="A"), Line("a", 4, model="B"), Line("b", 3, model=None), Line("c", 4, model="B")]
+    return make_run(folder / "run", turned, judge="openai:other", pictures=True)
+
+
+def test_models_under_one_id_are_rows_of_their_own_and_can_be_filtered(tmp_path: Path) -> None:
+    index = opened(two_models_two_judges(tmp_path))
+    with index.reading() as rows:
+        found = page_of(rows, Wanted()).rows
+        assert facts_of(rows).models == ("A", "B", "(no model)")
+    told = [(row.edit["name"], row.edit["edit_id"], row.edit["model"], row.cells[FOLLOWING]["score"]) for row in found]
+    assert told == [("a", "a", "A", 4), ("a@B", "a", "B", 1), ("b", "b", None, 2)]
+    assert [total(index, model=model) for model in ("A", "B", "(no model)", "C")] == [1, 1, 1, 0]
+    assert ids(index, order="model") == ["b", "a", "a"]
+
+
+def test_two_judges_of_one_run_are_never_mixed(tmp_path: Path) -> None:
+    index = opened(two_models_two_judges(tmp_path))
+    with index.reading() as rows:
+        first, second = facts_of(rows).configurations
+        assert [one["title"] for one in (first, second)] == [
+            "openai:gpt-5.1 · dlebench · tools mode",
+            "openai:other · dlebench · tools mode",
+        ]
+        counts = [facts_of(rows, one["configuration"]).counts[FOLLOWING] for one in (first, second)]
+        found = page_of(rows, Wanted(configuration=second["configuration"])).rows
+    assert [sum(one.values()) for one in counts] == [3, 4]
+    assert [(row.edit["name"], row.cells[FOLLOWING]["score"]) for row in found] == [
+        ("a", 1),
+        ("a@B", 4),
+        ("b", 3),
+        ("c", 4),
+    ]
+    assert ids(index, text="c", configuration=first["configuration"], model="B") == ["a"]

@@ -224,5 +224,4 @@ PROVIDER = Provider(
     finish=finish,
     refusal=refusal,
     loggers=("openai._base_client",),
-    unknown_in_0_1=("Gemma",),
 )

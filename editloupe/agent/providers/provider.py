@@ -90,5 +90,3 @@ class Provider:
     """Why the provider or the model declined to answer, where it says so otherwise than by the finish reason."""
     loggers: tuple[str, ...] = ()
     """Loggers of the client that write down addresses or headers."""
-    unknown_in_0_1: tuple[str, ...] = ()
-    """Families that 0.1 took for the provider's usual models; units without tools are still keyed so."""

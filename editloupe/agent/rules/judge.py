@@ -71,7 +71,7 @@ class _Turn:
         case = self.case
         if case.rubric.protocol != DEFAULT.name or case.rubric.criterion not in CRITERIA:
             return _unjudged(f"the embedded judge knows {DEFAULT.title}'s two criteria only, not {case.rubric.title}")
-        request = understand(case.edit.instruction, case.edit.instruction_type)
+        request = understand(case.edit.instruction, case.edit.instruction_type if "type" in case.rubric.tells else None)
         if request is None:
             return _unjudged("the embedded judge does not understand what this instruction asks for")
         if case.rubric.criterion == CRITERIA[0]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from functools import cache
@@ -97,3 +98,15 @@ def thresholds() -> Thresholds:
     text = files("editloupe.agent.rules").joinpath("thresholds.yaml").read_text("utf-8")
     data: Any = yaml.safe_load(text)
     return Thresholds.model_validate(data)
+
+
+VERSION = "1"
+"""Raised when the same pictures lead to another answer though neither thresholds nor words were changed."""
+
+
+@cache
+def rules_fingerprint() -> str:
+    """Return a short hash of what the embedded judge decides by: its version, its thresholds and its words."""
+    here = files("editloupe.agent.rules")
+    texts = [here.joinpath(name).read_text("utf-8") for name in ("thresholds.yaml", "vocabulary.yaml")]
+    return hashlib.sha256("\0".join([VERSION, *texts]).encode()).hexdigest()[:16]

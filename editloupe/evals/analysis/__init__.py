@@ -5,18 +5,22 @@ from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.compare import RunComparison, compare
 from editloupe.evals.analysis.estimate import Estimate
 from editloupe.evals.analysis.human import human_labels
+from editloupe.evals.analysis.model_pairs import compare_models
+from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.run_rows import Table, table_of
 from editloupe.evals.analysis.scores import Scores, scores
 
 __all__ = [
     "Agreement",
     "Estimate",
+    "ModelComparison",
     "Resampling",
     "RunComparison",
     "Scores",
     "Table",
     "agreement",
     "compare",
+    "compare_models",
     "human_labels",
     "scores",
     "table_of",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,16 @@ import numpy as np
 from pydantic import Field
 
 from editloupe.evals.analysis import statistics as st
+from editloupe.evals.analysis.among_people import AmongPeople, among_people
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Resampling, bootstrap, clusterings, estimate, kinds_of
 from editloupe.evals.analysis.estimate import Estimate, frame, missing
-from editloupe.evals.analysis.human import Human, human_labels
+from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.pairing import MEASURES, Pairing, alpha_estimate, used
 from editloupe.evals.analysis.run_rows import BASELINE, Table, lower_median, row_means, table_of
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, YesNoAnswer
 from editloupe.rubrics.registry import known_protocol
-from editloupe.types import Record
+from editloupe.types import Record, UserError
 
 CONSENSUS = (
     "With several annotators, correlations and MAE are taken against the mean of their scores; accuracy, κ and the "
@@ -73,6 +74,8 @@ class CriterionAgreement(Measures):
 
     confusion: Confusion | None
     ceiling: Ceiling | None
+    people: AmongPeople | None = None
+    """People among themselves; None where no edit has two labels."""
     by_type: Mapping[str, Measures] = Field(default_factory=dict)
 
 
@@ -83,23 +86,35 @@ class Agreement(Record):
     judge: str
     mode: str
     protocol: str
+    configuration: str = ""
+    models: tuple[str, ...] = ()
+    """The editing models whose outputs were judged."""
     origin: str
     """Where the human labels come from."""
     annotators: Mapping[str, int]
     """Labels given by each."""
     criteria: Mapping[str, CriterionAgreement]
+    by: Mapping[str, Mapping[str, Mapping[str, Measures]]] = Field(default_factory=dict)
+    """Field to value to criterion: the editing model where there are several, and whatever else was asked for."""
     consensus: str = CONSENSUS
     notes: tuple[str, ...] = ()
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one plain record a criterion, type and measure."""
-        lines = []
+        """Return one plain record a criterion, type or other group, and measure."""
+        groups: list[tuple[dict[str, str], Measures]] = []
         for criterion, whole in self.criteria.items():
-            for kind, measures in (("all", whole), *whole.by_type.items()):
-                for name in (*MEASURES, "mae_100", "krippendorff_alpha"):
-                    number = getattr(measures, name).model_dump(exclude={"intervals"})
-                    lines.append({"criterion": criterion, "type": kind, "measure": name, **number})
-        return lines
+            kinds = (("all", whole), *whole.by_type.items())
+            groups += [({"criterion": criterion, "type": kind}, measures) for kind, measures in kinds]
+            for field, values in self.by.items():
+                groups += [
+                    ({"criterion": criterion, "type": "all", "by": field, "group": value}, found[criterion])
+                    for value, found in values.items()
+                ]
+        return [
+            {**place, "measure": name, **getattr(measures, name).model_dump(exclude={"intervals"})}
+            for place, measures in groups
+            for name in (*MEASURES, "mae_100", "krippendorff_alpha")
+        ]
 
     def frame(self) -> Any:
         """Return the rows as a pandas data frame, where pandas is installed."""
@@ -108,21 +123,25 @@ class Agreement(Record):
 
 def agreement(
     run: Run | Table | str | Path,
-    human: Human | str | Path | None = None,
+    human: Human | Files = None,
     how: Resampling | None = None,
     protocol: str | None = None,
+    configuration: str | None = None,
+    by: Sequence[str] = (),
 ) -> Agreement:
-    """Compare a run's verdicts with people's labels: those of a file, else those of the manifest.
+    """Compare a run's verdicts with people's labels: those of its manifest, of the studio, and of the files named.
 
-    Unjudged edits are left out and counted. What cannot be computed has no value and says why.
+    Unjudged edits are left out and counted. What cannot be computed has no value and says why. `by` are fields of the
+    manifest, or several with commas between them; several editing models are always told apart.
     """
-    table, how = table_of(run, protocol), how or Resampling()
+    table, how = table_of(run, protocol, configuration), how or Resampling()
     people = human if isinstance(human, Human) else human_labels(table, human)
     given: dict[str, int] = dict.fromkeys(people.annotators, 0)
     for labels in people.given.values():
         for name in labels:
             given[name] += 1
     notes = [BASELINE] if table.by_rules else []
+    fields = dict.fromkeys((*(["model"] if len(table.models) > 1 else []), *by)) if people.given else {}
     if not people.given:
         notes.append("No human labels: the manifest has none for these edits, and no file was named.")
     return Agreement(
@@ -130,11 +149,37 @@ def agreement(
         judge=" + ".join(table.judges),
         mode=" + ".join(table.modes),
         protocol=table.protocol,
+        configuration=table.configuration,
+        models=table.models,
         origin=people.origin,
         annotators=given,
         criteria={criterion: _criterion(table, people, criterion, how) for criterion in table.criteria},
+        by={field: _by(table, people, field, how) for field in fields},
         notes=(*notes, *people.notes),
     )
+
+
+def _by(table: Table, people: Human, fields: str, how: Resampling) -> dict[str, dict[str, Measures]]:
+    """Return every measure by the values of a field, or of several together, in the order in which they first occur."""
+    names = [name.strip() for name in fields.split(",")]
+    for name in names:
+        if not any(row.field(name) is not None for row in table.rows):
+            raise UserError(f'no edit of the run {table.name} has a field "{name}" to tell agreement by')
+    groups: dict[str, list[int]] = {}
+    for number, row in enumerate(table.rows):
+        values = [row.field(name) for name in names]
+        told = [f"(no {name})" if v is None else str(v) for name, v in zip(names, values, strict=True)]
+        groups.setdefault(" · ".join(told), []).append(number)
+    found: dict[str, dict[str, Measures]] = {value: {} for value in groups}
+    sources = [row.source for row in table.rows]
+    for criterion in table.criteria:
+        judge, ratings = table.scores(criterion, "score"), people.matrix(table, criterion)
+        scale = scale_of(table, criterion)
+        for value, places in groups.items():
+            members = np.zeros(len(table.rows), bool)
+            members[places] = True
+            found[value][criterion] = _measures(judge, ratings, members, sources, scale, how)[0]
+    return found
 
 
 def _criterion(table: Table, people: Human, criterion: str, how: Resampling) -> CriterionAgreement:
@@ -144,10 +189,8 @@ def _criterion(table: Table, people: Human, criterion: str, how: Resampling) -> 
     scale = scale_of(table, criterion)
     everyone = np.ones(len(kinds), bool)
     whole, pairs = _measures(judge, ratings, everyone, sources, scale, how)
-    by_type = {
-        str(kind): _measures(judge, ratings, np.array([k == kind for k in kinds]), sources, scale, how)[0]
-        for kind in _in_order(table, kinds)
-    }
+    types: dict[str, Bools] = {str(kind): np.array([k == kind for k in kinds]) for kind in _in_order(table, kinds)}
+    by_type = {name: _measures(judge, ratings, of, sources, scale, how)[0] for name, of in types.items()}
     names = table.labels(criterion) or tuple(f"{value:g}" for value in pairs.values)
     counted = len(pairs) > 0 and len(pairs.values) <= st.MOST_VALUES
     counts = st.confusion(pairs.x_label, pairs.y_label, pairs.values) if counted else []
@@ -155,6 +198,7 @@ def _criterion(table: Table, people: Human, criterion: str, how: Resampling) -> 
         **dict(whole),
         confusion=Confusion(labels=names, counts=tuple(map(tuple, counts))) if counted else None,
         ceiling=ceiling_of(ratings, sources, how),
+        people=among_people(ratings, people.annotators, sources, types, how),
         by_type=by_type,
     )
 

@@ -25,7 +25,7 @@ class Arithmetic:
     edit_score: Callable[[Edit, Mapping[str, float]], float | None] | None = None
     """Puts an edit's criteria (0 to 100) into one score; without it a group has the mean of its criteria's means."""
     levels: tuple[tuple[str, ...], ...] = ()
-    """Groups that are averaged among themselves first; groups in none of them are reported apart."""
+    """Groups that are averaged among themselves first; a level that lacks one has no score; groups in none are apart."""
     by_edit: bool = False
     """True where the overall is a mean over edits: a group counts as much as it has edits."""
 
@@ -70,11 +70,15 @@ def macro(
     how: Arithmetic,
     criteria: Sequence[str],
     weights: Floats | None = None,
+    criterion_weights: Floats | None = None,
+    counted: Floats | None = None,
 ) -> Macro:
     """Work out means, group scores and the overall from sums and counts (… × groups × columns).
 
     Columns are the criteria and, where the protocol scores whole edits, that score as one more. A group that lacks the
-    mean of a criterion it was asked has no score: nan.
+    mean of a criterion it was asked has no score: nan. `criterion_weights` (groups × criteria) say what a group counts in a
+    criterion's mean, where that is not what it counts in the overall; `counted` is 0 for criteria that are no part of a
+    group's score.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         columns = sums / counts
@@ -82,10 +86,12 @@ def macro(
     if how.edit_score is not None:
         finals = columns[..., -1]
     else:
+        parts = asked if counted is None else asked * counted
         with np.errstate(invalid="ignore", divide="ignore"):
-            finals = np.where(asked > 0, means, 0).sum(-1) / asked.sum(-1)
+            finals = np.where(parts > 0, means, 0).sum(-1) / parts.sum(-1)
     shares = weights if weights is not None else np.ones(finals.shape[-1]) / finals.shape[-1]
-    return Macro(means, finals, weighted(finals, shares), weighted_by_criterion(means, asked, shares))
+    among = np.repeat(shares[:, None], len(criteria), 1) if criterion_weights is None else criterion_weights
+    return Macro(means, finals, weighted(finals, shares), weighted_by_criterion(means, asked, among))
 
 
 def weighted(finals: Floats, weights: Floats) -> Floats:
@@ -97,30 +103,42 @@ def weighted(finals: Floats, weights: Floats) -> Floats:
 
 
 def weighted_by_criterion(means: Floats, asked: Floats, weights: Floats) -> Floats:
-    """Return each criterion's mean over the groups that were asked it."""
-    shares = weights[:, None] * asked
+    """Return each criterion's mean over the groups that were asked it and have one; weights are groups × criteria."""
+    shares = weights * asked * np.isfinite(means)
     with np.errstate(invalid="ignore", divide="ignore"):
         total: Floats = np.where(shares > 0, means * shares, 0).sum(-2) / shares.sum(-2)
     return total
 
 
 def group_weights(
-    groups: Sequence[str], defined: Sequence[bool], how: Arithmetic, edits: Sequence[float] | None = None
+    groups: Sequence[str],
+    defined: Sequence[bool],
+    how: Arithmetic,
+    edits: Sequence[float] | None = None,
+    complete: bool = True,
 ) -> Floats:
     """Return what each group counts in the overall: equal shares, equal levels with equal shares inside, or by edits.
+
+    A level that lacks one of its groups is no part of the overall, unless `complete` is False: then its others stand for it.
 
     >>> group_weights(["a", "b", "c"], [True, True, False], PLAIN).tolist()
     [0.5, 0.5, 0.0]
     >>> levels = Arithmetic("", levels=(("a", "b"), ("c",)))
     >>> group_weights(["a", "b", "c", "d"], [True] * 4, levels).tolist()
     [0.25, 0.25, 0.5, 0.0]
+    >>> group_weights(["a", "c"], [True, True], levels).tolist()
+    [0.0, 1.0]
+    >>> group_weights(["a", "c"], [True, True], levels, complete=False).tolist()
+    [0.5, 0.5]
     """
     if how.by_edit and edits is not None:
         sizes = np.where(np.array(defined, bool), np.array(edits, float), 0.0)
         return np.asarray(sizes / sizes.sum() if sizes.any() else sizes)
     levels = how.levels or tuple((group,) for group in groups)
     usable = {group for group, known in zip(groups, defined, strict=True) if known}
-    held = [[group for group in level if group in usable] for level in levels]
+    held = [
+        [group for group in level if group in usable] for level in levels if not complete or usable.issuperset(level)
+    ]
     held = [level for level in held if level]
     weights = dict.fromkeys(groups, 0.0)
     for level in held:

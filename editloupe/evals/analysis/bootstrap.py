@@ -23,6 +23,8 @@ _CELLS = 4_000_000
 """Counts held at a time, so that memory does not grow with resamples times edits."""
 _MOST_KINDS = 1000
 """Kinds of items up to which a cluster's content is laid out as a table of kinds."""
+_FEW_KINDS = 4
+"""Clusters to a kind, on average, from which on it is faster to draw kinds."""
 _USABLE = 0.5
 """Share of the resamples in which a statistic must be defined for its interval to be given."""
 
@@ -86,6 +88,23 @@ class Clusters:
             yield counts
             left -= size
 
+    def stratum_sums(self, values: Floats, how: Resampling, paired: bool = True) -> Iterator[tuple[int, Floats]]:
+        """Yield every stratum with the sums of its items' values (items × columns) in every resample.
+
+        With `paired`, two samples of the same clusters are drawn alike, so that their difference is paired. Without it,
+        clusters that are the same in all numbers are drawn together, which is much faster where these are labels.
+        """
+        sums, random = self.sums(values), np.random.default_rng(how.seed)
+        for stratum in np.unique(self.strata).tolist():
+            own = sums[self.strata == stratum]
+            if not paired:
+                kinds, sizes = np.unique(own, axis=0, return_counts=True)
+                if len(kinds) <= len(own) / _FEW_KINDS:
+                    yield stratum, random.multinomial(len(own), sizes / len(own), how.resamples) @ kinds
+                    continue
+            batches = [counts @ own for counts in _counts(random, len(own), how.resamples)]
+            yield stratum, np.concatenate(batches)
+
     def item_draws(self, how: Resampling, kinds: Kinds | None = None) -> Iterator[Floats]:
         """Yield batches of resamples as counts of items, or of kinds of items where these are told apart."""
         if kinds is None or kinds.count > _MOST_KINDS:
@@ -97,6 +116,16 @@ class Clusters:
         np.add.at(held, (self.of_item, kinds.of_item), 1)
         for counts in self.draws(how):
             yield counts @ held
+
+
+def _counts(random: np.random.Generator, size: int, resamples: int) -> Iterator[Floats]:
+    """Yield batches of resamples of so many clusters, one a row: how often each was drawn."""
+    left = resamples
+    while left:
+        here = min(left, max(1, _CELLS // size))
+        drawn = random.integers(0, size, (here, size)) + np.arange(here)[:, None] * size
+        yield np.bincount(drawn.ravel(), minlength=here * size).reshape(here, size).astype(float)
+        left -= here
 
 
 @dataclass(frozen=True)

@@ -1,39 +1,52 @@
-"""Two runs on the same edits: the paired difference, where they disagree, and which of them agrees more with people."""
+"""Two runs against each other: as judges of the same pictures, or as editing models on the same sources and instructions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from itertools import compress
+from operator import eq
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from pydantic import Field
 
+from editloupe.evals.analysis import reference as ref
 from editloupe.evals.analysis.agreement import Ceiling, Confusion, ceiling_of, pairing, scale_of
-from editloupe.evals.analysis.bootstrap import Clusters, Floats, Resampling, bootstrap, clusterings, estimate, kinds_of
+from editloupe.evals.analysis.bootstrap import Floats, Resampling, clusterings
+from editloupe.evals.analysis.closer import HumanDifference, Side, closer_to_people
 from editloupe.evals.analysis.estimate import Estimate, Number, frame, missing
-from editloupe.evals.analysis.human import Human, human_labels
-from editloupe.evals.analysis.pairing import HIGHER_IS_BETTER, MEASURES, Pairing
-from editloupe.evals.analysis.run_rows import BASELINE, RunRow, Table, lower_median, row_means, table_of
+from editloupe.evals.analysis.human import Files, Human, human_labels
+from editloupe.evals.analysis.matching import (
+    Matched,
+    Question,
+    case_of,
+    edited,
+    match,
+    match_pictures,
+    question_of,
+    same_judge,
+)
+from editloupe.evals.analysis.paired import OVERALL, CaseGrid, Change, differences
+from editloupe.evals.analysis.parts import shared_apart_fields, value_of
+from editloupe.evals.analysis.run_rows import BASELINE, Table, lower_median, row_means, table_of
 from editloupe.evals.analysis.sheet import Sheet
-from editloupe.evals.analysis.signflip import sign_flip
 from editloupe.evals.analysis.statistics import MOST_VALUES, confusion
 from editloupe.evals.runs.store import Run
-from editloupe.types import Record, UserError, Verdict
-
-Side = Literal["a", "b"]
+from editloupe.types import Record, UserError
 
 
 class Difference(Record):
-    """Two means over the same edits and their difference, a minus b, on the scale of 0 to 100."""
+    """Two scores over the same edits and their difference, a minus b, on the scale of 0 to 100."""
 
     a: Number | None
     b: Number | None
     difference: Estimate
     p: Number | None
     """Two-sided sign-flip test, by edit and, where several share one, by source image; the larger of the two."""
+    better: Side | None = None
+    """The higher one, where the test says so at the interval's level and the interval leaves out 0."""
 
 
 class CriterionDifference(Difference):
@@ -43,16 +56,6 @@ class CriterionDifference(Difference):
     """Share of edits to which both gave the same label."""
     labels: Confusion | None
     """One row a label of b, one column a label of a."""
-
-
-class HumanDifference(Record):
-    """One measure of agreement with people, for both runs on the same edits."""
-
-    a: Estimate
-    b: Estimate
-    difference: Estimate
-    closer: Side | None
-    """The run that agrees more, where the interval of the difference leaves out 0."""
 
 
 class Disagreement(Record):
@@ -71,14 +74,18 @@ class Disagreement(Record):
 class RunComparison(Record):
     """Everything two runs say about the same edits."""
 
+    question: Question
+    """`judges`: two judges, modes or prompts on the same pictures; `models`: two editing models on the same cases."""
     a: str
     b: str
     a_title: str
     b_title: str
     edits: int
-    """Edits in both runs with the same pictures and instruction."""
+    """Edits that are compared: the same pictures and instruction, or for models the same case."""
     left_out: Mapping[str, int]
     """Edits that are not compared, by reason."""
+    same_picture: int = 0
+    """For models: cases for which both gave the identical picture."""
     overall: Difference
     criteria: Mapping[str, CriterionDifference]
     human: Mapping[str, Mapping[str, HumanDifference]] = Field(default_factory=dict)
@@ -100,182 +107,187 @@ class RunComparison(Record):
 def compare(
     a: Run | Table | str | Path,
     b: Run | Table | str | Path,
-    human: str | Path | None = None,
+    human: Files = None,
     how: Resampling | None = None,
     protocol: str | None = None,
+    question: Question | None = None,
 ) -> RunComparison:
-    """Compare two runs on the edits both judged: same id, same pictures, same instruction."""
+    """Compare two runs on what both judged; the data say which question they answer, unless it is named.
+
+    Judges are compared on the same pictures and instructions, editing models on the same sources, instructions and targets.
+    """
     first, second, how = table_of(a, protocol), table_of(b, protocol), how or Resampling()
-    if first.protocol != second.protocol:
-        raise UserError(f"{first.name} was judged by {first.protocol} and {second.name} by {second.protocol}")
-    pairs, left_out = _matched(first, second)
-    if not pairs:
-        raise UserError(f"{first.name} and {second.name} share no edit that both judged")
-    one, two = (table.with_rows(rows) for table, rows in zip((first, second), zip(*pairs, strict=True), strict=True))
-    people = human_labels(one, human)
+    same_protocol(first, second)
+    question = question or question_of(first, second)
+    if question == "models":
+        first, second = ref.without_reference(first)[0], ref.without_reference(second)[0]
+    matched = match_pictures(first, second) if question == "judges" else match(first.rows, second.rows, case_of)
+    one, two, unjudged = _judged_by_both(first, second, matched)
+    if not one.rows:
+        raise UserError(f"{first.name} and {second.name} share no {_THING[question]} that both judged")
+    people = human_labels(one, human) if question == "judges" else None
     sources = [row.source for row in one.rows]
-    criteria = {name: _criterion(one, two, name, sources, how) for name in one.criteria}
-    names = (first.name, second.name) if first.name != second.name else (str(first.folder), str(second.folder))
-    notes = [BASELINE] if first.by_rules or second.by_rules else []
+    grid = CaseGrid.of(one, one.rows)
+    places = np.arange(len(one.rows))
+    sides = {side: grid.side(Sheet(table, table.rows), places) for side, table in (("a", one), ("b", two))}
+    changes = differences(grid, sides, [("a", "b")], how)["a", "b"]
     return RunComparison(
-        a=names[0],
-        b=names[1],
-        a_title=first.title,
-        b_title=second.title,
-        edits=len(pairs),
-        left_out={why: count for why, count in left_out.items() if count},
-        overall=_overall(one, two, how),
-        criteria=criteria,
-        human=_with_people(one, two, people, sources, how),
-        ceiling={
-            name: ceiling
+        question=question,
+        **_names(first, second),
+        edits=len(one.rows),
+        left_out=_left_out(matched, unjudged),
+        same_picture=sum(map(eq, map(edited, one.rows), map(edited, two.rows))) if question == "models" else 0,
+        overall=_difference(_one_score(changes[OVERALL], one, two), how),
+        criteria={
+            name: _criterion(one, two, name, sources, changes[name], how)
             for name in one.criteria
-            if (ceiling := ceiling_of(people.matrix(one, name), sources, how)) is not None
+            if name in two.criteria
         },
+        human=closer_to_people(one, two, people, sources, how) if people else {},
+        ceiling=_ceilings(one, people, sources, how) if people else {},
         disagreements=_disagreements(one, two, people),
-        notes=(*notes, *people.notes),
+        notes=(
+            *_notes(first, second, question),
+            *_unedited(grid, one, two, sides, question),
+            *(people.notes if people else ()),
+        ),
     )
 
 
-def _matched(a: Table, b: Table) -> tuple[list[tuple[RunRow, RunRow]], dict[str, int]]:
-    """Return pairs of rows that hold only the criteria both judged, and the reasons for leaving others out."""
-    others = {row.edit.id: row for row in b.rows}
-    left_out = {"only in the first run": 0, "only in the second run": 0, "other pictures or instruction": 0}
-    left_out["unjudged in a run"] = 0
-    pairs = []
-    for row in a.rows:
-        other = others.pop(row.edit.id, None)
-        if other is None:
-            left_out["only in the first run"] += 1
-        elif not _same(row, other):
-            left_out["other pictures or instruction"] += 1
-        else:
-            both = [name for name in row.units if _judged(row, name) and _judged(other, name)]
-            if not both:
-                left_out["unjudged in a run"] += 1
-                continue
-            pictures = row.pictures or other.pictures
-            pairs.append(
-                (
-                    replace(row, pictures=pictures, units={name: row.units[name] for name in both}),
-                    replace(other, pictures=pictures, units={name: other.units[name] for name in both}),
-                )
-            )
-    left_out["only in the second run"] = len(others)
-    return pairs, left_out
+_THING: Mapping[Question, str] = {"judges": "edited picture", "models": "source and instruction"}
 
 
-def _same(one: RunRow, two: RunRow) -> bool:
-    roles = [role for role in ("source", "edited") if role in one.pictures and role in two.pictures]
-    pictures = all(one.pictures[role] == two.pictures[role] for role in roles)
-    return pictures and one.edit.instruction == two.edit.instruction
+def same_protocol(*tables: Table) -> None:
+    """Refuse runs of different protocols: their scores do not compare."""
+    first = tables[0]
+    for other in tables[1:]:
+        if other.protocol != first.protocol:
+            raise UserError(f"{first.name} was judged by {first.protocol} and {other.name} by {other.protocol}")
 
 
-def _judged(row: RunRow, criterion: str) -> bool:
-    return any(isinstance(unit.outcome, Verdict) for unit in row.units.get(criterion, ()))
+def _names(first: Table, second: Table) -> dict[str, str]:
+    names = (first.name, second.name) if first.name != second.name else (str(first.folder), str(second.folder))
+    if names[0] == names[1] and first.configuration != second.configuration:
+        names = (f"{names[0]}, {first.configuration}", f"{names[1]}, {second.configuration}")
+    return {"a": names[0], "b": names[1], "a_title": _title(first), "b_title": _title(second)}
 
 
-def _overall(a: Table, b: Table, how: Resampling) -> Difference:
-    """Subtract the macro overall scores; both are resampled with the same draws, so the difference is paired."""
-    one, two = Sheet(a, a.rows), Sheet(b, b.rows)
-    first, second = one.work(None, how), two.work(None, how)
-    values = [float(worked.point.overall) for worked in (first, second)]
-    if not np.isfinite(values).all():
-        return Difference(a=None, b=None, difference=missing("no type was judged on every criterion by both"), p=None)
-    drawn = {
-        way: (one.free_clusters(way, first.weights), first.samples[way].overall - second.samples[way].overall)
-        for way in first.samples
+def _title(table: Table) -> str:
+    return (
+        f"{table.title} · edited by {' + '.join(table.models)}"
+        if any(row.edit.model for row in table.rows)
+        else table.title
+    )
+
+
+def _notes(first: Table, second: Table, question: Question) -> list[str]:
+    told = [BASELINE] if first.by_rules or second.by_rules else []
+    if question == "models" and not same_judge(first, second):
+        told.append("The two were not judged alike, so a difference may come from the judge as well as from the model.")
+    if question == "judges" and set(first.models) != set(second.models):
+        told.append(f"The runs name different editing models: {' + '.join(first.models)}; {' + '.join(second.models)}.")
+    return told
+
+
+def _unedited(grid: CaseGrid, a: Table, b: Table, sides: Mapping[str, Floats], question: Question) -> Iterator[str]:
+    """Say what an unedited source scores on these cases, and where a model's mean is carried by unedited outputs."""
+    if question == "judges":
+        return
+    untouched = ref.decided(grid, a, a.rows)
+    base = ref.reference(grid, a, untouched, judged=False)
+    if base.overall.value is not None:
+        yield f"Every source handed in unedited would score {base.overall.value:.1f} (not judged). {base.why}"
+    for side, table in (("a", a), ("b", b)):
+        one = ref.unedited(grid, sides[side], ref.copies(table.rows), untouched)
+        if one.carried:
+            yield ref.told(side.upper(), one)
+
+
+def _judged_by_both(first: Table, second: Table, matched: Matched) -> tuple[Table, Table, int]:
+    """Return both sides' rows of pairs with a criterion that both judged, and how many pairs have none."""
+    ours, theirs = [], []
+    for row, other in matched.pairs:
+        kind = row.edit.instruction_type
+        if other.edit.instruction_type != kind:
+            # Both sides are grouped and resampled alike, whatever the second manifest calls the edit.
+            other = replace(other, edit=other.edit.model_copy(update={"instruction_type": kind}))
+        ours.append(row if row.pictures else replace(row, pictures=other.pictures))
+        theirs.append(other)
+    a, b = first.with_rows(ours), second.with_rows(theirs)
+    names = [name for name in a.criteria if name in b.criteria]
+    judged = [(a.states(name)[0].any(1) & b.states(name)[0].any(1)) for name in names]
+    both = np.any(judged, axis=0) if judged else np.zeros(len(ours), bool)
+    kept = [a.with_rows(compress(ours, both)), b.with_rows(compress(theirs, both))]
+    return kept[0], kept[1], int((~both).sum())
+
+
+def _left_out(matched: Matched, unjudged: int) -> dict[str, int]:
+    """Count what is not compared; an id that both runs have stands there for another picture or another instruction."""
+    changed = len(match(matched.only_a, matched.only_b, lambda row: (row.edit.id, row.model)).pairs)
+    found = {
+        "only in the first run": len(matched.only_a) - changed,
+        "only in the second run": len(matched.only_b) - changed,
+        "other pictures or instruction": changed,
+        "unjudged in a run": unjudged,
     }
-    difference = estimate(values[0] - values[1], int(first.edits[first.weights > 0].sum()), drawn, how.level)
-    p = _p(one.contributions(first) - two.contributions(second), one.ways, how)
-    return Difference(a=values[0], b=values[1], difference=difference, p=p)
+    return {why: count for why, count in found.items() if count}
 
 
-def _p(differences: Floats, ways: tuple[Clusters, ...], how: Resampling) -> float:
-    """Return the larger p-value where signs can be flipped by edit and by source image."""
-    return max(sign_flip(way.sums(differences), how.seed) for way in ways)
+def _difference(change: Change, how: Resampling) -> Difference:
+    return Difference(
+        a=change.a, b=change.b, difference=change.difference, p=change.p, better=better_side(change, change.p, how)
+    )
 
 
-def _criterion(a: Table, b: Table, criterion: str, sources: list[str], how: Resampling) -> CriterionDifference:
-    x, y = row_means(a.scores(criterion)), row_means(b.scores(criterion))
-    both = np.isfinite(x) & np.isfinite(y)
+def better_side(change: Change, p: float | None, how: Resampling) -> Side | None:
+    """Return the side that is higher, where p is small enough and the interval, if there is one, leaves out 0."""
+    value, low, high = change.difference.value, change.difference.low, change.difference.high
+    if value is None or p is None or p >= 1 - how.level or (low is not None and high is not None and low <= 0 <= high):
+        return None
+    return "a" if value > 0 else "b"
+
+
+def _criterion(
+    a: Table, b: Table, criterion: str, sources: Sequence[str], change: Change, how: Resampling
+) -> CriterionDifference:
+    whole = dict(_difference(change, how))
+    if change.a is None:
+        return CriterionDifference(**whole, same_label=missing(change.difference.why or ""), labels=None)
+    both = np.isfinite(row_means(a.scores(criterion))) & np.isfinite(row_means(b.scores(criterion)))
     ways = clusterings([source for source, here in zip(sources, both, strict=True) if here])
-    change = (x - y)[both]
-    if not len(change):
-        nothing = missing("no edit was judged on it by both")
-        return CriterionDifference(a=None, b=None, difference=nothing, p=None, same_label=nothing, labels=None)
-    scale = scale_of(a, criterion)
-    pairs, _ = pairing(a.scores(criterion, "score"), b.scores(criterion, "score"), scale)
+    pairs, _ = pairing(a.scores(criterion, "score"), b.scores(criterion, "score"), scale_of(a, criterion))
     names = a.labels(criterion) or tuple(f"{value:g}" for value in pairs.values)
     counted = len(pairs.values) <= MOST_VALUES
     counts = confusion(pairs.x_label, pairs.y_label, pairs.values) if counted else []
-
-    def mean(counts: Floats) -> Floats:
-        return np.asarray(counts @ change / counts.sum(1))
-
     return CriterionDifference(
-        a=float(x[both].mean()),
-        b=float(y[both].mean()),
-        difference=estimate(float(change.mean()), len(change), bootstrap(ways, how, {"mean": mean})["mean"], how.level),
-        p=_p(change, ways, how),
+        **whole,
         same_label=pairs.estimates(ways, how)["accuracy"],
         labels=Confusion(labels=names, counts=tuple(map(tuple, counts))) if counted else None,
     )
 
 
-def _with_people(
-    a: Table, b: Table, people: Human, sources: list[str], how: Resampling
-) -> dict[str, dict[str, HumanDifference]]:
-    found: dict[str, dict[str, HumanDifference]] = {}
-    for criterion in a.criteria:
-        ratings, scale = people.matrix(a, criterion), scale_of(a, criterion)
-        judges = [table.scores(criterion, "score") for table in (a, b)]
-        both = np.isfinite(row_means(judges[0])) & np.isfinite(row_means(judges[1])) & np.isfinite(ratings).any(1)
-        if both.any():
-            one, two = (pairing(judge[both], ratings[both], scale)[0] for judge in judges)
-            here = [source for source, inside in zip(sources, both, strict=True) if inside]
-            found[criterion] = _human_differences(one, two, here, how)
-    return found
+def _one_score(change: Change, a: Table, b: Table) -> Change:
+    """Pass the overall difference on, unless it would put into one number what the paper keeps apart."""
+    fields = shared_apart_fields([a, b])
+    if not fields:
+        return change
+    values = dict.fromkeys(value_of(row, field) for row in a.rows for field in fields)
+    why = f"the paper keeps {' and '.join(values)} apart; --where {fields[0]}={next(iter(values))} compares one of them"
+    return Change(None, None, missing(why), None)
 
 
-def _human_differences(a: Pairing, b: Pairing, sources: list[str], how: Resampling) -> dict[str, HumanDifference]:
-    """Every measure of both runs, from the same draws, so that the differences are paired."""
-    kinds = kinds_of(np.column_stack([a.numbers, b.numbers]))
-    statistics = {}
-    for side, pair in (("a", a), ("b", b)):
-        few = pair.at(kinds.first)
-        for measure in MEASURES:
-            if pair.value(measure)[0] is not None:
-                statistics[f"{side}:{measure}"] = partial(few.samples, measure)
-    samples = bootstrap(clusterings(sources), how, statistics, kinds)
-    return {measure: _human_difference(measure, a, b, samples, how) for measure in MEASURES}
+def _ceilings(table: Table, people: Human, sources: list[str], how: Resampling) -> dict[str, Ceiling]:
+    found = {name: ceiling_of(people.matrix(table, name), sources, how) for name in table.criteria}
+    return {name: ceiling for name, ceiling in found.items() if ceiling is not None}
 
 
-def _human_difference(
-    measure: str, a: Pairing, b: Pairing, samples: Mapping[str, Mapping[str, tuple[int, Floats]]], how: Resampling
-) -> HumanDifference:
-    (first, why), (second, other_why) = a.value(measure), b.value(measure)
-    drawn = [samples.get(f"{side}:{measure}", {}) for side in ("a", "b")]
-    one = estimate(first, len(a), drawn[0], how.level, why)
-    two = estimate(second, len(b), drawn[1], how.level, other_why)
-    if first is None or second is None:
-        absent = missing(why or other_why or "one of the two has no value", len(a))
-        return HumanDifference(a=one, b=two, difference=absent, closer=None)
-    change = {way: (count, found - drawn[1][way][1]) for way, (count, found) in drawn[0].items()}
-    difference = estimate(first - second, len(a), change, how.level)
-    closer: Side | None = None
-    if difference.low is not None and difference.high is not None and not difference.low <= 0 <= difference.high:
-        closer = "a" if (difference.low > 0) == HIGHER_IS_BETTER[measure] else "b"
-    return HumanDifference(a=one, b=two, difference=difference, closer=closer)
-
-
-def _disagreements(a: Table, b: Table, people: Human) -> tuple[Disagreement, ...]:
+def _disagreements(a: Table, b: Table, people: Human | None) -> tuple[Disagreement, ...]:
     """Edits with different scores, the widest apart first."""
     found = []
-    for criterion in a.criteria:
+    for criterion in (name for name in a.criteria if name in b.criteria):
         x, y = row_means(a.scores(criterion)), row_means(b.scores(criterion))
         raw = [lower_median(table.scores(criterion, "score")) for table in (a, b)]
-        ratings = people.matrix(a, criterion)
+        ratings = people.matrix(a, criterion) if people else np.full((len(a.rows), 1), np.nan)
         target = row_means(ratings)
         means = [row_means(table.scores(criterion, "score")) for table in (a, b)]
         for place in np.flatnonzero(np.isfinite(x) & np.isfinite(y) & (x != y)):

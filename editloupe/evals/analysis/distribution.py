@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
 from pydantic import Field
 
 from editloupe.evals.analysis import statistics as st
+from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.estimate import Number
 from editloupe.evals.analysis.run_rows import RunRow, Table, row_means
+from editloupe.evals.analysis.run_units import RunUnit
 from editloupe.evals.runs.pictures import PictureFolder
 from editloupe.evals.runs.store import PICTURES
-from editloupe.types import Record, Unjudged, Verdict
+from editloupe.images import ImageError, declared_size
+from editloupe.types import Record
 
 UNJUDGED = "unjudged"
 WINDOW = 10
@@ -29,6 +34,25 @@ class Distribution(Record):
     counts: Mapping[str, tuple[int, ...]]
 
 
+class SizeTrend(Record):
+    """How one editing model's scores go with the size of the target; edits in the order of area, small ones first."""
+
+    n: int
+    """Edits with a score and a target."""
+    r: Number | None
+    """Pearson's r of score and log area."""
+    p: Number | None
+    why: str | None = None
+    sliding: tuple[Number, ...] = ()
+    """Mean of each window of ten edits."""
+    middles: tuple[Number, ...] = ()
+    """The area at which each window stands: the geometric mean of its ten."""
+    sides: tuple[tuple[Number, Number], ...] = Field(default=(), exclude=True)
+    """Width and height of every target, in percent of the picture's or in pixels; an edit has as many as targets."""
+    side_scores: tuple[Number, ...] = Field(default=(), exclude=True)
+    """The score of the edit each of them belongs to."""
+
+
 class AreaTrend(Record):
     """Scores on one criterion against the area of the target, small targets first."""
 
@@ -42,12 +66,14 @@ class AreaTrend(Record):
     """Pearson's r of score and log area."""
     p: Number | None
     why: str | None = None
+    models: Mapping[str, SizeTrend] = Field(default_factory=dict)
+    """The same for each editing model on its own (DLEBench, Figure 6), with the sides of its targets."""
 
 
 def distribution(table: Table, criterion: str, field: str = "model") -> Distribution:
     """Count the answers to a criterion, by a field of the edits: labels, numbers, or bins where there are many numbers."""
-    verdicts = [u.outcome for u in table.units if u.criterion == criterion and isinstance(u.outcome, Verdict)]
-    given = {_answer(verdict): verdict.score or 0.0 for verdict in verdicts}
+    verdicts = [unit for unit in table.units if unit.criterion == criterion and unit.judged]
+    given = {_answer(unit): unit.score or 0.0 for unit in verdicts}
     found = sorted((name for name in given if name is not None), key=lambda name: given[name])
     answers = tuple(dict.fromkeys((*table.labels(criterion), *found)))
     binned = len(answers) > _MOST
@@ -57,21 +83,21 @@ def distribution(table: Table, criterion: str, field: str = "model") -> Distribu
         value = row.field(field)
         line = counts.setdefault("all edits" if value is None else str(value), [0] * len(columns))
         for unit in row.units.get(criterion, ()):
-            if isinstance(unit.outcome, Unjudged):
+            if not unit.judged:
                 line[columns[UNJUDGED]] += 1
-            elif (name := _bin(unit.outcome) if binned else _answer(unit.outcome)) is not None:
+            elif (name := _bin(unit) if binned else _answer(unit)) is not None:
                 line[columns[name]] += 1
     return Distribution(answers=tuple(columns), counts={name: tuple(line) for name, line in counts.items()})
 
 
-def _answer(verdict: Verdict) -> str | None:
-    if verdict.label is not None:
-        return verdict.label
-    return None if verdict.score is None else f"{verdict.score:.3g}"
+def _answer(unit: RunUnit) -> str | None:
+    if unit.label is not None:
+        return unit.label
+    return None if unit.score is None else f"{unit.score:.3g}"
 
 
-def _bin(verdict: Verdict) -> str | None:
-    return None if verdict.score_100 is None else _BINS[min(len(_BINS) - 1, int(verdict.score_100 // 20))]
+def _bin(unit: RunUnit) -> str | None:
+    return None if unit.score_100 is None else _BINS[min(len(_BINS) - 1, int(unit.score_100 // 20))]
 
 
 def area_trend(table: Table, criterion: str) -> AreaTrend | None:
@@ -80,44 +106,78 @@ def area_trend(table: Table, criterion: str) -> AreaTrend | None:
     usable = [place for place, row in enumerate(table.rows) if row.edit.target_boxes and np.isfinite(scores[place])]
     if not usable:
         return None
-    rows = [table.rows[place] for place in usable]
-    areas = np.array([sum(box.area for box in row.edit.target_boxes) for row in rows], float)
-    folder = PictureFolder(table.folder / PICTURES)
-    pixels = [_pixels(row, folder) for row in rows]
-    known = None not in pixels
-    if known:
-        areas = areas / np.array(pixels, float) * 100
+    rows, values = [table.rows[place] for place in usable], scores[usable]
+    sizes = [_size(table.folder, row) for row in rows]
+    known = None not in sizes
+    # In percent of the picture where all pictures' sizes are known, else in pixels: a hundred of them are a hundred percent.
+    wholes = np.array([size if known and size else (100, 100) for size in sizes], float)
+    boxes = [(place, b.x2 - b.x1, b.y2 - b.y1) for place, row in enumerate(rows) for b in row.edit.target_boxes]
+    owners, sides = np.array([box[0] for box in boxes]), np.array([box[1:] for box in boxes], float)
+    areas = np.bincount(owners, weights=sides.prod(1)) / (wholes.prod(1) / 100 if known else 1.0)
+    sides = sides / wholes[owners] * 100
     order = np.argsort(areas, kind="stable")
-    areas, values = areas[order], scores[usable][order]
-    sliding = np.convolve(values, np.ones(WINDOW) / WINDOW, "valid") if len(values) >= WINDOW else np.array([])
-    _, why = st.pearson(np.log(areas), values)
-    r = p = None
-    if why is None:
-        from scipy import stats  # type: ignore[import-untyped]
-
-        r, p = map(float, stats.pearsonr(np.log(areas), values))
-    else:
-        why = why.replace("the judge gave the same score to all", "the area is the same for all").replace(
-            "people gave", "the judge gave"
-        )
+    models = np.array([row.model for row in rows])
+    r, p, why = _correlation(areas[order], values[order])
     return AreaTrend(
         unit="percent of the picture" if known else "pixels",
-        areas=tuple(areas.tolist()),
-        scores=tuple(values.tolist()),
-        sliding=tuple(sliding.tolist()),
+        areas=tuple(areas[order].tolist()),
+        scores=tuple(values[order].tolist()),
+        sliding=_sliding(values[order]),
         r=r,
         p=p,
         why=why,
+        models={
+            model: _of_model(areas[own], values[own], sides[targets], values[owners[targets]])
+            for model in dict.fromkeys(models.tolist())
+            if len(own := order[models[order] == model]) and len(targets := np.flatnonzero(models[owners] == model))
+        },
     )
 
 
-def _pixels(row: RunRow, folder: PictureFolder) -> int | None:
-    """Return how many pixels the source picture has, read from its file's header."""
-    path = next((path for sha in row.pictures.get("source", ()) if (path := folder.find(sha))), None)
+def _of_model(areas: Floats, values: Floats, sides: Floats, side_scores: Floats) -> SizeTrend:
+    r, p, why = _correlation(areas, values)
+    return SizeTrend(
+        n=len(values),
+        r=r,
+        p=p,
+        why=why,
+        sliding=_sliding(values),
+        middles=tuple(np.exp(_sliding(np.log(areas))).tolist()),
+        sides=tuple((width, height) for width, height in sides.tolist()),
+        side_scores=tuple(side_scores.tolist()),
+    )
+
+
+def _sliding(values: Floats) -> tuple[float, ...]:
+    if len(values) < WINDOW:
+        return ()
+    return tuple(np.convolve(values, np.ones(WINDOW) / WINDOW, "valid").tolist())
+
+
+def _correlation(areas: Floats, values: Floats) -> tuple[float | None, float | None, str | None]:
+    """Return Pearson's r of score and log area with its p, or why there is none."""
+    _, why = st.pearson(np.log(areas), values)
+    if why is not None:
+        why = why.replace("the judge gave the same score to all", "the area is the same for all")
+        return None, None, why.replace("people gave", "the judge gave")
+    from scipy import stats  # type: ignore[import-untyped]
+
+    r, p = map(float, stats.pearsonr(np.log(areas), values))
+    return r, p, None
+
+
+def _size(folder: Path, row: RunRow) -> tuple[int, int] | None:
+    """Return width and height of the source picture, read from the header of the file the run keeps."""
+    for sha in row.pictures.get("source", ()):
+        with suppress(ImageError):
+            return _kept_size(folder, sha)
+    return None
+
+
+@lru_cache(maxsize=100_000)
+def _kept_size(folder: Path, sha: str) -> tuple[int, int]:
+    """Return the size of a kept picture, which many edits share; one that is missing is looked for again next time."""
+    path = PictureFolder(folder / PICTURES).find(sha)
     if path is None:
-        return None
-    try:
-        with Image.open(path) as picture:
-            return picture.width * picture.height
-    except (OSError, UnidentifiedImageError):
-        return None
+        raise ImageError(f"the run does not hold the picture {sha}")
+    return declared_size(path)

@@ -43,6 +43,8 @@ def instructive(table: Table, people: Human, most: int = 10) -> tuple[Instructiv
     kinds = (_disagreements(table, people), _unjudged(table), _unsure(table), _wavering(table))
     found: dict[str, Instructive] = {}
     for places in zip_longest(*kinds):
+        if len(found) >= most:
+            break
         for place in places:
             if place is not None and len(found) < most:
                 number, criterion, kind, because, repeat = place
@@ -72,17 +74,17 @@ def _unjudged(table: Table) -> Iterator[_Place]:
     for number, row in enumerate(table.rows):
         for criterion, units in row.units.items():
             for unit in units:
-                if isinstance(unit.outcome, Unjudged):
-                    yield number, criterion, "unjudged", unit.outcome.detail, unit.repeat
+                if not unit.judged and isinstance(outcome := unit.outcome, Unjudged):
+                    yield number, criterion, "unjudged", outcome.detail, unit.repeat
 
 
 def _unsure(table: Table) -> Iterator[_Place]:
     weak = [
-        (unit.outcome.confidence, number, criterion, unit.repeat)
+        (unit.confidence, number, criterion, unit.repeat)
         for number, row in enumerate(table.rows)
         for criterion, units in row.units.items()
         for unit in units
-        if isinstance(unit.outcome, Verdict) and (unit.outcome.confidence or LOW) < LOW
+        if unit.judged and (unit.confidence or LOW) < LOW
     ]
     for confidence, number, criterion, repeat in sorted(weak, key=lambda one: (one[0] or 0, one[1])):
         yield number, criterion, "low confidence", f"confidence {confidence:.2f}", repeat
@@ -103,7 +105,7 @@ def _wavering(table: Table) -> Iterator[_Place]:
 
 def _first_judged(table: Table, number: int, criterion: str) -> int:
     units = table.rows[number].units[criterion]
-    return next(unit.repeat for unit in units if isinstance(unit.outcome, Verdict))
+    return next(unit.repeat for unit in units if unit.judged)
 
 
 def _made(
@@ -111,7 +113,7 @@ def _made(
 ) -> Instructive:
     row = table.rows[number]
     outcome = next(unit.outcome for unit in row.units[criterion] if unit.repeat == repeat)
-    given = people.given.get((row.edit.id, criterion), {})
+    given = people.given.get((row.name, criterion), {})
     if isinstance(outcome, Verdict):
         label = outcome.label or ("see values" if outcome.score is None else f"{outcome.score:g}")
     else:

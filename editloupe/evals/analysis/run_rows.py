@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import gc
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,12 +14,14 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from editloupe.evals.analysis.bootstrap import Floats
+from editloupe.evals.analysis.run_units import RunUnit, units_of
 from editloupe.evals.runs.configurations import Configuration
-from editloupe.evals.runs.records import Unit
+from editloupe.evals.runs.readback import recorded_rubrics
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import Answer, LabelAnswer
-from editloupe.rubrics.registry import known_protocol
-from editloupe.types import Edit, UserError, Verdict
+from editloupe.rubrics.protocol import first_variant
+from editloupe.rubrics.registry import OWN, known_protocol
+from editloupe.types import Edit, UserError
 
 RULES = "rules"
 BASELINE = (
@@ -36,7 +40,7 @@ class RunRow:
     edit: Edit
     pictures: Mapping[str, list[str]]
     """Hashes by role, as far as the run kept the pictures."""
-    units: Mapping[str, tuple[Unit, ...]]
+    units: Mapping[str, tuple[RunUnit, ...]]
     name: str = ""
     """Unique in the run; ids are not, where several models' pictures lie in it."""
 
@@ -76,6 +80,8 @@ class Table:
     """What of the run could not be read, a sentence each."""
     configuration: str = ""
     """Which of the run's configurations this is."""
+    waiting: tuple[Edit, ...] = ()
+    """Edits of the manifest that have no unit yet."""
 
     @cached_property
     def criteria(self) -> tuple[str, ...]:
@@ -86,6 +92,18 @@ class Table:
         return tuple(sorted(asked, key=lambda name: order.index(name) if name in order else len(order)))
 
     @cached_property
+    def own(self) -> tuple[str, ...]:
+        """Criteria of the user's own that were asked beside the protocol's; no part of the protocol's scores."""
+        if self.protocol == OWN:
+            return ()
+        return tuple(name for name in self.criteria if self.rubrics.get(name, {}).get("protocol") == OWN)
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """Criteria to their titles; one asked beside the protocol's says so."""
+        return {name: self.title_of(name) + (" (own)" if name in self.own else "") for name in self.criteria}
+
+    @cached_property
     def models(self) -> tuple[str, ...]:
         """The editing models, in the order in which they first occur."""
         return tuple(dict.fromkeys(row.model for row in self.rows))
@@ -94,9 +112,20 @@ class Table:
         """Return the table with these rows instead."""
         return replace(self, rows=tuple(rows))
 
+    def with_waiting(self, waiting: Iterable[Edit]) -> Table:
+        """Return the table with these edits as those that have no unit yet."""
+        return replace(self, waiting=tuple(waiting))
+
     def of_model(self, model: str) -> Table:
         """Return the part of one editing model."""
-        return self.with_rows(row for row in self.rows if row.model == model)
+        rows = (row for row in self.rows if row.model == model)
+        return self.with_rows(rows).with_waiting(edit for edit in self.waiting if (edit.model or NO_MODEL) == model)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The fields that edits can be grouped by: those of an edit that are given, and every further column of the manifest."""
+        given = [name for name in _EDIT_FIELDS if any(row.field(name) is not None for row in self.rows)]
+        return (*given, *dict.fromkeys(name for row in self.rows for name in row.edit.extra))
 
     @cached_property
     def repeats(self) -> tuple[int, ...]:
@@ -104,16 +133,16 @@ class Table:
         return tuple(sorted({unit.repeat for row in self.rows for units in row.units.values() for unit in units}))
 
     @cached_property
-    def units(self) -> tuple[Unit, ...]:
+    def units(self) -> tuple[RunUnit, ...]:
         """All units, in the order of the rows."""
         return tuple(unit for row in self.rows for units in row.units.values() for unit in units)
 
-    @property
+    @cached_property
     def judges(self) -> tuple[str, ...]:
         """The judges that gave the verdicts; usually one."""
         return tuple(dict.fromkeys(unit.judge for unit in self.units))
 
-    @property
+    @cached_property
     def modes(self) -> tuple[str, ...]:
         """The modes the verdicts were given in; usually one."""
         return tuple(dict.fromkeys(unit.mode for unit in self.units))
@@ -131,12 +160,7 @@ class Table:
     @cached_property
     def rubrics(self) -> Mapping[str, Mapping[str, Any]]:
         """What is known of each criterion's rubric: as run.json recorded it, else as this version has it."""
-        found: dict[str, Mapping[str, Any]] = {}
-        for one in self.about.get("configurations", ()):
-            rubrics = one.get("rubrics", {}) if one.get("protocol") == self.protocol else {}
-            for rubric in rubrics.values() if isinstance(rubrics, Mapping) else ():
-                if isinstance(rubric, Mapping) and "criterion" in rubric:
-                    found.setdefault(str(rubric["criterion"]), rubric)
+        found = recorded_rubrics(self.about, self.protocol)
         if known := known_protocol(self.protocol):
             for criterion in known.criteria:
                 found.setdefault(criterion, known.rubric(criterion).model_dump(mode="json"))
@@ -160,26 +184,83 @@ class Table:
         """Return a criterion's title."""
         return str(self.rubrics.get(criterion, {}).get("title") or criterion.replace("_", " ").capitalize())
 
-    def scores(self, criterion: str, unit_score: str = "score_100") -> Floats:
-        """Return rows × repeats of scores; nan where there is no verdict or no number."""
-        values = np.full((len(self.rows), len(self.repeats)), np.nan)
-        place = {repeat: column for column, repeat in enumerate(self.repeats)}
+    @cached_property
+    def numbers(self) -> Numbers:
+        """All scores and states at once, rows × repeats × criteria."""
+        shape = (len(self.rows), len(self.repeats), len(self.criteria))
+        found = Numbers(np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape), np.zeros(shape))
+        repeats = {repeat: place for place, repeat in enumerate(self.repeats)}
+        criteria = {criterion: place for place, criterion in enumerate(self.criteria)}
         for number, row in enumerate(self.rows):
-            for unit in row.units.get(criterion, ()):
-                score = getattr(unit.outcome, unit_score) if isinstance(unit.outcome, Verdict) else None
-                if score is not None:
-                    values[number, place[unit.repeat]] = score
+            for criterion, units in row.units.items():
+                for unit in units:
+                    place = number, repeats[unit.repeat], criteria[criterion]
+                    if not unit.judged:
+                        found.unjudged[place] = 1
+                        continue
+                    found.judged[place] = 1
+                    if unit.score is not None:
+                        found.score[place] = unit.score
+                    if unit.score_100 is not None:
+                        found.score_100[place] = unit.score_100
+        found.score_100[:] = self.reported(found.score_100)
+        return found
+
+    def reported(self, values: Floats) -> Floats:
+        """Return rows × repeats × criteria of scores (0 to 100) with the gates of the protocol applied."""
+        protocol = known_protocol(self.protocol)
+        if protocol is None or protocol.reported is None:
+            return values
+        values = values.copy()
+        for number, row in enumerate(self.rows):
+            for repeat in range(values.shape[1]):
+                given = {c: float(v) for c, v in zip(self.criteria, values[number, repeat], strict=True) if v == v}
+                told = protocol.reported(given)
+                for place, criterion in enumerate(self.criteria):
+                    if criterion in row.units and told.get(criterion) != given.get(criterion):
+                        values[number, repeat, place] = told.get(criterion, np.nan)
         return values
+
+    def scores(self, criterion: str, unit_score: str = "score_100") -> Floats:
+        """Return rows × repeats of scores; nan where there is no verdict or no number.
+
+        `score_100` is as the paper reports it, gates applied; `score` is the judge's own, on the rubric's scale.
+        """
+        whole = self.numbers.score if unit_score == "score" else self.numbers.score_100
+        return whole[..., self.criteria.index(criterion)]
 
     def states(self, criterion: str) -> tuple[Floats, Floats]:
         """Return rows × repeats of 0 and 1: which units were judged, which were asked and ended unjudged."""
-        judged, unjudged = np.zeros((2, len(self.rows), len(self.repeats)))
-        place = {repeat: column for column, repeat in enumerate(self.repeats)}
-        for number, row in enumerate(self.rows):
-            for unit in row.units.get(criterion, ()):
-                state = judged if isinstance(unit.outcome, Verdict) else unjudged
-                state[number, place[unit.repeat]] = 1
-        return judged, unjudged
+        place = self.criteria.index(criterion)
+        return self.numbers.judged[..., place], self.numbers.unjudged[..., place]
+
+    def expected(self, criteria: Collection[str] | None = None, repeats: int | None = None) -> int:
+        """Return how many units of some criteria there should be: of every edit and repeat, those still waiting included."""
+        wanted = set(self.criteria if criteria is None else criteria)
+        protocol = known_protocol(self.protocol)
+        every = protocol is not None and protocol.choose is first_variant
+        asked = sum(len(wanted) if every else len(wanted.intersection(row.units)) for row in self.rows)
+        for edit in self.waiting:
+            try:
+                rubrics = protocol.rubrics_for(edit) if protocol else ()
+                own = {rubric.criterion for rubric in rubrics} if protocol else wanted
+            except UserError:
+                own = wanted
+            asked += len(own & wanted)
+        return asked * (len(self.repeats) if repeats is None else repeats)
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What was said in a run as arrays, rows × repeats × criteria."""
+
+    score: Floats
+    """On the rubric's scale; nan where there is no verdict or no number."""
+    score_100: Floats
+    """From 0 to 100, as the paper reports it."""
+    judged: Floats
+    unjudged: Floats
+    """0 and 1: asked, and without a verdict."""
 
 
 def table_of(run: Run | Table | str | Path, protocol: str | None = None, configuration: str | None = None) -> Table:
@@ -189,19 +270,68 @@ def table_of(run: Run | Table | str | Path, protocol: str | None = None, configu
     if not isinstance(run, Run):
         with Run.open(run) as opened:
             return table_of(opened, protocol, configuration)
-    chosen = choose(run, protocol, configuration)
-    by_edit: dict[str, dict[str, list[Unit]]] = {}
-    for unit in run.units(configuration=chosen.name):
-        by_edit.setdefault(unit.name, {}).setdefault(unit.criterion, []).append(unit)
-    rows = tuple(
-        RunRow(edit, pictures, {criterion: tuple(units) for criterion, units in by_edit[name].items()}, name)
-        for edit, pictures, name in run.edits()
-        if name in by_edit
+    return _read(run, choose(run, protocol, configuration))
+
+
+def table_of_configuration(run: Run, name: str) -> Table | None:
+    """Read what one configuration, by its whole name, answers in a run; None where that is nothing yet."""
+    query = (
+        "SELECT judge, mode, protocol FROM verdicts "
+        "WHERE asked IN (SELECT asked FROM configurations WHERE configuration = ?) LIMIT 1"
     )
+    with closing(run.reader()) as reader:
+        found = reader.execute(query, (name,)).fetchone()
+    if found is None:
+        return None
+    judge, mode, protocol = map(str, found)
+    return _read(run, Configuration(name, judge, mode, protocol, units=0))
+
+
+def _read(run: Run, chosen: Configuration) -> Table:
+    with _no_collection():
+        rows, waiting = _rows(run, chosen)
     if not rows:
         raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.sentences())}")
     name, about = run.folder.resolve().name, run.about()
-    return Table(name, run.folder, chosen.protocol, rows, about, run.damage.sentences(), chosen.name)
+    return Table(name, run.folder, chosen.protocol, rows, about, run.damage.sentences(), chosen.name, waiting)
+
+
+def _rows(run: Run, chosen: Configuration) -> tuple[tuple[RunRow, ...], tuple[Edit, ...]]:
+    """Return the edits with their units, and those of which nothing was judged yet."""
+    by_edit: dict[str, dict[str, list[RunUnit]]] = {}
+    for unit in units_of(run, chosen.name):
+        by_edit.setdefault(unit.name, {}).setdefault(unit.criterion, []).append(unit)
+    rows, waiting = [], []
+    for edit, pictures, name in run.edits():
+        if name in by_edit:
+            units = {criterion: tuple(listed) for criterion, listed in by_edit.pop(name).items()}
+            rows.append(RunRow(edit, pictures, units, name))
+        else:
+            waiting.append((name, edit))
+    elsewhere = _named_elsewhere(run, chosen) if waiting else set()
+    return tuple(rows), tuple(edit for name, edit in waiting if name not in elsewhere)
+
+
+def _named_elsewhere(run: Run, chosen: Configuration) -> set[str]:
+    """Return the edits that were judged by another protocol, so that nobody knows whether this one is to judge them too."""
+    query = (
+        "SELECT DISTINCT name FROM verdicts WHERE asked IN (SELECT asked FROM configurations WHERE configuration = ?)"
+    )
+    others = [one for one in run.configurations() if one.protocol != chosen.protocol]
+    with closing(run.reader()) as reader:
+        return {str(name) for one in others for (name,) in reader.execute(query, (one.name,))}
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the collector of cyclic garbage from walking through everything read so far, again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def choose(run: Run, protocol: str | None = None, configuration: str | None = None) -> Configuration:

@@ -13,8 +13,9 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from editloupe.evals.batch.batch_judge import BatchJudge
+from editloupe.evals.batch.cap_gate import CapGate
 from editloupe.evals.batch.first_failures import FirstFailures
-from editloupe.evals.batch.forecast import Assume, Forecast, assumed, forecast
+from editloupe.evals.batch.forecast import Assume, Forecast, assumed, expectation, forecast
 from editloupe.evals.batch.jobs import Again, Planner
 from editloupe.evals.batch.local_executor import Executor, LocalExecutor
 from editloupe.evals.batch.progress import Progress, Tally
@@ -129,12 +130,13 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         spending = Spending(batch.limits, price, *run.spent())
         traffic.charge(spending, lambda usage, cost: run.pay(judge.spec, usage, cost))
         configuration = run.configure(judge.describe(), judge.asked())
-        planner = Planner(run, judge, batch.again, batch.repeats, say)
+        planner = Planner(run, judge, batch.again, batch.repeats)
         open_.callback(planner.close)
-        tally = Tally(total=planner.units_of(batch.edits()))
+        survey = planner.survey(batch.edits())
+        tally = Tally(total=survey.units)
         if not tally.total:
             raise UserError("the manifest holds no edits to judge")
-        for sentence in planner.changes(batch.edits()):
+        for sentence in survey.changes:
             say(sentence)
         if signals:  # until here, where nothing was asked yet, a stop ends the command at once
             open_.enter_context(listening(stop))
@@ -156,6 +158,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
             price=price,
             stop=stop,
             first_failures=None if batch.keep_going else FirstFailures(),
+            gate=CapGate(batch.limits, spending, price, expectation(run, judge.describe(), batch.assume)),
             tick=(lambda: None) if quiet else progress.tick,
         )
         with _little_to_collect(), nullcontext() if quiet else progress:

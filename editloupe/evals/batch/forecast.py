@@ -53,6 +53,21 @@ def assumed(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[
     }
 
 
+def expectation(run: Run, description: Mapping[str, Any], assume: Assume = assumed) -> Callable[[Job], Usage]:
+    """Return what says how much a job will take: means of the run's own units of the same judge, else assumptions."""
+    known = mean_usage(run, str(description["spec"]), str(description["mode"]))
+
+    def of(job: Job) -> Usage:
+        needed: defaultdict[str, float] = defaultdict(float)
+        for criterion in job.criteria:
+            each = known[criterion][0] if criterion in known else assume(job.edit, criterion, description)
+            for name, value in each.items():
+                needed[name] += value
+        return Usage(**{name: round(value) for name, value in needed.items()})
+
+    return of
+
+
 def forecast(
     run: Run,
     jobs: Iterable[Job],
@@ -62,13 +77,11 @@ def forecast(
 ) -> Forecast:
     """Estimate the jobs: means of the run's own units of the same judge, or assumptions where it has none."""
     known = mean_usage(run, str(description["spec"]), str(description["mode"]))
+    expect = expectation(run, description, assume)
     units: Counter[str] = Counter()
-    needed: defaultdict[str, float] = defaultdict(float)
-    for edit, criterion in ((job.edit, criterion) for job in jobs for criterion in job.criteria):
-        units[criterion] += 1
-        each = known[criterion][0] if criterion in known else assume(edit, criterion, description)
-        for name, value in each.items():
-            needed[name] += value
-    total = Usage(**{name: round(value) for name, value in needed.items()})
+    total = Usage()
+    for job in jobs:
+        units.update(job.criteria)
+        total += expect(job)
     measured = sum(count for name, (_, count) in known.items() if name in units)
     return Forecast(units.total(), total, price.cost(total) if price else None, measured)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,12 +21,14 @@ The others (an unreadable answer, one cut off by the length limit, no answer, a 
 judge gave; only `--retry-unjudged` asks anew.
 """
 _KNOWN = (
-    "units.unit, units.shown, units.used, units.tries, units.status, units.reason, "
+    "units.unit, {shown}, units.used, units.tries, units.status, units.reason, "
     "CASE units.reason WHEN 'request_refused' THEN units.outcome END"
 )
 _ANSWER = (
-    f"SELECT {_KNOWN} FROM answers JOIN units ON units.unit = answers.unit WHERE answers.edit = ? AND answers.asked = ?"
+    f"SELECT {_KNOWN.format(shown='answers.shown')} FROM answers JOIN units ON units.unit = answers.unit "
+    "WHERE answers.edit = ? AND answers.asked = ? AND answers.repeat = ?"
 )
+_SAME = f"SELECT {_KNOWN.format(shown='units.shown')} FROM units WHERE shown = ? AND asked = ? AND repeat = ?"
 
 
 class HeldUnit(NamedTuple):
@@ -34,6 +36,7 @@ class HeldUnit(NamedTuple):
 
     unit: int
     shown: str | None
+    """What it was taken to answer for."""
     used: str
     tries: int
     status: str
@@ -75,56 +78,45 @@ class Held:
         self._asked = {one.key: one for one in asked}
         self._older = {one.key: _older(reader, one, self._asked) for one in asked}
 
-    @property
-    def has_older(self) -> bool:
-        """True where this judge asked otherwise before."""
-        return any(self._older.values())
-
     def unit(self, edit: int | None, question: Question, repeat: int) -> HeldUnit | None:
         """Return the unit that answers a question about an edit; None where it has to be asked."""
         own = self._answer(edit, question.asked, repeat)
         # Pictures that are gone, or cannot be read today, are no reason to doubt what was seen of them.
-        if own and question.shown in (own.shown, None):
+        if own and (question.shown in (own.shown, None) or (self._keep and not own.failed)):
             return own
-        query = f"SELECT {_KNOWN} FROM units WHERE shown = ? AND asked = ? AND repeat = ?"
-        row = self._reader.execute(query, (question.shown, question.asked, repeat)).fetchone()
+        row = self._reader.execute(_SAME, (question.shown, question.asked, repeat)).fetchone()
         return HeldUnit(*row) if row else self._from_older(edit, question, repeat)
 
     def _from_older(self, edit: int | None, question: Question, repeat: int) -> HeldUnit | None:
-        for way in self._older[question.asked]:
-            if (found := self._answer(edit, way.asked, repeat)) is None or found.failed:
-                continue
+        for way, found in self._in_older_ways(edit, question, repeat):
             new = self._asked[question.asked].facts
             if self._keep or (found.shown == question.shown and found.stands_in(way.facts, new)):
                 return found
         return None
 
+    def _in_older_ways(self, edit: int | None, question: Question, repeat: int) -> Iterator[tuple[OlderWay, HeldUnit]]:
+        for way in self._older[question.asked]:
+            found = self._answer(edit, way.asked, repeat)
+            if found and not found.failed:
+                yield way, found
+
     def _answer(self, edit: int | None, asked: str, repeat: int) -> HeldUnit | None:
         if edit is None:
             return None
-        row = self._reader.execute(f"{_ANSWER} AND answers.repeat = ?", (edit, asked, repeat)).fetchone()
+        row = self._reader.execute(_ANSWER, (edit, asked, repeat)).fetchone()
         return HeldUnit(*row) if row else None
 
-    def concerned(self, edits: Sequence[int], asked: Asked, repeats: int) -> dict[str, int]:
-        """Return how many answers to older ways of asking do not answer this one, by way; none once it was asked."""
-        counts: dict[str, int] = {}
-        for edit in edits:
-            if self._reader.execute(f"{_ANSWER} LIMIT 1", (edit, asked.key)).fetchone():
-                continue
-            for way in self._older[asked.key]:
-                rows = self._reader.execute(f"{_ANSWER} AND answers.repeat < ?", (edit, way.asked, repeats))
-                found = [HeldUnit(*row) for row in rows]
-                if lost := sum(not one.stands_in(way.facts, asked.facts) for one in found):
-                    counts[way.asked] = counts.get(way.asked, 0) + lost
-                    break
-        return counts
-
-    def change(self, old: str, new: Asked, count: int) -> str:
-        """Say what changed, how many verdicts that concerns and what becomes of them."""
-        facts = next(way.facts for way in self._older[new.key] if way.asked == old)
-        what = " and ".join(changes(facts, new.facts)) or f"how {new.criterion} is asked"
-        then = "the old verdicts are used" if self._keep else "judged again, beside the old verdicts; --keep uses those"
-        return f"{what} changed: {count} units of {new.criterion}, {then}"
+    def change(self, edit: int, question: Question, repeat: int) -> str | None:
+        """Say what changed since a verdict that does not answer a question any more; None where there is no such verdict."""
+        own = self._answer(edit, question.asked, repeat)
+        if own and not own.failed:
+            return None if question.shown in (own.shown, None) else "what the judge is shown of the edit"
+        for way, found in self._in_older_ways(edit, question, repeat):
+            new = self._asked[question.asked]
+            if found.shown == question.shown and found.stands_in(way.facts, new.facts):
+                return None
+            return " and ".join(changes(way.facts, new.facts)) or "what the judge is shown of the edit"
+        return None
 
 
 def _older(reader: sqlite3.Connection, asked: Asked, now: Mapping[str, Asked]) -> list[OlderWay]:
@@ -139,14 +131,8 @@ def _older(reader: sqlite3.Connection, asked: Asked, now: Mapping[str, Asked]) -
             facts = json.loads(text)
         except (ValueError, RecursionError):
             continue
-        same = all(facts.get(name) == asked.facts.get(name) for name in ("judge", "mode", "protocol"))
-        same = same and _rubric(facts) == _rubric(asked.facts)
+        # Another variant is another question, not an older one.
+        same = all(facts.get(name) == asked.facts.get(name) for name in ("judge", "mode", "protocol", "variant"))
         if same and key not in now:
             found.append(OlderWay(key, facts))
     return found
-
-
-def _rubric(facts: Mapping[str, Any]) -> Any:
-    """Return which of a criterion's wordings this is; another variant is another question, not an older one."""
-    words = facts.get("wording")
-    return words.get("name") if isinstance(words, Mapping) else None

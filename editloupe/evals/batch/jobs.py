@@ -6,7 +6,7 @@ import itertools
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,6 +56,15 @@ class Job:
     """Of the pictures, as they went into the questions."""
 
 
+@dataclass(frozen=True)
+class Survey:
+    """What a manifest comes to, before anything is asked."""
+
+    units: int
+    changes: tuple[str, ...]
+    """What is asked otherwise than the run's verdicts were, and how many units that concerns, a sentence each."""
+
+
 class Planner:
     """Turns edits into jobs; used from one thread at a time, and closed by any once that one is done."""
 
@@ -65,48 +74,71 @@ class Planner:
         judge: BatchJudge,
         how: Again | None = None,
         repeats: int = 1,
-        say: Callable[[str], None] = lambda sentence: None,
     ) -> None:
-        self._run, self._judge, self._repeats, self._say = run, judge, repeats, say
+        self._run, self._judge, self._repeats = run, judge, repeats
         self._how = how or Again()
         self._reader: sqlite3.Connection = run.reader()
         self._held = Held(self._reader, judge.asked(), self._how.keep)
         self._turn, self._waiting = threading.Lock(), threading.Lock()
         self._under_way: dict[tuple[Question, int], list[int]] = {}
         """Edits that wait for a unit another edit is being asked."""
-        self._beside = 0
         self.held = 0
         """Units that were found judged, or unjudged and not to be tried again."""
         self.held_unjudged = 0
 
-    def units_of(self, edits: Iterable[Edit]) -> int:
-        """Return how many units these edits have together."""
-        return sum(len(self._judge.criteria_for(edit)) for edit in edits) * self._repeats
+    def survey(self, edits: Iterable[Edit]) -> Survey:
+        """Read the whole manifest before anything is asked: how many units it has, and what would be paid a second time.
 
-    def changes(self, edits: Iterable[Edit]) -> list[str]:
-        """Say what is asked otherwise than the run's verdicts were, and how many units that concerns."""
-        if not self._held.has_older:
-            return []
+        Of edits the run holds, files that have not changed are not read.
+        """
+        units = further = 0
         concerned: Counter[tuple[str, str]] = Counter()
-        asked = {one.key: one for one in self._judge.asked()}
         for edit in edits:
-            rows = [row.edit for row in enrolment.rows_of(self._reader, edit.id) if row.model in (edit.model, None)]
-            for criterion in self._judge.criteria_for(edit) if rows else ():
-                new = self._judge.asked_of(edit, criterion)
-                for old, count in self._held.concerned(rows, new, self._repeats).items():
-                    concerned[old, new.key] += count
-        return [self._held.change(old, asked[new], count) for (old, new), count in concerned.items()]
+            criteria = self._judge.criteria_for(edit)
+            units += len(criteria) * self._repeats
+            if not (rows := enrolment.rows_of(self._reader, edit.id)):
+                continue
+            files = EditFiles(edit, rows)
+            same = enrolment.same_edit(rows, edit.model, enrolment.content_of(edit, files.hashes))
+            if same is None:
+                further += any(row.model == edit.model for row in rows)
+            else:
+                concerned.update(self._changed(same.edit, edit, criteria, files.hashes))
+        return Survey(units, tuple(self._told(concerned, further)))
+
+    def _changed(
+        self, number: int, edit: Edit, criteria: Iterable[str], hashes: Mapping[Path, Sha]
+    ) -> Iterator[tuple[str, str]]:
+        """Yield, for every verdict of an edit that does not answer any more, what changed and the criterion."""
+        for criterion in criteria:
+            question = self._question(edit, criterion, hashes)
+            for repeat in range(self._repeats):
+                if what := self._held.change(number, question, repeat):
+                    yield what, criterion
+
+    def _told(self, concerned: Mapping[tuple[str, str], int], further: int) -> Iterator[str]:
+        then = "the old verdicts are used" if self._how.keep else "judged again; --keep uses the old verdicts"
+        then = "judged again in their place" if self._how.anew else then
+        for (what, criterion), count in concerned.items():
+            yield f"{what} changed: {count} units of {criterion}, {then}"
+        if further:
+            yield self._further(further)
+
+    def _further(self, count: int) -> str:
+        kept = (
+            "those give way"
+            if self._how.replace
+            else "both are kept and both count; --replace keeps only the manifest's"
+        )
+        return f"{count} edits have other pictures or another instruction than the run holds under the same id and model: {kept}"
+
+    def _question(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> Question:
+        return Question(self._judge.asked_of(edit, criterion).key, self._judge.shown(edit, criterion, hashes))
 
     def jobs(self, edits: Iterable[tuple[int, Edit]]) -> Iterator[Job]:
         """Yield the jobs of these edits, in order; what the run holds already is passed over."""
         for position, edit in edits:
             yield from self._jobs_of(position, edit)
-        if self._beside:
-            self._say(
-                f"{self._beside} edits have other pictures or another instruction than the run holds under the same id and "
-                "model: both are kept and both count; --replace keeps only the manifest's"
-            )
-            self._beside = 0
 
     def some(self, jobs: Iterator[Job], count: int) -> list[Job]:
         """Take the next few jobs; `close` waits until they are there."""
@@ -121,13 +153,13 @@ class Planner:
             missing: dict[int, dict[str, Question]] = {}
             answers: list[Answer] = []
             for criterion in self._judge.criteria_for(edit):
-                asked = self._judge.asked_of(edit, criterion).key
-                question = Question(asked, self._judge.shown(edit, criterion, files.hashes))
+                question = self._question(edit, criterion, files.hashes)
                 unit = self._held.unit(number, question, repeat)
                 tries = self._tries(unit) if unit else 1
                 if unit and not tries:
                     self._count(unit)
-                    answers += [Answer(number, criterion, asked, repeat, unit.unit)] if number is not None else []
+                    if number is not None:
+                        answers.append(Answer(number, criterion, question.asked, repeat, unit.unit, question.shown))
                 elif not self._follows(question, repeat, number):
                     missing.setdefault(tries, {})[criterion] = question
             self._link(answers)
@@ -143,8 +175,6 @@ class Planner:
         others = [row.edit for row in rows if row.model == edit.model and row is not same]
         if others and self._how.replace and content is not None:
             self._run.forget(others)
-        elif others and same is None:
-            self._beside += 1
         return self._run.enrol([Entry(edit, position, content, files.stamps, files.pictures)])[0]
 
     def _count(self, unit: HeldUnit) -> None:
@@ -154,8 +184,8 @@ class Planner:
 
     def _link(self, answers: list[Answer]) -> None:
         """Have units that are there answer an edit they do not answer yet."""
-        query = "SELECT 1 FROM answers WHERE edit = ? AND asked = ? AND repeat = ? AND unit = ?"
-        places = [(one.edit, one.asked, one.repeat, one.unit) for one in answers]
+        query = "SELECT 1 FROM answers WHERE edit = ? AND asked = ? AND repeat = ? AND unit = ? AND shown IS ?"
+        places = [(one.edit, one.asked, one.repeat, one.unit, one.shown) for one in answers]
         new = [
             one for one, place in zip(answers, places, strict=True) if not self._reader.execute(query, place).fetchone()
         ]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 
+from editloupe.evals.batch.cap_gate import CapGate
 from editloupe.evals.batch.first_failures import FirstFailures
 from editloupe.evals.batch.jobs import Job, Planner
 from editloupe.evals.batch.local_executor import Done, Executor
@@ -36,13 +37,14 @@ class Runner:
         price: Price | None = None,
         stop: Stop | None = None,
         first_failures: FirstFailures | None = None,
+        gate: CapGate | None = None,
         tick: Callable[[], None] = lambda: None,
     ) -> None:
         self.tally = tally or Tally()
         self.stop = stop or Stop()
         self._run, self._executor, self._planner = run, executor, planner
         self._configuration, self._price, self._tick = configuration, price, tick
-        self._first_failures = first_failures
+        self._first_failures, self._gate = first_failures, gate
         self._writer = Writer(run)
 
     async def judge_all(self, edits: Iterable[Edit]) -> Tally:
@@ -56,6 +58,10 @@ class Runner:
         try:
             async with aclosing(self._ahead(jobs)) as ahead:
                 async for job in ahead:
+                    while under_way and not (self._gate is None or self._gate.may_begin(job, len(under_way))):
+                        await self._some_done(under_way, hurry)
+                        if hurry.done():
+                            break
                     if self.stop.why or hurry.done():
                         break
                     under_way.add(asyncio.create_task(self._do(job)))
@@ -111,6 +117,8 @@ class Runner:
     async def _file(self, done: Done) -> None:
         kept, also = finished_part(done.judgement), self._planner.followers(done.job)
         self.tally.held = self._planner.held
+        if self._gate:
+            self._gate.finished(done.judgement)
         if reason := _cap_reached(done):
             self.stop.why = self.stop.why or reason
         if kept.verdicts:

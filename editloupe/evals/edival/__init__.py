@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from editloupe.evals.edival.files import ChainFile, SceneFile
     from editloupe.evals.edival.instruct import Instructor
     from editloupe.evals.edival.judge import EdivalJudge
-    from editloupe.evals.edival.metrics import EdivalFigures, figures_of
+    from editloupe.evals.edival.metrics import EdivalFigures
+    from editloupe.evals.edival.scores_of_runs import figures_of
 
 __all__ = [
     "ChainFile",
@@ -37,6 +38,7 @@ __getattr__ = lazy_names(
         **dict.fromkeys(("ChainFile", "SceneFile"), "files"),
         "Instructor": "instruct",
         "EdivalJudge": "judge",
-        **dict.fromkeys(("EdivalFigures", "figures_of"), "metrics"),
+        "EdivalFigures": "metrics",
+        "figures_of": "scores_of_runs",
     },
 )

@@ -8,6 +8,7 @@ import numpy as np
 
 from editloupe.evals.analysis.statistics import pearson, spearman
 from editloupe.evals.edival.metrics import EdivalFigures, TurnFigures
+from editloupe.evals.papers.paper import Section
 from editloupe.evals.report.blocks import Block, Grid, Heading, Paragraph
 from editloupe.types import Record, UserError
 
@@ -92,6 +93,15 @@ def differences(a: Mapping[str, object], b: Mapping[str, object], within: str = 
         elif name not in ("first_used", "name", "questions", "versions"):
             found.append(f"{within}{name}: {left} → {right}")
     return found
+
+
+def section(found: SettingsComparison) -> Section:
+    """Return the correlations as a table."""
+    rows = tuple(
+        (one.metric, one.points, _cell(one.pearson), _cell(one.spearman), one.why or "") for one in found.correlations
+    )
+    columns = ("figure", "points", "Pearson", "Spearman", "why there is none")
+    return Section(f"Table 6: {found.a} against {found.b}, {found.mode}", columns, rows)
 
 
 def blocks(found: SettingsComparison) -> list[Block]:

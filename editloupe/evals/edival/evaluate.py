@@ -11,9 +11,9 @@ from editloupe.evals.batch.forecast import CHARACTERS_A_TOKEN, TOKENS_A_PICTURE,
 from editloupe.evals.edival.files import ChainFile, read_folder
 from editloupe.evals.edival.instruments import Instruments, open_instruments
 from editloupe.evals.edival.judge import EdivalJudge
-from editloupe.evals.edival.results import Expected, Result, edits_of, expected, find_results
+from editloupe.evals.edival.results import Expected, Result, edits_of, expected, find_results, find_results_of
 from editloupe.graphs.edival import CRITERIA, FOLLOWING
-from editloupe.judge import JudgeSettings
+from editloupe.judge_settings import JudgeSettings
 from editloupe.rubrics.edival.questions import question
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.turn import read_turn
@@ -40,16 +40,36 @@ class Evaluation:
         return expected(self.results, self.chains)
 
 
-def find_evaluation(chains: Path, results: Path, models: Sequence[str] = (), modes: Sequence[str] = ()) -> Evaluation:
-    """Return what there is to judge, of these models and modes where some are named."""
+def find_evaluation(
+    chains: Path,
+    results: Path | None,
+    models: Sequence[str] = (),
+    modes: Sequence[str] = (),
+    by_model: Mapping[str, Path] | None = None,
+) -> Evaluation:
+    """Return what there is to judge, of these models and modes where some are named.
+
+    `results` holds a folder a model; `by_model` names models whose folders lie elsewhere. A model may have only one.
+    """
     known = read_folder(chains, ChainFile)
-    found = find_results(results, known)
+    found = find_results(results, known) if results is not None else []
+    for model, folder in (by_model or {}).items():
+        if any(result.model == model for result in found):
+            raise UserError(f"{results} and {folder} both hold results of {model}; give one of them another name")
+        found += find_results_of(model, folder, known)
+    have = {"model": {result.model for result in found}, "mode": {result.mode for result in found}}
+    for what, wanted in (("model", models), ("mode", modes)):
+        for name in wanted:
+            if name not in have[what]:
+                raise UserError(
+                    f'there are no results of the {what} "{name}"; there are: {", ".join(sorted(have[what]))}'
+                )
     kept = [
         result for result in found if (not models or result.model in models) and (not modes or result.mode in modes)
     ]
     if not kept:
-        have = ", ".join(sorted({f"{result.model}/{result.mode}" for result in found}))
-        raise UserError(f"no results are left to judge; {results} holds {have}")
+        listed = ", ".join(sorted({f"{result.model}/{result.mode}" for result in found}))
+        raise UserError(f"no results are left to judge; there are: {listed}")
     return Evaluation(chains, known, kept)
 
 

@@ -13,10 +13,10 @@ from editloupe.asked import Asked, content_key
 from editloupe.described_judge import DescribedJudge
 from editloupe.evals.edival.instruments import Instruments
 from editloupe.graphs.context import LoopLimits, SharedContext
-from editloupe.graphs.edival import CRITERIA, EDIVAL_GRAPH
+from editloupe.graphs.edival import CONSISTENCY, CRITERIA, EDIVAL_GRAPH, QUALITY
 from editloupe.graphs.edival_context import EdivalContext
 from editloupe.images import Album, WireLimits
-from editloupe.judge import JudgeSettings
+from editloupe.judge_settings import JudgeSettings
 from editloupe.pixel_budget import room_for
 from editloupe.rubrics.edival import ASKED
 from editloupe.rubrics.edival.questions import question
@@ -132,19 +132,30 @@ class EdivalJudge(DescribedJudge):
 
     def _asked(self, criterion: str) -> Asked:
         if (known := self._questions.get(criterion)) is None:
-            profile = self._chat.profile
             facts = {
                 "criterion": criterion,
                 "protocol": self.protocol,
                 "mode": self.mode,
                 "judge": self.spec,
-                "sampling": sampling(profile, self.settings),
-                "structured": profile.structured_output,
-                "max_image_bytes": profile.max_image_bytes,
-                **self.further_parameters(),
+                **self._decides(criterion),
             }
             known = self._questions[criterion] = Asked(criterion, facts)
         return known
+
+    def _decides(self, criterion: str) -> dict[str, Any]:
+        """Return what one criterion's answer depends on: the model and its questions for one, an instrument for the others."""
+        every = self.further_parameters()
+        if criterion == QUALITY:
+            return {"quality": every["quality"]}
+        if criterion == CONSISTENCY:
+            return {name: every[name] for name in ("rules", "detector", "features")}
+        profile = self._chat.profile
+        return {
+            **{name: every[name] for name in ("rules", "detector", "questions")},
+            "sampling": sampling(profile, self.settings),
+            "structured": profile.structured_output,
+            "max_image_bytes": profile.max_image_bytes,
+        }
 
     def shown(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> str | None:
         """Return the key of a turn: its pictures, its instruction and what is known of its objects."""

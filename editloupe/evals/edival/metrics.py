@@ -1,14 +1,11 @@
-"""What a run says in the paper's terms: every figure of every model, mode and turn, with how much stands behind it."""
+"""The paper's figures from scores: those of every model, mode and turn, with how much stands behind each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from statistics import quantiles
 
 from editloupe.evals.edival.results import MODES
-from editloupe.evals.runs.store import Run
-from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
 from editloupe.rubrics.edival.scoring import (
     Missing,
     Rate,
@@ -25,8 +22,7 @@ from editloupe.rubrics.edival.scoring import (
     type_success,
 )
 from editloupe.rubrics.edival.tasks import TYPES
-from editloupe.rubrics.edival.turn import KEY, read_turn
-from editloupe.types import Edit, Outcome, Record, UserError, Verdict
+from editloupe.types import Record
 
 
 class TurnFigures(Record):
@@ -54,6 +50,10 @@ class TurnFigures(Record):
     quality_change: float | None
     p99: float | None
     p999: float | None
+    p999_quartiles: tuple[float, float] | None = None
+    """Between which the middle half of the pictures lies (Figure 26)."""
+    p999_base: float | None = None
+    """Of the same chains' base pictures."""
 
 
 class ModelFigures(Record):
@@ -65,6 +65,8 @@ class ModelFigures(Record):
     """Base pictures with any result."""
     counted: int
     """Of these, the ones the tables count."""
+    expected: int
+    """Base pictures of the run, whichever model they have results of."""
     turns: tuple[TurnFigures, ...]
     overall: float | None
     """Over the turns: √(mean IF · mean CC), Section O.4."""
@@ -79,7 +81,10 @@ class EdivalFigures(Record):
     """Everything a report is made of."""
 
     run: str
+    """The names of the runs."""
     judge: str
+    configurations: tuple[str, ...] = ()
+    """Which part of each run was read, where it says so."""
     missing: Missing
     turns: int
     models: tuple[ModelFigures, ...]
@@ -91,9 +96,9 @@ class EdivalFigures(Record):
     notes: tuple[str, ...] = ()
 
     def of(self, mode: str) -> tuple[ModelFigures, ...]:
-        """Return the models of one mode, best EdiVal-O at the last turn first."""
+        """Return the models of one mode, best EdiVal-O at the last turn first; equal ones by that over all turns."""
         in_mode = [one for one in self.models if one.mode == mode]
-        return tuple(sorted(in_mode, key=lambda one: (-(one.last.overall or -1.0), one.model)))
+        return tuple(sorted(in_mode, key=lambda one: (_last(one.last.overall), _last(one.overall), one.model)))
 
     @property
     def modes(self) -> tuple[str, ...]:
@@ -102,74 +107,9 @@ class EdivalFigures(Record):
         return tuple(mode for mode in MODES if mode in have)
 
 
-def turn_scores(run: Run) -> list[TurnScore]:
-    """Read a run's outcomes as the scores the arithmetic works on; the first repeat of each."""
-    outcomes: dict[str, dict[str, Outcome]] = {}
-    for unit in run.units():
-        if unit.repeat == 0:
-            outcomes.setdefault(unit.name, {})[unit.criterion] = unit.outcome
-    edits = {name: edit for edit, _, name in run.edits() if KEY in edit.extra}
-    scores: list[TurnScore] = []
-    for name, found in outcomes.items():
-        if name in edits:
-            with run.damage.reading("turns", name):
-                scores.append(_score(edits[name], found))
-    return scores
-
-
-def _score(edit: Edit, found: Mapping[str, Outcome]) -> TurnScore:
-    turn = read_turn(edit)
-    following, alike, looks = (_values(found.get(name)) for name in (FOLLOWING, CONSISTENCY, QUALITY))
-    follows = following["follows"] if following else [None] * len(turn.tasks)
-    return TurnScore(
-        model=edit.model or "",
-        mode=turn.mode,
-        image=turn.image,
-        turn=edit.turn or 1,
-        types=tuple(task.type for task in turn.tasks),
-        follows=tuple(follows),
-        object_similarity=alike.get("object"),
-        background_similarity=alike.get("background"),
-        object_l1=alike.get("object_l1"),
-        background_l1=alike.get("background_l1"),
-        quality=looks.get("hps"),
-        quality_base=looks.get("hps_base"),
-        p99=looks.get("p99"),
-        p999=looks.get("p999"),
-        square=alike.get("square"),
-    )
-
-
-def _values(outcome: Outcome | None) -> dict[str, Any]:
-    return dict(outcome.values) if isinstance(outcome, Verdict) else {}
-
-
-def figures_of(folder: Path, missing: Missing = "complete") -> EdivalFigures:
-    """Work out all figures of a run that `edival evaluate` made."""
-    with Run.open(folder) as run:
-        scores = turn_scores(run)
-        unjudged: dict[str, int] = {}
-        for unit in run.units():
-            if not isinstance(unit.outcome, Verdict):
-                unjudged[unit.outcome.reason.value] = unjudged.get(unit.outcome.reason.value, 0) + 1
-        about, damage = run.about()["configurations"], run.damage.sentences()
-    if not scores:
-        raise UserError(f"{folder} holds no chains judged by `editloupe edival evaluate`")
-    turns = max(score.turn for score in scores)
-    notes = (*damage, *dict.fromkeys(str(note) for one in about for note in one.get("notes") or ()))
-    shapes = {score.square for score in scores}
-    both = {True, False} <= shapes
-    return EdivalFigures(
-        run=folder.name,
-        judge=", ".join(dict.fromkeys(str(one.get("spec")) for one in about)),
-        missing=missing,
-        turns=turns,
-        models=models_of(scores, turns, missing),
-        square=models_of([s for s in scores if s.square], turns, missing) if both else (),
-        oblong=models_of([s for s in scores if s.square is False], turns, missing) if both else (),
-        unjudged=unjudged,
-        notes=notes,
-    )
+def _last(value: float | None) -> float:
+    """Return what sorts high values first and nothing last."""
+    return 1.0 if value is None else -value
 
 
 def models_of(scores: Iterable[TurnScore], turns: int, missing: Missing) -> tuple[ModelFigures, ...]:
@@ -177,10 +117,15 @@ def models_of(scores: Iterable[TurnScore], turns: int, missing: Missing) -> tupl
     groups: dict[tuple[str, str], list[TurnScore]] = {}
     for score in scores:
         groups.setdefault((score.model, score.mode), []).append(score)
-    return tuple(_model(model, mode, group, turns, missing) for (model, mode), group in sorted(groups.items()))
+    expected = len({score.image for group in groups.values() for score in group})
+    return tuple(
+        _model(model, mode, group, turns, missing, expected) for (model, mode), group in sorted(groups.items())
+    )
 
 
-def _model(model: str, mode: str, scores: Sequence[TurnScore], turns: int, missing: Missing) -> ModelFigures:
+def _model(
+    model: str, mode: str, scores: Sequence[TurnScore], turns: int, missing: Missing, expected: int
+) -> ModelFigures:
     kept = counted(scores, turns, missing)
     by_turn = tuple(turn_figures(kept, turn) for turn in range(1, turns + 1))
     return ModelFigures(
@@ -188,6 +133,7 @@ def _model(model: str, mode: str, scores: Sequence[TurnScore], turns: int, missi
         mode=mode,
         pictures=len({score.image for score in scores}),
         counted=len({score.image for score in kept}),
+        expected=expected,
         turns=by_turn,
         overall=overall(mean(t.chain.value for t in by_turn), mean(t.consistency for t in by_turn)),
     )
@@ -216,4 +162,13 @@ def turn_figures(scores: Sequence[TurnScore], turn: int) -> TurnFigures:
         quality_change=quality_change(scores, turn),
         p99=mean(s.p99 for s in of_turn),
         p999=mean(s.p999 for s in of_turn),
+        p999_quartiles=_quartiles([s.p999 for s in of_turn if s.p999 is not None]),
+        p999_base=mean(s.p999_base for s in of_turn),
     )
+
+
+def _quartiles(values: Sequence[float]) -> tuple[float, float] | None:
+    if len(values) < 2:
+        return None
+    low, _, high = quantiles(values, n=4, method="inclusive")
+    return low, high

@@ -1,15 +1,32 @@
-"""The paper's figures: marginal success over turns, and Pareto fronts of two figures each."""
+"""The paper's figures: curves over turns, success by type, multi-turn against complex, and Pareto fronts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from math import nan
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from editloupe.evals.edival.metrics import ModelFigures
-from editloupe.evals.report.figures.style import BLUE, GRID, MARKERS, MUTED, SERIES, look, plain, sheet, shortened
+from editloupe.evals.edival.metrics import ModelFigures, TurnFigures
+from editloupe.evals.edival.tables import SHORT, percent
+from editloupe.evals.report.figures.style import (
+    BLUE,
+    GRID,
+    MARKERS,
+    MUTED,
+    SERIES,
+    WIDTH,
+    look,
+    plain,
+    sheet,
+    shortened,
+)
 from editloupe.rubrics.edival.scoring import pareto
+from editloupe.rubrics.edival.tasks import TYPES
 
 Point = tuple[float | None, float | None]
 
@@ -17,50 +34,191 @@ Point = tuple[float | None, float | None]
 def marginal_curves(models: Sequence[ModelFigures]) -> Figure:
     """Draw the marginal success of every model over the turns (Figure 5); a turn without a figure is a gap."""
     with look():
-        figure, (axes,) = sheet(3.6)
-        for place, one in enumerate(models):
-            turns = [t.turn for t in one.turns]
-            values = [float("nan") if t.marginal.value is None else 100 * t.marginal.value for t in one.turns]
-            colour, mark = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
-            line = "-" if place < len(SERIES) else "--"
-            axes.plot(turns, values, line, marker=mark, color=colour, label=plain(shortened([one.model])[0]))
-        axes.set_xticks([t.turn for t in models[0].turns] if models else [])
-        axes.set_xlabel("turn")
+        figure, (axes,) = sheet(_height(models))
+        _curves(axes, models, lambda turn: percent(turn.marginal))
         axes.set_ylabel("marginal success, %")
         axes.set_title("Marginal success over turns")
-        axes.grid(axis="y")
-        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
+    return figure
+
+
+def luminance_curves(models: Sequence[ModelFigures]) -> Figure:
+    """Draw the 99.9 % quantile of luminance over the turns (Figure 26): means, and for few models the middle half.
+
+    Where the runs know it, turn 0 is the base picture, so that a picture that grows lighter can be told from one that was light.
+    """
+    base = [value for one in models if (value := percent(one.turns[0].p999_base)) is not None]
+    with look():
+        figure, (axes,) = sheet(_height(models))
+        starts = [percent(one.turns[0].p999_base) for one in models] if base else None
+        _curves(axes, models, lambda turn: percent(turn.p999), starts)
+        if len(models) <= 6:
+            _quartiles(axes, models)
+        axes.set_ylabel("99.9 % quantile of luminance, %")
+        axes.set_title("Brightest pixels over turns")
+        if base:
+            axes.set_xticks([0, *(turn.turn for turn in models[0].turns)])
+            axes.set_xticklabels(["base", *(str(turn.turn) for turn in models[0].turns)])
+    return figure
+
+
+def _height(models: Sequence[ModelFigures]) -> float:
+    return max(3.4, 0.9 + 0.2 * len(models))
+
+
+def _curves(
+    axes: Axes,
+    models: Sequence[ModelFigures],
+    pick: Callable[[TurnFigures], float | None],
+    starts: Sequence[float | None] | None = None,
+) -> None:
+    """Draw one line a model with its own colour, mark and stroke; the legend stands beside the data."""
+    for place, one in enumerate(models):
+        turns = [0.0] * (starts is not None) + [t.turn + _aside(place, len(models)) for t in one.turns]
+        values = [*([starts[place]] if starts else []), *(pick(t) for t in one.turns)]
+        axes.plot(
+            turns,
+            [nan if value is None else value for value in values],
+            _stroke(place),
+            marker=MARKERS[place % len(MARKERS)],
+            color=SERIES[place % len(SERIES)],
+            markersize=5,
+            label=plain(shortened([one.model], 26)[0]),
+        )
+    axes.set_xticks([t.turn for t in models[0].turns] if models else [])
+    axes.set_xlabel("turn")
+    axes.grid(axis="y")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
+
+
+def _stroke(place: int) -> str:
+    return ("-", "--", ":")[place // len(SERIES) % 3]
+
+
+def _aside(place: int, count: int) -> float:
+    """Return how far a model stands beside its turn, so that marks at one height stay readable."""
+    return 0.0 if count == 1 else (place / (count - 1) - 0.5) * 0.16
+
+
+def _quartiles(axes: Axes, models: Sequence[ModelFigures]) -> None:
+    for place, one in enumerate(models):
+        for turn in one.turns:
+            if turn.p999_quartiles is not None:
+                low, high = (100 * end for end in turn.p999_quartiles)
+                x = turn.turn + _aside(place, len(models))
+                axes.plot([x, x], [low, high], color=SERIES[place % len(SERIES)], linewidth=1, alpha=0.6)
+
+
+def types_by_turn(models: Sequence[ModelFigures]) -> Figure:
+    """Draw success by instruction type, one panel a model, one mark a turn (Figure 6); a type that never came has none."""
+    across = min(2, len(models))
+    down = -(-len(models) // across)
+    places = np.arange(len(TYPES))[::-1].astype(float)
+    with look():
+        figure = Figure(figsize=(WIDTH, 0.6 + down * (2.3 if len(models) > 1 else 2.8)), layout="constrained")
+        panels = list(chain(*figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)))
+        for axes, one in zip(panels, models, strict=False):
+            offsets = np.linspace(0.28, -0.28, len(one.turns)) if len(one.turns) > 1 else [0.0]
+            for number, turn in enumerate(one.turns):
+                values = [percent(turn.types[kind]) for kind in TYPES]
+                axes.plot(
+                    [nan if value is None else value for value in values],
+                    places + offsets[number],
+                    MARKERS[number % len(MARKERS)],
+                    color=SERIES[number % len(SERIES)],
+                    markersize=4.2,
+                    label=f"turn {turn.turn}",
+                )
+            axes.set_yticks(places, [SHORT[kind] for kind in TYPES])
+            axes.set_ylim(-0.6, len(TYPES) - 0.4)
+            axes.set_xlim(-3, 103)
+            for between in places[:-1] - 0.5:
+                axes.axhline(between, color=GRID, linewidth=0.5)
+            axes.grid(axis="x")
+            axes.set_title(plain(shortened([one.model])[0]), fontsize=9)
+        for spare in panels[len(models) :]:
+            spare.set_visible(False)
+        for axes in panels[max(0, len(models) - across) : len(models)]:
+            axes.set_xlabel("success, %")
+            axes.tick_params(labelbottom=True)
+        handles, labels = panels[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), fontsize=8)
+    return figure
+
+
+def multi_against_complex(last: Mapping[str, Mapping[str, float | None]], turns: int) -> Figure:
+    """Draw the share of pictures with every instruction followed: turn by turn, or in one prompt (Figure 9).
+
+    One row a model, one mark a way, a line from the lowest to the highest of them.
+    """
+    modes = list(dict.fromkeys(mode for by_mode in last.values() for mode in by_mode))
+    places = dict(zip(last, range(len(last))[::-1], strict=True))
+    with look():
+        figure, (axes,) = sheet(1.1 + 0.34 * len(last))
+        for name, by_mode in last.items():
+            known = [value for value in by_mode.values() if value is not None]
+            if len(known) > 1:
+                axes.plot([min(known), max(known)], [places[name]] * 2, color=MUTED, linewidth=1, zorder=1)
+        for number, mode in enumerate(modes):
+            found = [(value, places[name]) for name, own in last.items() if (value := own.get(mode)) is not None]
+            axes.plot(
+                [value for value, _ in found],
+                [place for _, place in found],
+                MARKERS[number % len(MARKERS)],
+                color=SERIES[number % len(SERIES)],
+                markersize=6,
+                label=f"multi-turn, turn {turns}" if mode == "multi" else f"{mode}, {turns} instructions",
+            )
+        axes.set_yticks(list(places.values()), [plain(name) for name in shortened(list(places))])
+        axes.set_ylim(-0.6, len(last) - 0.4)
+        axes.set_xlim(left=min(0.0, axes.get_xlim()[0]))
+        axes.set_xlabel("pictures with every instruction followed, %")
+        axes.grid(axis="x")
+        axes.set_axisbelow(True)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(3, len(modes)), fontsize=8)
     return figure
 
 
 def pareto_panels(panels: Mapping[tuple[str, str], Mapping[str, Point]], title: str) -> Figure:
-    """Draw one panel a pair of figures: all models as points, the front joined by a line (Figure 10)."""
+    """Draw one panel a pair of figures: all models as numbered points, the front joined by a line (Figure 10)."""
+    names = list(dict.fromkeys(name for points in panels.values() for name in points))
     with look():
-        figure, axes = sheet(3.2, len(panels))
+        figure, axes = sheet(3.0 + 0.17 * -(-len(names) // 4), len(panels))
         for panel, ((x, y), points) in zip(axes, panels.items(), strict=True):
-            _panel(panel, x, y, points)
+            _panel(panel, x, y, points, names)
+        told = [plain(f"{number}  {name}") for number, name in enumerate(shortened(names, 24), 1)]
+        unmarked = [Line2D([], [], linestyle="none") for _ in names]
+        spacing = {"handlelength": 0.0, "handletextpad": 0.0, "columnspacing": 1.6}
+        figure.legend(unmarked, told, loc="outside lower center", ncols=min(4, len(names)), fontsize=8, **spacing)
         figure.suptitle(plain(title), fontsize=10)
     return figure
 
 
-def _panel(axes: Axes, x: str, y: str, points: Mapping[str, Point]) -> None:
+def _panel(axes: Axes, x: str, y: str, points: Mapping[str, Point], names: Sequence[str]) -> None:
     front = pareto(points)
-    for name, (left, up) in points.items():
-        if left is None or up is None:
-            continue
-        best = name in front
-        axes.plot([left], [up], "o", color=BLUE if best else MUTED, alpha=1.0 if best else 0.6)
-        axes.annotate(
-            plain(shortened([name], 16)[0]),
-            (left, up),
-            textcoords="offset points",
-            xytext=(4, 4),
-            fontsize=7,
-            color=BLUE if best else MUTED,
-        )
-    line = [points[name] for name in front]
-    axes.plot([p[0] for p in line], [p[1] for p in line], "-", color=BLUE, linewidth=1)  # type: ignore[arg-type]
+    known = {name: (left, up) for name, (left, up) in points.items() if left is not None and up is not None}
+    line = [known[name] for name in front]
+    axes.plot([p[0] for p in line], [p[1] for p in line], "-", color=BLUE, linewidth=1)
+    together: dict[tuple[float, float], list[str]] = {}
+    for name, point in known.items():
+        together.setdefault(point, []).append(name)
+    for (left, up), here in together.items():
+        colour = BLUE if here[0] in front else MUTED
+        axes.plot([left], [up], "o", color=colour, markersize=10.5, markeredgecolor="white")
+        numbers = ", ".join(str(names.index(name) + 1) for name in here)
+        if len(here) == 1:
+            axes.text(left, up, numbers, ha="center", va="center_baseline", fontsize=5.8, color="white", weight="bold")
+        else:  # models at one point are told above it
+            axes.annotate(
+                numbers,
+                (left, up),
+                xytext=(0, 7),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7,
+                color=colour,
+            )
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    axes.margins(0.15)
+    axes.margins(0.12)
     axes.grid(color=GRID)
+    axes.set_axisbelow(True)

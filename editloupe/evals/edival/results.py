@@ -1,13 +1,14 @@
 """Where editing models put their pictures, and the edits that are judged from them.
 
 RESULTS/MODEL/MODE/IMAGE/TURN.png — MODE is `multi`, `complex` (the plain connector) or `complex-shuffled`, `complex-ordered`,
-`complex-keep`; IMAGE is the chain's id; TURN is 1, 2, 3…, in complex modes the number of instructions in the prompt.
+`complex-keep`; IMAGE is the chain's id; TURN is 1, 2, 3…, in complex modes the number of instructions in the prompt. A model's
+folder may also lie by itself, as MODE/IMAGE/TURN.png, and be given its name.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,17 +58,31 @@ def find_results(folder: Path, chains: Iterable[ChainFile]) -> list[Result]:
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder of results")
     known = {chain.id: len(chain.turns) for chain in chains}
-    found: list[Result] = []
-    for model in _folders(folder):
-        for mode in _folders(model):
-            if mode.name not in MODES:
-                raise UserError(f"{mode} is no mode; the folders of a model are called {', '.join(MODES)}")
-            for image in _folders(mode):
-                if image.name not in known:
-                    raise UserError(f"{image} belongs to no chain; there is no chain called {image.name}")
-                found += _pictures(image, model.name, mode.name, known[image.name])
+    found = [result for model in _folders(folder) for result in _of_model(model, model.name, known)]
     if not found:
         raise UserError(f"{folder} holds no pictures as MODEL/MODE/IMAGE/TURN.png")
+    return found
+
+
+def find_results_of(model: str, folder: Path, chains: Iterable[ChainFile]) -> list[Result]:
+    """Return all pictures of one model's own folder, MODE/IMAGE/TURN.png."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder of results of {model}")
+    found = _of_model(folder, model, {chain.id: len(chain.turns) for chain in chains})
+    if not found:
+        raise UserError(f"{folder} holds no pictures of {model} as MODE/IMAGE/TURN.png")
+    return found
+
+
+def _of_model(folder: Path, model: str, known: Mapping[str, int]) -> list[Result]:
+    found: list[Result] = []
+    for mode in _folders(folder):
+        if mode.name not in MODES:
+            raise UserError(f"{mode} is no mode; the folders of a model are called {', '.join(MODES)}")
+        for image in _folders(mode):
+            if image.name not in known:
+                raise UserError(f"{image} belongs to no chain; there is no chain called {image.name}")
+            found += _pictures(image, model, mode.name, known[image.name])
     return found
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+import stat
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,10 @@ LANGUAGES = ("en", "cn")
 PICTURES = (".png", ".jpg", ".jpeg", ".webp")
 
 
+def _unheard(sentence: str) -> None:
+    """Take a note that nobody asked for."""
+
+
 @dataclass(frozen=True)
 class Benchmark:
     """Where a benchmark and a model's results lie, and what of them is wanted."""
@@ -28,6 +34,13 @@ class Benchmark:
     languages: tuple[str, ...] = LANGUAGES
     model: str | None = None
     """The name under which the results are filed; else the name of their folder."""
+    note: Callable[[str], object] = _unheard
+    """Is told what of the benchmark is passed over."""
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model whose results these are."""
+        return self.model or self.results.resolve().name
 
     def path(self, said: str, *folders: Path) -> Path:
         """Return a picture of the benchmark, looked for in these folders; it may not lead out of the benchmark."""
@@ -55,14 +68,33 @@ def read_json_list(file: Path) -> list[Mapping[str, Any]]:
     return items
 
 
+def further_columns(item: Mapping[str, Any], read: re.Pattern[str]) -> dict[str, Any]:
+    """Return the columns of a benchmark's item that no field of an edit was read from, empty ones left out.
+
+    >>> further_columns({"idx": "7", "knowledge": "procedural", "note": ""}, re.compile("idx|prompt"))
+    {'knowledge': 'procedural'}
+    """
+    return {
+        name: value
+        for name, value in item.items()
+        if isinstance(name, str) and value not in (None, "", [], {}) and not read.fullmatch(name)
+    }
+
+
 def picture_in(folder: Path, stem: str) -> Path | None:
     """Return the picture of this name in a folder, whatever its format."""
-    if not Path(os.path.normpath(folder / stem)).is_relative_to(os.path.normpath(folder)):
+    place = os.path.join(folder, stem)
+    if os.path.basename(stem) != stem and not Path(os.path.normpath(place)).is_relative_to(os.path.normpath(folder)):
         raise UserError(f"{stem!r} leads outside the folder {folder}")
-    try:
-        return next((path for suffix in PICTURES if (path := folder / f"{stem}{suffix}").is_file()), None)
-    except (OSError, ValueError):
-        raise UserError(f"no picture in {folder} can be called {stem!r}") from None
+    for suffix in PICTURES:
+        try:
+            if stat.S_ISREG(os.stat(place + suffix).st_mode):
+                return Path(place + suffix)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError):
+            raise UserError(f"no picture in {folder} can be called {stem!r}") from None
+    return None
 
 
 def make_edit(where: str, **fields: Any) -> Edit:

@@ -2,54 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from editloupe.evals.manifests.ids import IdSet
-from editloupe.evals.manifests.readers import REQUIRED, Reader, Row, reader_for
+from editloupe.evals.manifests.output_names import OutputNames, output_names
+from editloupe.evals.manifests.readers import REQUIRED, Row, reader_for
 from editloupe.storable import storable_text
 from editloupe.types import Edit, UserError
 
 Naming = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Gives the values of a row our names of fields."""
+Typing = Callable[[Edit], Edit]
+"""Gives an edit its type as a protocol spells it; a UserError where it has no such type."""
 FIELDS = frozenset(Edit.model_fields) - {"extra"}
 
 
-def read_manifest(path: str | Path, allow_outside: bool = False, naming: Naming | None = None) -> Iterator[Edit]:
+def read_manifest(
+    path: str | Path, allow_outside: bool = False, naming: Naming | None = None, typing: Typing | None = None
+) -> Iterator[Edit]:
     """Stream the edits of a manifest, as `load_manifest` does; rows whose fields have other names go through `naming`."""
-    path = Path(path)
-    rows = reader_for(path)
-    folder = (path if path.is_dir() else path.parent).resolve()
-    return _edits(path, rows, folder, allow_outside, naming)
+    return Manifest(Path(path), allow_outside, naming, typing).edits()
 
 
-def _edits(path: Path, rows: Reader, folder: Path, allow_outside: bool, naming: Naming | None) -> Iterator[Edit]:
-    seen = IdSet()
-    for row in _named(rows(path), naming):
-        edit = edit_from(row, folder, allow_outside)
-        if seen.add(edit.id) and (first := _first_place(path, edit.id, naming)) != row.where:
-            raise row.error(f'the id "{edit.id}" stands already at {first}; ids must be unique')
-        yield edit
+class Manifest:
+    """A manifest that can be read again and again, with its own edited pictures or with the outputs in models' folders."""
+
+    def __init__(
+        self, path: Path, allow_outside: bool = False, naming: Naming | None = None, typing: Typing | None = None
+    ) -> None:
+        self.path, self._allow_outside, self._naming, self._typing = path, allow_outside, naming, typing
+        self._folder = (path if path.is_dir() else path.parent).resolve()
+        self._names: dict[Path, OutputNames] = {}
+        reader_for(path)
+
+    def edits(self) -> Iterator[Edit]:
+        """Stream the edits; an id may stand once a model."""
+        seen = IdSet()
+        for row in self._rows():
+            edit = self._typed(row, edit_from(row, self._folder, self._allow_outside))
+            key = _key(edit.id, edit.model)
+            if seen.add(key) and (first := self._first_place(key)) != row.where:
+                raise row.error(f'the id "{edit.id}" stands already at {first}; ids must be unique')
+            yield edit
+
+    def edits_with_outputs(self, folder: Path, model: str) -> Iterator[Edit]:
+        """Stream the edits with the outputs of one model; an id may stand once."""
+        names, seen = self.output_names(folder), IdSet()
+        for row in self._rows(with_outputs=True):
+            edit = self._typed(
+                row, edit_from(_of_model(row, model), self._folder, self._allow_outside, names.path(row))
+            )
+            if seen.add(edit.id) and (first := self._first_place(_key(edit.id, None), with_outputs=True)) != row.where:
+                raise row.error(f'the id "{edit.id}" stands already at {first}; with outputs an id stands once')
+            yield edit
+
+    def output_names(self, folder: Path) -> OutputNames:
+        """Return how the outputs in a folder are called; looked for once a folder."""
+        if folder not in self._names:
+            self._names[folder] = output_names(lambda: self._rows(with_outputs=True), folder)
+        return self._names[folder]
+
+    def _typed(self, row: Row, edit: Edit) -> Edit:
+        try:
+            return self._typing(edit) if self._typing else edit
+        except UserError as error:
+            raise row.error(str(error)) from None
+
+    def _rows(self, with_outputs: bool = False) -> Iterator[Row]:
+        for row in reader_for(self.path, with_outputs)(self.path):
+            yield self._named(row)
+
+    def _named(self, row: Row) -> Row:
+        try:
+            return Row(row.where, self._naming(row.values)) if self._naming else row
+        except UserError as error:
+            raise row.error(str(error)) from None
+
+    def _first_place(self, wanted: str, with_outputs: bool = False) -> str:
+        """Return where an id stands first; two different ids may share a hash, so the file is asked again."""
+        for row in self._rows(with_outputs):
+            model = None if with_outputs else row.values.get("model")
+            if ("edited" in row.values or with_outputs) and _key(_id(row), model) == wanted:
+                return row.where
+        raise UserError(f"{self.path.name} changed while it was read")
 
 
-def _named(rows: Iterable[Row], naming: Naming | None) -> Iterator[Row]:
-    for row in rows:
-        yield Row(row.where, naming(row.values)) if naming else row
+def _key(edit_id: str, model: Any) -> str:
+    return edit_id if model is None else f"{edit_id}\0{storable_text(str(model))}"
 
 
-def edit_from(row: Row, folder: Path, allow_outside: bool = False) -> Edit:
-    """Return the edit a row describes; the row's place is in front of every mistake."""
+def _of_model(row: Row, model: str) -> Row:
+    """Return a line as it is about this model's output: people's labels are of the output of the model the line names."""
+    values = {name: value for name, value in row.values.items() if name != "human" or row.values.get("model") == model}
+    return Row(row.where, {**values, "model": model})
+
+
+def edit_from(row: Row, folder: Path, allow_outside: bool = False, output: Path | None = None) -> Edit:
+    """Return the edit a row describes, with `output` in place of its edited picture; its place is before every mistake."""
     values = row.values
     for name in REQUIRED:
+        if name == "edited" and output is not None:
+            continue
         if values.get(name) in (None, ""):
             raise row.error(f'"{name}" is missing')
     known = {name: value for name, value in values.items() if name in FIELDS and value is not None}
     known["id"] = _id(row)
+    if output is not None:
+        known["edited"] = output
     for name in ("source", "edited", "reference"):
-        if name in known:
+        if name in known and not (name == "edited" and output is not None):
             known[name] = _path(row, name, known[name], folder, allow_outside)
     if "human" in known:
         known["human"] = _labels(row, known["human"])
@@ -69,7 +134,7 @@ def edit_from(row: Row, folder: Path, allow_outside: bool = False) -> Edit:
 def _id(row: Row) -> str:
     value = row.values.get("id")
     if value is None or value == "":
-        return storable_text(Path(str(row.values["edited"])).stem)
+        return storable_text(Path(str(row.values.get("edited") or row.values["source"])).stem)
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise row.error('"id" must be a text or a whole number')
     return storable_text(str(value))
@@ -124,11 +189,3 @@ def _sentence(error: ValidationError) -> str:
     place = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     return f'"{place}": {message}' if place else message
-
-
-def _first_place(path: Path, wanted: str, naming: Naming | None) -> str:
-    """Return where an id stands first; two different ids may share a hash, so the file is asked again."""
-    for row in _named(reader_for(path)(path), naming):
-        if "edited" in row.values and _id(row) == wanted:
-            return row.where
-    raise UserError(f"{path.name} changed while it was read")

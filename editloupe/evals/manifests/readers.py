@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -176,12 +177,14 @@ def _without_nothing(values: dict[str, Any], where: str) -> dict[str, Any]:
     return kept
 
 
-def read_folder(path: Path) -> Iterator[Row]:
+def read_folder(path: Path, with_outputs: bool = False) -> Iterator[Row]:
     """Stream a folder pair: `sources/NAME.*`, `edits/NAME.*`, and `instructions.txt` with `NAME<tab>instruction` lines.
 
-    Without names in `instructions.txt`, line N belongs to the N-th picture of `edits/` in the order of their names.
+    Without names in `instructions.txt`, line N belongs to the N-th picture of `edits/` in the order of their names. Where
+    the outputs lie elsewhere, `sources/` stands for an `edits/` that is not there.
     """
-    sources, edits = _by_stem(path / "sources"), _by_stem(path / "edits")
+    sources = _by_stem(path / "sources")
+    edits = sources if with_outputs and not (path / "edits").is_dir() else _by_stem(path / "edits")
     listing = path / INSTRUCTIONS
     try:
         lines = [line for line in read_text(listing).splitlines() if line.strip()]
@@ -252,11 +255,11 @@ READERS: Mapping[str, Reader] = {
 """How a manifest is read, by the suffix of its file; a folder is read by `read_folder`."""
 
 
-def reader_for(path: Path) -> Reader:
-    """Return the reader for a manifest; one sentence where there is none."""
+def reader_for(path: Path, with_outputs: bool = False) -> Reader:
+    """Return the reader for a manifest, which may lack edited pictures where there are outputs; else one sentence."""
     try:
         if path.is_dir():
-            return read_folder
+            return partial(read_folder, with_outputs=with_outputs)
         if not path.exists():
             raise UserError(f"there is no manifest at {path}")
     except (OSError, ValueError) as error:  # a name too long, links in a circle, a NUL

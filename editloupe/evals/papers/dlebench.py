@@ -1,7 +1,8 @@
-"""DLEBench: how the fields of its sample files are read; the whole mapping is this one table.
+"""DLEBench: how the fields of its sample files are read; the whole mapping is in these tables.
 
-The paper names what a sample holds, but its files could not be seen when this was written, so the spellings looked for
-are guesses at usual ones. Where the published files spell a field otherwise, this table is the only place to change.
+The paper names what a sample holds and prints the keys its metadata is made with (Table 15), but its files could not be
+seen when this was written, so the other spellings looked for are guesses at usual ones. Where the published files spell
+a field otherwise, these tables are the only place to change.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from editloupe.evals.papers.dlebench_tables import layouts
 from editloupe.evals.papers.paper import Paper
 from editloupe.rubrics.dlebench import DLEBENCH
+from editloupe.rubrics.protocol import letters
+from editloupe.types import UserError
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "sample_id", "index", "idx"),
@@ -22,29 +26,39 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "reference": ("reference", "reference_image", "reference_image_path"),
 }
 """Our field to the spellings it is looked for under, the first one present taken."""
-
-TYPES: Mapping[str, str] = {
-    "changematerial": "Change Material",
-    "changecolor": "Change Color",
-    "changecolour": "Change Color",
-    "changeocr": "Change OCR",
-    "changetext": "Change OCR",
-    "changeshape": "Change Shape",
-    "removalobject": "Removal Object",
-    "removeobject": "Removal Object",
-    "removal": "Removal Object",
-    "replaceobject": "Replace Object",
-    "replace": "Replace Object",
-    "changecount": "Change Count",
+QUESTIONS: Mapping[str, str] = {
+    "material": "Change Material",
+    "color": "Change Color",
+    "ocr": "Change OCR",
+    "shape": "Change Shape",
+    "location": "Removal Object",
+    "object": "Replace Object",
+    "count": "Change Count",
 }
-"""The seven instruction types, by their letters alone."""
+"""What the question behind an edit was about (`q_type`, Table 15) to the type that makes: Section 3, Metadata Construction."""
+OPERATIONS: Mapping[str, str] = {
+    "altermaterial": "Change Material",
+    "altercolor": "Change Color",
+    "altertext": "Change OCR",
+    "textflip": "Change OCR",
+    "altershape": "Change Shape",
+    "removeobject": "Removal Object",
+    "replaceobject": "Replace Object",
+    "addobject": "Change Count",
+}
+"""The operation of an edit (`edit_ops`, Table 15) to its type, by letters; read where the question's type is not given."""
+PIPELINE = ("q_type", "edit_ops", "modified_object", "prompt_clean", "prompt_adv")
+"""Keys of Table 15 that stay as columns, for grouping: the target object is `modified_object`, the captions of the source and
+of the reference are `prompt_clean` and `prompt_adv`."""
 
 
 def with_our_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a DLEBench sample with our field names; captions and all other fields are kept under their own names.
 
     >>> with_our_fields({"source_image": "a.png", "edit_type": "change_color", "bbox": [1, 2, 3, 4], "caption": "a cup"})
-    {'source': 'a.png', 'instruction_type': 'Change Color', 'target_boxes': [[1, 2, 3, 4]], 'caption': 'a cup'}
+    {'source': 'a.png', 'instruction_type': 'change_color', 'target_boxes': [[1, 2, 3, 4]], 'caption': 'a cup'}
+    >>> with_our_fields({"q_type": "location", "edit_ops": ["remove_object"], "edit_instruction": ["Removed the cup"]})
+    {'instruction': 'Removed the cup', 'instruction_type': 'Removal Object', 'q_type': 'location', 'edit_ops': 'remove_object'}
     """
     found: dict[str, Any] = {}
     used: set[str] = set()
@@ -54,12 +68,43 @@ def with_our_fields(values: Mapping[str, Any]) -> dict[str, Any]:
                 found[ours] = values[theirs]
                 used.add(theirs)
                 break
-    if isinstance(kind := found.get("instruction_type"), str):
-        found["instruction_type"] = TYPES.get("".join(c for c in kind.lower() if c.isalpha()), kind)
+    for ours in ("instruction", "instruction_type"):
+        if ours in found:
+            found[ours] = _one(ours, found[ours])
+    kept = {name: value for name, value in values.items() if name not in used}
+    kept |= {name: _unlisted(kept[name]) for name in PIPELINE if name in kept}
+    if not found.get("instruction_type") and (kind := _type_made(kept)):
+        found["instruction_type"] = kind
     boxes = found.get("target_boxes")
     if isinstance(boxes, (list, tuple)) and boxes and isinstance(boxes[0], (int, float)):
         found["target_boxes"] = [boxes]
-    return {**found, **{name: value for name, value in values.items() if name not in used}}
+    return {**found, **kept}
 
 
-PAPER = Paper(DLEBENCH, fields=with_our_fields)
+def _unlisted(value: Any) -> Any:
+    """Return what a list holds where it holds one thing, as the pipeline writes its values."""
+    return value[0] if isinstance(value, (list, tuple)) and len(value) == 1 else value
+
+
+def _one(name: str, value: Any) -> Any:
+    value = _unlisted(value)
+    if isinstance(value, (list, tuple)):
+        raise UserError(f'"{name}" must be one an edit, not a list of {len(value)}')
+    return value
+
+
+def _type_made(values: Mapping[str, Any]) -> str | None:
+    """Return the type that question and operation make; one that neither names is kept as it is written."""
+    asked, done = values.get("q_type"), values.get("edit_ops")
+    if asked:
+        asked = _one("q_type", asked)
+        return QUESTIONS.get(letters(str(asked)), str(asked))
+    kinds = {
+        OPERATIONS.get(letters(str(one)), str(one)) for one in (done if isinstance(done, (list, tuple)) else [done])
+    }
+    if len(kinds) > 1:
+        raise UserError(f'"edit_ops" names operations of several types ({", ".join(sorted(kinds))}); an edit has one')
+    return kinds.pop() if done else None
+
+
+PAPER = Paper(DLEBENCH, fields=with_our_fields, layouts=layouts)

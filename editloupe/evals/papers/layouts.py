@@ -1,16 +1,34 @@
-"""Manifests and benchmarks by layout: our own, or that of a paper, as the list of papers has it."""
+"""Manifests and benchmarks by layout: our own, or that of a paper, as the list of papers has it; with any number of models."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from editloupe.evals.manifests.benchmark import LANGUAGES, Benchmark
-from editloupe.evals.manifests.datasets import read_manifest
-from editloupe.evals.papers.registry import papers
+from editloupe.evals.manifests.datasets import Manifest
+from editloupe.evals.manifests.model_folders import Given, existing_folder, parse_results, resolve
+from editloupe.evals.manifests.outputs import Part, PartOf, Read, assumptions, edits_of
+from editloupe.evals.papers.paper import Paper
+from editloupe.evals.papers.registry import known_paper, papers
+from editloupe.evals.papers.types_read import Note, type_reader
 from editloupe.types import Edit, UserError
 
 PLAIN = "editloupe"
+Results = str | Path | Mapping[str, str | Path] | Sequence[str | Path]
+"""Outputs of models: `MODEL=FOLDER`, a folder, several of those, or folders by model."""
+
+
+@dataclass(frozen=True)
+class LoadedOutputs:
+    """A benchmark with the outputs of models."""
+
+    edits: Callable[[], Iterator[Edit]]
+    """Streams the edits of all models, each time from the beginning."""
+    models: tuple[str, ...]
+    notes: tuple[str, ...]
+    """What was assumed while looking for outputs: what is absent, what is missing and what that counts, what was left out."""
 
 
 def sample_layouts() -> tuple[str, ...]:
@@ -30,42 +48,122 @@ def layout_help() -> str:
 
 
 def check(layout: str, with_results: bool) -> None:
-    """Tell a user in one sentence that there is no such layout, or that it does not go with a folder of results."""
+    """Tell a user in one sentence that there is no such layout, or that it needs the outputs of a model."""
     samples, folders = sample_layouts(), folder_layouts()
     if layout not in (*samples, *folders):
         raise UserError(f'--layout is one of {", ".join((*samples, *folders))}, not "{layout}"')
-    if layout not in (folders if with_results else samples):
-        raise UserError(f"--results goes with --layout {', '.join(folders)}, and they with it")
+    if layout not in samples and not with_results:
+        raise UserError(f"--layout {layout} needs --results MODEL=FOLDER, the outputs of a model")
 
 
-def load_manifest(path: str | Path, allow_outside: bool = False, layout: str = PLAIN) -> Iterator[Edit]:
+def load_manifest(
+    path: str | Path,
+    allow_outside: bool = False,
+    layout: str = PLAIN,
+    protocol: str | None = None,
+    note: Note | None = None,
+) -> Iterator[Edit]:
     """Stream the edits of a manifest (JSONL, CSV, Parquet, or a folder with `sources/` and `edits/`).
 
     Paths are relative to the manifest and stay within its folder, links followed, unless `allow_outside`. A mistake is
     a UserError that names file and line. Fields that are not ours go to `Edit.extra`. Pictures are not opened here.
-    With a paper's layout its own names of fields are read.
+    With a paper's layout its own names of fields are read. Types are spelt as `protocol` spells them, the layout's own
+    where none is named; `note` is told once of every type it does not know.
     """
+    return _manifest(path, allow_outside, layout, protocol, note).edits()
+
+
+def _manifest(path: str | Path, allow_outside: bool, layout: str, protocol: str | None, note: Note | None) -> Manifest:
     if layout not in (known := sample_layouts()):
         raise UserError(f'a manifest has no layout "{layout}"; there are: {", ".join(known)}')
     fields = next((paper.fields for paper in papers() if paper.name == layout), None)
-    return read_manifest(path, allow_outside, fields)
+    return Manifest(Path(path), allow_outside, fields, type_reader(protocol or layout, note))
 
 
 def load_benchmark(
     layout: str,
     data: str | Path,
-    results: str | Path,
+    results: Results,
     languages: tuple[str, ...] = LANGUAGES,
     model: str | None = None,
 ) -> Iterator[Edit]:
-    """Stream the edits of a benchmark: its tasks with the pictures a model made for them."""
-    read = next((paper.read for paper in papers() if paper.name == layout), None)
-    if read is None:
+    """Stream the edits of a benchmark: its tasks with the pictures that models made for them, as `load_outputs` finds them."""
+    if layout not in folder_layouts():
         raise UserError(f'there is no layout "{layout}"; there are: {", ".join(folder_layouts())}')
-    for name, folder in (("benchmark", Path(data)), ("results", Path(results))):
-        if not folder.is_dir():
-            raise UserError(f"there is no folder of {name} at {folder}")
-    wrong = [language for language in languages if language not in LANGUAGES]
-    if wrong:
+    return load_outputs(data, results, layout, languages=languages, models=(model,) if model else ()).edits()
+
+
+def load_outputs(
+    data: str | Path,
+    results: Results,
+    layout: str = PLAIN,
+    *,
+    languages: tuple[str, ...] = LANGUAGES,
+    models: Sequence[str] = (),
+    protocol: str | None = None,
+    allow_outside: bool = False,
+) -> LoadedOutputs:
+    """Find the outputs of models for a benchmark or a manifest; every output is looked for once, before any edit is given.
+
+    A folder without a model's name is one model's, called like it, or has a folder for each model. `models` picks some by
+    name. What a model was never run on (a language, a subset, a task of which no output is there) is not among the edits.
+    """
+    check(layout, with_results=True)
+    if wrong := [language for language in languages if language not in LANGUAGES]:
         raise UserError(f'the languages are {" and ".join(LANGUAGES)}, not "{wrong[0]}"')
-    return read(Benchmark(Path(data), Path(results), languages, model))
+    told: dict[str, None] = {}
+    paper = known_paper(layout)
+    read, part, naming = _reading(Path(data), layout, paper, languages, allow_outside, protocol, told.setdefault)
+    surveys, passed_over = resolve(_given(results), models, read, part)
+    notes = [*told, *passed_over]
+    judged_by = known_paper(protocol or layout)
+    by_rule = judged_by is not None and judged_by.missing_output is not None
+    counts = "they count 0, by the paper's rule" if by_rule else "they stay unjudged, and count nowhere"
+    notes += [
+        sentence for one in surveys for sentence in (*naming(one.of.folder, one.of.model), *assumptions(one, counts))
+    ]
+    return LoadedOutputs(lambda: edits_of(read, surveys, part), tuple(one.of.model for one in surveys), tuple(notes))
+
+
+def _given(results: Results) -> list[Given]:
+    if isinstance(results, Mapping):
+        return [Given(model, existing_folder(Path(folder), model)) for model, folder in results.items()]
+    listed = [results] if isinstance(results, (str, Path)) else list(results)
+    return [parse_results(one) for one in listed]
+
+
+def _reading(
+    data: Path,
+    layout: str,
+    paper: Paper | None,
+    languages: tuple[str, ...],
+    allow_outside: bool,
+    protocol: str | None,
+    note: Note,
+) -> tuple[Read, PartOf, Callable[[Path, str], Iterator[str]]]:
+    """Return how edits are read with a model's outputs, which part an edit belongs to, and notes on how outputs are named."""
+    if paper and paper.read and (not paper.fields or data.is_dir()):
+        read, typed = paper.read, type_reader(protocol or layout, note)
+        if not data.is_dir():
+            raise UserError(f"there is no folder of benchmark at {data}")
+
+        def with_results(folder: Path, model: str) -> Iterator[Edit]:
+            return map(typed, read(Benchmark(data, folder, languages, model, note)))
+
+        return with_results, paper.part or (lambda edit: ()), lambda folder, model: iter(())
+    manifest = _manifest(data, allow_outside, layout, protocol, note)
+
+    def naming(folder: Path, model: str) -> Iterator[str]:
+        names = manifest.output_names(folder)
+        if names.by != "id":
+            yield f"model {model}: outputs are taken by the names of the manifest's {names.by} pictures"
+        others = sum(count for named, count in names.labels_of.items() if named != model)
+        if others:
+            yield f"model {model}: people's labels on {others} lines are left out: these lines do not name it as their `model`"
+
+    return manifest.edits_with_outputs, _part_of_manifest, naming
+
+
+def _part_of_manifest(edit: Edit) -> Part:
+    language = edit.extra.get("language")
+    return (*([str(language)] if language else []), *([edit.instruction_type] if edit.instruction_type else []))

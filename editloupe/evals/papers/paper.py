@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from editloupe.evals.manifests.benchmark import Benchmark
+from editloupe.evals.papers.layout import Layout
 from editloupe.rubrics.protocol import Protocol
 from editloupe.types import Edit
 
-Cell = str | float | None
+Cell = str | int | float | None
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,17 @@ class Paper:
     protocol: Protocol
     """Its rubrics and its arithmetic; the paper goes by the protocol's name."""
     read: Callable[[Benchmark], Iterator[Edit]] | None = None
-    """Reads the benchmark's folder together with a folder of one model's results (`--layout NAME --results FOLDER`)."""
+    """Reads the whole benchmark together with a folder of one model's results (`--layout NAME --results MODEL=FOLDER`); a
+    result that is not there has the path it would have."""
+    part: Callable[[Edit], tuple[str, ...]] | None = None
+    """Names what an edit belongs to that a model may not have been run on, from the wider to the narrower (a language, a
+    subset); where none of its results is there it is absent, not failed. Without it that is the whole benchmark."""
     fields: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Gives a line of the benchmark's sample file our names of fields (`--layout NAME`)."""
+    layouts: Callable[[Sequence[Edit], Sequence[str]], Iterable[Layout]] | None = None
+    """Lays out the tables the paper prints with one row a model, given a run's edits and the criteria that were asked."""
     tables: Callable[[Sequence[Scored]], Iterable[Section]] | None = None
-    """Makes the tables the paper prints; `report` shows them behind its own."""
+    """Makes tables of any other form from one model's edits; `report` shows both behind its own."""
     missing_output: str | None = None
     """The label its protocol settles an edit with whose picture the model left out; None leaves such an edit unjudged."""
 

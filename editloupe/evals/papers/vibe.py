@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.manifests.benchmark import Benchmark, make_edit, picture_in, read_json_list
-from editloupe.evals.papers.averages import field_values, mean, spread
-from editloupe.evals.papers.paper import Cell, Paper, Scored, Section
+from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
+from editloupe.evals.papers.paper import Paper
+from editloupe.evals.papers.vibe_tables import layouts
 from editloupe.rubrics.vibe import VIBE
-from editloupe.rubrics.vibe.scoring import LEVELS, NAMES, task_of
+from editloupe.rubrics.vibe.scoring import NAMES
 from editloupe.types import Edit, UserError
 
 FOLDERS: Mapping[str, tuple[str, ...]] = {
@@ -26,25 +27,37 @@ FOLDERS: Mapping[str, tuple[str, ...]] = {
     "BI": ("Billiards",),
 }
 """Names of the tasks' folders, in the data and in results."""
+READ = re.compile("id|file_paths|text_prompt|style")
+"""Fields that are read into an edit's own; the others are kept under their names."""
 STYLES = ("animation", "real-world", "sketch")
 
 
 def read(benchmark: Benchmark) -> Iterator[Edit]:
-    """Stream the samples of every task that has a folder of results."""
+    """Stream the samples of every task of the benchmark."""
     found = False
+    known = {name for names in FOLDERS.values() for name in names}
+    for path in sorted(benchmark.data.glob("Tasks/*/*")):
+        if path.name not in known and next(path.glob("*.json"), None):
+            benchmark.note(f"{path} is none of the tasks ({', '.join(sorted(known))}): left out")
     for task in FOLDERS:
-        data, results = _folder(benchmark.data, task), _folder(benchmark.results, task)
-        if data is None or results is None:
+        if (data := _folder(benchmark.data, task)) is None:
             continue
         files = [file for file in sorted(data.glob("*.json")) if "_results" not in file.name]
         if not files:
             raise UserError(f"{data} holds no JSON file with the task's samples")
         found = True
+        results = _folder(benchmark.results, task) or benchmark.results / data.parent.name / data.name
         saved = _saved(results)
         for item in read_json_list(files[0]):
             yield _edit(benchmark, task, data, results, item, saved)
     if not found:
         raise UserError(f"{benchmark.data} and {benchmark.results} have no task folder in common, such as */Addition")
+
+
+def part(edit: Edit) -> tuple[str, ...]:
+    """Name the task of a sample: a model is run on a task as a whole."""
+    kind = str(edit.instruction_type)
+    return (NAMES.get(kind, kind),)
 
 
 def _folder(root: Path, task: str) -> Path | None:
@@ -77,8 +90,8 @@ def _edit(
         more["annotated"] = (source,)
     if target:
         more["golden"] = (benchmark.path(target, data),)
+    further = {"text_prompt": other} if (other := further_columns(text, re.compile("input_prompt"))) else {}
     style = str(item.get("style") or "") or next((name for name in STYLES if name in source.parts), None)
-    model = benchmark.model or benchmark.results.resolve().name
     return make_edit(
         where,
         id=number if number.startswith(tuple(FOLDERS[task])) else f"{task}/{number}",
@@ -86,9 +99,9 @@ def _edit(
         edited=_output(results, number, saved.get(number)),
         instruction=str(text.get("input_prompt") or "").strip() or "Edit this image as marked.",
         instruction_type=task,
-        model=model,
+        model=benchmark.model_name,
         more_images=more,
-        extra={"style": style} if style else {},
+        extra={**further_columns(item, READ), **further, **({"style": style} if style else {})},
     )
 
 
@@ -104,51 +117,4 @@ def _output(results: Path, number: str, said: str | None) -> Path:
     return picture_in(results / "imgs", number) or picture_in(results, number) or results / "imgs" / f"{number}.png"
 
 
-def tables(found: Sequence[Scored]) -> Iterable[Section]:
-    """VIBE, Tables 1 to 5: tasks, levels and overall with mean ± SD over repeats, styles, multi-task edits."""
-    by_task = {task: _over_repeats(found, lambda one, t=task: task_of(one.edit) == t) for task in NAMES}  # type: ignore[misc]
-    rows: list[tuple[Cell, ...]] = []
-    levels: dict[str, list[float | None]] = {}
-    repeats = sorted({one.repeat for one in found})
-    for level, tasks in LEVELS.items():
-        rows += [(task, NAMES[task], spread(by_task[task]), _count(found, task)) for task in tasks]
-        whole = all(any(value is not None for value in by_task[task]) for task in tasks)
-        levels[level] = [mean(by_task[t][i] for t in tasks) if whole else None for i in range(len(repeats))]
-        rows.append((level, "level", spread(levels[level]), None))
-    each = [mean(levels[level][i] for level in levels) for i in range(len(repeats))]
-    rows.append(("overall", "mean of the levels that are complete", spread(each), None))
-    yield Section("VIBE", ("task", "", "mean ± SD over repeats", "samples"), tuple(rows))
-    styles = [style for style in field_values(found, "style") if style]
-    if styles:
-        deictic = LEVELS["Deictic"]
-        groups: dict[str, Callable[[Scored], bool]] = {
-            "Deictic level": lambda one: task_of(one.edit) in deictic,
-            "Draft Instantiation": lambda one: task_of(one.edit) == "DI",
-        }
-        lines = [(style, *(_style(found, style, wanted) for wanted in groups.values())) for style in styles]
-        yield Section("VIBE by style", ("style", *groups), tuple(lines))
-    several = {n: [one for one in found if task_of(one.edit).count("+") == n - 1] for n in (2, 3)}
-    if any(several.values()):
-        parts = [
-            (f"{n} tasks at once", mean(o.total for o in own), float(len(own))) for n, own in several.items() if own
-        ]
-        yield Section("VIBE, multi-task edits", ("edits", "mean", "units"), tuple(parts))
-
-
-def _style(found: Sequence[Scored], style: str, wanted: Callable[[Scored], bool]) -> float | None:
-    """Return a style's score: per task first, so that tasks count the same."""
-    own = [one for one in found if one.edit.extra.get("style") == style and wanted(one)]
-    tasks = dict.fromkeys(task_of(one.edit) for one in own)
-    return mean(mean(one.total for one in own if task_of(one.edit) == task) for task in tasks)
-
-
-def _count(found: Sequence[Scored], task: str) -> float:
-    return float(len({one.edit.id for one in found if task_of(one.edit) == task}))
-
-
-def _over_repeats(found: Sequence[Scored], wanted: Callable[[Scored], bool]) -> list[float | None]:
-    repeats = sorted({one.repeat for one in found})
-    return [mean(one.total for one in found if one.repeat == repeat and wanted(one)) for repeat in repeats]
-
-
-PAPER = Paper(VIBE, read=read, tables=tables)
+PAPER = Paper(VIBE, read=read, part=part, layouts=layouts)

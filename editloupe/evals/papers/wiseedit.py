@@ -5,31 +5,32 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.manifests.benchmark import Benchmark, make_edit, picture_in, read_json_list
-from editloupe.evals.papers.averages import field_values, mean
-from editloupe.evals.papers.paper import Cell, Paper, Scored, Section
+from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
+from editloupe.evals.manifests.outputs import folders_in
+from editloupe.evals.papers.paper import Paper
+from editloupe.evals.papers.wiseedit_tables import layouts
 from editloupe.files import open_file
+from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.rubrics.wiseedit import WISEEDIT
 from editloupe.rubrics.wiseedit.scoring import (
-    ABBREVIATIONS,
     AWARENESS,
     COMPLEX,
     IMAGINATION,
     INTERPRETATION,
     METRICS,
     MISSING,
-    OUTPUT,
-    inputs_of,
-    task_of,
 )
 from editloupe.types import Edit, UserError
 
 PROMPTS = {"en": "prompt", "cn": "promptcn"}
 """The column with the instruction, by language."""
+READ = re.compile(r"idx|prompt|promptcn|input_\d+|hint|ref")
+"""Columns that are read into an edit's own fields; the others, such as the type of knowledge, are kept under their names."""
 
 
 def read(benchmark: Benchmark) -> Iterator[Edit]:
@@ -37,11 +38,19 @@ def read(benchmark: Benchmark) -> Iterator[Edit]:
     subsets = list(_subsets(benchmark.data))
     if not subsets:
         raise UserError(f"{benchmark.data} holds neither WiseEdit/<Task>/<Subset> nor WiseEdit-Complex/<Subset>")
-    for model, results in _models(benchmark, {folder.name for _, folder in subsets}):
-        for task, folder in subsets:
-            for row in _rows(folder):
-                for language in benchmark.languages:
-                    yield _edit(benchmark, model, results, task, folder, row, language)
+    others = [path for path in folders_in(benchmark.data / "WiseEdit") if path.name not in METRICS and _folders(path)]
+    for path in others:
+        benchmark.note(f"{path} is no task of WiseEdit ({', '.join(METRICS)}): left out")
+    for task, folder in subsets:
+        for row in _rows(folder):
+            for language in benchmark.languages:
+                if edit := _edit(benchmark, task, folder, row, language):
+                    yield edit
+
+
+def part(edit: Edit) -> tuple[str, ...]:
+    """Name the language and the subset of a case: a model is run on a subset in a language as a whole."""
+    return edit.extra["language"], edit.extra["subset"]
 
 
 def _subsets(data: Path) -> Iterator[tuple[str, Path]]:
@@ -53,22 +62,9 @@ def _subsets(data: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _folders(parent: Path) -> list[Path]:
-    found = sorted(path for path in parent.iterdir() if path.is_dir()) if parent.is_dir() else []
-    return [path for path in found if (path / f"{path.name}.csv").is_file() or (path / "ins.json").is_file()]
-
-
-def _models(benchmark: Benchmark, subsets: set[str]) -> Iterator[tuple[str, Path]]:
-    """Yield models and their folders: the folder given, or every folder in it."""
-    results = benchmark.results
-    if any((results / name).is_dir() for name in subsets):
-        yield benchmark.model or results.resolve().name, results
-        return
-    names = [benchmark.model] if benchmark.model else sorted(p.name for p in results.iterdir() if p.is_dir())
-    known = [name for name in names if any((results / name / subset).is_dir() for subset in subsets)]
-    if not known:
-        raise UserError(f"{results} holds no results of the form <MODEL>/<SUBSET>/<en|cn>/<ID>.png")
-    for name in known:
-        yield name, results / name
+    return [
+        path for path in folders_in(parent) if (path / f"{path.name}.csv").is_file() or (path / "ins.json").is_file()
+    ]
 
 
 def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:
@@ -85,36 +81,38 @@ def _rows(folder: Path) -> Iterator[Mapping[str, Any]]:
         raise UserError(f"{file} is not a CSV file in UTF-8 ({error})") from None
 
 
-def _edit(
-    benchmark: Benchmark, model: str, results: Path, task: str, folder: Path, row: Mapping[str, Any], language: str
-) -> Edit:
+def _edit(benchmark: Benchmark, task: str, folder: Path, row: Mapping[str, Any], language: str) -> Edit | None:
+    """Return a case in a language; None where it has no instruction in that language, nor a result."""
     number = str(row.get("idx") or "").strip()
     where = f"{folder.name}, case {number or '?'}"
     instruction = str(row.get(PROMPTS[language]) or "").strip()
+    place = benchmark.results / folder.name / language
+    edited = picture_in(place, number) if number else None
     if not number or not instruction:
+        if number and not edited and any(str(row.get(prompt) or "").strip() for prompt in PROMPTS.values()):
+            return None
         raise UserError(f'{where}: "idx" or "{PROMPTS[language]}" is missing')
     inputs = [benchmark.path(said, folder, folder / "imgs") for said in _inputs(row)]
     if not inputs:
         raise UserError(f'{where}: "input_1" is missing')
-    place = results / folder.name / language
-    edited = picture_in(place, number)
     references = tuple(benchmark.path(said, folder, folder / "img_ref") for said in _references(row))
     more = {"inputs": tuple(inputs[1:]), "references": references}
     return make_edit(
         where,
-        id=f"{model}/{folder.name}/{language}/{number}",
+        id=f"{benchmark.model_name}/{folder.name}/{language}/{number}",
         source=inputs[0],
         edited=edited or place / f"{number}.png",
         instruction=instruction,
         instruction_type=task,
         hint=str(row.get("hint") or "").strip() or None,
-        model=model,
+        model=benchmark.model_name,
         more_images={role: paths for role, paths in more.items() if paths},
         extra={
+            **further_columns(row, READ),
             "subset": folder.name,
             "language": language,
             "inputs": len(inputs),
-            OUTPUT: "present" if edited else "missing",
+            OUTPUT: "present" if edited else MISSING_OUTPUT,
         },
     )
 
@@ -138,37 +136,4 @@ def _references(row: Mapping[str, Any]) -> list[str]:
     return [text for item in listed if (text := str(item).strip())]
 
 
-def tables(found: Sequence[Scored]) -> Iterable[Section]:
-    """WiseEdit, Tables 2, 5 and 6: tasks by metric, for all cases and for those with one input picture."""
-    for language in field_values(found, "language"):
-        own = [one for one in found if one.edit.extra.get("language") == language]
-        for title, cases in (
-            ("all cases", own),
-            ("cases with one input picture", [one for one in own if inputs_of(one.edit) == 1]),
-        ):
-            if cases:
-                yield _section(f"WiseEdit, {language or 'no language given'}, {title}", cases)
-
-
-def _section(title: str, cases: Sequence[Scored]) -> Section:
-    metrics = list(ABBREVIATIONS)
-    rows: list[tuple[Cell, ...]] = []
-    averages: dict[str, float | None] = {}
-    for task, asked in METRICS.items():
-        own = [one for one in cases if task_of(one.edit) == task]
-        if not own:
-            continue
-        means = {name: mean(one.scores.get(name) for one in own) if name in asked else None for name in metrics}
-        known = [means[name] for name in asked]
-        averages[task] = mean(known) if None not in known else None
-        missing = sum(one.missing for one in own)
-        rows.append((task, *(means[name] for name in metrics), averages[task], float(len(own)), float(missing)))
-    basic = [averages.get(task) for task in (AWARENESS, INTERPRETATION, IMAGINATION)]
-    overall = mean(basic) if None not in basic else None
-    rows.append(("overall of the three tasks", *(None for _ in metrics), overall, None, None))
-    columns = ("task", *ABBREVIATIONS.values(), "AVG", "cases", "missing outputs")
-    notes = ("Missing outputs count 0 on every metric, by the paper's rule.",) if any(c.missing for c in cases) else ()
-    return Section(title, columns, tuple(rows), notes)
-
-
-PAPER = Paper(WISEEDIT, read=read, tables=tables, missing_output=MISSING)
+PAPER = Paper(WISEEDIT, read=read, part=part, layouts=layouts, missing_output=MISSING)

@@ -7,7 +7,18 @@ from collections.abc import Iterator
 from editloupe.evals.analysis.agreement import Agreement, Confusion
 from editloupe.evals.analysis.compare import Difference, RunComparison
 from editloupe.evals.analysis.pairing import TITLES
-from editloupe.evals.report.blocks import Block, Grid, Heading, Paragraph, Points, agreement_grids, measures_grid
+from editloupe.evals.report.blocks import (
+    Block,
+    Grid,
+    Heading,
+    Paragraph,
+    Points,
+    agreement_grids,
+    field_grids,
+    measures_grid,
+    p_value,
+    people_blocks,
+)
 from editloupe.safe_text import counted
 
 SHOWN = 20
@@ -18,6 +29,8 @@ def agreement_blocks(found: Agreement, titles: dict[str, str]) -> Iterator[Block
     """Tell how well a run agrees with people."""
     yield Heading(f"{found.run}: {found.judge} · {found.protocol} · {found.mode} mode, against people", 1)
     yield Paragraph(agreement_answer(found, titles), "answer")
+    if len(found.models) > 1:
+        yield Paragraph(f"Editing models: {', '.join(found.models)}.")
     if found.notes:
         yield Points(found.notes)
     if not found.annotators:
@@ -31,6 +44,8 @@ def agreement_blocks(found: Agreement, titles: dict[str, str]) -> Iterator[Block
     for criterion, whole in found.criteria.items():
         if len(whole.by_type) > 1:
             yield measures_grid(f"{titles.get(criterion, criterion)}, by type", whole.by_type)
+    yield from field_grids(found, titles)
+    yield from people_blocks(found, titles)
 
 
 def agreement_answer(found: Agreement, titles: dict[str, str]) -> str:
@@ -60,7 +75,8 @@ def comparison_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[
     yield Heading(f"A = {found.a} against B = {found.b}", 1)
     yield Paragraph(comparison_answer(found, titles), "answer")
     left_out = tuple(f"{count} edits not compared: {why}." for why, count in found.left_out.items())
-    yield Points((f"A: {found.a_title}.", f"B: {found.b_title}.", *left_out, *found.notes))
+    alike = (f"A and B gave the identical picture in {found.same_picture} of them.",) if found.same_picture else ()
+    yield Points((_question(found), f"A: {found.a_title}.", f"B: {found.b_title}.", *alike, *left_out, *found.notes))
     yield Heading("Difference, A − B")
     lines = [("overall", found.overall), *((titles.get(n, n), one) for n, one in found.criteria.items())]
     yield Grid(
@@ -76,22 +92,30 @@ def comparison_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[
     yield from _people(found, titles)
     if found.disagreements:
         yield Heading("Where they disagree")
+        people = found.question == "judges"
         rows = [
-            (one.edit_id, titles.get(one.criterion, one.criterion), one.a, one.b, counted(one.human) or "–")
+            (one.edit_id, titles.get(one.criterion, one.criterion), one.a, one.b, counted(one.human) or "–")[
+                : 4 + people
+            ]
             for one in found.disagreements[:SHOWN]
         ]
         more = len(found.disagreements) - SHOWN
         note = f"{more} more in the JSON form." if more > 0 else ""
-        yield Grid(("edit", "criterion", "A", "B", "people"), tuple(rows), note)
+        yield Grid(("edit", "criterion", "A", "B", "people")[: 4 + people], tuple(rows), note)
+
+
+def _question(found: RunComparison) -> str:
+    if found.question == "judges":
+        return f"Compared as two judges of the same edited pictures ({found.edits} edits that both judged)."
+    return (
+        f"Compared as two editing models on the same sources, instructions and targets ({found.edits} cases that both were "
+        "given and that were judged)."
+    )
 
 
 def _difference(one: Difference) -> tuple[str, str, str, str]:
     numbers = ["–" if value is None else f"{value:.1f}" for value in (one.a, one.b)]
-    return numbers[0], numbers[1], one.difference.told(1), _p(one.p)
-
-
-def _p(value: float | None) -> str:
-    return "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+    return numbers[0], numbers[1], one.difference.told(1), p_value(one.p)
 
 
 def _people(found: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
@@ -112,17 +136,16 @@ def _people(found: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
 def comparison_answer(found: RunComparison, titles: dict[str, str]) -> str:
     """Return the answer in a few sentences: who scores higher, and who is closer to people."""
     change = found.overall.difference
+    shared = f"{change.n} shared {'edits' if found.question == 'judges' else 'cases'}"
     if change.value is None:
         told = f"No overall difference: {change.why}."
     elif change.low is None or change.high is None:
-        told = f"A scores {change.value:+.1f} points against B on {change.n} shared edits ({change.why})."
-    elif change.low <= 0 <= change.high:
-        told = f"A and B cannot be told apart on {change.n} shared edits: A − B = {change.told(1)} points of 100."
+        told = f"A scores {change.value:+.1f} points against B on {shared} ({change.why})."
+    elif found.overall.better is None:
+        told = f"A and B cannot be told apart on {shared}: A − B = {change.told(1)} points of 100, p {p_value(found.overall.p)}."
     else:
-        higher, lower = ("A", "B") if change.value > 0 else ("B", "A")
-        told = (
-            f"{higher} scores higher than {lower} on {change.n} shared edits: A − B = {change.told(1)} points of 100."
-        )
+        higher, lower = ("A", "B") if found.overall.better == "a" else ("B", "A")
+        told = f"{higher} scores higher than {lower} on {shared}: A − B = {change.told(1)} points of 100."
     for criterion, measures in found.human.items():
         rho = measures["spearman"]
         name = titles.get(criterion, criterion)

@@ -6,12 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from editloupe.evals.analysis.agreement import Measures
+from editloupe.evals.analysis.agreement import Agreement, Measures
+from editloupe.evals.analysis.among_people import Among
+from editloupe.evals.analysis.distribution import SizeTrend
 from editloupe.evals.analysis.estimate import Estimate
 from editloupe.evals.analysis.instructive import Instructive
+from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.pairing import TITLES
+from editloupe.evals.analysis.parts import BETWEEN
+from editloupe.evals.analysis.reference import Reference
 from editloupe.evals.analysis.scores import Score
-from editloupe.evals.report.model import Leaderboard, Report
+from editloupe.evals.report.model import Leaderboard, PaperTable, Report
+from editloupe.evals.report.report_tables import merged
+from editloupe.evals.report.table_formats import cell_text
 
 
 @dataclass(frozen=True)
@@ -89,21 +96,27 @@ def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[
 
 def _scores(report: Report, level: int) -> Iterator[Block]:
     yield Heading("Scores", level)
-    yield _score_grid(report, {**report.by_type, "overall": report.overall}, "type")
+    if len(report.parts) == 1:
+        yield _score_grid(report, {**report.by_type, "overall": report.overall}, "type")
     if report.by_level:
         levels = tuple((name, one.told(1), str(one.n)) for name, one in report.by_level.items())
         yield Grid(("level", "score", "edits"), levels)
     if report.by_type:
         yield Drawing("score_per_type", "Scores by instruction type with intervals.")
-    for printed in report.tables:
-        yield Heading(printed.title, level + 1)
-        yield Grid(printed.columns, tuple(tuple(map(_cell, row)) for row in printed.rows), " ".join(printed.notes))
+    yield from _printed(report.tables, level + 1)
+    if any(ranking.part for ranking in report.rankings):
+        for ranking in report.rankings:
+            yield Heading(f"Editing models, {BETWEEN.join(ranking.part)}", level + 1)
+            yield models_grid(ranking)
     for field, values in report.by.items():
+        if any(len(score.group) > 1 for score in values.values()):
+            continue  # a table of its own above
         yield Heading(f"By {field.replace('_', ' ')}", level + 1)
         ranked = sorted(values.items(), key=lambda item: -(item[1].value if item[1].value is not None else -1))
-        yield _score_grid(report, dict(ranked), field)
+        yield _score_grid(report, dict(ranked), field) if field != "model" else _model_grid(report, dict(ranked))
         if field == "model" and len(values) > 1:
             yield Drawing("models", "Editing models by overall score.")
+            yield Drawing("types_by_model", "Scores by instruction type and editing model.")
     yield Heading("Answers", level + 1)
     for criterion, one in report.distributions.items():
         lines = tuple((name, *map(str, counts)) for name, counts in one.counts.items())
@@ -112,21 +125,41 @@ def _scores(report: Report, level: int) -> Iterator[Block]:
     if report.areas:
         yield Heading("Size of the target", level + 1)
         yield Points(tuple(_area(report, criterion) for criterion in report.areas))
-        yield Drawing("score_by_area", "Score against the area of the target; points are spread a little for the eye.")
+        if len(report.parts) == 1:
+            yield Drawing(
+                "score_by_area", "Score against the area of the target; points are spread a little for the eye."
+            )
+        for criterion in report.areas:
+            yield Drawing(f"target_sizes_{criterion}", f"Size of the targets and score, {report.titles[criterion]}.")
 
 
-def _cell(value: str | float | None) -> str:
-    if value is None:
-        return "–"
-    return value if isinstance(value, str) else f"{value:.0f}" if value == int(value) else f"{value:.2f}"
+def _printed(tables: Sequence[PaperTable], level: int) -> Iterator[Block]:
+    for table in map(merged, tables):
+        yield Heading(table.title, level)
+        yield Grid(table.columns, tuple(tuple(map(cell_text, row)) for row in table.rows), " ".join(table.notes))
+
+
+def p_value(value: float | None) -> str:
+    """Write a p-value for a table.
+
+    >>> p_value(0.0004), p_value(0.0312), p_value(None)
+    ('< 0.001', '0.031', '–')
+    """
+    return "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _area(report: Report, criterion: str) -> str:
     one = report.areas[criterion]
+    if len(one.models) > 1:
+        told = "; ".join(f"{model} {_with_area(own)}" for model, own in one.models.items())
+        return f"{report.titles[criterion]}: Pearson r with log area, {told}."
+    return f"{report.titles[criterion]}: Pearson r with log area {_with_area(next(iter(one.models.values())))}."
+
+
+def _with_area(one: SizeTrend) -> str:
     if one.r is None or one.p is None:
-        return f"{report.titles[criterion]}: no correlation with log area ({one.why})."
-    p = "p < 0.001" if one.p < 0.001 else f"p = {one.p:.3f}"
-    return f"{report.titles[criterion]}: Pearson r with log area {one.r:.2f}, {p}, {len(one.scores)} edits."
+        return f"none ({one.why})"
+    return f"{one.r:.2f}, {'p < 0.001' if one.p < 0.001 else f'p = {one.p:.3f}'}, {one.n} edits"
 
 
 def _score_grid(report: Report, lines: Mapping[str, Score], head: str) -> Grid:
@@ -140,6 +173,81 @@ def _score_grid(report: Report, lines: Mapping[str, Score], head: str) -> Grid:
     reasons = {name: score.why for name, score in lines.items() if score.why}
     note = " ".join(f"{name}: {why}." for name, why in reasons.items())
     return Grid(tuple(columns), tuple(rows), note)
+
+
+def _model_grid(report: Report, lines: Mapping[str, Score]) -> Grid:
+    """Show the editing models with the ranks that the tests leave open, and nothing edited as the last line."""
+    plain = _score_grid(report, lines, "model")
+    (ranking,) = report.rankings
+    entries = {one.model: one for one in ranking.models}
+    rows = []
+    for row in plain.rows:
+        one = entries.get(row[0])
+        found = one.unedited.copies + one.unedited.alike if one else 0
+        rows.append((row[0], ranks(one.ranks) if one else "–", *row[1:], str(found)))
+    rows.append(reference_row(ranking.reference, plain.columns[2:-3] and list(report.by_criterion), 4))
+    note = f"{plain.note} {RANKS} {UNEDITED} {reference_note(ranking.reference)}".strip()
+    return Grid((plain.columns[0], "rank", *plain.columns[1:], "unedited"), tuple(rows), note)
+
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def letter(place: int) -> str:
+    """Return a short name for the model at a place: A to Z, then AA, AB and so on.
+
+    >>> letter(0), letter(25), letter(26), letter(53)
+    ('A', 'Z', 'AA', 'BB')
+    """
+    more, rest = divmod(place, len(LETTERS))
+    return (letter(more - 1) if more else "") + LETTERS[rest]
+
+
+def models_grid(found: ModelComparison) -> Grid:
+    """Show editing models with short names, scores, open ranks and cases, and nothing edited as the last line."""
+    rows = [
+        (
+            f"{letter(place)} {one.model}",
+            ranks(one.ranks),
+            "–" if one.overall is None else f"{one.overall:.1f}",
+            str(one.cases),
+            str(one.lacks),
+            str(one.unjudged),
+            str(one.unedited.copies + one.unedited.alike),
+        )
+        for place, one in enumerate(found.models)
+    ]
+    return Grid(
+        ("model", "rank", "score", "cases", "lacks", "unjudged", "unedited"),
+        (*rows, reference_row(found.reference, (), 4)),
+        f"{found.common} of {found.cases} cases are common to all models. {reference_note(found.reference)} "
+        f"Rank: the best and worst that the corrected tests leave open. {UNEDITED}",
+    )
+
+
+RANKS = "Rank: the best and worst that paired tests leave open, corrected for all pairs (`editloupe compare --models`)."
+UNEDITED = "Unedited: outputs that are the source itself or got its verdicts."
+
+
+def ranks(span: tuple[int, int]) -> str:
+    """Write the ranks that are left open.
+
+    >>> ranks((1, 1)), ranks((2, 4))
+    ('1', '2–4')
+    """
+    return str(span[0]) if span[0] == span[1] else f"{span[0]}–{span[1]}"
+
+
+def reference_row(one: Reference, criteria: Sequence[str], more: int) -> tuple[str, ...]:
+    """Return the reference as a line behind the models: no rank, its score, its criteria, and nothing in further columns."""
+    parts = [one.criteria[name].told(1) if name in one.criteria else "–" for name in criteria]
+    return (f"({one.name}: reference)", "–", one.overall.told(1), *parts, *["–"] * more)
+
+
+def reference_note(one: Reference) -> str:
+    """Say where the reference's numbers come from, or why it has none."""
+    lacking = f"There is no overall score for it: {one.overall.why}. " if one.overall.value is None else ""
+    return f"Reference, not ranked: every source handed in unedited. {lacking}{one.why}"
 
 
 MEASURES_SHOWN = ("spearman", "pearson", "mae", "accuracy", "kappa", "kappa_quadratic", "krippendorff_alpha_with_judge")
@@ -157,6 +265,12 @@ def _agreement(report: Report, level: int) -> Iterator[Block]:
     for criterion, whole in report.agreement.criteria.items():
         if whole.by_type:
             yield measures_grid(report.titles.get(criterion, criterion), whole.by_type)
+    yield from field_grids(report.agreement, report.titles)
+    if len(report.agreement.by.get("model", {})) > 1:
+        yield Drawing(
+            "agreement_by_model", "Spearman ρ with people, by editing model; dashed: one annotator against the others."
+        )
+    yield from people_blocks(report.agreement, report.titles, level + 1)
     yield Drawing(
         "agreement_by_type", "Spearman ρ with people; dashed: one annotator against the others, with interval."
     )
@@ -192,6 +306,39 @@ def measures_grid(title: str, lines: Mapping[str, Measures]) -> Grid:
     return Grid((title, *heads, "edits"), tuple(rows), f"No ρ – {' '.join(absent)}" if absent else "")
 
 
+def field_grids(found: Agreement, titles: Mapping[str, str]) -> Iterator[Grid]:
+    """Show agreement by the editing model and by other fields, a table a field and criterion."""
+    for field, values in found.by.items():
+        words = " and ".join(name.strip().replace("_", " ") for name in field.split(","))
+        for criterion in found.criteria:
+            lines = {value: by_criterion[criterion] for value, by_criterion in values.items()}
+            if any(one.n or one.left_out for one in lines.values()):
+                yield measures_grid(f"{titles.get(criterion, criterion)}, by {words}", lines)
+
+
+def people_blocks(found: Agreement, titles: Mapping[str, str], level: int = 2) -> Iterator[Block]:
+    """Tell how well people agree among themselves, on every criterion: of all types, by type, and two by two."""
+    known = {criterion: whole.people for criterion, whole in found.criteria.items() if whole.people is not None}
+    if known:
+        yield Heading("People among themselves", level)
+    for criterion, one in known.items():
+        title = titles.get(criterion, criterion)
+        lines = [_among("all types", one), *(_among(name, part) for name, part in one.by_type.items())]
+        note = "same label: share of equal labels among all pairs of labels of the same edit."
+        yield Grid((title, *_AMONG), tuple(lines), note)
+        if one.raters > 2:
+            left = f"{one.pairs_left_out} more pairs share fewer edits." if one.pairs_left_out else ""
+            pairs = [_among(" and ".join(pair.names), pair) for pair in one.pairs]
+            yield Grid((f"{title}, two by two", *_AMONG), tuple(pairs), left)
+
+
+_AMONG = ("Krippendorff α", "same label", "annotators", "edits")
+
+
+def _among(name: str, one: Among) -> tuple[str, ...]:
+    return name, one.krippendorff_alpha.told(), one.exact.told(), str(one.raters), str(one.n)
+
+
 def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
     """Tell a leaderboard, then every run's own report."""
     yield Heading("Leaderboard", 1)
@@ -200,14 +347,21 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
         yield Points(board.notes)
     criteria = list(dict.fromkeys(name for entry in board.leaderboard for name in entry.criteria))
     titles = {name: title for report in board.reports for name, title in report.titles.items()}
-    columns = ["run", "rank", "judge", "mode", "protocol", "overall", *(titles[name] for name in criteria)]
+    columns = ["run", "rank", "overall", *(titles[name] for name in criteria), "judge", "mode", "protocol"]
     rows = []
     for entry in board.leaderboard:
         parts = [entry.criteria[name].told(1) if name in entry.criteria else "not asked" for name in criteria]
         coverage = f"{entry.coverage.judged} of {entry.coverage.units}"
-        head = (entry.run, "–" if entry.rank is None else str(entry.rank), entry.judge, entry.mode, entry.protocol)
-        rows.append((*head, entry.overall.told(1), *parts, coverage))
-    yield Grid((*columns, "judged"), tuple(rows))
+        place = ranks(entry.ranks) if entry.ranks else "–" if entry.rank is None else str(entry.rank)
+        rows.append(
+            (entry.run, place, entry.overall.told(1), *parts, entry.judge, entry.mode, entry.protocol, coverage)
+        )
+    note = RANKS if any(entry.ranks for entry in board.leaderboard) else ""
+    for one in board.rankings:
+        name, *rest = reference_row(one.reference, criteria, 4)
+        rows.append((BETWEEN.join((name, *one.part)), *rest))
+        note = f"{note} {reference_note(one.reference)}".strip()
+    yield Grid((*columns, "judged"), tuple(rows), note)
     yield Drawing("leaderboard", "Overall scores with intervals.")
     yield Drawing("types_by_run", "Scores by instruction type, run by run.")
     if any(entry.agreement for entry in board.leaderboard):
@@ -218,7 +372,10 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
             for entry in board.leaderboard
         ]
         yield Grid(("Spearman ρ with people", *(titles[name] for name in known)), tuple(lines))
-        yield Drawing("agreement_by_run", "Spearman ρ with people; dashed: one annotator against the others.")
+        yield Drawing(
+            "agreement_by_run", "Agreement with people; filled: the best; dashed: one annotator against the others."
+        )
+    yield from _printed(board.tables, 2)
     for report in board.reports:
         yield from report_blocks(report, level=2, within=f"{report.run}/")
 

@@ -2,58 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
 from editloupe.evals.analysis.agreement import Agreement, agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.distribution import area_trend, distribution
-from editloupe.evals.analysis.human import human_labels
+from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.instructive import instructive
 from editloupe.evals.analysis.methods import methods
-from editloupe.evals.analysis.run_rows import BASELINE, Table, table_of
+from editloupe.evals.analysis.model_pairs import compare_apart
+from editloupe.evals.analysis.model_records import ModelComparison
+from editloupe.evals.analysis.parts import BETWEEN, parts_of
+from editloupe.evals.analysis.reference import without_reference
+from editloupe.evals.analysis.run_rows import BASELINE, NO_MODEL, Table, table_of
 from editloupe.evals.analysis.scores import Score, Scores, UnjudgedRule, scores
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.evals.report.model import Entry, Leaderboard, PaperTable, Report, Spent
+from editloupe.evals.report.ranking import rank_runs, ranking_answer, ranking_notes, ranks_of_parts
+from editloupe.evals.report.report_tables import cross_tables, printed
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.registry import OWN, known_protocol
-from editloupe.types import Usage, UserError
+from editloupe.types import UserError
 
 
 def build_report(
     run: Run | Table | str | Path,
     by: Sequence[str] = (),
     unjudged: UnjudgedRule = "left_out",
-    human: str | Path | None = None,
+    human: Human | Files = None,
     how: Resampling | None = None,
     protocol: str | None = None,
+    intervals: bool = False,
 ) -> Report:
-    """Build the report of one run; groups by editing model come by themselves, further fields by name."""
-    table, how = table_of(run, protocol), how or Resampling()
+    """Build the report of one run; groups by editing model come by themselves, further fields by name.
+
+    `intervals` adds the ends of an interval to every mean of the paper's tables.
+    """
+    held, how = table_of(run, protocol), how or Resampling()
+    table, _ = without_reference(held)
     fields = tuple(dict.fromkeys(("model", *by)))
-    found = scores(table, fields, unjudged, how)
-    people = human_labels(table, human)
+    parts = parts_of(table)
+    rankings = compare_apart([held], how, intervals=False, least=1, known=parts)
+    found = scores(table, fields, unjudged, how, parts=parts)
+    people = human if isinstance(human, Human) else human_labels(table, human)
     agreed = agreement(table, people, how) if people.given else None
     absent = [field for field in by if field not in found.by]
     notes = [*_without_paper(table), *(f'No edit has a field "{field}".' for field in absent)]
     try:
-        tables = tuple(PaperTable(**vars(section)) for section in paper_tables(table))
+        fill = 0.0 if unjudged == "worst" else None
+        sections = paper_tables(table, how=how if intervals else None, fill=fill, parts=[parts])
     except UserError as error:
-        tables = ()
+        sections = ()
         notes.append(f"The paper's own tables are left out: {error}.")
+    tables = tuple(printed(one, table.protocol) for one in (*sections, *cross_tables(table, found, intervals)))
     areas = {name: trend for name in table.criteria if (trend := area_trend(table, name)) is not None}
     return Report(
-        **{**dict(found), "notes": (*table.damage, *found.notes, *_mixed(table), *notes, *people.notes)},
+        **{
+            **dict(found),
+            "notes": (*table.damage, *found.notes, *_mixed(table), *notes, *ranking_notes(rankings), *people.notes),
+        },
         run=table.name,
         folder=str(table.folder),
         judge=" + ".join(table.judges),
         mode=" + ".join(table.modes),
-        answer=_answer(table, found, how),
+        answer=_answer(table, found, how, rankings),
         certainty=tuple(_certainty(table, found, agreed, how)),
         baseline=BASELINE if table.by_rules else None,
-        titles={name: table.title_of(name) for name in table.criteria},
+        titles=table.titles,
         agreement=agreed,
+        rankings=rankings,
         tables=tables,
         distributions={name: distribution(table, name) for name in table.criteria},
         areas=areas,
@@ -64,29 +84,40 @@ def build_report(
     )
 
 
-def build_leaderboard(reports: Sequence[Report]) -> Leaderboard:
-    """Rank several reports by overall score, within their protocol; runs of the same name go by their folders."""
+def build_leaderboard(
+    reports: Sequence[Report], tables: Sequence[Table] = (), intervals: Resampling | None = None
+) -> Leaderboard:
+    """Rank several reports by overall score, within their protocol; runs of the same name go by their folders.
+
+    With the tables of the runs, in the same order, their editing models are compared case by case and stand in the paper's
+    tables together; `intervals` are given there where it says how to make them.
+    """
+    rankings = rank_runs(tables)
+    ranks = ranks_of_parts(rankings, tables)
     names = [report.run for report in reports]
     reports = [
         report.model_copy(update={"run": report.folder}) if names.count(report.run) > 1 else report
         for report in reports
     ]
     ordered = sorted(reports, key=lambda report: (report.protocol, -_value(report.overall), report.run))
+    lines = [(report, label, part) for report in ordered for label, part in report.parts.items()]
     entries: list[Entry] = []
-    for report in ordered:
-        ranked = report.overall.value is not None
+    for report, label, part in sorted(lines, key=lambda one: (one[0].protocol, -_value(one[2].overall))):
+        ranked = part.overall.value is not None
         above = [entry for entry in entries if entry.protocol == report.protocol]
         agreed = report.agreement.criteria if report.agreement else {}
         entries.append(
             Entry(
                 rank=len(above) + 1 if ranked else None,
-                run=report.run,
+                ranks=ranks.get((report.folder, part.group)),
+                run=report.run if len(report.parts) == 1 else f"{report.run}{BETWEEN}{label}",
+                model=None if part.group[0] == NO_MODEL else part.group[0],
                 judge=report.judge,
                 mode=report.mode,
                 protocol=report.protocol,
-                overall=report.overall,
-                criteria=report.by_criterion,
-                coverage=report.coverage,
+                overall=part.overall,
+                criteria=part.overall.criteria,
+                coverage=part.coverage,
                 agreement={name: measures.spearman for name, measures in agreed.items()},
             )
         )
@@ -99,7 +130,23 @@ def build_leaderboard(reports: Sequence[Report]) -> Leaderboard:
         )
     if len({report.unjudged_rule for report in reports}) == 1 and reports[0].unjudged_rule == "worst":
         notes.append("Pessimistic bounds: unjudged verdicts count as the worst answer.")
-    return Leaderboard(answer=_first(entries), leaderboard=tuple(entries), notes=tuple(notes), reports=tuple(ordered))
+    return Leaderboard(
+        answer=ranking_answer(rankings) if rankings else _first(entries),
+        rankings=rankings,
+        leaderboard=tuple(entries),
+        tables=tuple(_together(reports, [without_reference(table)[0] for table in tables], intervals)),
+        notes=(*notes, *ranking_notes(rankings)),
+        reports=tuple(ordered),
+    )
+
+
+def _together(reports: Sequence[Report], tables: Sequence[Table], intervals: Resampling | None) -> Iterator[PaperTable]:
+    """Yield the paper's tables of every protocol, with the models of all its runs as rows."""
+    fill = 0.0 if reports[0].unjudged_rule == "worst" else None
+    for protocol in dict.fromkeys(table.protocol for table in tables):
+        own = [table for table in tables if table.protocol == protocol]
+        with suppress(UserError):  # said in the notes of the run's own report
+            yield from (printed(one, protocol) for one in paper_tables(*own, how=intervals, fill=fill))
 
 
 def _value(score: Score) -> float:
@@ -125,22 +172,27 @@ def _first(entries: Sequence[Entry]) -> str:
     return f"{told}, ahead of {rivals[0].run} with {rivals[0].overall.told(1)}."
 
 
-def _answer(table: Table, found: Scores, how: Resampling) -> str:
+def _answer(table: Table, found: Scores, how: Resampling, rankings: Sequence[ModelComparison]) -> str:
     overall = found.overall
     who = f"{' + '.join(table.judges)} in {' + '.join(table.modes)} mode"
+    lowest = found.unjudged_rule == "worst" and found.coverage.unjudged > 0
+    if len(found.parts) > 1:
+        bound = " (at least: what is unjudged counts as the worst)" if lowest else ""
+        several = f"{_count(len(found.parts), 'score')}{bound} from {_count(len(table.rows), 'edit')}, judged by {who}"
+        return f"{several}: {overall.why}. {ranking_answer(rankings)}".strip()
     if overall.value is None:
         return f"No overall score: {overall.why}. {found.coverage.judged} of {found.coverage.units} verdicts by {who}."
     kinds = len([score for score in found.by_type.values() if score.value is not None])
     scope = f"{overall.n} edit{'' if overall.n == 1 else 's'}"
     scope += f" of {kinds} instruction type{'' if kinds == 1 else 's'}" if kinds else ""
-    bound = "at least " if found.unjudged_rule == "worst" and found.coverage.unjudged else ""
+    bound = "at least " if lowest else ""
     between = f" ({how.percent} interval {overall.low:.1f} to {overall.high:.1f})" if overall.low is not None else ""
     told = f"Overall score {bound}{overall.value:.1f} of 100{between}, from {scope}, judged by {who}."
-    models = found.by.get("model", {})
-    ranked = sorted(((score.value, name) for name, score in models.items() if score.value is not None), reverse=True)
-    if len(ranked) > 1:
-        told += f" Best of {len(ranked)} editing models: {ranked[0][1]} with {models[ranked[0][1]].told(1)}."
-    return told
+    return f"{told} {ranking_answer(rankings)}".strip()
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _certainty(table: Table, found: Scores, agreed: Agreement | None, how: Resampling) -> list[str]:
@@ -215,12 +267,11 @@ def _without_paper(table: Table) -> list[str]:
 
 
 def _spent(table: Table) -> Spent:
-    usage = sum((unit.outcome.usage for unit in table.units), Usage())
     costs = [unit.cost for unit in table.units]
     return Spent(
-        requests=usage.requests,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
+        requests=sum(unit.requests for unit in table.units),
+        input_tokens=sum(unit.input_tokens for unit in table.units),
+        output_tokens=sum(unit.output_tokens for unit in table.units),
         cost=None if None in costs else sum(cost for cost in costs if cost is not None),
         seconds=sum(unit.seconds for unit in table.units),
     )

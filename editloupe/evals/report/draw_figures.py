@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from editloupe.evals.analysis.agreement import CriterionAgreement
+from editloupe.evals.analysis.agreement import CriterionAgreement, Measures
+from editloupe.evals.analysis.distribution import UNJUDGED, AreaTrend
+from editloupe.evals.analysis.estimate import Estimate
+from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.report.model import Leaderboard, Report
 
 if TYPE_CHECKING:
@@ -31,13 +34,17 @@ def _of_report(report: Report) -> dict[str, Draw]:
     titles = report.titles
     if report.by_type:
         found["score_per_type"] = lambda: figures.score_per_type({report.run: report}, titles)
+    elif by_criterion := _types_by_model(report):
+        found["types_by_model"] = lambda: figures.types_by_model(by_criterion)
     if len(models := report.by.get("model", {})) > 1:
-        found["models"] = lambda: figures.leaderboard(models)
+        found["models"] = lambda: figures.leaderboard({**models, **_reference(report.rankings)})
     if report.distributions:
         named = {titles[name]: one for name, one in report.distributions.items()}
         found["label_distribution"] = lambda: figures.label_distribution(named)
-    if report.areas:
+    if report.areas and all(len(one.models) == 1 for one in report.areas.values()):
         found["score_by_area"] = lambda: figures.score_by_area({titles[n]: one for n, one in report.areas.items()})
+    for name, trend in report.areas.items():
+        found[f"target_sizes_{name}"] = _target_sizes(report, name, trend)
     if report.agreement:
         agreed = report.agreement.criteria
         matrices = {titles[name]: one.confusion for name, one in agreed.items() if one.confusion}
@@ -46,7 +53,46 @@ def _of_report(report: Report) -> dict[str, Draw]:
         labelled = {name: one for name, one in agreed.items() if one.by_type and one.n}
         if labelled:
             found["agreement_by_type"] = lambda: _by_type(labelled, titles)
+        if len(by_model := report.agreement.by.get("model", {})) > 1 and any(one.n for one in agreed.values()):
+            found["agreement_by_model"] = lambda: _by_model(by_model, agreed, titles)
     return found
+
+
+def _reference(rankings: Sequence[ModelComparison]) -> dict[str, Estimate]:
+    """Return nothing edited as a line of a figure, where its score is known and there is one."""
+    if len(rankings) != 1 or rankings[0].reference.overall.value is None:
+        return {}
+    return {f"({rankings[0].reference.name}: reference)": rankings[0].reference.overall}
+
+
+MOST_CRITERIA = 5
+"""Criteria up to which each has a panel of its own beside the score."""
+
+
+def _types_by_model(report: Report) -> dict[str, dict[str, dict[str, float | None]]]:
+    """Return criterion to model to type to score, the types' own scores last; nothing where no edit has a type."""
+    lines = {label: {**part.by_type, "overall": part.overall} for label, part in report.parts.items() if part.by_type}
+    if not lines:
+        return {}
+    criteria = [
+        name for name in report.titles if any(name in one.criteria for line in lines.values() for one in line.values())
+    ]
+    found: dict[str, dict[str, dict[str, float | None]]] = {}
+    for name in criteria if len(criteria) <= MOST_CRITERIA else ():
+        found[report.titles[name]] = {
+            label: {kind: one.criteria[name].value for kind, one in line.items() if name in one.criteria}
+            for label, line in lines.items()
+        }
+    if len(found) != 1:
+        found["Score"] = {label: {kind: one.value for kind, one in line.items()} for label, line in lines.items()}
+    return found
+
+
+def _target_sizes(report: Report, criterion: str, trend: AreaTrend) -> Draw:
+    from editloupe.evals.report import figures
+
+    answers = [name for name in report.distributions[criterion].answers if name != UNJUDGED]
+    return lambda: figures.target_sizes(trend, report.titles[criterion], answers)
 
 
 def _by_type(agreed: Mapping[str, CriterionAgreement], titles: Mapping[str, str]) -> Figure:
@@ -60,27 +106,60 @@ def _by_type(agreed: Mapping[str, CriterionAgreement], titles: Mapping[str, str]
     return figures.whiskers(groups, "Spearman ρ with people", ceilings)
 
 
+def _by_model(
+    by_model: Mapping[str, Mapping[str, Measures]], agreed: Mapping[str, CriterionAgreement], titles: Mapping[str, str]
+) -> Figure:
+    from editloupe.evals.report import figures
+
+    labelled = {name: one for name, one in agreed.items() if one.n}
+    groups = {
+        titles[name]: [
+            *((model, found[name].spearman) for model, found in by_model.items()),
+            ("all edits", one.spearman),
+        ]
+        for name, one in labelled.items()
+    }
+    ceilings = {titles[name]: one.ceiling.spearman for name, one in labelled.items() if one.ceiling}
+    return figures.whiskers(groups, "Spearman ρ with people", ceilings)
+
+
 def _of_leaderboard(board: Leaderboard) -> dict[str, Draw]:
     from editloupe.evals.report import figures
 
     titles = {name: title for report in board.reports for name, title in report.titles.items()}
     found: dict[str, Draw] = {
-        "leaderboard": lambda: figures.leaderboard({entry.run: entry.overall for entry in board.leaderboard})
+        "leaderboard": lambda: figures.leaderboard(
+            {entry.run: entry.overall for entry in board.leaderboard} | _reference(board.rankings)
+        )
     }
-    if any(report.by_type for report in board.reports):
-        found["types_by_run"] = lambda: figures.score_per_type({report.run: report for report in board.reports})
-    known = dict.fromkeys(name for entry in board.leaderboard for name, rho in entry.agreement.items() if rho.n)
-    if known:
-        groups = {
-            titles[name]: [(e.run, e.agreement[name]) for e in board.leaderboard if name in e.agreement]
-            for name in known
-        }
+    parts = {
+        report.run if len(report.parts) == 1 else f"{report.run} · {label}": part
+        for report in board.reports
+        for label, part in report.parts.items()
+        if part.by_type
+    }
+    if parts:
+        found["types_by_run"] = lambda: figures.score_per_type(parts)
+    agreed = _judges_and_people(board)
+    if agreed:
         ceilings = {
-            titles[name]: one.ceiling.spearman
+            titles[name]: one.ceiling
             for report in board.reports
             if report.agreement
             for name, one in report.agreement.criteria.items()
             if one.ceiling
         }
-        found["agreement_by_run"] = lambda: figures.whiskers(groups, "Spearman ρ with people", ceilings)
+        found["agreement_by_run"] = lambda: figures.judges_against_people(agreed, ceilings)
+    return found
+
+
+def _judges_and_people(board: Leaderboard) -> dict[str, dict[str, Measures]]:
+    """Return criterion to judge to its agreement with people; a judge and mode that several runs share go by the run."""
+    ways = [(report.judge, report.mode) for report in board.reports]
+    found: dict[str, dict[str, Measures]] = {}
+    for report, way in zip(board.reports, ways, strict=True):
+        label = ", ".join(way) if ways.count(way) == 1 else report.run
+        for name, one in report.agreement.criteria.items() if report.agreement else ():
+            if one.n:
+                found.setdefault(report.titles[name], {})[label] = one
     return found

@@ -10,6 +10,7 @@ from editloupe.evals.analysis.agreement import Agreement
 from editloupe.evals.analysis.distribution import AreaTrend, Distribution
 from editloupe.evals.analysis.estimate import Estimate, Number
 from editloupe.evals.analysis.instructive import Instructive
+from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.scores import Coverage, Scores
 from editloupe.types import Record
 
@@ -29,9 +30,11 @@ class Spent(Record):
 class PaperTable(Record):
     """A table as the protocol's paper prints it."""
 
+    protocol: str
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[str | Number | None, ...], ...]
+    rows: tuple[tuple[str | int | Number | None, ...], ...]
+    """One a model, the verdicts there are and those there should be at the end."""
     notes: tuple[str, ...] = ()
 
 
@@ -52,8 +55,11 @@ class Report(Scores):
     """Criteria to their titles."""
     agreement: Agreement | None
     """None where people labelled nothing."""
+    rankings: tuple[ModelComparison, ...]
+    """What can be said about the order of the editing models, by paired tests, and what nothing edited scores; one for
+    every value of what the paper keeps apart, usually one."""
     tables: tuple[PaperTable, ...]
-    """What the protocol's paper prints, where that is more than the scores by type."""
+    """What the protocol's paper prints, and what several fields to group by make."""
     distributions: Mapping[str, Distribution]
     areas: Mapping[str, AreaTrend]
     instructive: tuple[Instructive, ...]
@@ -67,8 +73,12 @@ class Entry(Record):
     """One line of a leaderboard."""
 
     rank: int | None
-    """None where the run has no overall score."""
+    """By overall score; None where the run has none."""
+    ranks: tuple[int, int] | None = None
+    """The best and the worst rank that the paired tests leave open; None where they were not compared."""
     run: str
+    """The run and, where it holds several, the editing model."""
+    model: str | None = None
     judge: str
     mode: str
     protocol: str
@@ -83,6 +93,10 @@ class Leaderboard(Record):
     """Several runs, best first, with their reports."""
 
     answer: str
+    rankings: tuple[ModelComparison, ...] = ()
+    """The editing models of all runs, where one judge judged them by one protocol."""
     leaderboard: tuple[Entry, ...]
+    tables: tuple[PaperTable, ...] = ()
+    """The papers' tables with the models of all runs as rows, protocol by protocol."""
     notes: tuple[str, ...]
     reports: tuple[Report, ...]

@@ -21,10 +21,14 @@ WIDTH = 110
 """Columns where nothing else is known, as in a file."""
 
 
+_PADDING = 3
+"""Characters between two columns of a table."""
+
+
 def print_blocks(blocks: Sequence[Block], console: Console) -> None:
     """Print blocks; figures have no place in a terminal and are left out."""
     for block in blocks:
-        for part in _shown(block):
+        for part in _shown(block, console.width):
             console.print(part)
 
 
@@ -35,7 +39,7 @@ def as_text(blocks: Sequence[Block], width: int = WIDTH) -> str:
     return "\n".join(line.rstrip() for line in target.getvalue().splitlines()) + "\n"
 
 
-def _shown(block: Block) -> list[RenderableType]:
+def _shown(block: Block, width: int) -> list[RenderableType]:
     if isinstance(block, Heading):
         text = Text(printable(block.text), style="bold")
         return [Rule(text, align="left", style="dim")] if block.level < 3 else [text]
@@ -52,20 +56,46 @@ def _shown(block: Block) -> list[RenderableType]:
             lines.append(line)
         return [*lines, Text()]
     if isinstance(block, Grid):
-        return _grid(block)
+        return _grid(block, width)
     if isinstance(block, Cases):
         return [part for item in block.items for part in _case(block, item)]
     return []
 
 
-def _grid(grid: Grid) -> list[RenderableType]:
-    table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-    for place, column in enumerate(grid.columns):
-        table.add_column(Text(printable(column)), justify="right" if place else "left", overflow="fold")
-    for row in grid.rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    parts: list[RenderableType] = [table]
+def _grid(grid: Grid, width: int) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    for places in _pages(grid, width):
+        table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+        for place in places:
+            column = Text(printable(grid.columns[place]))
+            table.add_column(column, justify="right" if place else "left", overflow="fold")
+        for row in grid.rows:
+            table.add_row(*(Text(printable(row[place])) for place in places))
+        parts.append(table)
     return [*parts, Text(printable(grid.note), style="dim"), Text()] if grid.note else parts
+
+
+def _pages(grid: Grid, width: int) -> list[list[int]]:
+    """Return the columns to show side by side: all, or as many as fit, each time behind the first one.
+
+    A number is never broken, nor a word of a heading; a first column of long texts may be.
+    """
+    needs = [
+        max(map(len, (*grid.columns[place].split(), *(row[place] for row in grid.rows), "")))
+        for place in range(len(grid.columns))
+    ]
+    first = min(needs[0], width // 3)
+    pages: list[list[int]] = [[0]]
+    room = width - first - 2 * _PADDING
+    left = room
+    for place in range(1, len(grid.columns)):
+        wanted = needs[place] + _PADDING
+        if wanted > left and len(pages[-1]) > 1:
+            pages.append([0])
+            left = room
+        pages[-1].append(place)
+        left -= wanted
+    return pages
 
 
 def _case(cases: Cases, item: Instructive) -> list[RenderableType]:

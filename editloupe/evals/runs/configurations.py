@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from editloupe.asked import Asked, content_key
 from editloupe.evals.runs.redact import Redactor
@@ -53,9 +54,12 @@ def extend(connection: sqlite3.Connection, clean: Redactor, asked: Sequence[Aske
             "INSERT OR IGNORE INTO asked (asked, criterion, facts) VALUES (?, ?, ?)",
             (question.key, storable_text(question.criterion), facts),
         )
-        connection.execute(
-            "INSERT OR IGNORE INTO configurations (configuration, asked) VALUES (?, ?)", (name, question.key)
-        )
+        link(connection, name, question.key)
+
+
+def link(connection: sqlite3.Connection, name: str, asked: str) -> None:
+    """Have a question belong to a configuration."""
+    connection.execute("INSERT OR IGNORE INTO configurations (configuration, asked) VALUES (?, ?)", (name, asked))
 
 
 def held(connection: sqlite3.Connection, protocol: str | None = None) -> list[Configuration]:
@@ -88,3 +92,17 @@ def _covers(connection: sqlite3.Connection, other: Configuration, one: Configura
     if (one.judge, one.mode, one.protocol) != (other.judge, other.mode, other.protocol):
         return False
     return connection.execute(query, (one.name, other.name)).fetchone() is None
+
+
+def describe(about: dict[str, Any], name: str, description: Mapping[str, Any], now: str) -> bool:
+    """Add a description to run.json; to one that is there, what it has not asked before. False where nothing is added."""
+    known = next((one for one in about["configurations"] if one["name"] == name), None)
+    if known is None:
+        about["configurations"].append({"name": name, "first_used": now, **description})
+        return True
+    rubrics = {**description.get("rubrics", {}), **known.get("rubrics", {})}
+    criteria = list(dict.fromkeys((*known.get("criteria", ()), *description.get("criteria", ()))))
+    if (rubrics, criteria) == (known.get("rubrics", {}), list(known.get("criteria", ()))):
+        return False
+    known |= {"rubrics": rubrics, "criteria": criteria}
+    return True

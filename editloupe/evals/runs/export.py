@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -13,7 +14,7 @@ from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
 from editloupe.safe_text import for_csv, for_json
 from editloupe.storable import finite_number, whole_number
-from editloupe.types import Edit, UserError, Verdict
+from editloupe.types import UserError, Verdict
 from editloupe.whole_files import whole_file, write_text
 
 COLUMNS: Mapping[str, str] = {
@@ -30,23 +31,23 @@ COLUMNS: Mapping[str, str] = {
     "output_tokens": "int64",
     "cost": "float64",
     "seconds": "float64",
-}
-"""The row of a unit, part of the public surface, with its Arrow types."""
-EDIT_COLUMNS: Mapping[str, str] = {
-    "instruction": "string",
-    "instruction_type": "string",
     "model": "string",
+    "instruction_type": "string",
     "judge": "string",
-    "protocol": "string",
+    "configuration": "string",
     "mode": "string",
-    "rationale": "string",
+    "protocol": "string",
+    "confidence": "float64",
+    "name": "string",
 }
+"""The row of a unit, part of the public surface, with its Arrow types; several edits of a run may share an id, none a name."""
+EDIT_COLUMNS: Mapping[str, str] = {"instruction": "string", "rationale": "string"}
 """What a datasets folder holds besides: it is read without the manifest at hand."""
 GROUP = 256
 """Rows written at once; with pictures this bounds the memory."""
 
 
-def row_of(unit: Unit) -> dict[str, Any]:
+def row_of(unit: Unit, instruction_type: str | None = None) -> dict[str, Any]:
     """Return a unit as a flat row; a score is None where there is none, never 0."""
     outcome = unit.outcome
     judged = outcome if isinstance(outcome, Verdict) else None
@@ -64,14 +65,36 @@ def row_of(unit: Unit) -> dict[str, Any]:
         "output_tokens": whole_number(outcome.usage.output_tokens),
         "cost": finite_number(unit.cost),
         "seconds": finite_number(unit.seconds),
+        "model": unit.model,
+        "instruction_type": instruction_type,
+        "judge": unit.judge,
+        "configuration": unit.configuration,
+        "mode": unit.mode,
+        "protocol": unit.protocol,
+        "confidence": finite_number(judged.confidence) if judged else None,
+        "name": unit.name,
     }
+
+
+def rows_of(run: Run) -> Iterator[dict[str, Any]]:
+    """Yield every unit of a run as a flat row, in the order of the manifest."""
+    types = _types(run)
+    return (row_of(unit, types.get(unit.name)) for unit in run.units())
+
+
+def _types(run: Run) -> dict[str, str]:
+    """Return the edits' types by name, without reading whole edits; a damaged one has none."""
+    found = "json_extract(facts, '$.instruction_type')"
+    query = f"SELECT name, {found} FROM edits WHERE CASE WHEN json_valid(facts) THEN {found} END IS NOT NULL"
+    with closing(run.reader()) as reader:
+        return {str(name): str(kind) for name, kind in reader.execute(query)}
 
 
 def to_jsonl(run: Run, out: TextIO) -> int:
     """Write one JSON object a line; return how many."""
     count = 0
-    for unit in run.units():
-        out.write(for_json(row_of(unit)) + "\n")
+    for row in rows_of(run):
+        out.write(for_json(row) + "\n")
         count += 1
     return count
 
@@ -84,8 +107,8 @@ def to_csv(run: Run, out: TextIO) -> int:
     writer = csv.DictWriter(out, list(COLUMNS), lineterminator="\n")
     writer.writeheader()
     count = 0
-    for unit in run.units():
-        writer.writerow({name: for_csv(value) for name, value in row_of(unit).items()})
+    for row in rows_of(run):
+        writer.writerow({name: for_csv(value) for name, value in row.items()})
         count += 1
     return count
 
@@ -94,7 +117,7 @@ def to_parquet(run: Run, path: Path) -> int:
     """Write a Parquet file; return how many rows."""
     arrow = _arrow()
     schema = arrow.schema(list(COLUMNS.items()))
-    return _write_parquet(path, schema, (row_of(unit) for unit in run.units()))
+    return _write_parquet(path, schema, rows_of(run))
 
 
 def to_datasets(run: Run, folder: Path, images: bool = False) -> int:
@@ -127,19 +150,9 @@ def _dataset_rows(run: Run, images: bool) -> Iterator[dict[str, Any]]:
             edit, pictures = None, {}
         shown = {role: _picture(run, pictures, role) for role in ("source", "edited")} if images else {}
         for unit in units:
-            yield {**row_of(unit), **_about_edit(edit, unit), **shown}
-
-
-def _about_edit(edit: Edit | None, unit: Unit) -> dict[str, Any]:
-    return {
-        "instruction": edit.instruction if edit else None,
-        "instruction_type": edit.instruction_type if edit else None,
-        "model": edit.model if edit else None,
-        "judge": unit.judge,
-        "protocol": unit.protocol,
-        "mode": unit.mode,
-        "rationale": unit.outcome.rationale if isinstance(unit.outcome, Verdict) else None,
-    }
+            rationale = unit.outcome.rationale if isinstance(unit.outcome, Verdict) else None
+            about = {"instruction": edit.instruction if edit else None, "rationale": rationale}
+            yield {**row_of(unit, edit.instruction_type if edit else None), **about, **shown}
 
 
 def _picture(run: Run, pictures: Mapping[str, list[str]], role: str) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from editloupe.evals.runs.schema import UNIT_COLUMNS
 _NAMES = ", ".join(UNIT_COLUMNS)
 _VALUES = ", ".join(f":{name}" for name in UNIT_COLUMNS)
 _SET = ", ".join(f"{name} = :{name}" for name in UNIT_COLUMNS)
-ANSWER = "INSERT OR REPLACE INTO answers (edit, criterion, asked, repeat, unit) VALUES (?, ?, ?, ?, ?)"
+ANSWER = "INSERT OR REPLACE INTO answers (edit, criterion, asked, repeat, unit, shown) VALUES (?, ?, ?, ?, ?, ?)"
 """A row that changes gets a new, higher number, by which readers see what is new."""
 
 
@@ -24,6 +24,8 @@ class Answer(NamedTuple):
     asked: str
     repeat: int
     unit: int
+    shown: str | None
+    """What of the edit the unit was taken to answer for; a verdict that is kept on purpose was shown something else."""
 
 
 def put(connection: sqlite3.Connection, rows: Rows, edit: int, also: Mapping[str, Sequence[int]]) -> None:
@@ -32,9 +34,9 @@ def put(connection: sqlite3.Connection, rows: Rows, edit: int, also: Mapping[str
         connection.execute("INSERT OR IGNORE INTO texts (sha, text) VALUES (?, ?)", (text_sha(text), text))
     for unit in rows.units:
         number = _unit(connection, unit, edit)
-        place = (unit["criterion"], unit["asked"], unit["repeat"], number)
+        place = (unit["criterion"], unit["asked"], unit["repeat"], number, unit["shown"])
         before = connection.execute(
-            "SELECT edit, criterion, asked, repeat, unit FROM answers WHERE unit = ?", (number,)
+            "SELECT edit, criterion, asked, repeat, unit, shown FROM answers WHERE unit = ?", (number,)
         )
         connection.executemany(ANSWER, [*before, *((one, *place) for one in (edit, *also.get(unit["criterion"], ())))])
         for head, steps in rows.traces[unit["criterion"]]:
@@ -47,10 +49,15 @@ def put(connection: sqlite3.Connection, rows: Rows, edit: int, also: Mapping[str
             )
 
 
+def insert_unit(connection: sqlite3.Connection, unit: Mapping[str, Any]) -> int:
+    """Write a unit that is not there yet and return its number."""
+    return int(connection.execute(f"INSERT INTO units ({_NAMES}) VALUES ({_VALUES})", unit).lastrowid or 0)
+
+
 def _unit(connection: sqlite3.Connection, unit: Mapping[str, Any], edit: int) -> int:
     """Write a unit in its place and return its number; what it was before, with its traces, is gone."""
     if (number := _place(connection, unit, edit)) is None:
-        return int(connection.execute(f"INSERT INTO units ({_NAMES}) VALUES ({_VALUES})", unit).lastrowid or 0)
+        return insert_unit(connection, unit)
     connection.execute("DELETE FROM steps WHERE trace IN (SELECT trace FROM traces WHERE unit = ?)", (number,))
     connection.execute("DELETE FROM traces WHERE unit = ?", (number,))
     connection.execute(f"UPDATE units SET {_SET} WHERE unit = :unit", {**unit, "unit": number})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +38,17 @@ def read_about(path: Path) -> dict[str, Any]:
     if found.get("schema", VERSION) not in READABLE:
         raise UserError(f"{path} has schema version {found['schema']}, this EditLoupe reads version {VERSION}")
     return dict(found)
+
+
+def recorded_rubrics(about: Mapping[str, Any], protocol: str | None = None) -> dict[str, Mapping[str, Any]]:
+    """Return the rubrics run.json records, by criterion, each in its first wording; all, or those asked with a protocol."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for one in about.get("configurations", ()):
+        rubrics = one.get("rubrics", {}) if protocol in (None, one.get("protocol")) else {}
+        for rubric in rubrics.values() if isinstance(rubrics, Mapping) else ():
+            if isinstance(rubric, Mapping) and "criterion" in rubric:
+                found.setdefault(str(rubric["criterion"]), rubric)
+    return found
 
 
 class KeptEdit(NamedTuple):

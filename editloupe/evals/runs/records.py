@@ -93,7 +93,7 @@ class Filing:
         kept = kept_pictures(self.judgement, album, folder) if isinstance(album, Album) else album or KeptPictures()
         kept.write(folder)
         return Rows(
-            entry=Entry(edit, self.position, content_of(edit, _hashes(edit, kept.roles)), {}, kept.roles),
+            entry=Entry(edit, self.position, content_of(edit, hashes_by_path(edit, kept.roles)), {}, kept.roles),
             units=[self._unit(outcome, clean) for outcome in self.judgement.verdicts],
             texts=[_text(text, clean) for text in {text for trace in self.judgement.traces for text in trace.prompt}],
             traces={
@@ -159,7 +159,7 @@ class Filing:
         return (trace.target, _duration(trace.seconds), _text(head, clean)), steps
 
 
-def _hashes(edit: Edit, roles: Mapping[str, list[str]]) -> dict[Path, str]:
+def hashes_by_path(edit: Edit, roles: Mapping[str, list[str]]) -> dict[Path, str]:
     """Return the hashes of an edit's pictures by path, where all of a role could be read."""
     found: dict[Path, str] = {}
     for role, paths in edit.files.items():

@@ -103,6 +103,7 @@ CREATE TABLE answers (
     asked      TEXT NOT NULL,
     repeat     INTEGER NOT NULL,
     unit       INTEGER NOT NULL,
+    shown      TEXT,
     UNIQUE (edit, asked, repeat)
 );
 CREATE INDEX answers_of_a_unit ON answers (unit);
@@ -162,7 +163,7 @@ SELECT rowid AS unit, criterion, judge || ' ' || mode || ' ' || protocol || ' ' 
 FROM main.units;
 CREATE TEMP VIEW answers AS
 SELECT units.rowid AS answer, edits.rowid AS edit, criterion, judge || ' ' || mode || ' ' || protocol || ' ' || criterion
-    AS asked, repeat, units.rowid AS unit
+    AS asked, repeat, units.rowid AS unit, key AS shown
 FROM main.edits CROSS JOIN main.units ON units.edit_id = edits.edit_id;
 CREATE TEMP VIEW configurations AS
 SELECT DISTINCT judge || ' ' || mode || ' ' || protocol AS configuration, judge || ' ' || mode || ' ' || protocol || ' ' ||
@@ -193,8 +194,8 @@ def connect_to_write(path: Path) -> RunConnection:
         try:
             if not fresh and check(connection, path) == 1:
                 raise OldRun(
-                    f"{path.parent} was written by version 0.1; `editloupe run migrate` makes it one that can be continued, "
-                    "and nothing is judged again for it"
+                    f"{path.parent} was written by an earlier version; `editloupe run migrate {path.parent}` makes it one that "
+                    "can be continued, with nothing lost and nothing judged"
                 )
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")

@@ -137,15 +137,25 @@ class Run:
         """
         name = content_key({"description": self._canonical(description)})[:16]
         if asked:
-            with self._transaction() as connection:
+            with self.transaction() as connection:
                 name = configurations.name_for(connection, asked)
                 configurations.extend(connection, self._without_secrets, asked, name)
         about = read_about(self.folder / ABOUT)
-        if all(known["name"] != name for known in about["configurations"]):
-            known = json.loads(self._canonical(description))
-            about["configurations"].append({"name": name, "first_used": timestamp(), **known})
+        if configurations.describe(about, name, json.loads(self._canonical(description)), timestamp()):
             self._write_about(about)
         return name
+
+    def add_configurations(self, known: Iterable[Mapping[str, Any]]) -> None:
+        """Add descriptions of another run's configurations to run.json where they are not there yet."""
+        about = read_about(self.folder / ABOUT)
+        names = {one["name"] for one in about["configurations"]}
+        about["configurations"] += [dict(one) for one in known if one["name"] not in names]
+        self._write_about(about)
+
+    def shrink(self) -> None:
+        """Give room that nothing needs any more back to the disk."""
+        with self._turn, self._write_errors():
+            self._connection.execute("VACUUM")
 
     def configurations(self, protocol: str | None = None) -> list[Configuration]:
         """Return what judged here, first used first, each with how many verdicts it has."""
@@ -178,7 +188,7 @@ class Run:
         listed = list(filings)
         with self._write_errors():
             ready = [filing.ready(self.pictures, self._without_secrets) for filing in listed]
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             for filing, rows in zip(listed, ready, strict=True):
                 if unknown := filing.unknown_questions():
                     name = filing.configuration or filing.unknown_configuration
@@ -190,21 +200,22 @@ class Run:
 
     def enrol(self, entries: Iterable[Entry]) -> list[int]:
         """Bring the edits up to date with a manifest and return their numbers."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             return [enrol(connection, entry, self._without_secrets) for entry in entries]
 
     def answer(self, answers: Iterable[Answer]) -> None:
         """Have units that are there answer these edits too."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.executemany(ANSWER, answers)
 
     def forget(self, edits: Iterable[int]) -> None:
         """Take edits out of every table; their verdicts stay in the file and are found again where the edits come back."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             forget(connection, edits)
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Give the connection for a transaction, which is written whole or not at all."""
         with self._turn, self._write_errors():
             if not self._lock:
                 raise UserError(f"{self.folder} is open for reading only")

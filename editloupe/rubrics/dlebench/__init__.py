@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from editloupe.rubrics.dlebench.cases import make_cases
-from editloupe.rubrics.protocol import Protocol, load_rubric
+from editloupe.rubrics.dlebench.cases import case_facts, make_cases
+from editloupe.rubrics.protocol import Protocol, Untouched, load_rubric
 
-__all__ = ["DLEBENCH", "TYPES"]
+__all__ = ["DLEBENCH", "TYPES", "TYPE_NAMES"]
 
 _HERE = files(__package__)
 
@@ -21,6 +21,30 @@ TYPES = (
     "Change Count",
 )
 """The seven instruction types, in the order of Table 1."""
+TYPE_NAMES = {
+    "material": "Change Material",
+    "altermaterial": "Change Material",
+    "color": "Change Color",
+    "colour": "Change Color",
+    "changecolour": "Change Color",
+    "altercolor": "Change Color",
+    "ocr": "Change OCR",
+    "text": "Change OCR",
+    "changetext": "Change OCR",
+    "altertext": "Change OCR",
+    "textflip": "Change OCR",
+    "shape": "Change Shape",
+    "altershape": "Change Shape",
+    "remove": "Removal Object",
+    "removal": "Removal Object",
+    "removeobject": "Removal Object",
+    "objectremoval": "Removal Object",
+    "replace": "Replace Object",
+    "replacement": "Replace Object",
+    "objectreplacement": "Replace Object",
+    "count": "Change Count",
+}
+"""Other names of them, by their letters."""
 
 DLEBENCH = Protocol(
     name="dlebench",
@@ -32,9 +56,15 @@ DLEBENCH = Protocol(
     ),
     default_mode="tools",
     make_cases=make_cases,
+    case_facts=case_facts,
     types=TYPES,
+    type_names=TYPE_NAMES,
     arithmetic=(
         "A label's score s (1 to 4) counts (s − 1) / 3 × 100; an instruction type's score is the mean of its "
         "Instruction Following and its Visual Consistency; the overall score is the plain mean over the types."
+    ),
+    untouched=Untouched(
+        criteria={"instruction_following": 0.0, "visual_consistency": 100.0},
+        why="A target left as it was is Localization Failure, and nothing else changed is Perfect Consistency (Tables 3 and 5).",
     ),
 )

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from editloupe.images import Album, Picture, Pixels
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput
+from editloupe.rubrics.protocol import MissingInput, letters
 from editloupe.types import Box, Edit, Mode
 
 LARGEST_EXPANSION, SMALLEST_EXPANSION = 6.0, 0.3
 """λ_max and λ_min of Equation 1."""
 SMALL_SIDE, LARGE_SIDE = 32, 256
 """S_min and S_max of Equation 1."""
+COUNTING = ("changecount", "count")
+"""The letters of the type whose targets are judged together."""
 BOX_SLACK = 2
 """Pixels an annotated box may reach over the border before it counts as lying outside: annotators round."""
 
@@ -83,6 +86,18 @@ def checked_boxes(edit: Edit, source: Picture) -> tuple[Box, ...]:
     return tuple(inside)
 
 
+def case_facts(edit: Edit, rubric: Rubric, mode: Mode) -> dict[str, Any]:
+    """Return the targets, where they are known; the boxes of a count are judged together."""
+    if mode != "oracle":
+        return {}
+    return {"target_boxes": [list(box) for box in edit.target_boxes], "together": _together(edit)}
+
+
+def _together(edit: Edit) -> bool:
+    """True where all targets are judged at once: a count is a fact about all instances."""
+    return letters(edit.instruction_type or "") in COUNTING
+
+
 def make_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
     """Return the cases of one rubric: one in general, one a target where targets are judged one by one."""
     source, edited = album.open(edit.source), album.open(edit.edited)
@@ -96,8 +111,7 @@ def make_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Cas
     pictures = {SOURCE: source, EDITED: edited, REFERENCE: album.open(edit.reference)}
     if rubric.criterion == "visual_consistency":
         return [_masked_case(edit, rubric, pictures, boxes, album)]
-    # A count is a fact about all instances together; every other change is judged target by target.
-    groups = [boxes] if edit.instruction_type == "Change Count" else [(box,) for box in boxes]
+    groups = [boxes] if _together(edit) else [(box,) for box in boxes]
     several = len(groups) > 1
     return [_crop_case(edit, rubric, pictures, group, album, i if several else None) for i, group in enumerate(groups)]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib.resources import files
 
 from editloupe.rubrics.editcompass.scoring import STYLE_WEIGHTS, WEIGHTS, item_score
-from editloupe.rubrics.editcompass.tasks import PART_NAMES, TASKS, choose
+from editloupe.rubrics.editcompass.tasks import PART_NAMES, TASKS, choose, task_of
 from editloupe.rubrics.load import load_rubrics
-from editloupe.rubrics.protocol import Protocol
+from editloupe.rubrics.protocol import Protocol, Untouched
 from editloupe.rubrics.roles import make_cases
 
 __all__ = ["EDIT_COMPASS"]
@@ -22,14 +22,30 @@ EDIT_COMPASS = Protocol(
     default_mode="plain",
     make_cases=make_cases,
     types=TASKS,
+    type_of=task_of,
     choose=choose,
     edit_score=item_score,
+    apart=("language",),
     weighting="edits",
     arithmetic=(
         "IA is the mean of Instruction Following and World Knowledge Awareness, VC of Unedited Region and Identity Consistency, "
         "as far as each applies; an item's overall score is the least of IA, VC and Visual Quality where that is 1, else their "
         "weighted geometric mean; parts and the overall are means over items. Scores of 1 to 5 are shown as 0 to 100: "
         "1 + score / 25 leads back."
+    ),
+    untouched=Untouched(
+        criteria={
+            "instruction_following": 0.0,
+            "world_awareness": 0.0,
+            "unedited_region_consistency": 100.0,
+            "identity_consistency": 100.0,
+        },
+        why=(
+            "An instruction not followed at all is 1 on Instruction Following and on World Knowledge Awareness (Boxes 1 to 5), "
+            "so IA is 1 and the overall is that minimum; what is identical to the source is 5 on both consistencies "
+            "(Boxes 7 to 9)."
+        ),
+        score=0.0,
     ),
     formulas={
         "IA": "mean(instruction_following, world_awareness), those that apply",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import PurePosixPath
+from typing import Any
 
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
@@ -55,6 +58,17 @@ PART_NAMES: Mapping[str, str] = {
 IDENTITY_TASKS = ("Move", "Swap")
 """Asked Identity Consistency where an item does not say: the two the paper names."""
 TASKS: tuple[str, ...] = tuple(task for tasks in PARTS.values() for task in tasks)
+PAINT = "Complex_Paint"
+"""How the two tasks begin whose sources have marks drawn on them; `edit_type` has it without the language."""
+MARKED, CLEAN = ("EN", "CN"), "image"
+"""Folders of annotated copies, and the folder beside them that holds the same pictures without marks."""
+
+
+def _key(said: str) -> str:
+    return "".join(c for c in said.lower() if c.isalnum())
+
+
+_BY_KEY = {_key(task): task for task in TASKS}
 
 
 def task_of(edit: Edit) -> str | None:
@@ -62,11 +76,58 @@ def task_of(edit: Edit) -> str | None:
     said = str(edit.instruction_type or edit.extra.get("task") or "").strip()
     if not said:
         return None
-    key = "".join(c for c in said.lower() if c.isalnum())
-    for task in TASKS:
-        if key == task.lower().replace("_", ""):
-            return task
+    if task := _BY_KEY.get(_key(said)):
+        return task
     raise MissingInput(f'edit {edit.id}: Edit-Compass has no task "{said}"; its tasks are: {", ".join(TASKS)}')
+
+
+def task_in_path(said: str) -> str | None:
+    """Return the task whose folder a path leads through; None where it leads through none.
+
+    >>> task_in_path("data/Part3/Chemical/images/7.png"), task_in_path("Part3/ADD/7.png")
+    ('Chemical', None)
+    """
+    for part, folder in pairwise(PurePosixPath(said.replace("\\", "/")).parts):
+        task = _BY_KEY.get(_key(folder))
+        if task is not None and part.capitalize() == part_of(task):
+            return task
+    return None
+
+
+def task_of_item(item: Mapping[str, Any]) -> str | None:
+    """Return an item's task by its own fields, else by the paths of its pictures; None where none of them tells.
+
+    A field `task` is returned as it is written, so that one the paper does not have is not passed over.
+    """
+    if said := str(item.get("task") or "").strip():
+        return _BY_KEY.get(_key(said), said)
+    for name in ("sub_type", "edit_type"):
+        if task := _BY_KEY.get(_key(str(item.get(name) or ""))):
+            return task
+    for name in ("source_image", "winner", "loser"):
+        if task := task_in_path(str(item.get(name) or "")):
+            return task
+    if _key(str(item.get("edit_type") or "")) == _key(PAINT):
+        return f"{PAINT}_en"  # the public script's reading of a paint item that does not say cn
+    return None
+
+
+def unmarked(said: str) -> str | None:
+    """Return the picture without marks that belongs to an annotated one; None for other pictures.
+
+    >>> unmarked("Part6/Complex_Paint_en/EN/7.png")
+    'Part6/Complex_Paint_en/image/7.png'
+    """
+    parts = PurePosixPath(said).parts
+    if not any(part in MARKED for part in parts):
+        return None
+    return str(PurePosixPath(*(CLEAN if part in MARKED else part for part in parts)))
+
+
+def unmarked_source(item: Mapping[str, Any]) -> str | None:
+    """Return the source without marks of an item that is asked by marks drawn on its source; None for other items."""
+    task = task_of_item(item) or ""
+    return unmarked(str(item.get("source_image") or "")) if task.startswith(PAINT) else None
 
 
 def part_of(task: str | None) -> str:
@@ -87,12 +148,20 @@ def asked(edit: Edit, criterion: str) -> bool:
     return criterion != IC or task in IDENTITY_TASKS
 
 
+def undecided(edit: Edit, criteria: Sequence[str]) -> tuple[str, ...]:
+    """Return the criteria of which nothing tells whether an item is asked them: neither its booleans nor its task."""
+    if task_of(edit) is not None:
+        return ()
+    always = (IF, VQ)
+    return tuple(name for name in criteria if name not in always and not isinstance(edit.extra.get(FLAGS[name]), bool))
+
+
 def family_of(edit: Edit) -> str:
     """Return the family of wordings an item belongs to: complex instruction, complex paint, multi-image or other."""
     task = task_of(edit)
-    if str(edit.extra.get("edit_type", "")).lower() == "complex_paint" or (task or "").startswith("Complex_Paint"):
+    if _key(str(edit.extra.get("edit_type", ""))) == _key(PAINT) or (task or "").startswith(PAINT):
         return "complex_paint"
-    if part_of(task) == "Part5":
+    if part_of(task) == "Part5" or (task is None and edit.more_images.get("references")):
         return "multi_image"
     return "complex_instruction" if task == "Complex_Instruction" else "other"
 

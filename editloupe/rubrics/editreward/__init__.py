@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from editloupe.rubrics.editcompass import EDIT_COMPASS
-from editloupe.rubrics.editcompass.tasks import TASKS
+from editloupe.rubrics.editcompass.tasks import TASKS, task_of
 from editloupe.rubrics.editreward.scoring import PAIRS, choose, reward
 from editloupe.rubrics.load import load_rubrics
 from editloupe.rubrics.protocol import Protocol
@@ -26,6 +26,7 @@ EDITREWARD_COMPASS = Protocol(
     default_mode="plain",
     make_cases=make_cases,
     types=TASKS,
+    type_of=task_of,
     choose=choose,
     edit_score=reward,
     weighting="edits",

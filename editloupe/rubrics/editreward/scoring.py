@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from editloupe.rubrics.editcompass import scoring as compass
 from editloupe.rubrics.editcompass import tasks
+from editloupe.rubrics.editreward.published import published
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.protocol import MissingInput
@@ -17,8 +18,6 @@ PAIRWISE: Mapping[str, str] = {
     "VQ": "pair_visual_quality",
 }
 """Dimensions and the criteria both candidates are asked at once."""
-PAIRS = PairRules(PAIRWISE, kept=("edit_type", "sub_type", *tasks.FLAGS.values()), same=1e-5)
-"""Scores are equal that differ by less than the public script's 1e-5."""
 
 
 def dimension_of(edit: Edit) -> str | None:
@@ -59,3 +58,47 @@ def reward(edit: Edit, scores: Mapping[str, float]) -> float | None:
     if not wanted or not all(name in scores for name in wanted):
         return None
     return sum(scores[name] for name in wanted) / len(wanted)
+
+
+def unknown(edit: Edit) -> str | None:
+    """Say which metrics of a candidate's dimension cannot be known; None where all of them can.
+
+    A task that the paper does not have raises MissingInput.
+    """
+    dimension = dimension_of(edit)
+    open_ = tasks.undecided(edit, compass.DIMENSIONS[dimension] if dimension else tuple(tasks.FLAGS))
+    if not open_:
+        return None
+    flags = " and ".join(f'"{tasks.FLAGS[name]}"' for name in open_)
+    return (
+        f'nothing tells which metrics of {dimension} it is asked: give its "task", or {flags} as true or false, '
+        "or paths with the task's folder, such as Part3/Chemical/1.png"
+    )
+
+
+def assumed(edit: Edit) -> str | None:
+    """Say that a candidate is taken not to be asked Identity Consistency where only its task speaks against it.
+
+    The paper names two tasks that are asked it and leaves the others to the items' booleans (Appendix D).
+    """
+    flag, task = edit.extra.get(tasks.FLAGS[tasks.IC]), tasks.task_of(edit)
+    if dimension_of(edit) != "VC" or isinstance(flag, bool) or task in tasks.IDENTITY_TASKS:
+        return None
+    named = " and ".join(tasks.IDENTITY_TASKS)
+    return f'no "IC" is given and {task} is not a task the paper names for it ({named}): identity is not asked'
+
+
+PAIRS = PairRules(
+    PAIRWISE,
+    kept=("edit_type", "sub_type"),
+    flags=tuple(tasks.FLAGS.values()),
+    same=1e-5,
+    table="EditReward-Compass, Table 5: share of pairs put in people's order",
+    titles={"IA": "Instruction Awareness", "VC": "Visual Consistency", "VQ": "Visual Quality"},
+    published=published(),
+    task_of=tasks.task_of_item,
+    unmarked=tasks.unmarked_source,
+    unknown=unknown,
+    assumed=assumed,
+)
+"""Scores are equal that differ by less than the public script's 1e-5."""

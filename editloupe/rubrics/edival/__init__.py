@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.resources import files
 
-from editloupe.rubrics.edival.cases import make_cases
+from editloupe.rubrics.edival.cases import case_facts, make_cases
 from editloupe.rubrics.edival.questions import question
 from editloupe.rubrics.edival.settings import sources
 from editloupe.rubrics.edival.tasks import TYPES, Task
 from editloupe.rubrics.load import load_rubric
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import Protocol
+from editloupe.rubrics.protocol import Protocol, Untouched
 from editloupe.types import Edit
 
 __all__ = ["ASKED", "EDIVAL"]
@@ -49,11 +49,20 @@ EDIVAL = Protocol(
     rubrics=(with_checks(load_rubric(files(__package__) / "instruction_following.yaml")),),
     default_mode="tools",
     make_cases=make_cases,
+    case_facts=case_facts,
     types=TYPES,
     edit_score=following,
     weighting="edits",
     arithmetic=(
         "EdiVal-IF is the share of edits whose instruction was followed: by rules on a detector's boxes or by an LMM on crops, "
         "as the type has it. Chains, consistency and quality are judged by `editloupe edival`."
+    ),
+    untouched=Untouched(
+        criteria={"instruction_following": 0.0},
+        why=(
+            "The same picture before and after has the same objects, so nothing was added or removed; for the other types it "
+            "depends on what the detector and the LMM find in it."
+        ),
+        not_for=tuple(kind for kind in TYPES if kind not in ("subject_add", "subject_remove")),
     ),
 )

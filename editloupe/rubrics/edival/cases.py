@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from editloupe.images import Album
 from editloupe.rubrics.case import EDITED, SOURCE, Case
 from editloupe.rubrics.edival.reading import turn_for
@@ -11,6 +13,13 @@ from editloupe.types import Edit, Mode
 
 ENGINE = "objects"
 """The graph that checks single objects with a detector and crops."""
+
+
+def case_facts(edit: Edit, rubric: Rubric, mode: Mode) -> dict[str, Any]:
+    """Return what the turn is read from."""
+    if mode != "tools":
+        return {}
+    return {"instruction": edit.instruction, "instruction_type": edit.instruction_type, KEY: edit.extra.get(KEY)}
 
 
 def make_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:

@@ -1,6 +1,7 @@
 """The arithmetic of EdiVal-Agent: chain and marginal success, consistency, the overall score, Pareto fronts.
 
-A value that could not be had is None and is left out of means; nothing missing ever counts as a failure.
+A value that could not be had is None and is left out of means; nothing missing ever counts as a failure, and a failure
+stays one whatever else is missing.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class TurnScore(Record):
     """Of the chain's base picture."""
     p99: float | None = None
     p999: float | None = None
+    p999_base: float | None = None
     square: bool | None = None
     """Whether the base picture is square (Tables 23 and 24)."""
 
@@ -71,13 +73,15 @@ def rate(outcomes: Iterable[bool | None]) -> Rate:
 
 
 def all_of(outcomes: Iterable[bool | None]) -> bool | None:
-    """Return the logical AND; None where any part is unjudged, so that an unknown part never looks like a failure.
+    """Return the logical AND of what may be unknown: a failure decides it, else one unjudged part leaves it open.
 
-    >>> all_of([True, True]), all_of([True, False]), all_of([False, None])
-    (True, False, None)
+    >>> all_of([True, True]), all_of([True, False]), all_of([False, None]), all_of([True, None])
+    (True, False, False, None)
     """
     found = list(outcomes)
-    return None if any(outcome is None for outcome in found) else all(found)
+    if False in found:
+        return False
+    return None if None in found else True
 
 
 def counted(scores: Iterable[TurnScore], turns: int, missing: Missing = "complete") -> list[TurnScore]:

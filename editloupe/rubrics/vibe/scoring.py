@@ -56,8 +56,9 @@ def task_of(edit: Edit) -> str:
     codes = [by_name.get(_letters(part)) for part in said.split("+")]
     known = sorted({code for code in codes if code}, key=list(NAMES).index)
     if not known or None in codes:
+        other = f' ("{said}" is none of them)' if said else ""
         raise MissingInput(
-            f"edit {edit.id} does not say which task of VIBE it is; its instruction type must be one of: "
+            f"edit {edit.id} does not say which task of VIBE it is{other}; its instruction type must be one of: "
             f"{', '.join(NAMES)}, or two or three of {', '.join(LEVELS['Deictic'])} joined by +"
         )
     if len(known) > 1 and not set(known) <= set(LEVELS["Deictic"]):
@@ -84,8 +85,11 @@ def choose(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
 
 
 def gated(scores: Mapping[str, float]) -> dict[str, float]:
-    """Return the metrics with Visual Coherence at 0 where Instruction Adherence is 0 (Section 2.3)."""
-    if scores.get("instruction_adherence") == 0 and "visual_coherence" in scores:
+    """Return the metrics as the paper reports them: Visual Coherence is 0 where Instruction Adherence is 0 (Section 2.3).
+
+    That holds whatever was said of the coherence, and where nothing was.
+    """
+    if scores.get("instruction_adherence") == 0:
         return {**scores, "visual_coherence": 0.0}
     return dict(scores)
 
@@ -94,8 +98,8 @@ def sample_score(edit: Edit, scores: Mapping[str, float]) -> float | None:
     """Return a sample's score by its task's formula, 0 to 100; None where a metric is missing."""
     wanted = formula_of(task_of(edit))
     names = formula.names_in(wanted)
-    if not all(name in scores for name in names):
-        return None
     shares = gated(scores)
+    if not all(name in shares for name in names):
+        return None
     value = formula.evaluate(wanted, {name: shares[name] / 100 for name in names})
     return None if value is None else 100 * value

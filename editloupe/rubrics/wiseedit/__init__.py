@@ -22,6 +22,7 @@ from editloupe.rubrics.wiseedit.scoring import (
     average,
     choose,
     settle,
+    task_of,
 )
 
 __all__ = ["WISEEDIT"]
@@ -34,10 +35,12 @@ WISEEDIT = Protocol(
     default_mode="plain",
     make_cases=make_cases,
     types=tuple(METRICS),
+    type_of=task_of,
     choose=choose,
     settle=settle,
     edit_score=average,
-    levels=((AWARENESS,), (INTERPRETATION,), (IMAGINATION,)),
+    apart=("language",),
+    levels=((AWARENESS, INTERPRETATION, IMAGINATION),),
     arithmetic=(
         "A number s (1 to 10) counts (s − 1) / 9 × 100; a case's AVG is the mean of its task's metrics; a case without an "
         "output counts 0 on every metric; the overall score is the mean of the Awareness, Interpretation and Imagination "

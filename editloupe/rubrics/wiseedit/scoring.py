@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput
+from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT, MissingInput
 from editloupe.types import Edit, Verdict
 
 AWARENESS, INTERPRETATION, IMAGINATION, COMPLEX = "Awareness", "Interpretation", "Imagination", "WiseEdit-Complex"
@@ -21,20 +21,25 @@ METRICS: Mapping[str, tuple[str, ...]] = {
 ABBREVIATIONS = {IF: "IF", DP: "DP", VQ: "VQ", KF: "KF", CF: "CF"}
 MISSING = "missing output"
 """The label of a case whose picture the editing model did not produce."""
-OUTPUT = "output"
-"""The field of an edit in which a reader says `missing`."""
+TASKS: Mapping[str, str] = {
+    "awareness": AWARENESS,
+    "interpretation": INTERPRETATION,
+    "imagination": IMAGINATION,
+    "wiseeditcomplex": COMPLEX,
+    "complex": COMPLEX,
+}
+"""Tasks by their letters alone, so that a subset's name (`Awareness_1`) says its task, too."""
 
 
 def task_of(edit: Edit) -> str:
     """Return an edit's task; the task decides which metrics it is asked."""
-    said = str(edit.instruction_type or edit.extra.get("task") or "").strip().replace("_", "-").lower()
-    if said == "complex":
-        return COMPLEX
-    for task in METRICS:
-        if said == task.lower():
-            return task
+    said = str(edit.instruction_type or edit.extra.get("task") or "").strip()
+    if task := TASKS.get("".join(c for c in said.lower() if c.isalpha())):
+        return task
+    other = f' ("{said}" is none of them)' if said else ""
     raise MissingInput(
-        f"edit {edit.id} does not say which task of WiseEdit it is; its instruction type must be one of: {', '.join(METRICS)}"
+        f"edit {edit.id} does not say which task of WiseEdit it is{other}; its instruction type must be one of: "
+        f"{', '.join(METRICS)}"
     )
 
 
@@ -53,7 +58,7 @@ def choose(edit: Edit, variants: Sequence[Rubric]) -> Rubric | None:
 
 def settle(edit: Edit, rubric: Rubric) -> Verdict | None:
     """Give a case without an output 0 on every metric (Supplement C), shown as missing; nobody is asked."""
-    if edit.extra.get(OUTPUT) != "missing":
+    if edit.extra.get(OUTPUT) != MISSING_OUTPUT:
         return None
     return Verdict(
         criterion=rubric.criterion,

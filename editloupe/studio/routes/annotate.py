@@ -9,12 +9,12 @@ from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from editloupe.evals.analysis.human import score_of
+from editloupe.evals.analysis.label_rows import score_of
 from editloupe.evals.runs.records import Unit
 from editloupe.rubrics.registry import protocols
-from editloupe.studio.human_labels import alpha, choices, rubric_for, rubric_of
+from editloupe.studio.human_labels import alpha, choices, rubric_for
 from editloupe.studio.library import OpenRun
-from editloupe.studio.queries import facts_of
+from editloupe.studio.queries import criteria_of
 from editloupe.studio.studio import Studio, studio_of
 from editloupe.types import Box, Edit, Record, UserError
 
@@ -57,15 +57,16 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "") -> Res
     current = edit or _first_open(one, name, order) or order[0]
     if current not in order:
         raise HTTPException(404, "This run has no such edit.")
-    known, pictures = one.edit(current)
+    known, pictures, _ = one.edit(current)
     place = order.index(current)
     boxes = one.labels.boxes(name, current)
-    rubrics = _rubrics(one, known)
+    rubrics = _rubrics(one, known, current)
     return studio.pages.page(
         "annotate.html",
         one=one,
         name=name,
         edit=known,
+        edit_name=current,
         pictures={role: hashes[0] for role, hashes in pictures.items() if hashes},
         rubrics=rubrics,
         place=place,
@@ -95,8 +96,8 @@ async def give(request: Request, key: str) -> Response:
         undone = one.labels.undo(name)
         moved = undone.edit_id if undone else None
     elif given.boxes is not None:
-        _known(one, given.edit)
-        one.labels.draw(name, given.edit, given.boxes)
+        known = one.edit(given.edit).edit
+        one.labels.draw(name, given.edit, given.boxes, edit_id=known.id, model=known.model)
     else:
         _label(one, name, given)
     return studio.pages.json({**_state(studio, one, name, moved or given.edit), "moved_to": moved})
@@ -109,16 +110,14 @@ def annotators(request: Request, key: str) -> Response:
     one = studio.run(key)
     names, labels, order = one.labels.annotators(), one.labels.labels(), set(_order(one))
     with one.index.reading() as rows:
-        criteria = facts_of(rows).criteria
+        criteria, people = criteria_of(rows), one.index.people.given
     done: dict[str, int] = {}
     for name in names:
         edits = [{e for (e, c), by in labels.items() if c == criterion and name in by} for criterion, _ in criteria]
         done[name] = len(set.intersection(*edits) & order) if edits else 0
     agreement = []
     for criterion, protocol in criteria:
-        rubric = rubric_of(protocol, criterion)
-        given = {e: by for (e, c), by in labels.items() if c == criterion and e in order}
-        value, why, shared = alpha(rubric.answer if rubric else None, given, names)
+        value, why, shared = alpha(by for (_, c), by in people.get(protocol, {}).items() if c == criterion)
         agreement.append({"criterion": criterion, "protocol": protocol, "alpha": value, "why": why, "shared": shared})
     return studio.pages.page(
         "parts/annotators.html", one=one, names=names, done=done, total=len(order), agreement=agreement
@@ -128,13 +127,14 @@ def annotators(request: Request, key: str) -> Response:
 def _label(one: OpenRun, name: str, given: LabelRequest) -> None:
     known = _known(one, given.edit)
     unit = next((unit for unit in known if unit.criterion == given.criterion), None)
-    rubric = rubric_of(unit.protocol, unit.criterion) if unit else None
+    rubric = one.index.rubric(unit.protocol, unit.criterion) if unit else None
     if rubric is None:
         raise UserError("this edit is not judged by that criterion")
     if given.label is not None and score_of(rubric.answer, given.label) is None:
         raise UserError(f"that is no answer to {rubric.title}")
-    seen = _all_labelled(one, name, given.edit, known)
-    one.labels.give(name, given.edit, given.criterion, given.label, **({"judge_seen": True} if seen else {}))
+    seen = {"judge_seen": True} if _all_labelled(one, name, given.edit, known) else {}
+    edit = one.edit(given.edit).edit
+    one.labels.give(name, given.edit, given.criterion, given.label, edit_id=edit.id, model=edit.model, **seen)
 
 
 def _known(one: OpenRun, edit_id: str) -> list[Unit]:
@@ -144,12 +144,12 @@ def _known(one: OpenRun, edit_id: str) -> list[Unit]:
 
 def _all_labelled(one: OpenRun, name: str, edit_id: str, units: list[Unit]) -> bool:
     given = one.labels.of(name, edit_id)
-    asked = {unit.criterion for unit in units if _can_be_labelled(unit)}
+    asked = {unit.criterion for unit in units if _can_be_labelled(one, unit.protocol, unit.criterion)}
     return bool(asked) and asked <= given.keys()
 
 
-def _can_be_labelled(unit: Unit) -> bool:
-    rubric = rubric_of(unit.protocol, unit.criterion)
+def _can_be_labelled(one: OpenRun, protocol: str, criterion: str) -> bool:
+    rubric = one.index.rubric(protocol, criterion)
     return bool(rubric and choices(rubric.answer))
 
 
@@ -176,29 +176,30 @@ def _state(studio: Studio, one: OpenRun, name: str, edit_id: str) -> dict[str, A
     }
 
 
-def _rubrics(one: OpenRun, edit: Edit) -> list[dict[str, Any]]:
+def _rubrics(one: OpenRun, edit: Edit, name: str) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    for unit in one.units(edit.id):
-        rubric = rubric_for(unit.protocol, unit.criterion, edit)
+    for unit in one.units(name):
+        rubric = rubric_for(unit.protocol, unit.criterion, edit) or one.index.rubric(unit.protocol, unit.criterion)
         if rubric is not None and unit.criterion not in found:
             found[unit.criterion] = {"rubric": rubric, "choices": choices(rubric.answer)}
     order = [rubric.criterion for known in protocols() for rubric in known.rubrics]
-    return sorted(found.values(), key=lambda entry: order.index(entry["rubric"].criterion))
+    place = {criterion: number for number, criterion in reversed([*enumerate(order)])}
+    return sorted(found.values(), key=lambda entry: place.get(entry["rubric"].criterion, len(order)))
 
 
 def _order(one: OpenRun) -> list[str]:
     with one.index.reading() as rows:
-        return [row["edit_id"] for row in rows.execute("SELECT edit_id FROM edits ORDER BY position, edit_id")]
+        return [row["name"] for row in rows.execute("SELECT name FROM edits ORDER BY position, edit_id, name")]
 
 
 def _first_open(one: OpenRun, name: str, order: list[str]) -> str | None:
     """Return the first edit this annotator has not labelled by every criterion."""
     with one.index.reading() as rows:
         wanted: dict[str, set[str]] = {}
-        for row in rows.execute("SELECT edit_id, criterion, protocol FROM cells"):
-            rubric = rubric_of(row["protocol"], row["criterion"])
-            if rubric and choices(rubric.answer):
-                wanted.setdefault(row["edit_id"], set()).add(row["criterion"])
+        usable = {pair for pair in criteria_of(rows) if _can_be_labelled(one, pair[1], pair[0])}
+        for row in rows.execute("SELECT DISTINCT name, criterion, protocol FROM cells"):
+            if (row["criterion"], row["protocol"]) in usable:
+                wanted.setdefault(row["name"], set()).add(row["criterion"])
     given: dict[str, set[str]] = {}
     for (edit_id, criterion), by in one.labels.labels().items():
         if name in by:

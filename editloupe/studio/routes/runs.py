@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -9,11 +10,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from editloupe.evals.runs.damage import RunDamaged
-from editloupe.rubrics.registry import known_protocol, protocols
+from editloupe.rubrics.registry import protocols
 from editloupe.studio.charts import TITLES
-from editloupe.studio.human_labels import choices, rubric_of
+from editloupe.studio.human_labels import choices
 from editloupe.studio.library import ClosedRun, OpenRun
-from editloupe.studio.queries import AGREEMENTS, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, facts_of, page_of
+from editloupe.studio.queries import AGREEMENTS, NO_MODEL, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, facts_of, page_of
 from editloupe.studio.studio import studio_of
 from editloupe.types import UserError
 
@@ -25,15 +26,15 @@ Text = Annotated[str, Query(max_length=300)]
 def all_runs(request: Request) -> Response:
     """Return the list of runs."""
     studio = studio_of(request)
-    found: list[tuple[OpenRun | ClosedRun, Facts | None, list[dict[str, Any]], str]] = []
+    found: list[tuple[OpenRun | ClosedRun, Facts | None, str]] = []
     for one in studio.library.all():
         try:
             if isinstance(one, ClosedRun):
                 raise RunDamaged(one.why)
             with one.index.reading() as rows:
-                found.append((one, facts_of(rows), one.configurations(), ""))
+                found.append((one, facts_of(rows), ""))
         except UserError as error:
-            found.append((one, None, [], str(error)))
+            found.append((one, None, str(error)))
     return studio.pages.page("runs.html", found=found)
 
 
@@ -43,12 +44,14 @@ def one_run(
     key: str,
     text: Text = "",
     type: Text = "",
+    model: Text = "",
     criterion: Text = "",
     label: Text = "",
     status: Text = "",
     apart: Text = "",
     order: Text = "manifest",
     page: Annotated[int, Query(ge=1, le=10**9)] = 1,
+    configuration: Text = "",
 ) -> Response:
     """Return the table of a run, or only its rows where the page's script asks for them."""
     studio = studio_of(request)
@@ -56,6 +59,7 @@ def one_run(
     wanted = Wanted(
         text=text,
         type=type,
+        model=model,
         criterion=criterion,
         label=label,
         status=status if status in STATUSES else "",
@@ -64,13 +68,16 @@ def one_run(
         page=page,
     )
     with one.index.reading() as rows:
-        found, facts = page_of(rows, wanted), facts_of(rows)
+        facts = facts_of(rows, configuration)
+        wanted = replace(wanted, configuration=facts.configuration if len(facts.configurations) > 1 else "")
+        found = page_of(rows, wanted)
     values: dict[str, Any] = {
         "one": one,
         "wanted": wanted,
         "page": found,
         "run_facts": facts,
         "criteria": _criteria(facts),
+        "models": [name for name in facts.models if name != NO_MODEL],
     }
     if request.headers.get("x-part") == "rows":
         return studio.pages.page("parts/rows.html", **values)
@@ -80,32 +87,37 @@ def one_run(
         orders=ORDERS,
         statuses=STATUSES,
         agreements=AGREEMENTS,
-        bars=_bars(facts),
-        configurations=one.configurations(),
+        bars=_bars(one, facts),
+        faults=one.index.people.faults,
     )
 
 
 @router.get("/runs/{key}/charts")
-def charts(request: Request, key: str) -> Response:
+def charts(request: Request, key: str, configuration: Text = "") -> Response:
     """Return the report's answer and its figures; worked out here, so the page asks for them after it is shown."""
     studio = studio_of(request)
     one = studio.run(key)
-    with one.index.reading() as rows:
-        protocols = list(dict.fromkeys(protocol for _, protocol in _criteria(facts_of(rows))))
-    found = [(protocol, studio.charts.charts(one, protocol)) for protocol in protocols]
-    return studio.pages.page("parts/charts.html", one=one, found=found, titles=TITLES)
+    chosen = _configuration(one, configuration)
+    found = studio.charts.charts(one, chosen) if chosen else None
+    return studio.pages.page("parts/charts.html", one=one, charts=found, configuration=chosen, titles=TITLES)
 
 
-@router.get("/runs/{key}/charts/{protocol}/{name}")
-def chart(request: Request, key: str, protocol: str, name: str) -> Response:
+@router.get("/runs/{key}/charts/{name}")
+def chart(request: Request, key: str, name: str, configuration: Text = "") -> Response:
     """Return one figure as SVG."""
     studio = studio_of(request)
-    found = None
-    if known_protocol(protocol):
-        found = studio.charts.charts(studio.run(key), protocol).figures.get(name)
+    one = studio.run(key)
+    chosen = _configuration(one, configuration)
+    found = studio.charts.charts(one, chosen).figures.get(name) if chosen else None
     if found is None:
         raise HTTPException(404, "There is no such figure.")
     return Response(found, media_type="image/svg+xml")
+
+
+def _configuration(one: OpenRun, wanted: str) -> str:
+    """Return a configuration of the run: the one asked for, else the first; nothing where nothing was judged."""
+    with one.index.reading() as rows:
+        return facts_of(rows, wanted).configuration
 
 
 def _criteria(facts: Facts) -> list[tuple[str, str]]:
@@ -114,12 +126,12 @@ def _criteria(facts: Facts) -> list[tuple[str, str]]:
     return sorted(facts.criteria, key=lambda one: order.index(one[0]) if one[0] in order else len(order))
 
 
-def _bars(facts: Facts) -> list[dict[str, Any]]:
+def _bars(one: OpenRun, facts: Facts) -> list[dict[str, Any]]:
     """Return the shares of every criterion's labels, worst first, unjudged last."""
     bars = []
     for criterion, protocol in _criteria(facts):
         counts = dict(facts.counts.get(criterion, {}))
-        rubric = rubric_of(protocol, criterion)
+        rubric = one.index.rubric(protocol, criterion)
         known = {choice.value: choice.place for choice in (choices(rubric.answer) if rubric else ())}
         names = [
             name for name in (*known, *sorted(set(counts) - set(known) - {UNJUDGED}), UNJUDGED) if counts.get(name)

@@ -11,13 +11,16 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from editloupe.evals.runs.damage import RunDamaged
+from editloupe.evals.runs.readback import KeptEdit
 from editloupe.evals.runs.records import Unit
+from editloupe.rubrics.model import Rubric
 from editloupe.studio.damage import readable
+from editloupe.studio.human_labels import name_of_score
 from editloupe.studio.library import OpenRun
 from editloupe.studio.raw_exchange import reply_of, request_of
 from editloupe.studio.studio import Studio, studio_of
 from editloupe.studio.trace_view import StepView, parting, parting_sentence, steps_of
-from editloupe.types import Edit, Trace, UserError
+from editloupe.types import Trace, UserError
 
 router = APIRouter()
 Id = Annotated[str, Query(max_length=1000)]
@@ -41,15 +44,33 @@ class VerdictView:
         repeat = f", repeat {self.unit.repeat + 1}" if self.unit.repeat else ""
         return f"{self.unit.judge} · {self.unit.mode}{repeat}"
 
+    @property
+    def place(self) -> str:
+        """Configuration and repeat, which tell this verdict from others of the same edit and criterion."""
+        return place_of(self.one, self.unit)
+
+    @property
+    def rubric(self) -> Rubric | None:
+        """The criterion's rubric."""
+        return self.one.index.rubric(self.unit.protocol, self.unit.criterion)
+
     def link(self, **more: Any) -> str:
         """Return the address of this verdict."""
-        return trace_link(self.one, self.unit, **more)
+        return self._address("trace", **more)
+
+    def raw_link(self, step: int) -> str:
+        """Return the address of the request and the reply behind a step."""
+        return self._address("raw", step=step, target=self.trace.target if self.trace else None)
+
+    def _address(self, page: str, **more: Any) -> str:
+        given = {"edit": self.unit.name, "criterion": self.unit.criterion, "verdict": self.place, **more}
+        known = {name: value for name, value in given.items() if value is not None}
+        return f"/runs/{self.one.key}/{page}?{urlencode(known, errors='replace')}"
 
 
-def trace_link(one: OpenRun, unit: Unit, **more: Any) -> str:
-    """Return the address of a unit's trace."""
-    place = {"edit": unit.edit_id, "criterion": unit.criterion, "repeat": unit.repeat}
-    return f"/runs/{one.key}/trace?{urlencode({**place, **{k: v for k, v in more.items() if v is not None}}, errors='replace')}"
+def place_of(one: OpenRun, unit: Unit) -> str:
+    """Return what tells a unit from others of the same edit and criterion, as CONFIGURATION~REPEAT."""
+    return f"{one.configuration_of(unit)}~{unit.repeat}"
 
 
 @router.get("/runs/{key}/trace")
@@ -61,50 +82,73 @@ def page(
     repeat: int | None = None,
     target: int | None = None,
     beside: Id = "",
+    configuration: Id = "",
+    verdict: Id = "",
 ) -> Response:
-    """Return the page of one verdict; `beside` names another run and repeat as KEY~REPEAT."""
+    """Return the page of one verdict of an edit, which goes by its name.
+
+    `verdict` names configuration and repeat as CONFIGURATION~REPEAT; `beside` another one of an open run, with the
+    run's key before them.
+    """
     studio = studio_of(request)
     one = studio.run(key)
-    known, pictures = _edit(one, edit)
-    units = one.units(edit)
-    unit = _chosen(units, criterion, repeat)
-    shas = {role: hashes[0] for role, hashes in pictures.items() if hashes}
+    known, pictures, name = _edit(one, edit)
+    units = one.units(name)
+    if verdict:
+        configuration, repeat = _placed(verdict)
+        if not any(u.repeat == repeat and u.criterion == criterion and one.asks(configuration, u.asked) for u in units):
+            configuration, repeat = "", None  # another criterion was chosen, which was judged by others
+    unit = _chosen(one, units, criterion, repeat, configuration)
+    shas = {role: str(hashes[0]) for role, hashes in pictures.items() if hashes}
     left = _verdict_view(one, unit, target, shas, "A" if beside else "") if unit else None
     others = _others(studio, left) if left else []
     right = None
     if left and beside:
-        found = next((other for other in others if f"{other[0].key}~{other[1].repeat}" == beside), None)
+        found = next((other for other in others if _is_beside(other, beside)), None)
         if found is None:
             raise HTTPException(404, "There is no such trace of this edit to compare with.")
         right = _verdict_view(found[0], found[1], target, shas, "B")
+        beside = f"{found[0].key}~{right.place}"
     both = (left.trace, right.trace) if left and left.trace and right and right.trace else None
     where = parting(*both) if both else None
     return studio.pages.page(
         "trace.html",
         one=one,
         edit=known,
+        edit_name=name,
+        siblings=one.siblings(known.id),
         pictures=shas,
         units=units,
+        places=[(place_of(one, u), u) for u in units if left and u.criterion == left.unit.criterion],
         left=left,
         right=right,
-        others=others,
+        others=[(f"{other.key}~{place_of(other, u)}", other, u) for other, u in others],
         beside=beside,
-        trace_link=trace_link,
         parted_at=where,
         parting=parting_sentence(*both, where) if both else "One of them ended before its first step.",
-        human=_human(one, known),
+        human=_human(one, name),
     )
 
 
 @router.get("/runs/{key}/raw")
 def raw(
-    request: Request, key: str, edit: Id, criterion: Id, repeat: int, step: int, target: int | None = None
+    request: Request,
+    key: str,
+    edit: Id,
+    criterion: Id,
+    step: int,
+    repeat: int | None = None,
+    target: int | None = None,
+    verdict: Id = "",
 ) -> Response:
     """Return the request and the reply behind one step."""
     studio = studio_of(request)
     one = studio.run(key)
-    _edit(one, edit)
-    traces = one.traces(edit, criterion, repeat)
+    configuration = ""
+    if verdict:
+        configuration, repeat = _placed(verdict)
+    unit = _chosen(one, one.units(_edit(one, edit).name), criterion, repeat, configuration)
+    traces = one.traces(unit) if unit else ()
     trace = next((found for found in traces if found.target == target), None)
     if trace is None or not 0 <= step < len(trace.steps):
         raise HTTPException(404, "There is no such step.")
@@ -113,26 +157,44 @@ def raw(
     return studio.pages.json(exchange)
 
 
-def _edit(one: OpenRun, edit_id: str) -> tuple[Edit, dict[str, list[str]]]:
+def _placed(verdict: str) -> tuple[str, int | None]:
+    """Return configuration and repeat of CONFIGURATION~REPEAT."""
+    configuration, _, repeat = verdict.rpartition("~")
+    if not repeat.isdecimal():
+        raise HTTPException(404, "There is no such verdict.")
+    return configuration, int(repeat)
+
+
+def _is_beside(other: tuple[OpenRun, Unit], beside: str) -> bool:
+    """True for what `beside` names: KEY~CONFIGURATION~REPEAT, or KEY~REPEAT where that says enough."""
+    one, unit = other
+    return beside in (f"{one.key}~{place_of(one, unit)}", f"{one.key}~{unit.repeat}")
+
+
+def _edit(one: OpenRun, name: str) -> KeptEdit:
     try:
-        return one.edit(edit_id)
+        return one.edit(name)
     except RunDamaged:
         raise
     except UserError as error:
         raise HTTPException(404, str(error)) from None
 
 
-def _chosen(units: list[Unit], criterion: str, repeat: int | None) -> Unit | None:
-    for unit in units:
-        if criterion in ("", unit.criterion) and repeat in (None, unit.repeat):
-            return unit
+def _chosen(
+    one: OpenRun, units: list[Unit], criterion: str, repeat: int | None, configuration: str = ""
+) -> Unit | None:
+    fitting = [u for u in units if criterion in ("", u.criterion) and repeat in (None, u.repeat)]
+    own = [unit for unit in fitting if one.asks(configuration, unit.asked)] if configuration else fitting
+    fitting = own if criterion or repeat is not None else own or fitting
+    if fitting:
+        return min(fitting, key=lambda unit: (unit.criterion != fitting[0].criterion, one.place_of(unit), unit.repeat))
     if criterion or repeat is not None:
         raise HTTPException(404, "This edit was not judged by that criterion and repeat.")
     return None
 
 
 def _verdict_view(one: OpenRun, unit: Unit, target: int | None, shas: dict[str, str], side: str) -> VerdictView:
-    traces = one.traces(unit.edit_id, unit.criterion, unit.repeat)
+    traces = one.traces(unit)
     targets = tuple(found.target for found in traces if found.target is not None)
     trace = next((found for found in traces if target in (None, found.target)), traces[0] if traces else None)
     views = steps_of(trace, shas, side) if trace else ()
@@ -140,29 +202,30 @@ def _verdict_view(one: OpenRun, unit: Unit, target: int | None, shas: dict[str, 
 
 
 def _others(studio: Studio, left: VerdictView) -> list[tuple[OpenRun, Unit]]:
-    """Return all other verdicts on the same edit and criterion, in all open runs."""
+    """Return all other verdicts on the same edit of the same model and on the same criterion, in all open runs."""
     found = []
+    own = left.unit
     for one in studio.library.runs():
         try:
-            units = one.units(left.unit.edit_id)
+            named = [n for n, model in one.siblings(own.edit_id) if model == own.model or None in (model, own.model)]
+            same_run = one.key == left.one.key
+            units = [unit for name in ([own.name] if same_run else named) for unit in one.units(name)]
         except UserError:  # its own pages say what is wrong with it
             continue
         for unit in units:
-            same = one.key == left.one.key and unit.repeat == left.unit.repeat
-            if unit.criterion == left.unit.criterion and not same:
+            same = same_run and (unit.asked, unit.repeat) == (own.asked, own.repeat)
+            if unit.criterion == own.criterion and not same:
                 found.append((one, unit))
     return found
 
 
-def _human(one: OpenRun, edit: Edit) -> dict[str, dict[str, str]]:
-    """Return what people said, by criterion and name."""
+def _human(one: OpenRun, name: str) -> dict[str, dict[str, str]]:
+    """Return what people said, by criterion and annotator, by the rule that `agree` goes by."""
     said: dict[str, dict[str, str]] = {}
-    for criterion, given in edit.human.items():
-        labels = (given,) if isinstance(given, str) else tuple(given)
-        said[criterion] = {
-            "manifest" if len(labels) == 1 else f"annotator {n}": label for n, label in enumerate(labels, 1)
-        }
-    for (edit_id, criterion), by_name in one.labels.labels().items():
-        if edit_id == edit.id:
-            said[criterion] = dict(by_name)
+    for protocol, given in one.index.people.given.items():
+        for (edit, criterion), scores in given.items():
+            if edit == name and criterion not in said:
+                rubric = one.index.rubric(protocol, criterion)
+                answer = rubric.answer if rubric else None
+                said[criterion] = {who: name_of_score(answer, score) for who, score in scores.items()}
     return said

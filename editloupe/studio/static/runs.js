@@ -31,12 +31,18 @@ form.addEventListener("input", (event) => {
   waiting = setTimeout(() => show(chosen()), event.target.type === "search" ? 200 : 0);
 });
 form.addEventListener("submit", (event) => { event.preventDefault(); show(chosen()); });
-addEventListener("popstate", () => { if (!location.hash) { fill(location.search); show(location.pathname + location.search, false); } });
+// Another judge's verdicts are another page: only the rows of the same one are swapped.
+const judgedBy = (search) => new URLSearchParams(search).get("configuration") ?? "";
+addEventListener("popstate", () => {
+  if (location.hash) return;
+  if (judgedBy(location.search) !== (form.elements.configuration?.value ?? "")) { location.reload(); return; }
+  fill(location.search); show(location.pathname + location.search, false);
+});
 
 // Sets the fields to what an address asks for, and marks the chart's part that is chosen.
 function fill(search) {
   const values = new URLSearchParams(search);
-  for (const field of form.elements) if (field.name) field.value = values.get(field.name) ?? (field.name === "order" ? "manifest" : "");
+  for (const field of form.elements) if (field.name && field.type !== "hidden") field.value = values.get(field.name) ?? (field.name === "order" ? "manifest" : "");
   for (const link of document.querySelectorAll("[data-filter]")) {
     const own = new URL(link.href).searchParams;
     const same = own.get("label") === values.get("label") && own.get("criterion") === values.get("criterion");
@@ -45,7 +51,7 @@ function fill(search) {
 }
 
 document.addEventListener("click", (event) => {
-  const link = event.target.closest(".pages a, [data-filter], [data-clear], .count a");
+  const link = event.target.closest(".pages a, [data-filter], [data-model], [data-clear], .count a");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
   const address = new URL(link.href);

@@ -9,6 +9,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from editloupe.evals.analysis.agreement import agreement
 from editloupe.evals.analysis.bootstrap import Resampling
+from editloupe.types import UserError
 from tests.evals.sample_runs import IF, IF_LABELS, VC, Line, make_run
 
 QUICK = Resampling(200)
@@ -193,3 +194,58 @@ def test_rows_are_plain_records(tmp_path: Path) -> None:
     wanted = {"criterion": IF, "type": "all", "measure": "mae", "value": 1.5, "n": 2}
     assert any(wanted.items() <= row.items() for row in rows)
     assert {row["criterion"] for row in rows} == {IF, VC}
+
+
+def test_people_among_themselves_overall_by_type_and_two_by_two(tmp_path: Path) -> None:
+    given = [(4, 4, 3), (1, 1, 1), (2, 3, None), (None, None, 4)]
+    kinds = ("Change Color", "Change Color", "Change OCR", "Change OCR")
+    lines = [
+        Line(f"e{n}", 4, "", type=kind, human={IF: names(*one)})
+        for n, (one, kind) in enumerate(zip(given, kinds, strict=True))
+    ]
+    people = agreement(make_run(tmp_path / "run", lines), how=QUICK).criteria[IF].people
+    assert people is not None
+    assert (people.n, people.raters) == (3, 3)
+    assert people.exact.value == pytest.approx((1 + 3 + 0) / 7)
+    ratings = np.array([[np.nan if v is None else v for v in one] for one in given]).T
+    assert people.krippendorff_alpha.value == pytest.approx(
+        krippendorff.alpha(reliability_data=ratings, level_of_measurement="ordinal")
+    )
+    assert {name: (one.n, one.exact.value) for name, one in people.by_type.items()} == {
+        "Change Color": (2, pytest.approx(4 / 6)),
+        "Change OCR": (1, 0),
+    }
+    assert {one.names: (one.n, one.exact.value) for one in people.pairs} == {
+        ("annotator 1", "annotator 2"): (3, pytest.approx(2 / 3)),
+        ("annotator 1", "annotator 3"): (2, 0.5),
+        ("annotator 2", "annotator 3"): (2, 0.5),
+    }
+
+
+def test_one_annotator_has_nobody_to_agree_with(tmp_path: Path) -> None:
+    assert agreement(run_with(tmp_path, [1, 2], [(1,), (2,)]), how=QUICK).criteria[IF].people is None
+
+
+def test_agreement_is_told_by_editing_model_and_by_other_fields(tmp_path: Path) -> None:
+    lines = [
+        Line(f"e{n}", n, "", model=model, type=kind, human={IF: str(n if model == "good" else 5 - n)})
+        for model in ("good", "bad")
+        for n, kind in ((1, "Change OCR"), (2, "Change Color"), (4, "Change OCR"))
+    ]
+    found = agreement(make_run(tmp_path / "run", lines), how=QUICK, by=["instruction_type", "model,instruction_type"])
+    assert found.models == ("good", "bad")
+    assert {model: one[IF].spearman.value for model, one in found.by["model"].items()} == pytest.approx(
+        {"good": 1, "bad": -1}
+    )
+    assert found.by["instruction_type"]["Change OCR"][IF].n == 4
+    crossed = found.by["model,instruction_type"]
+    assert {value: (one[IF].n, one[IF].mae.value) for value, one in crossed.items()} == {
+        "good · Change OCR": (2, 0),
+        "good · Change Color": (1, 0),
+        "bad · Change OCR": (2, 3),
+        "bad · Change Color": (1, 1),
+    }
+    wanted = {"by": "model", "group": "bad", "criterion": IF, "measure": "mae", "n": 3}
+    assert any(wanted.items() <= row.items() for row in found.rows())
+    with pytest.raises(UserError, match='has a field "colour" to tell agreement by'):
+        agreement(tmp_path / "run", how=QUICK, by=["colour"])

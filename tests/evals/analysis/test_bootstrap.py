@@ -115,3 +115,16 @@ def test_impossible_settings_are_the_users_mistake() -> None:
         Resampling(resamples=5)
     with pytest.raises(UserError, match="between 0 and 1"):
         Resampling(level=95)
+
+
+def test_kinds_of_many_items_are_drawn_as_the_items_would_be() -> None:
+    values = np.repeat([[1.0], [2.0], [4.0]], [1000, 1500, 500], axis=0)
+    (way,) = clusterings(range(3000), [int(value > 3) for value in values[:, 0]])
+    kinds = kinds_of(values)
+    (drawn,) = way.item_draws(HOW, kinds)
+    assert drawn.shape == (HOW.resamples, 3)
+    assert (drawn[:, 2] == 500).all()
+    assert (drawn[:, :2].sum(1) == 2500).all()
+    assert drawn[:, 0].mean() == pytest.approx(1000, abs=5)
+    assert drawn[:, 0].std() == pytest.approx(np.sqrt(2500 * 0.4 * 0.6), rel=0.15)
+    assert (next(iter(way.item_draws(HOW, kinds))) == drawn).all()

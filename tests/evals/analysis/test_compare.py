@@ -112,8 +112,8 @@ def test_only_edits_both_judged_with_the_same_pictures_are_compared(tmp_path: Pa
 def test_the_same_id_with_another_edited_picture_is_another_edit(tmp_path: Path) -> None:
     a = make_run(tmp_path / "x" / "a", [Line("e", 4), Line("f", 4)], pictures=True)
     b = make_run(tmp_path / "y" / "b", [Line("f", 4), Line("e", 4)], pictures=True)
-    with pytest.raises(UserError, match="share no edit that both judged"):
-        compare(a, b, how=QUICK)
+    with pytest.raises(UserError, match="share no edited picture that both judged"):
+        compare(a, b, how=QUICK, question="judges")
 
 
 def test_a_criterion_one_run_left_unjudged_is_not_compared_for_that_edit(tmp_path: Path) -> None:

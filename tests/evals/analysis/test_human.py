@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.analysis.human import human_labels, score_of
+from editloupe.evals.analysis.human import Human, human_labels, score_of
 from editloupe.evals.analysis.run_rows import Table, table_of
 from editloupe.rubrics.model import NumberAnswer, YesNoAnswer
 from editloupe.types import UserError
@@ -18,6 +18,18 @@ def table(tmp_path: Path) -> Table:
         Line("c"),
     ]
     return table_of(make_run(tmp_path / "run", lines))
+
+
+def of_people(human: Human) -> dict[tuple[str, str], dict[str, float]]:
+    """What somebody said beside the manifest."""
+    manifest = ("annotator 1", "annotator 2")
+    told = {place: {who: said for who, said in by.items() if who not in manifest} for place, by in human.given.items()}
+    return {place: by for place, by in told.items() if by}
+
+
+def write(path: Path, *rows: dict[str, object]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return path
 
 
 def test_labels_of_the_manifest_one_or_one_an_annotator(table: Table) -> None:
@@ -42,20 +54,20 @@ def test_long_rows_with_names_the_last_label_of_a_name_counts(table: Table, tmp_
     file = tmp_path / "labels.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)), "utf-8")
     human = human_labels(table, file)
-    assert human.given == {("a", IF): {"Ada": 3.0, "Bo": 4.0}}
+    assert of_people(human) == {("a", IF): {"Ada": 3.0, "Bo": 4.0}}
     assert human.notes == ("1 labelled edits are not in this run (z).",)
 
 
 def test_long_csv_rows_may_leave_a_label_empty(table: Table, tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text(f"id,annotator,criterion,label\na,Ada,{IF},Wrong Action\nb,Ada,{IF},\n", "utf-8")
-    assert human_labels(table, file).given == {("a", IF): {"Ada": 2.0}}
+    assert of_people(human_labels(table, file)) == {("a", IF): {"Ada": 2.0}}
 
 
 def test_wide_rows_have_a_column_for_each_criterion(table: Table, tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
     file.write_text(f"edit_id,annotator,{IF},{VC}\na,Ada,Wrong Action,Scene Collapse\nb,Ada,,4\n", "utf-8")
-    assert human_labels(table, file).given == {
+    assert of_people(human_labels(table, file)) == {
         ("a", IF): {"Ada": 2.0},
         ("a", VC): {"Ada": 1.0},
         ("b", VC): {"Ada": 4.0},
@@ -66,14 +78,16 @@ def test_rows_without_a_name_are_annotators_in_their_order(table: Table, tmp_pat
     file = tmp_path / "labels.csv"
     file.write_text(f"edit_id,criterion,label\na,{IF},1\na,{IF},3\nb,{IF},2\n", "utf-8")
     human = human_labels(table, file)
-    assert human.given["a", IF] == {"annotator 1": 1.0, "annotator 2": 3.0}
-    assert human.given["b", IF] == {"annotator 1": 2.0}
+    assert of_people(human) == {
+        ("a", IF): {"annotator 1 of labels.csv": 1.0, "annotator 2 of labels.csv": 3.0},
+        ("b", IF): {"annotator 1 of labels.csv": 2.0},
+    }
 
 
 def test_rows_like_those_of_a_manifest_are_read_with_a_skipped_label_as_null(table: Table, tmp_path: Path) -> None:
     file = tmp_path / "labels.jsonl"
     file.write_text(json.dumps({"id": "a", "human": {IF: [None, "Wrong Action"]}}), "utf-8")
-    assert human_labels(table, file).given == {("a", IF): {"annotator 2": 2.0}}
+    assert of_people(human_labels(table, file)) == {("a", IF): {"annotator 2 of labels.jsonl": 2.0}}
 
 
 def test_labels_given_in_the_studio_stand_beside_those_of_the_manifest(table: Table) -> None:
@@ -89,6 +103,92 @@ def test_labels_given_in_the_studio_stand_beside_those_of_the_manifest(table: Ta
     assert human.given["a", IF] == {"annotator 1": 4.0, "Ada": 2.0}
     assert human.given["b", IF] == {"annotator 1": 2.0}
     assert ("c", IF) not in human.given
+
+
+def test_a_person_is_the_same_in_every_file_and_the_later_label_counts(table: Table, tmp_path: Path) -> None:
+    first = write(tmp_path / "one.jsonl", *({"edit_id": e, "rater": "Ada", IF: "1"} for e in "abc"))
+    second = write(
+        tmp_path / "two.jsonl",
+        {"edit_id": "b", "annotator": " Ada ", IF: "4"},
+        {"edit_id": "c", "rater": "Ada", IF: None},
+        {"edit_id": "c", "rater": "Bo", IF: "2"},
+    )
+    human = human_labels(table, [first, second])
+    assert of_people(human) == {("a", IF): {"Ada": 1}, ("b", IF): {"Ada": 4}, ("c", IF): {"Bo": 2}}
+    assert human.origin == "the manifest, one.jsonl and two.jsonl"
+    turned = of_people(human_labels(table, [second, first]))
+    assert turned == {("a", IF): {"Ada": 1}, ("b", IF): {"Ada": 1}, ("c", IF): {"Ada": 1, "Bo": 2}}
+
+
+def test_people_without_a_name_are_kept_apart_by_their_files(table: Table, tmp_path: Path) -> None:
+    files = [
+        write(tmp_path / f"{name}.jsonl", {"edit_id": "a", IF: score}, {"edit_id": "c", IF: "1"})
+        for name, score in (("ada", "1"), ("bo", "2"))
+    ]
+    assert human_labels(table, files).given["a", IF] == {
+        "annotator 1": 4.0,
+        "annotator 1 of ada.jsonl": 1.0,
+        "annotator 1 of bo.jsonl": 2.0,
+    }
+
+
+def test_a_copy_of_labels_is_no_second_opinion(table: Table, tmp_path: Path) -> None:
+    rows = ({"edit_id": "a", IF: "4", VC: "3"}, {"edit_id": "a", VC: "4"}, {"edit_id": "b", IF: "2"})
+    copy = write(tmp_path / "copy.jsonl", *rows)
+    again = human_labels(table, [copy, copy])
+    assert again.given == human_labels(table).given
+    assert again.notes[0].startswith("The 3 labels of annotator 1 of copy.jsonl are those of annotator 1, one by one")
+    other = write(tmp_path / "other.jsonl", *rows[:2], {"edit_id": "b", IF: "3"})
+    assert "annotator 1 of other.jsonl" in human_labels(table, other).annotators
+
+
+def test_a_file_with_names_stands_for_its_unnamed_copy(tmp_path: Path) -> None:
+    table = table_of(make_run(tmp_path / "many", [Line(f"e{n}") for n in range(10)]))
+    rows = [{"edit_id": f"e{n}", IF: str(1 + n % 4)} for n in range(10)]
+    named = write(tmp_path / "named.jsonl", *({**row, "rater": "Ada"} for row in rows))
+    bare = write(tmp_path / "bare.jsonl", *rows)
+    for files in ([named, bare], [bare, named]):
+        assert human_labels(table, files).annotators == ("Ada",)
+    few = [
+        write(tmp_path / f"few {file.name}", *map(json.loads, file.read_text().splitlines()[:3]))
+        for file in (named, bare)
+    ]
+    assert set(human_labels(table, few).annotators) == {"annotator 1 of few bare.jsonl", "Ada"}
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Table:
+    """Two models under the same ids; `b` is the first model's alone."""
+    lines = [Line("a", model="A"), Line("b", model="A"), Line("a", 1, model="B", human={IF: "1"})]
+    return table_of(make_run(tmp_path / "models", lines))
+
+
+def test_a_label_says_which_model_it_is_about(models: Table, tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "labels.jsonl",
+        {"edit_id": "a", "model": "B", "rater": "Ada", IF: "2"},
+        {"edit_id": "a", "model": "A", "rater": "Ada", IF: "4"},
+        {"edit_id": "b", "rater": "Ada", IF: "3"},
+        {"edit_id": "a", "name": "a@B", "rater": "Bo", IF: "1"},
+        {"name": "a", "edit_id": "a", "rater": "Bo", IF: "3"},
+        {"edit_id": "a@B", "rater": "Cy", IF: "1"},
+        {"edit_id": "a", "model": "C", "rater": "Cy", IF: "1"},
+    )
+    human = human_labels(models, file)
+    assert human.given == {
+        ("a", IF): {"Ada": 4, "Bo": 3},
+        ("b", IF): {"Ada": 3},
+        ("a@B", IF): {"annotator 1": 1, "Ada": 2, "Bo": 1, "Cy": 1},
+    }
+    assert human.notes == ("1 labelled edits are not in this run (a of C).",)
+
+
+def test_a_label_that_fits_several_models_is_refused_and_names_them(models: Table, tmp_path: Path) -> None:
+    file = write(tmp_path / "labels.jsonl", {"edit_id": "b", IF: "1"}, {"edit_id": "a", IF: "1"})
+    with pytest.raises(
+        UserError, match=r'labels.jsonl, line 2: "a" fits several edits of this run: a \(A\), a@B \(B\); '
+    ):
+        human_labels(models, file)
 
 
 @pytest.mark.parametrize(

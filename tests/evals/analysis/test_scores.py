@@ -190,8 +190,12 @@ def test_scores_by_model_and_by_any_other_field(tmp_path: Path) -> None:
     ]
     found = scores(make_run(tmp_path / "run", lines), by=("model", "style", "light", "absent"), how=QUICK)
     assert {name: score.value for name, score in found.by["model"].items()} == {"x": 100, "y": pytest.approx(25)}
-    assert found.by["style"]["photo"].value == pytest.approx(75)
-    assert set(found.by["light"]) == {"3", "(no light)"}
+    assert {name: score.value for name, score in found.by["style"].items()} == {
+        "x · photo": 100,
+        "y · photo": pytest.approx(50),
+        "y · paint": 0,
+    }
+    assert set(found.by["light"]) == {"x · 3", "y · (no light)"}
     assert "absent" not in found.by
     assert found.by["model"]["y"].judged == 4
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from editloupe.evals.analysis.signflip import sign_flip
+from editloupe.evals.analysis.signflip import holm, sign_flip
 
 
 def by_scipy(differences: np.ndarray, resamples: float) -> float:
@@ -39,3 +39,19 @@ def test_edits_without_a_difference_do_not_count_as_evidence() -> None:
 def test_the_same_seed_gives_the_same_p() -> None:
     differences = np.random.default_rng(3).normal(0.2, 1, 40)
     assert sign_flip(differences, 5) == sign_flip(differences, 5)
+
+
+def test_thousands_of_differences_are_tested_by_the_normal_limit_of_all_signs() -> None:
+    differences = np.random.default_rng(4).normal(0.03, 1, 3000)
+    assert sign_flip(differences) == pytest.approx(by_scipy(differences, 9999), abs=0.02)
+
+
+def test_equal_differences_are_drawn_together_and_give_the_binomial_p() -> None:
+    differences = np.array([1.0] * 60 + [-1.0] * 40)
+    assert sign_flip(differences) == pytest.approx(stats.binomtest(60, 100).pvalue, abs=0.01)
+
+
+def test_holm_multiplies_by_the_tests_left_and_never_falls() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.6]) == [1.0, 1.0]
+    assert holm([]) == []

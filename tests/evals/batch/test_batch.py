@@ -9,6 +9,7 @@ import sqlite3
 import weakref
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ import pytest
 
 from editloupe.agent.chat import RetryPolicy
 from editloupe.agent.faults import ModelRejected
+from editloupe.evals.analysis.criterion_means import criterion_means
+from editloupe.evals.analysis.run_rows import table_of
 from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
+from editloupe.evals.batch.jobs import Again
 from editloupe.evals.batch.runner import LOOK_AHEAD
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.papers.layouts import load_manifest
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.summary import scores
 from editloupe.graphs.loop import CaseContext, opening
 from editloupe.images import Album, Picture
 from editloupe.judge import Judge, JudgeSettings
@@ -89,7 +92,7 @@ def test_edits_added_to_the_manifest_are_the_only_ones_judged(scripted: StartSer
 
 
 @pytest.mark.long
-def test_a_changed_picture_or_instruction_is_judged_again_and_a_touched_file_is_not(
+def test_a_changed_picture_or_instruction_is_judged_beside_the_first_and_a_touched_file_is_not(
     scripted: StartServer, tmp_path: Path
 ) -> None:
     server = scripted(answers)
@@ -102,29 +105,32 @@ def test_a_changed_picture_or_instruction_is_judged_again_and_a_touched_file_is_
     rows[1]["instruction"] = "Something else"
     manifest.write_text("\n".join(map(json.dumps, rows)))
     assert run(batch(server, manifest, tmp_path / "run")).tally.judged == 2
+    assert len(units(tmp_path / "run")) == 10, "nothing judged is replaced"
+    replaced = run(batch(server, manifest, tmp_path / "run", again=Again(replace=True)))
+    assert replaced.tally.judged == 6
     assert len(units(tmp_path / "run")) == 6
 
 
-def test_a_changed_rubric_judges_again_only_what_it_touches(
-    scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_changed_rubric_is_judged_beside_the_first_and_only_where_it_changed(
+    scripted: StartServer, tmp_path: Path
 ) -> None:
     server = scripted(answers)
-    wanted = batch(server, write_manifest(tmp_path, 2), tmp_path / "run")
-    run(wanted)
-    original = Judge.unit_key
-
-    def other_rubric(self: Judge, edit: Any, criterion: str, *rest: Any) -> str:
-        changed = " with another rubric" if criterion == "visual_consistency" else ""
-        return original(self, edit, criterion, *rest) + changed
-
-    describe = Judge.describe
-    monkeypatch.setattr(Judge, "unit_key", other_rubric)
-    monkeypatch.setattr(Judge, "describe", lambda self: {**describe(self), "note": "another rubric"})
-    assert run(wanted).tally.judged == 2
+    manifest = write_manifest(tmp_path, 2)
+    run(batch(server, manifest, tmp_path / "run"))
+    words = tmp_path / "words.yaml"
+    said: list[str] = []
+    reworded = batch(server, manifest, tmp_path / "run", judge={"rubrics": [words]})
+    words.write_text("extends: dlebench/visual_consistency\nquestion: What else changed?\n")
+    assert judge_batch(reworded, quiet=True, say=said.append).tally.judged == 2
+    words.write_text("extends: dlebench/visual_consistency\nquestion: What changed besides?\n")
+    kept = replace(reworded, again=Again(keep=True))
+    assert judge_batch(kept, quiet=True, say=said.append).tally.judged == 0
+    changed = "the wording of visual_consistency changed: 2 units of visual_consistency"
+    assert said == [f"{changed}, judged again; --keep uses the old verdicts", f"{changed}, the old verdicts are used"]
     with Run.open(tmp_path / "run") as opened:
-        by_criterion = {(u.criterion, u.configuration) for u in opened.units()}
-    assert len(by_criterion) == 2
-    assert len({configuration for _, configuration in by_criterion}) == 2
+        assert sorted(one.units for one in opened.configurations()) == [4, 4]
+        asked = Counter((u.criterion, u.asked) for u in opened.units())
+    assert len(asked) == 4
 
 
 def test_repeats_have_replies_of_their_own_and_a_spread(scripted: StartServer, tmp_path: Path) -> None:
@@ -141,7 +147,7 @@ def test_repeats_have_replies_of_their_own_and_a_spread(scripted: StartServer, t
     ending = run(batch(server, manifest, tmp_path / "run", repeats=2))
     assert (ending.tally.judged, server.served) == (4, 4)
     with Run.open(tmp_path / "run") as opened:
-        found = {score.criterion: score for score in scores(opened)}
+        found = {score.criterion: score for score in criterion_means(table_of(opened))}
         assert len(opened.load_trace("e0", "instruction_following")) == 2
     assert found["visual_consistency"].deviation == 0
     assert found["instruction_following"].mean == pytest.approx((100 / 3 + 100) / 2)
@@ -184,7 +190,9 @@ def test_what_failed_is_tried_again_by_the_same_command_and_what_was_unreadable_
     well = True
     second = run(wanted)
     assert (second.tally.judged, second.tally.held) == (1, 1)
-    third = run(batch(server, manifest, tmp_path / "run", retry_unjudged=True, judge={"settings": settings}))
+    third = run(
+        batch(server, manifest, tmp_path / "run", again=Again(retry_unjudged=True), judge={"settings": settings})
+    )
     assert (third.tally.judged, third.tally.held) == (1, 1)
     assert [status for *_, status in units(tmp_path / "run")] == ["judged", "judged"]
     with Run.open(tmp_path / "run") as opened:

@@ -16,6 +16,7 @@ from editloupe.types import UserError
 from tests.conftest import StartServer
 from tests.evals.batch.test_batch import answers, batch, run, units
 from tests.evals.samples import write_manifest
+from tests.scripted import Answer, Request, call
 
 
 @pytest.mark.long
@@ -67,3 +68,24 @@ def test_a_cap_holds_when_the_same_command_is_given_again(scripted: StartServer,
     raised = batch(server, manifest, tmp_path / "run", limits=Limits(concurrency=8, max_tokens=120 * 12))
     run(raised)
     assert server.served == 12
+
+
+@pytest.mark.long
+def test_a_small_cap_buys_whole_verdicts_and_not_first_turns(scripted: StartServer, tmp_path: Path) -> None:
+    def looks_twice(request: Request) -> Answer:
+        turns = sum(message.role == "assistant" for message in request.messages)
+        if turns == 2:
+            return answers(request)
+        return call("zoom_in_image", bbox_2d=[1, 1, 20 + turns, 20], target_image="Edited Image")
+
+    server = scripted(looks_twice, delay=0.02)
+    price = Price(input=10_000, output=0)  # one dollar a reply of 100 tokens
+    limits = Limits(concurrency=32, max_cost=28.0)
+    ending = run(
+        batch(
+            server, write_manifest(tmp_path, 30), tmp_path / "run", limits=limits, price=price, judge={"mode": "tools"}
+        )
+    )
+    assert ending.why is not None
+    assert ending.tally.judged >= 8, "28 replies are enough for nine verdicts of three replies each"
+    assert server.served <= 28

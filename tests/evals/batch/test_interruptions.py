@@ -96,7 +96,7 @@ def test_after_kills_at_random_moments_every_unit_is_there_once_and_nothing_was_
         units = [(unit.edit_id, unit.criterion) for unit in run.units()]
         assert len(units) == len(set(units)) == EDITS * 2
         assert all(unit.outcome.status == "judged" and unit.outcome.steps == 3 for unit in run.units())
-        assert all(len(run.load_trace(edit.id)) == 2 for edit, _ in run.edits())
+        assert all(len(run.load_trace(edit.id)) == 2 for edit, *_ in run.edits())
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.edival.instruments import Instruments
-from editloupe.evals.edival.metrics import figures_of
+from editloupe.evals.edival.scores_of_runs import figures_of
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
 from editloupe.rubrics.edival.settings import published
@@ -132,7 +132,7 @@ def test_a_turn_after_a_missing_one_is_not_judged_and_the_picture_does_not_count
     s.put(place.results, "gaps", "multi", {1: s.GOOD[0], 3: s.GOOD[2]})
     evaluate(place.chains, place.results, place.out, scripted(s.seeing).openai_url)
     with Run.open(place.out) as run:
-        assert {edit.id for edit, _ in run.edits()} == {
+        assert {edit.id for edit, *_ in run.edits()} == {
             "gaps/multi/kitchen/1",
             *(f"good/multi/kitchen/{n}" for n in (1, 2, 3)),
         }
@@ -158,7 +158,7 @@ def test_complex_pictures_are_judged_for_all_their_instructions_against_the_base
     assert [t.chain.value for t in figures.turns] == [1, 1, 0]
     assert figures.last.tasks.value == pytest.approx(2 / 3)
     with Run.open(place.out) as run:
-        edit, _ = run.edit("good/complex/kitchen/3")
+        edit, *_ = run.edit("good/complex/kitchen/3")
     assert edit.source == place.base
     assert edit.instruction == place.chain.complex["plain"][2]
 
@@ -212,6 +212,24 @@ def test_an_unreadable_lmm_leaves_its_turn_unjudged_and_the_others_judged(place:
     assert figures.last.overall is None
 
 
+@pytest.mark.long
+def test_in_complex_mode_a_certain_failure_decides_what_the_lmm_left_open(place: Place, scripted: StartServer) -> None:
+    """The color cannot be read; the lamp is not there at level 2, and at level 1 nothing else is known."""
+    s.put(place.results, "good", "complex", {1: s.GOOD[0], 2: s.GOOD[0], 3: s.GOOD[2]})
+    evaluate(place.chains, place.results, place.out, scripted(lambda _: say("Looks blue to me!")).openai_url)
+    assert isinstance(place.outcome("good/complex/kitchen/1", FOLLOWING), Unjudged)
+    second = place.outcome("good/complex/kitchen/2", FOLLOWING)
+    assert (second.label, second.values["follows"]) == ("no", [None, False])
+    assert isinstance(place.outcome("good/complex/kitchen/3", FOLLOWING), Unjudged), "what is known was followed"
+    (model,) = figures_of(place.out).models
+    assert [(t.chain.successes, t.chain.judged, t.chain.unjudged) for t in model.turns] == [
+        (0, 0, 1),
+        (0, 1, 0),
+        (0, 0, 1),
+    ]
+    assert (model.turns[1].tasks.judged, model.turns[1].tasks.unjudged) == (1, 1)
+
+
 class Broken(s.ColorFinder):
     """A detector that fails on one phrase."""
 
@@ -256,7 +274,10 @@ def test_the_same_call_again_asks_nothing_and_other_settings_ask_anew(place: Pla
     other = published().but({"threshold": 0.95})
     changed = evaluate(place.chains, place.results, place.out, server.openai_url, rules=other)
     assert changed.tally.judged > 0
-    assert place.label("good/multi/kitchen/2") == "no", "boxes of confidence 0.9 are below the threshold by then"
+    with Run.open(place.out) as run:
+        units = [u for u in run.units("good/multi/kitchen/2") if u.criterion == FOLLOWING]
+    labels = [unit.outcome.label for unit in units if isinstance(unit.outcome, Verdict)]
+    assert sorted(map(str, labels)) == ["no", "yes"], "boxes of confidence 0.9 are below the second threshold"
 
 
 @pytest.mark.long

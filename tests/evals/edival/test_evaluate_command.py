@@ -23,7 +23,6 @@ from tests.conftest import StartServer
 from tests.evals.edival import stand_ins as s
 from tests.evals.edival.evaluate_once import COMMAND, stand_ins
 from tests.faults.commands import KEY, needs_proc, start, wait_for
-from tests.pictures import save
 from tests.scripted import Answer, Request, ScriptedServer
 
 MODELS = 6
@@ -33,13 +32,14 @@ UNITS = MODELS * 3 * 3
 
 @pytest.fixture
 def folders(tmp_path: Path) -> tuple[str, str]:
-    """Chains and results; every model's first picture is a little different, so that every question is another one."""
+    """Chains and results; every model's pictures are a little different, so that every question is another one."""
     s.kitchen_chain(tmp_path / "chains", s.save_base(tmp_path / "photos"))
     for number in range(MODELS):
-        s.put(tmp_path / "results", f"m{number}", "multi", dict(enumerate(s.GOOD, 1)))
-        odd = s.GOOD[0].copy()
-        odd[s.CUP[1], s.CUP[0]] = (21 + number, 41, 221)
-        save(odd, tmp_path / "results" / f"m{number}" / "multi/kitchen/1.png")
+        for turn, good in enumerate(s.GOOD, 1):
+            odd = good.copy()
+            odd[0, 0] = (90 + number, 90, 90)
+            odd[s.CUP[1], s.CUP[0]] = (21 + number, 41, 221)
+            s.put(tmp_path / "results", f"m{number}", "multi", {turn: odd})
     return str(tmp_path / "chains"), str(tmp_path / "results")
 
 

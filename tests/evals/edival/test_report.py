@@ -10,8 +10,9 @@ import pytest
 
 from editloupe.evals.edival import compare as comparing
 from editloupe.evals.edival.metrics import EdivalFigures, models_of
-from editloupe.evals.edival.report import SHORT, blocks, drawings, points
-from editloupe.evals.report.blocks import Grid, Heading
+from editloupe.evals.edival.report import blocks, drawings, points
+from editloupe.evals.edival.tables import SHORT
+from editloupe.evals.report.blocks import Drawing, Grid, Heading
 from editloupe.evals.report.figures import as_svg
 from editloupe.evals.report.html import as_html
 from editloupe.evals.report.markdown import as_markdown
@@ -114,10 +115,12 @@ def test_models_stand_in_the_order_of_their_overall_score_at_the_last_turn() -> 
         *(f"{name} T{n}" for name in ("IF", "CC", "O") for n in (1, 2, 3)),
         "O",
         "rank",
+        "judged",
+        "expected",
     )
     by_last = [float(row[9]) for row in table.rows]
     assert by_last == sorted(by_last, reverse=True)
-    assert [row[-1] for row in table.rows] == ["1", "2", "3"]
+    assert [row[-3:] for row in table.rows] == [("1", "20", "20"), ("2", "20", "20"), ("2", "20", "20")]
     assert {row[0]: row[4] for row in table.rows} == {"keen": "60.00", "calm": "95.00", "poor": "50.00"}
 
 
@@ -141,7 +144,7 @@ def test_fronts_name_the_models_no_other_beats() -> None:
 
 
 def test_multi_turn_stands_beside_every_complex_form() -> None:
-    table = grid("Multi-turn against complex")
+    table = grid("Table 15")
     assert table.columns == ("model", "multi-turn T3", "complex C3", "complex-ordered C3")
     assert [row[0] for row in table.rows] == ["keen"]
     assert not any("against" in b.text for b in blocks(figures(scores("a", "multi", 1, 1))) if isinstance(b, Heading))
@@ -160,8 +163,15 @@ def test_the_report_comes_as_text_markdown_and_a_page_with_its_figures_inside() 
         "marginal-multi",
         "marginal-complex",
         "marginal-complex-ordered",
+        "types-multi",
+        "luminance-multi",
+        "luminance-complex",
+        "luminance-complex-ordered",
+        "multi-against-complex",
         *(f"pareto-multi-{n}" for n in (1, 2, 3)),
     }
+    named = {block.name for block in told if isinstance(block, Drawing)}
+    assert set(drawn) <= named, "a figure nobody shows"
     assert "| model |" in as_markdown(told)
     page = as_html(told, drawn, "title", "made")
     assert page.count("data:image/svg+xml") == len(drawn)
@@ -206,7 +216,7 @@ def test_figures_that_never_vary_have_no_correlation_and_say_so() -> None:
 
 
 def test_a_folder_that_holds_no_chains_is_the_users_mistake(tmp_path: Path) -> None:
-    from editloupe.evals.edival.metrics import figures_of
+    from editloupe.evals.edival.scores_of_runs import figures_of
     from editloupe.evals.runs.store import Run
 
     with Run.write(tmp_path / "run"):

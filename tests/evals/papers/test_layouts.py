@@ -113,14 +113,11 @@ def test_wiseedit_is_run_by_one_command_and_missing_outputs_are_shown(
     assert run([*command, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["held"] == told["units"]
     tables = {section.title: section for section in paper_tables(table_of(tmp_path / "run"))}
-    chinese = {row[0]: row for row in tables["WiseEdit, cn, all cases"].rows}
-    assert chinese["Awareness"] == ("Awareness", 50.0, 50.0, 50.0, 50.0, None, 50.0, 2.0, 1.0)
-    assert chinese["Imagination"][-3:] == (100.0, 2.0, 0.0)
-    assert chinese["overall of the three tasks"][6] is None
-    assert {row[0] for row in tables["WiseEdit, cn, cases with one input picture"].rows} == {
-        "Awareness",
-        "overall of the three tasks",
-    }
+    chinese = tables["WiseEdit, Table 6: Chinese instructions, all cases"]
+    assert chinese.rows == (("alpha", *[50.0] * 5, *[100.0] * 5, None, 16, 16),)
+    assert chinese.notes == ("alpha: 1 outputs are missing and count 0 on every metric (Supplement C).",)
+    single = tables["WiseEdit, Table 6: Chinese instructions, cases with one input picture"]
+    assert single.rows[0][6:11] == (None,) * 5
     capsys.readouterr()
     assert run(["report", str(tmp_path / "run")]) == 0
     assert run(["export", str(tmp_path / "run"), "--format", "jsonl"]) == 0
@@ -197,9 +194,10 @@ def test_edit_compass_is_run_by_one_command(
     assert told["units"] == told["judged"] == 3 + 4 + 4 + 3
     assert server.served == told["units"] + 4
     tables = {section.title: section for section in paper_tables(table_of(tmp_path / "run"))}
-    parts = {row[0]: row for row in tables["Edit-Compass, en, by part"].rows}
-    assert parts["overall, over items"][4:] == (5.0, 4.0)
-    assert parts["World Knowledge Reasoning"] == ("World Knowledge Reasoning", 5.0, 5.0, 5.0, 5.0, 1.0)
+    main = tables["Edit-Compass, Table 3: English instructions"]
+    (row,) = (dict(zip(main.columns, row, strict=True)) for row in main.rows)
+    assert (row["Overall AVG"], row["judged"], row["expected"]) == (5.0, 14, 14)
+    assert [row[f"World Knowledge {name}"] for name in ("IA", "VC", "VQ")] == [5.0, 5.0, 5.0]
 
 
 def vibe(root: Path) -> tuple[Path, Path]:
@@ -246,11 +244,11 @@ def test_vibes_folders_become_samples_and_are_judged_three_times(
     command += ["--judge", "openai:gpt-4.1", "--base-url", server.openai_url, "--out", str(tmp_path / "run"), "--json"]
     assert run(command) == 0
     assert json.loads(capsys.readouterr().out)["units"] == 3 * (3 + 2 + 1)
-    first, styles = paper_tables(table_of(tmp_path / "run"))
-    rows = {row[0]: row for row in first.rows}
-    assert rows["AD"][2] == "100.00 ± 0.00"
-    assert rows["Deictic"][2] == "–"
-    assert styles.rows == (("sketch", 100.0, None),)
+    means, spread = paper_tables(table_of(tmp_path / "run"))
+    row = dict(zip(means.columns, means.rows[0], strict=True))
+    assert (row["AD"], row["Deictic Avg"], row["Overall"]) == (100.0, None, None)
+    row = dict(zip(spread.columns, spread.rows[0], strict=True))
+    assert (row["AD"], row["AD SD"]) == (100.0, 0.0)
 
 
 @pytest.mark.parametrize(

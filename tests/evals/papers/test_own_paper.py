@@ -17,7 +17,7 @@ import pytest
 
 from editloupe import Judge, UserError
 from editloupe.cli.main import run
-from editloupe.evals.papers import Paper, load_benchmark, load_manifest, papers, register
+from editloupe.evals.papers import Paper, load_benchmark, load_manifest, load_outputs, papers, register
 from editloupe.evals.papers import registry as paper_registry
 from editloupe.evals.report import build_report
 from editloupe.rubrics import installed
@@ -256,6 +256,26 @@ def test_a_paper_may_read_sample_files_and_folders_both(
     wanted = ["--protocol", "sketchbench", "--judge", "rules", "--out", str(tmp_path / "r"), "--dry-run"]
     assert run(["batch", *benchmark, *wanted]) == 0
     assert run(["batch", str(tmp_path / "m.jsonl"), "--layout", "sketchbench", *wanted]) == 0
+
+
+def test_a_paper_of_ones_own_takes_many_models_and_says_what_they_are_run_on(
+    paper: Paper, benchmark: list[str], tmp_path: Path
+) -> None:
+    register(replace(paper, part=lambda edit: (str(edit.instruction_type),)))
+    save(textured(seed=5), tmp_path / "results/other.png")
+    (tmp_path / "results/yours").mkdir()
+    (tmp_path / "results/other.png").rename(tmp_path / "results/yours/1.png")
+    found = load_outputs(tmp_path / "data", tmp_path / "results", "sketchbench")
+    assert [(edit.model, edit.id, edit.extra.get("output")) for edit in found.edits()] == [
+        ("mine", "0", None),
+        ("yours", "0", "missing"),
+        ("mine", "1", None),
+        ("yours", "1", None),
+        ("mine", "2", None),
+    ]
+    assert found.notes[0] == "model yours: no outputs for places (1 case): absent, not counted"
+    register(paper)
+    assert len(list(load_outputs(tmp_path / "data", tmp_path / "results", "sketchbench").edits())) == 6
 
 
 def test_a_missing_output_is_marked_where_the_papers_rule_decides_it(tmp_path: Path) -> None:

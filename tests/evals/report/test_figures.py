@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from editloupe.evals.analysis.agreement import Confusion
+from editloupe.evals.analysis.agreement import Ceiling, Confusion, Measures
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.distribution import area_trend, distribution
 from editloupe.evals.analysis.estimate import Estimate, missing
 from editloupe.evals.analysis.run_rows import table_of
 from editloupe.evals.analysis.scores import scores
-from editloupe.evals.report import figures
-from tests.evals.sample_runs import IF, VC, Line, make_run
+from editloupe.evals.report import build_leaderboard, build_report, figures
+from editloupe.evals.report.draw_figures import drawings
+from editloupe.evals.report.figures.agreement import MEASURES
+from tests.evals.sample_runs import IF, LABELS, VC, Line, make_run
 
 QUICK = Resampling(100)
 
@@ -38,7 +40,9 @@ def run(tmp_path: Path) -> Path:
     return make_run(tmp_path / "run", lines)
 
 
-def test_scores_per_type_stand_in_the_order_of_the_table_with_the_overall_last(run: Path) -> None:
+def test_scores_per_type_stand_in_the_order_of_the_table_with_the_overall_last(tmp_path: Path) -> None:
+    lines = [Line(f"e{n}", 1 + n % 4, 2 + n % 3, type=("Change Color", "Change OCR")[n % 2]) for n in range(16)]
+    run = make_run(tmp_path / "run", lines)
     axes = figures.score_per_type({"run": scores(run, how=QUICK)}, {IF: "Instruction Following"}).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["Change Color", "Change OCR", "overall"]
     legend = axes.get_legend()
@@ -108,6 +112,89 @@ def test_area_is_a_share_of_the_picture_where_the_run_kept_it(tmp_path: Path) ->
     assert area_trend(table_of(make_run(tmp_path / "none", [Line("a")])), IF) is None
 
 
+def test_target_sizes_have_a_panel_a_model_with_its_own_r_and_windows(tmp_path: Path) -> None:
+    """Model a does better on larger targets, model b worse; both together would hide that."""
+    lines = []
+    for n in range(24):
+        size = n + 2
+        for model, score in (("a", 1 + n * 4 // 24), ("b", 4 - n * 4 // 24)):
+            boxes = ((0, 0, size, 2 * size), (50, 0, 51, 1)) if n == 0 else ((0, 0, size, 2 * size),)
+            lines.append(Line(f"{model}{n}", score, 4, model=model, boxes=boxes, source="one"))
+    trend = area_trend(table_of(make_run(tmp_path / "run", lines, pictures=True)), IF)
+    assert trend is not None
+    assert list(trend.models) == ["a", "b"]
+    a, b = trend.models["a"], trend.models["b"]
+    areas = [(2 * 2 * 2 + 1) if n == 0 else 2 * (n + 2) ** 2 for n in range(24)]
+    shares = np.array(areas) / (120 * 80) * 100
+    scores_100 = np.array([(n * 4 // 24) / 3 * 100 for n in range(24)])
+    assert a.r == pytest.approx(np.corrcoef(np.log(shares), scores_100)[0, 1])
+    assert b.r == pytest.approx(-a.r)
+    assert (a.n, len(a.sliding)) == (24, 15)
+    assert a.sliding[0] == pytest.approx(scores_100[:10].mean())
+    assert a.middles[0] == pytest.approx(np.exp(np.log(shares[:10]).mean()))
+    assert a.sides[:2] == (pytest.approx((2 / 1.2, 4 / 0.8)), pytest.approx((1 / 1.2, 1 / 0.8))), "a point a target"
+    assert "sides" not in trend.model_dump()["models"]["a"], "the picture holds the points, the JSON the numbers"
+    figure = figures.target_sizes(trend, "Instruction Following", LABELS[IF])
+    above, below = figure.axes[0], figure.axes[1]
+    assert above.get_title(loc="left") == f"a\nr = {a.r:.2f}, p < 0.001, n = 24"
+    assert np.asarray(above.lines[0].get_ydata()) == pytest.approx(a.sliding)
+    assert (below.get_xscale(), below.get_yscale()) == ("log", "log")
+    (points,) = below.collections
+    assert np.asarray(points.get_offsets()) == pytest.approx(np.array(a.sides))
+    points.update_scalarmappable()
+    shades = {tuple(shade) for shade in points.get_facecolors()}
+    assert len(shades) == 4, "a colour a label"
+    (key,) = figure.legends
+    assert [text.get_text() for text in key.get_texts()] == list(LABELS[IF])
+
+
+def test_a_model_with_fewer_than_ten_edits_has_points_and_no_mean(tmp_path: Path) -> None:
+    lines = [Line(f"e{n}", 1 + n % 4, 4, boxes=((0, 0, n + 2, 5),)) for n in range(5)]
+    trend = area_trend(table_of(make_run(tmp_path / "run", lines)), IF)
+    assert trend is not None
+    figure = figures.target_sizes(trend, "IF")
+    assert "fewer than 10 edits" in texts(figure)
+    assert figure.axes[1].get_xlabel() == "width, pixels"
+    assert figure.legends[0].get_texts()[0].get_text() == "0 to 17", "labels that are not known"
+
+
+def test_types_by_model_shows_every_score_as_a_number_and_what_has_none_as_a_dash() -> None:
+    by_model = {
+        "a": {"Change Color": 59.92, "overall": 48.97},
+        "b": {"Change Color": None, "Change OCR": 7.0, "overall": 7.0},
+    }
+    figure = figures.types_by_model({"Instruction Following": by_model, "Visual Consistency": by_model})
+    axes = figure.axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+    assert [label.get_text() for label in figure.axes[1].get_xticklabels()] == ["Change Color", "Change OCR", "overall"]
+    assert [text.get_text() for text in axes.texts] == ["59.9", "–", "49.0", "–", "7.0", "7.0"]
+    dark, light = (next(t for t in axes.texts if t.get_text() == said).get_color() for said in ("7.0", "59.9"))
+    assert (dark, light) == ("white", "black"), "ink that can be read on its shade"
+
+
+def test_several_judges_stand_against_people_by_three_measures_with_the_best_filled() -> None:
+    def measures(rho: float | None, mae: float) -> Measures:
+        none = missing("nothing")
+        at = Estimate(value=rho, low=rho - 0.1, high=rho + 0.1, n=9) if rho is not None else none
+        far = Estimate(value=mae, low=mae / 2, high=mae * 2, n=9)
+        return Measures.model_construct(n=9, spearman=at, pearson=at, mae=far)
+
+    judges = {"oracle, gemini": measures(0.9, 0.1), "plain, gpt": measures(0.5, 0.8), "plain, odd": measures(None, 1.5)}
+    ceiling = Estimate(value=0.95, n=9)
+    reach = Ceiling.model_construct(spearman=ceiling, pearson=ceiling, mae=Estimate(value=0.05, n=9))
+    figure = figures.judges_against_people({"IF": judges, "VC": judges}, {"IF": reach})
+    assert len(figure.axes) == 6
+    rho, _, mae = figure.axes[:3]
+    assert texts(figure).count("not defined") == 4
+    marks = {float(np.asarray(one.get_xdata())[0]): one for one in rho.lines if one.get_marker() == "o"}
+    assert set(marks) == {0.9, 0.5}
+    assert marks[0.9].get_markerfacecolor() != "white" == marks[0.5].get_markerfacecolor()
+    filled = [one for one in mae.lines if one.get_marker() == "o" and one.get_markerfacecolor() != "white"]
+    assert [list(np.asarray(one.get_xdata())) for one in filled] == [[0.1]], "of errors the smallest is the best"
+    assert [0.95, 0.95] in [list(np.asarray(line.get_xdata())) for line in rho.lines]
+    assert [axes.get_xlabel() for axes in figure.axes[3:]] == list(MEASURES.values())
+
+
 def test_a_constant_score_has_no_r_and_says_why(tmp_path: Path) -> None:
     lines = [Line(f"e{n}", 4, boxes=((0, 0, n + 1, 5),)) for n in range(5)]
     trend = area_trend(table_of(make_run(tmp_path / "run", lines)), IF)
@@ -151,3 +238,47 @@ def test_the_same_figure_is_the_same_file_and_pdf_and_png_can_be_saved(run: Path
     assert (
         figures.save(figures.score_per_type({"run": found}), tmp_path / "x" / "f.pdf").read_bytes().startswith(b"%PDF")
     )
+
+
+def test_a_report_of_several_models_draws_them_side_by_side_and_one_of_one_does_not(tmp_path: Path) -> None:
+    def lines(*models: str) -> list[Line]:
+        return [
+            Line(
+                f"{model}{n}",
+                1 + (n + place) % 4,
+                4,
+                model=model,
+                type=("Change Color", "Change OCR")[n % 2],
+                boxes=((0, 0, n + 2, 9),),
+            )
+            for place, model in enumerate(models)
+            for n in range(12)
+        ]
+
+    several = build_report(make_run(tmp_path / "several", lines("a", "b")), how=QUICK)
+    drawn = drawings(several)
+    assert {"types_by_model", f"target_sizes_{IF}", f"target_sizes_{VC}", "models"} <= set(drawn)
+    assert not {"score_by_area", "score_per_type"} & set(drawn), "two models are never one cloud of points"
+    shown = drawn["types_by_model"]().axes
+    assert [axes.get_title(loc="left") for axes in shown] == ["Instruction Following", "Visual Consistency", "Score"]
+    color = several.parts["b"].by_type["Change Color"].criteria[IF].value
+    assert color is not None
+    assert f"{color:.1f}" in [text.get_text() for text in shown[0].texts]
+    one = drawings(build_report(make_run(tmp_path / "one", lines("a")), how=QUICK))
+    assert {"score_by_area", "score_per_type", f"target_sizes_{IF}"} <= set(one)
+    assert "types_by_model" not in one
+
+
+def test_a_leaderboard_of_judges_draws_their_agreement_in_one_figure(tmp_path: Path) -> None:
+    def labelled(shift: int) -> list[Line]:
+        return [Line(f"e{n}", 1 + (n + shift * (n % 3 == 0)) % 4, 4, human={IF: LABELS[IF][n % 4]}) for n in range(12)]
+
+    runs = {mode: make_run(tmp_path / mode, labelled(shift), mode=mode) for mode, shift in (("tools", 0), ("plain", 2))}
+    board = build_leaderboard([build_report(run, how=QUICK) for run in runs.values()])
+    axes = drawings(board)["agreement_by_run"]().axes
+    assert [label.get_text() for label in axes[0].get_yticklabels()] == [
+        "openai:gpt-5.1, tools",
+        "openai:gpt-5.1, plain",
+    ]
+    best = [one for one in axes[0].lines if one.get_marker() == "o" and one.get_markerfacecolor() != "white"]
+    assert [list(np.asarray(one.get_ydata())) for one in best] == [[1]], "the judge that says what people say"

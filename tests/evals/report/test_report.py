@@ -17,6 +17,7 @@ from editloupe.evals.report.markdown import as_markdown
 from editloupe.evals.report.text import as_text
 from editloupe.evals.runs.store import Run
 from editloupe.judge import Judge
+from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run
 from tests.evals.samples import judgement
 
@@ -82,16 +83,18 @@ def test_a_report_begins_with_the_answer_and_how_sure_it_is(report: Report) -> N
     assert order == [head, "How sure is that?", "Scores", "Agreement with people", "Edits to look at", "Methods"]
     text = as_text(sequence(report))
     first = text.splitlines()[1:4]
-    assert f"Overall score {report.overall.value:.1f} of 100 (95 % interval" in " ".join(first)
+    assert "2 scores from 12 edits, judged by openai:gpt-5.1 in tools mode" in " ".join(first)
     assert "23 of 24 verdicts were given (95.8 %); 1 is unjudged (1 unreadable answer) and left out." in text
-    assert "Best of 2 editing models: " in text
+    assert "No best of 2 editing models: " in text
+    assert "they share no source and instruction" in " ".join(text.replace("│", " ").split())
 
 
 def test_json_has_the_promised_keys_and_no_nan(report: Report) -> None:
     text = report.model_dump_json()
     data = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} in JSON"))
     assert {"value", "low", "high", "n"} <= data["overall"].keys()
-    assert set(data["by_type"]) == {"Change Color", "Change OCR", "Removal Object"}
+    assert set(data["parts"]["x"]["by_type"]) == {"Change Color", "Change OCR", "Removal Object"}
+    assert (data["overall"]["value"], data["by_type"]) == (None, {}), "two models have no score in common"
     assert data["coverage"]["judged"] == 23
     assert data["agreement"]["criteria"][IF]["spearman"]["n"] == 11
     assert data["methods"].startswith("We judged 12 edits")
@@ -206,7 +209,7 @@ def test_every_report_of_the_rules_says_what_it_is(tmp_path: Path) -> None:
 
 def test_the_pessimistic_bound_is_never_silent(run: Path) -> None:
     text = as_text(sequence(build_report(run, unjudged="worst", how=QUICK)))
-    assert "Overall score at least" in text
+    assert "2 scores (at least: what is unjudged counts as the worst)" in " ".join(text.split())
     assert "Pessimistic bound: each of the 1 unjudged verdicts counts as the worst answer." in text
     assert "counts as the worst answer (a pessimistic bound)" in " ".join(text.split())
 
@@ -256,7 +259,14 @@ def test_several_runs_are_ranked_with_their_reports(tmp_path: Path) -> None:
     text = as_html(sequence(board), drawings(board), "board", "here")
     Parsed(text)
     assert text.count("data:image/svg+xml") == len(drawings(board))
-    assert set(json.loads(board.model_dump_json())) == {"answer", "leaderboard", "notes", "reports"}
+    assert set(json.loads(board.model_dump_json())) == {
+        "answer",
+        "rankings",
+        "leaderboard",
+        "notes",
+        "reports",
+        "tables",
+    }
 
 
 def test_overlapping_intervals_do_not_settle_an_order(tmp_path: Path) -> None:
@@ -279,11 +289,13 @@ def test_runs_of_different_judges_are_not_read_as_a_ranking_of_editors(tmp_path:
 def test_runs_of_the_same_name_go_by_their_folders(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / name / "run", lines()) for name in ("a", "b")]
     board = build_leaderboard([build_report(run, how=QUICK) for run in runs])
-    assert {entry.run for entry in board.leaderboard} == {str(run) for run in runs}
+    assert {entry.run for entry in board.leaderboard} == {f"{run} · {model}" for run in runs for model in "xy"}
 
 
-def test_verdicts_of_two_judges_in_one_run_are_announced(tmp_path: Path) -> None:
+def test_of_two_judges_in_one_run_one_has_to_be_chosen(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", lines(4))
     make_run(run, [Line("late", 2, 2)], judge="rules", mode="plain")
-    notes = build_report(run, how=QUICK).notes
-    assert any("different judges or modes: openai:gpt-5.1 in tools mode, rules in plain mode" in note for note in notes)
+    with pytest.raises(UserError, match=r"judged in several ways; name one with --configuration: .*rules"):
+        build_report(run, how=QUICK)
+    report = build_report(table_of(run, configuration="rules"), how=QUICK)
+    assert (report.judge, report.mode, report.coverage.units) == ("rules", "plain", 2)

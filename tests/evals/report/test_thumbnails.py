@@ -29,7 +29,7 @@ def made(tmp_path: Path, boxes: tuple[Box, ...], edited_size: tuple[int, int] = 
     with Run.write(tmp_path / "run") as run:
         run.save(whole, album=Album())
     with Run.open(tmp_path / "run") as run:
-        return thumbnails(run, *run.edit("e"))
+        return thumbnails(run, *run.edit("e")[:2])
 
 
 def pixels(one: Thumbnail) -> np.ndarray:

@@ -11,10 +11,12 @@ from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
 from editloupe.types import UserError
+from tests.evals.sample_runs import IF, Line, make_run
 from tests.evals.samples import judgement
 
 FIELDS = ["edit_id", "criterion", "repeat", "status", "label", "score", "score_100", "reason", "steps"]
 FIELDS += ["input_tokens", "output_tokens", "cost", "seconds"]
+FIELDS += ["model", "instruction_type", "judge", "configuration", "mode", "protocol", "confidence", "name"]
 
 
 @pytest.fixture
@@ -44,6 +46,22 @@ def test_jsonl_has_one_row_a_unit_in_the_order_of_the_manifest(run: Run) -> None
         0.00022,
     )
     assert (rows[1]["status"], rows[1]["reason"], rows[1]["score"]) == ("unjudged", "unreadable_answer", None)
+
+
+def test_rows_say_whose_picture_was_judged_by_whom_and_how_sure(tmp_path: Path) -> None:
+    lines = [Line("e", model=model, type="Change OCR", confidence=0.75) for model in ("A", "B")]
+    make_run(tmp_path / "first", lines, judge="openai:gpt-5.1", mode="plain")
+    out = io.StringIO()
+    with Run.open(tmp_path / "first") as opened:
+        to_csv(opened, out)
+        parts = opened.configurations()
+    found = list(csv.DictReader(io.StringIO(out.getvalue())))
+    columns = ("edit_id", "name", "model", "instruction_type", "judge", "mode", "protocol", "confidence", "criterion")
+    assert [tuple(row[name] for name in columns) for row in found if row["criterion"] == IF] == [
+        ("e", "e", "A", "Change OCR", "openai:gpt-5.1", "plain", "dlebench", "0.75", IF),
+        ("e", "e@B", "B", "Change OCR", "openai:gpt-5.1", "plain", "dlebench", "0.75", IF),
+    ]
+    assert len(parts) == 1
 
 
 def test_csv_leaves_cells_empty_where_there_is_no_score(run: Run) -> None:

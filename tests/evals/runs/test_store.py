@@ -23,7 +23,7 @@ def test_a_judgement_comes_back_whole(tmp_path: Path) -> None:
         assert [unit.outcome for unit in run.units()] == list(whole.verdicts)
         assert run.load_trace("e0") == whole.traces
         assert run.load_trace("e0", "visual_consistency") == ()
-        edit, pictures = run.edit("e0")
+        edit, pictures, _ = run.edit("e0")
         assert edit == whole.edit
         for sha in (*pictures["source"], *pictures["edited"], whole.traces[0].steps[0].observations[0].pictures[0]):
             path = run.pictures.find(sha)
@@ -71,7 +71,7 @@ def test_units_come_in_the_order_of_the_manifest_not_of_arrival(tmp_path: Path) 
         for position, name in ((2, "c"), (0, "a"), (1, "b")):
             whole, album = judgement(tmp_path, name)
             run.save_all([Filing(whole, album=album, position=position)])
-        assert [edit.id for edit, _ in run.edits()] == ["a", "b", "c"]
+        assert [edit.id for edit, *_ in run.edits()] == ["a", "b", "c"]
         assert list(dict.fromkeys(unit.edit_id for unit in run.units())) == ["a", "b", "c"]
 
 

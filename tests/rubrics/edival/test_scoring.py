@@ -103,12 +103,26 @@ def test_a_chain_that_broke_off_is_no_success_at_later_turns() -> None:
 
 def test_an_unjudged_turn_leaves_its_chain_unknown_and_counts_neither_way() -> None:
     assert all_of([True, None]) is None
-    assert all_of([False, None]) is None
     scores = [turn("a", 1, True), turn("a", 2, None), turn("b", 1, True), turn("b", 2, True)]
     assert chain_success(scores, 1).value == 1
     second = chain_success(scores, 2)
     assert (second.successes, second.judged, second.unjudged) == (1, 1, 1)
     assert marginal_success(scores, 2).unjudged == 1
+
+
+def test_a_chain_with_a_certain_failure_has_failed_whatever_is_unjudged_beside_it() -> None:
+    """Chain by chain: a fails at 1 and is unknown at 2; b is unknown at 1 and fails at 2; c unknown at 1; d succeeds."""
+    assert all_of([False, None]) is False
+    assert all_of([None, False]) is False
+    assert all_of([None, None]) is None
+    outcomes = {"a": (False, None, True), "b": (None, False, True), "c": (None, True, True), "d": (True, True, True)}
+    scores = [turn(image, n, given) for image, chain in outcomes.items() for n, given in enumerate(chain, 1)]
+    counts = [(r.successes, r.judged, r.unjudged) for r in (chain_success(scores, n) for n in (1, 2, 3))]
+    assert counts == [(1, 2, 2), (1, 3, 1), (1, 3, 1)]
+    assert chain_success(scores, 3).value == pytest.approx(1 / 3)
+    complex_ = [turn("a", 2, False, None, mode="complex"), turn("b", 2, True, None, mode="complex")]
+    found = chain_success(complex_, 2)
+    assert (found.successes, found.judged, found.unjudged) == (0, 1, 1)
 
 
 def test_in_complex_mode_one_picture_carries_all_instructions() -> None:

@@ -50,8 +50,8 @@ def test_ten_edits_are_labelled_by_keyboard_and_agree_finds_them(
     expect(page.locator("[data-annotators]")).to_contain_text("10 of 11")
     assert editloupe(["agree", str(folder), "--human", str(labels), "--format", "json", "--resamples", "100"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["annotators"] == {"Ana": 20}
-    assert told[FOLLOWING]["n"] + told[FOLLOWING]["left_out"] == 10
+    assert told["annotators"] == {"annotator 1": 3, "Ana": 20}
+    assert told[FOLLOWING]["n"] + told[FOLLOWING]["left_out"] == 11
 
 
 def test_the_verdict_appears_only_after_ones_own_and_a_reload_loses_nothing(

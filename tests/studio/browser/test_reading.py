@@ -153,7 +153,7 @@ def test_raw_request_and_reply_come_on_demand(trace: Page) -> None:
 
 
 def test_two_traces_stand_beside_each_other(trace: Page) -> None:
-    trace.select_option("[name=beside]", "run~1")
+    trace.select_option("[name=beside]", index=1)
     expect(trace.locator(".timeline")).to_have_count(2)
     expect(trace.locator(".parting-line")).to_contain_text("They part at step 4")
     expect(trace.locator(".step.parted")).to_have_count(2)

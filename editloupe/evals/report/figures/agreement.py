@@ -1,4 +1,4 @@
-"""Figures of agreement with people: confusion matrices, and measures with intervals and a ceiling."""
+"""Figures of agreement with people: confusion matrices, measures with intervals and a ceiling, several judges at once."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from textwrap import fill
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from editloupe.evals.analysis.agreement import Confusion
+from editloupe.evals.analysis.agreement import Ceiling, Confusion, Measures
 from editloupe.evals.analysis.estimate import Estimate
-from editloupe.evals.report.figures.style import BLUE, GRID, INK, MUTED, ink_on, look, plain, sheet, shortened
+from editloupe.evals.report.figures.style import BLUE, GRID, INK, MUTED, WIDTH, ink_on, look, plain, sheet, shortened
 
 
 def confusion_matrix(matrices: Mapping[str, Confusion], rows: str = "people", columns: str = "judge") -> Figure:
@@ -69,3 +70,54 @@ def whiskers(
             axes.grid(axis="x")
             axes.set_axisbelow(True)
     return figure
+
+
+MEASURES = {"spearman": "Spearman ρ", "pearson": "Pearson r", "mae": "MAE, on the rubric's scale"}
+"""What judges are held against people by (DLEBench, Figure 8); of the last one less is better."""
+
+
+def judges_against_people(
+    criteria: Mapping[str, Mapping[str, Measures]], ceilings: Mapping[str, Ceiling] | None = None
+) -> Figure:
+    """Draw ρ, r and MAE of several judges: a row of panels a criterion, a panel a measure, a line with its interval a judge.
+
+    The judge with the highest ρ stands on top, and the best of a panel is filled. Dashed: what one annotator reaches
+    against the others.
+    """
+    judges = list(dict.fromkeys(name for by_judge in criteria.values() for name in by_judge))
+    judges.sort(key=lambda name: -sum(one[name].spearman.value or 0.0 for one in criteria.values() if name in one))
+    places = dict(zip(judges, range(len(judges))[::-1], strict=True))
+    with look():
+        height = len(criteria) * (0.75 + 0.34 * len(judges))
+        figure = Figure(figsize=(WIDTH, height + 0.3), layout="constrained")
+        rows = figure.subplots(len(criteria), len(MEASURES), squeeze=False, sharey=True, sharex="col")
+        for row, (title, by_judge) in enumerate(criteria.items()):
+            panels, ceiling = rows[row], (ceilings or {}).get(title)
+            for axes, (measure, name) in zip(panels, MEASURES.items(), strict=True):
+                found = {judge: getattr(one, measure) for judge, one in by_judge.items()}
+                _judges(axes, found, places, largest=measure != "mae")
+                if ceiling is not None and (reach := getattr(ceiling, measure).value) is not None:
+                    axes.axvline(reach, color=INK, linestyle="--", linewidth=1)
+                axes.set_title(plain(title) if measure == "spearman" else "", fontsize=9)
+                axes.set_xlabel(name if row == len(criteria) - 1 else "")
+            panels[0].set_yticks(list(places.values()), [fill(plain(name), 24) for name in shortened(judges, 48)])
+            panels[0].set_ylim(-0.6, len(judges) - 0.4)
+        for panel in rows[:, 2]:
+            panel.set_xlim(left=0.0)
+    return figure
+
+
+def _judges(axes: Axes, found: Mapping[str, Estimate], places: Mapping[str, int], largest: bool) -> None:
+    known = [one.value for one in found.values() if one.value is not None]
+    best = (max if largest else min)(known) if known else None
+    for judge, one in found.items():
+        place = places[judge]
+        if one.value is None:
+            axes.text(0.02, place, "not defined", transform=axes.get_yaxis_transform(), va="center", fontsize=7.5)
+            continue
+        if one.low is not None and one.high is not None:
+            axes.plot([one.low, one.high], [place, place], color=BLUE, linewidth=1.6, solid_capstyle="butt")
+        filled = BLUE if one.value == best else "white"
+        axes.plot([one.value], [place], "o", color=BLUE, markerfacecolor=filled, markersize=5)
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from editloupe.evals.analysis.distribution import UNJUDGED, AreaTrend, Distribution
 from editloupe.evals.analysis.estimate import Estimate
-from editloupe.evals.analysis.scores import Scores
+from editloupe.evals.analysis.scores import PartScores, Scores
 from editloupe.evals.report.figures.style import (
     BLUE,
     INK,
@@ -32,7 +32,7 @@ MOST_LINES = 16
 """Types up to which the criteria are drawn beside the scores."""
 
 
-def score_per_type(runs: Mapping[str, Scores], titles: Mapping[str, str] | None = None) -> Figure:
+def score_per_type(runs: Mapping[str, Scores | PartScores], titles: Mapping[str, str] | None = None) -> Figure:
     """Draw scores per type with intervals: of one run its criteria and the type's score, of several the types' scores."""
     titles = titles or {}
     kinds = list(dict.fromkeys(kind for scores in runs.values() for kind in scores.by_type))
@@ -40,7 +40,7 @@ def score_per_type(runs: Mapping[str, Scores], titles: Mapping[str, str] | None 
     if len(runs) == 1:
         (scores,) = runs.values()
         found = {**scores.by_type, "overall": scores.overall}
-        criteria = list(scores.by_criterion)
+        criteria = list(scores.overall.criteria)
         series = {titles.get(name, name): [found[line].criteria.get(name) for line in lines] for name in criteria}
         if len(criteria) > 1:
             series = series if len(lines) <= MOST_LINES else {}

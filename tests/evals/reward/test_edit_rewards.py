@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editloupe import Judge, UserError
+from editloupe import UserError
 from editloupe.cli.main import run
 from editloupe.evals.manifests.pairs import Pair, load_pairs
 from editloupe.evals.reward import PairResult, accuracy, areward, judge_pairs, reward
 from editloupe.rubrics.editreward.scoring import PAIRS
 from editloupe.rubrics.pairs import is_right
 from tests.conftest import StartServer
-from tests.pictures import save, textured
+from tests.evals.reward.samples import fair, open_judge, write_pairs
 from tests.rubrics.samples import edit_for
-from tests.scripted import Request, ScriptedServer, say
+from tests.scripted import Request, say
 
 GEMMA = {
     "Gemma 3 12B": ((0.4301, 0.2871, 0.2635), 0.3799),
@@ -34,56 +34,7 @@ GEMMA = {
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
-    """Four pairs; the pictures of winners are bright, of losers dark, so that a scripted judge can tell them apart."""
-    lines = []
-    for number, (dimension, label) in enumerate(
-        [("IA", "preference"), ("VC", "preference"), ("VQ", "preference"), ("IA", "tie")]
-    ):
-        for role, level in (("winner", 220), ("loser", 40 if label == "preference" else 220)):
-            pixels = textured(40, 30, number) // 8 + level
-            save(pixels.clip(0, 255).astype("uint8"), tmp_path / f"{role}{number}.png")
-        save(textured(40, 30, 50), tmp_path / f"source{number}.png")
-        lines.append(
-            {
-                "source_image": f"source{number}.png",
-                "prompt": "Make it brighter",
-                "winner": f"winner{number}.png",
-                "loser": f"loser{number}.png",
-                "dimension": dimension,
-                "label": label,
-            }
-        )
-    path = tmp_path / "pairs.json"
-    path.write_text(json.dumps(lines), "utf-8")
-    return path
-
-
-def brightness(request: Request, name: str) -> float:
-    """Return the mean level of the picture announced under a name."""
-    import io
-
-    import numpy as np
-    from PIL import Image
-
-    texts = [t for t in request.messages[-1].text.splitlines() if t.endswith("pixels):")]
-    place = next(i for i, text in enumerate(texts) if text.startswith(name))
-    return float(np.asarray(Image.open(io.BytesIO(request.images[place].data))).mean())
-
-
-def fair(request: Request) -> Any:
-    """Answer by brightness, the same in every order."""
-    if "List of differences" in request.system:
-        return say('{"differences": "it is brighter"}')
-    if "Candidate A" in request.text:
-        a, b = brightness(request, "Candidate A"), brightness(request, "Candidate B")
-        better = "tie" if abs(a - b) < 10 else "A" if a > b else "B"
-        return say(json.dumps({"reason": "brighter", "better": better}))
-    return say(json.dumps({"reason": "level", "score": 5 if brightness(request, "Edited Image") > 120 else 2}))
-
-
-def open_judge(server: ScriptedServer, **options: Any) -> Judge:
-    options = {"protocol": "editreward-compass", **options}
-    return Judge("openai:gpt-4.1", base_url=server.openai_url, **options)
+    return write_pairs(tmp_path)
 
 
 def test_pointwise_the_winner_must_score_strictly_higher_and_a_tie_equal(pairs: Path, scripted: StartServer) -> None:
@@ -210,7 +161,7 @@ def test_the_command_prints_accuracies_and_writes_every_pair(
 ) -> None:
     server = scripted(fair)
     command = ["reward", str(pairs), "--judge", "openai:gpt-4.1", "--base-url", server.openai_url]
-    assert run([*command, "--pairwise", "--out", str(tmp_path / "out.jsonl")]) == 0
+    assert run([*command, "--pairwise", "--lines", str(tmp_path / "out.jsonl")]) == 0
     said = capsys.readouterr().out
     assert "overall" in said
     assert "1.0000" in said

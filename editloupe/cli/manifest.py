@@ -1,0 +1,132 @@
+"""`editloupe manifest`: what manifests hold, before anything is judged."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from editloupe.cli.options import one_of, tell
+from editloupe.evals.papers import layouts
+from editloupe.evals.papers.registry import known_paper
+from editloupe.safe_text import for_json
+
+if TYPE_CHECKING:
+    from editloupe.evals.manifests.stats import ManifestStats
+    from editloupe.evals.report.blocks import Block
+
+FIGURE_FORMATS = ("png", "svg")
+
+app = typer.Typer(
+    help="What a manifest holds: samples by instruction type, sizes of their targets.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def group() -> None:
+    """Look at manifests before anything is judged."""
+
+
+@app.command()
+def stats(
+    manifests: Annotated[
+        list[Path], typer.Argument(help=".jsonl, .csv or .parquet files, or folders; several stand beside each other.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="A folder for the figures, as PNG and SVG; made where there is none.")
+    ] = None,
+    layout: Annotated[
+        str, typer.Option(help=f"Whose names of fields: {' or '.join(layouts.sample_layouts())}.")
+    ] = layouts.PLAIN,
+    allow_outside: Annotated[bool, typer.Option(help="Allow paths outside a manifest's folder.")] = False,
+) -> None:
+    """Count samples by instruction type and by the size of their targets, and set manifests beside each other.
+
+    Edited pictures are not needed, and of source pictures only the headers are read.
+
+    Example: editloupe manifest stats small-objects.jsonl other-benchmark.jsonl --out figures
+    """
+    from editloupe.evals.manifests.stats import manifest_stats
+    from editloupe.evals.papers.types_read import type_reader
+
+    paper = known_paper(one_of("--layout", layout, layouts.sample_layouts()))
+    naming = paper.fields if paper else None
+    named = _names(manifests)
+    found = [manifest_stats(path, naming, allow_outside, name, type_reader(layout)) for path, name in named.items()]
+    if out is not None:
+        tell(f"{_save_figures(found, out)} figures in {out}")
+    if as_json:
+        print(for_json({"manifests": [one.model_dump(mode="json") for one in found]}, 2))
+        return
+    from editloupe.evals.report.text import as_text
+
+    sys.stdout.write(as_text(list(_blocks(found)), 120))
+
+
+def _names(manifests: Sequence[Path]) -> dict[Path, str]:
+    """Return what each manifest is called: its file's name, with its folder's before it where two share that."""
+    paths = list(dict.fromkeys(manifests))
+    stems = [path.stem for path in paths]
+    return {
+        path: path.stem if stems.count(path.stem) == 1 else f"{path.resolve().parent.name}/{path.stem}"
+        for path in paths
+    }
+
+
+def _save_figures(found: Sequence[ManifestStats], folder: Path) -> int:
+    from editloupe.evals.report.figures import area_curves, area_intervals, samples_by_type, save
+
+    drawn = {"samples_by_type": samples_by_type(found)}
+    if any(one.measured for one in found):
+        drawn |= {"area_curves": area_curves(found), "area_intervals": area_intervals(found)}
+    for name, figure in drawn.items():
+        for kind in FIGURE_FORMATS:
+            save(figure, folder / f"{name}.{kind}")
+    return len(drawn)
+
+
+def _blocks(found: Sequence[ManifestStats]) -> Iterator[Block]:
+    """Tell the counts: one column a manifest."""
+    from editloupe.evals.manifests.stats import QUANTILES
+    from editloupe.evals.report.blocks import Grid, Heading, Paragraph, Points
+    from editloupe.evals.report.figures.manifests import told
+
+    names = [one.name for one in found]
+    listed = [f"{one.name}: {one.samples} samples in {one.rows} rows{_models(one)}" for one in found]
+    yield Paragraph(". ".join(listed) + ".")
+    if notes := tuple(f"{one.name}: {note}" for one in found for note in one.notes):
+        yield Points(notes)
+    yield Heading("Samples by instruction type", 3)
+    kinds = list(dict.fromkeys(kind for one in found for kind in one.types))
+    yield Grid(("type", *names), tuple((kind, *(str(one.types.get(kind, 0)) for one in found)) for kind in kinds))
+    yield Heading("Samples by number of targets", 3)
+    counts = sorted({count for one in found for count in one.targets})
+    yield Grid(("targets", *names), tuple((str(n), *(str(one.targets.get(n, 0)) for one in found)) for n in counts))
+    measured = [one for one in found if one.measured]
+    if not measured:
+        return
+    yield Heading("Area of the targets, % of the picture", 3)
+    names = [one.name for one in measured]
+    rows = [(name, *(f"{one.area[name]:.3g}" for one in measured)) for name in QUANTILES]
+    rows += [
+        (f"samples up to {at} %", *(f"{100 * one.below[at]:.1f} %" for one in measured)) for at in measured[0].below
+    ]
+    yield Grid(("", *names), tuple(rows))
+    parts = sorted({(part.above, part) for one in measured for part in one.intervals}, key=lambda pair: pair[0])
+    edges = list(dict.fromkeys(told(part) for _, part in parts))
+    held = [{told(part): part.samples for part in one.intervals} for one in measured]
+    yield Grid(("area, %", *names), tuple((edge, *(str(own.get(edge, 0)) for own in held)) for edge in edges))
+    yield Heading("Targets, pixels", 3)
+    sides = [(side, name) for side in measured[0].sides for name in QUANTILES]
+    lines = tuple((f"{side}, {name}", *(f"{one.sides[side][name]:.0f}" for one in measured)) for side, name in sides)
+    yield Grid(("", *names), lines)
+
+
+def _models(one: ManifestStats) -> str:
+    return f", of {len(one.models)} models" if len(one.models) > 1 else ""

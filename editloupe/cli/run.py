@@ -1,0 +1,113 @@
+"""`editloupe run`: what can be done with a run's folder as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from editloupe.cli.options import tell
+from editloupe.evals.runs.info import RunInfo, run_info
+from editloupe.evals.runs.merging import merge as merge_runs
+from editloupe.evals.runs.migration import migrate as migrate_run
+from editloupe.evals.runs.pruning import prune as prune_run
+from editloupe.safe_text import one_line
+from editloupe.types import UserError
+
+app = typer.Typer(no_args_is_help=True, help="Look at a run's folder, bring an old one up to date, merge and prune.")
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+
+
+@app.command()
+def info(
+    run: RunFolder,
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+) -> None:
+    """Say what a run holds: edits by model, who judged what, money and room on the disk.
+
+    Example: editloupe run info runs/gpt
+    """
+    found = run_info(run)
+    print(found.model_dump_json(indent=2) if as_json else "\n".join(_lines(found)))
+
+
+@app.command()
+def migrate(runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")]) -> None:
+    """Make runs of an earlier version ones that can be continued; nothing is judged, and the old file stays beside the new one.
+
+    Example: editloupe run migrate runs/gpt
+    """
+    for run in runs:
+        done = migrate_run(run)
+        if done is None:
+            print(f"{run} is of this version already")
+        else:
+            print(
+                f"{run}: {done.edits} edits, {done.units} verdicts and {done.traces} traces taken over; "
+                f"the old file is {done.kept.name}, which you may delete"
+            )
+
+
+@app.command()
+def merge(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, two or more.")],
+    out: Annotated[Path, typer.Option(help="The folder of the merged run, which must not be there yet.")],
+) -> None:
+    """Put several runs into one; where two hold the same verdict the first one's stands.
+
+    Example: editloupe run merge runs/monday runs/tuesday --out runs/week
+    """
+    if len(runs) < 2:
+        raise UserError("name at least two runs to merge")
+    done = merge_runs(runs, out)
+    print(f"{out}: {done.edits} edits, {done.units} verdicts")
+    if done.in_both:
+        tell(f"{done.in_both} verdicts were in more than one run; the first run's stand")
+    if done.unreadable:
+        tell(f"{len(done.unreadable)} edits cannot be read and are left out ({', '.join(done.unreadable[:3])} …)")
+
+
+@app.command()
+def prune(
+    run: RunFolder,
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="Also remove pictures that only traces show; the edits' own stay.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+) -> None:
+    """Remove verdicts that were replaced and pictures nothing refers to.
+
+    Example: editloupe run prune runs/gpt --pictures --dry-run
+    """
+    done = prune_run(run, pictures=pictures, dry_run=dry_run)
+    word = "would be removed" if dry_run else "removed"
+    print(f"{done.units} replaced verdicts and {done.pictures} pictures ({_size(done.bytes)}) {word}")
+
+
+def _lines(found: RunInfo) -> list[str]:
+    lines = [
+        f"{found.folder}: {found.edits} edits, schema version {found.schema_version}, made {found.created or 'unknown'}"
+    ]
+    if found.models:
+        models = ", ".join(f"{one_line(name)} ({count})" for name, count in found.models.items())
+        lines.append(f"editing models: {models}")
+    for one in found.configurations:
+        repeats = f", {one.repeats} repeats" if one.repeats > 1 else ""
+        lines.append(f"configuration {one.name}: {one_line(one.judge)} · {one.protocol} · {one.mode} mode{repeats}")
+        lines.append(f"  {', '.join(one.criteria)}: {one.judged} judged, {one.unjudged} unjudged")
+    cost = "cost unknown" if found.cost is None else f"${found.cost:.4f}"
+    lines.append(
+        f"{found.usage.requests} requests, {found.usage.input_tokens + found.usage.output_tokens} tokens, {cost}"
+    )
+    lines.append(f"{found.pictures} pictures ({_size(found.picture_bytes)}), tables {_size(found.file_bytes)}")
+    return lines
+
+
+def _size(count: int) -> str:
+    """Return a number of bytes in words.
+
+    >>> _size(900), _size(2_500_000)
+    ('900 bytes', '2.5 MB')
+    """
+    return f"{count} bytes" if count < 10_000 else f"{count / 1e6:.1f} MB"

@@ -1,0 +1,214 @@
+"""Rows of human labels read: which edit of a run a row is about, who gave it, and what it says on which criterion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from editloupe.evals.analysis.label_file import read_label_rows
+from editloupe.evals.analysis.label_merge import Saying, Source
+from editloupe.evals.manifests.readers import READERS, Row, read_jsonl
+from editloupe.rubrics.model import Answer, LabelAnswer, NumberAnswer, YesNoAnswer
+from editloupe.storable import storable_text
+from editloupe.types import UserError
+
+LABELS = "labels.jsonl"
+"""Where the studio keeps what people label, in the run's folder."""
+RATER = ("rater", "annotator")
+"""Columns that name who labelled."""
+_IDS = ("edit_id", "id", "name")
+_YES_NO = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+Answers = Mapping[str, Answer | None]
+"""What can be labelled: criteria in order, with the kind of answer each takes."""
+
+
+class Named(NamedTuple):
+    """An edit as labels refer to it."""
+
+    name: str
+    """Unique in the run."""
+    edit_id: str
+    model: str | None
+
+
+def _refuse(error: UserError) -> None:
+    raise error
+
+
+class LabelReader:
+    """Reads labels about the edits of one run; what is wrong with a row goes to `refuse`, which raises unless told otherwise."""
+
+    def __init__(self, edits: Iterable[Named], answers: Answers, refuse: Callable[[UserError], None] = _refuse) -> None:
+        self._answers = answers
+        self._refuse = refuse
+        self._by_id: dict[str, list[Named]] = {}
+        for edit in edits:
+            self._by_id.setdefault(edit.edit_id, []).append(edit)
+        self._names = {edit.name for group in self._by_id.values() for edit in group}
+
+    def manifest(self, labelled: Iterable[tuple[str, Mapping[str, Any], str | None]]) -> Source:
+        """Read the labels that stand in the manifest itself: an edit's name, its `human`, and who gave them."""
+        said: list[Saying] = []
+        for name, human, rater in labelled:
+            where = Row(f'edit "{name}"', {})
+            for criterion, label in human.items():
+                if criterion in self._answers:
+                    said += self._sayings(where, (name, criterion), rater, label)
+        return Source("the manifest", said, whole=True)
+
+    def file(self, path: Path, notes: list[str], origin: str = "") -> Source:
+        """Read a file: `edit_id, criterion, label` rows, or rows with one column a criterion.
+
+        `rater` or `annotator` names who labelled; `model`, or the run's own `name` of an edit, says which of several
+        edits of one id is meant.
+        """
+        reader = READERS.get(path.suffix.lower())
+        if not path.is_file() or reader is None:
+            problem = "is a .jsonl, .csv or .parquet file" if path.is_file() else f"was not found at {path}"
+            raise UserError(f"{path.name}: a file of human labels {problem}")
+        said: list[Saying] = []
+        strange: dict[str, None] = {}
+        may_skip = path.suffix.lower() == ".csv"
+        for row in read_label_rows(path, notes) if reader is read_jsonl else reader(path):
+            try:
+                name = self._edit(row)
+                for criterion, label in self._cells(row, may_skip):
+                    if name is None:
+                        strange[_told(row)] = None
+                    else:
+                        said += self._sayings(row, (name, criterion), rater_in(row.values), label)
+            except UserError as error:
+                self._refuse(error)
+        if strange:
+            some = ", ".join(sorted(strange)[:3])
+            more = " …" if len(strange) > 3 else ""
+            notes.append(f"{len(strange)} labelled edits are not in this run ({some}{more}).")
+        return Source(origin or path.name, said)
+
+    def _edit(self, row: Row) -> str | None:
+        """Return the name of the edit a row is about, None where it is not in the run; one that fits several is refused.
+
+        Id and model go before the name: another run may have given the same name to another model's edit.
+        """
+        values = row.values
+        edit_id, name, model = (_text(values.get(key)) for key in ("edit_id", "name", "model"))
+        edit_id = edit_id or _text(values.get("id")) or name
+        if edit_id is None:
+            raise row.error('"edit_id" is missing')
+        found = self._by_id.get(edit_id, [])
+        if not found:
+            return next((one for one in (edit_id, name) if one in self._names), None)
+        if model is not None:
+            # A run that names no model has nothing to contradict the file's.
+            own = [edit for edit in found if edit.model == model]
+            found = own or [edit for edit in found if edit.model is None]
+        if len(found) > 1 and name in {edit.name for edit in found}:
+            return name
+        if len(found) > 1:
+            fits = ", ".join(f"{edit.name} ({edit.model or 'no model'})" for edit in found)
+            raise row.error(
+                f'"{edit_id}" fits several edits of this run: {fits}; say which in a column "model", or write the edit\'s '
+                'name in a column "name"'
+            )
+        return found[0].name if found else None
+
+    def _cells(self, row: Row, may_skip: bool) -> Iterator[tuple[str, Any]]:
+        """Yield criterion and label of everything a row says; an empty cell of a CSV file is not in its row."""
+        values = row.values
+        if (criterion := values.get("criterion")) is not None:
+            if "label" not in values and "score" not in values and not may_skip:
+                raise row.error('"label" is missing')
+            if isinstance(criterion, str) and criterion in self._answers:
+                yield criterion, values.get("label", values.get("score"))
+            return
+        nested = values.get("human")
+        given = nested if isinstance(nested, Mapping) else {}
+        for criterion in self._answers:
+            if criterion in values or criterion in given:
+                yield criterion, values.get(criterion, given.get(criterion))
+
+    def _sayings(self, row: Row, place: tuple[str, str], rater: str | None, label: Any) -> list[Saying]:
+        """Return a label, or the labels of a list, one an annotator, each with its score."""
+        several = label if isinstance(label, (list, tuple)) else (label,)
+        said = []
+        for number, one in enumerate(several, start=1):
+            name = f"{rater} {number}" if rater and len(several) > 1 else rater
+            try:
+                said.append(Saying(place, name, self._score(row, place[1], one)))
+            except UserError as error:
+                self._refuse(error)
+        return said
+
+    def _score(self, row: Row, criterion: str, label: Any) -> float | None:
+        """Return a label's score, None for an empty one; a label that does not exist is an error."""
+        text = "" if label is None else " ".join(str(label).split())
+        if not text:
+            return None
+        score = score_of(self._answers[criterion], text)
+        if score is None:
+            raise row.error(f'"{text}" is no answer to {criterion}; {_allowed(self._answers[criterion])}')
+        return score
+
+
+def rater_in(values: Mapping[str, Any]) -> str | None:
+    """Return who labelled, by the first column that names somebody."""
+    for column in RATER:
+        if values.get(column) is not None and (name := " ".join(storable_text(str(values[column])).split())):
+            return name
+    return None
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None or value == "" else storable_text(str(value))
+
+
+def _told(row: Row) -> str:
+    said, model = (
+        next((str(row.values[key]) for key in keys if row.values.get(key)), "") for keys in (_IDS, ("model",))
+    )
+    return f"{said} of {model}" if model else said
+
+
+def label_files(folder: Path, studio: Path | None = None, files: Iterable[str | Path] = ()) -> dict[Path, str]:
+    """Return the files whose labels count for a run, each once, with what to call them: the studio's, then those named.
+
+    `studio` is where the studio writes, where that is not in the run's own folder.
+    """
+    written = [path for path in (folder / LABELS, studio) if path is not None and path.is_file()]
+    found = {path.resolve(): path for path in (*written, *map(Path, files))}
+    names = [path.name for path in found.values()]
+    return {path: path.name if names.count(path.name) == 1 else str(path) for path in found.values()}
+
+
+def score_of(answer: Answer | None, text: str) -> float | None:
+    """Return the score of a label's name in any case, or of a number on the scale; None where a text is neither."""
+    number = _number(text)
+    if isinstance(answer, LabelAnswer):
+        for label in answer.labels:
+            if text.casefold() == label.name.casefold() or number == label.score:
+                return float(label.score)
+        return None
+    if isinstance(answer, YesNoAnswer):
+        return _YES_NO.get(text.casefold(), number if number in (0.0, 1.0) else None)
+    if isinstance(answer, NumberAnswer):
+        return number if number is not None and answer.low <= number <= answer.high else None
+    return number
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if np.isfinite(value) else None
+
+
+def _allowed(answer: Answer | None) -> str:
+    if isinstance(answer, LabelAnswer):
+        return f"its labels are {', '.join(label.name for label in answer.labels)}"
+    if isinstance(answer, NumberAnswer):
+        return f"it takes numbers from {answer.low} to {answer.high}"
+    return "it takes yes or no" if isinstance(answer, YesNoAnswer) else "it takes a number"

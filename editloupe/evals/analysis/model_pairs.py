@@ -1,0 +1,247 @@
+"""Editing models against each other, all pairs, on the sources and instructions that both were given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from editloupe.evals.analysis import reference as ref
+from editloupe.evals.analysis.bootstrap import Floats, Resampling
+from editloupe.evals.analysis.case_pool import CasePool, lined_up, split_by_model
+from editloupe.evals.analysis.closer import Side
+from editloupe.evals.analysis.compare import better_side, same_protocol
+from editloupe.evals.analysis.estimate import finite
+from editloupe.evals.analysis.matching import same_judge
+from editloupe.evals.analysis.model_records import ModelComparison, ModelEntry, ModelPair, PairDifference
+from editloupe.evals.analysis.paired import OVERALL, Change, differences
+from editloupe.evals.analysis.parts import Part, grouped, shared_apart_fields
+from editloupe.evals.analysis.reference import Reference, without_reference
+from editloupe.evals.analysis.run_rows import BASELINE, Table
+from editloupe.evals.analysis.sheet import Sheet
+from editloupe.evals.analysis.signflip import holm
+from editloupe.evals.manifests.untouched import NOTHING_EDITED
+from editloupe.types import UserError
+
+
+def compare_apart(
+    tables: Sequence[Table],
+    how: Resampling | None = None,
+    intervals: bool = True,
+    least: int = 2,
+    known: Sequence[Part] = (),
+) -> tuple[ModelComparison, ...]:
+    """Compare all editing models, once for every value of what the paper keeps apart, such as the instructions' language.
+
+    `known` are parts of the runs whose scores were made into arrays before.
+    """
+    fields = shared_apart_fields(tables)
+    if not fields:
+        return (compare_models(tables, how, intervals, least, {part.group[0]: part.sheet for part in known}),)
+    split = [grouped(table.rows, fields) for table in tables]
+    found = []
+    for part in dict.fromkeys(group for rows in split for group in rows):
+        own = [table.with_rows(rows[part]) for table, rows in zip(tables, split, strict=True) if part in rows]
+        if sum(len(without_reference(table)[0].models) for table in own) >= least:
+            sheets = {one.group[0]: one.sheet for one in known if one.group[1:] == part}
+            found.append(compare_models(own, how, intervals, 1, sheets).model_copy(update={"part": part}))
+    if not found:
+        raise UserError(f"{' and '.join(table.name for table in tables)} holds no two editing models to compare")
+    return tuple(found)
+
+
+def compare_models(
+    tables: Sequence[Table],
+    how: Resampling | None = None,
+    intervals: bool = True,
+    least: int = 2,
+    sheets: Mapping[str, Sheet] | None = None,
+) -> ModelComparison:
+    """Compare all editing models of one run or of several, paired by source, instruction and target.
+
+    Without `intervals` nothing is resampled and only the overall score is tested, which is quick. Fewer than `least` models
+    are a UserError. `sheets` are models' scores as arrays, where they were made before.
+    """
+    how = how or Resampling()
+    same_protocol(*tables)
+    models = split_by_model(tables)
+    judged_reference = models.pop(NOTHING_EDITED, None) if len(models) > 1 else None
+    if len(models) < least:
+        held = ", ".join(models)
+        raise UserError(
+            f"{' and '.join(t.name for t in tables)} holds outputs of one editing model only ({held}), so there is no pair"
+        )
+    pool = lined_up(
+        tables[0], models if judged_reference is None else {**models, NOTHING_EDITED: judged_reference}, sheets
+    )
+    scored = {name: finite(pool.grid.point(pool.sides[name]).result.overall) for name in models}
+    names = sorted(models, key=lambda name: -1.0 if (score := scored[name]) is None else score, reverse=True)
+    found = differences(pool.grid, pool.sides, list(combinations(names, 2)), how, intervals)
+    pairs = _pairs(pool, found, how)
+    by_words = ref.decided(pool.grid, tables[0], pool.telling)
+    if judged_reference is None:
+        pool = pool.with_constant(NOTHING_EDITED, by_words)
+    base = ref.reference(pool.grid, tables[0], pool.sides[NOTHING_EDITED], judged_reference is not None)
+    against: tuple[ModelPair, ...] = ()
+    if base.overall.value is not None:
+        tried = differences(pool.grid, pool.sides, [(name, NOTHING_EDITED) for name in names], how, intervals)
+        against = _pairs(pool, tried, how)
+    entries = _entries(pool, {name: scored[name] for name in names}, pairs, by_words)
+    has = np.stack([pool.present(name) for name in names])
+    return ModelComparison(
+        runs=tuple(dict.fromkeys(table.name for table in tables)),
+        judge=" and ".join(dict.fromkeys(table.title for table in tables)),
+        answer=answer(entries, base, against, pairs),
+        cases=int(has.any(0).sum()),
+        common=int(has.all(0).sum()),
+        models=entries,
+        reference=base,
+        pairs=pairs,
+        against_reference=against,
+        level=how.level,
+        notes=tuple(_notes(tables, entries)),
+    )
+
+
+def _pairs(
+    pool: CasePool, found: Mapping[tuple[str, str], Mapping[str, Change]], how: Resampling
+) -> tuple[ModelPair, ...]:
+    """Put the differences into records; every score is a family of tests of its own, corrected for its pairs."""
+    names = list(dict.fromkeys(name for changes in found.values() for name in changes))
+    corrected: dict[tuple[tuple[str, str], str], float] = {}
+    for name in names:
+        tested = [(pair, p) for pair, changes in found.items() if (p := changes[name].p) is not None]
+        for (pair, _), value in zip(tested, holm([p for _, p in tested]), strict=True):
+            corrected[pair, name] = value
+    made = []
+    for pair, changes in found.items():
+        records = {name: _difference(pair, changes[name], corrected.get((pair, name)), how) for name in names}
+        made.append(_pair(pool, pair, records))
+    return tuple(made)
+
+
+def _difference(pair: tuple[str, str], change: Change, p_holm: float | None, how: Resampling) -> PairDifference:
+    def named(side: Side | None) -> str | None:
+        return None if side is None else pair[0] if side == "a" else pair[1]
+
+    return PairDifference(
+        a=change.a,
+        b=change.b,
+        difference=change.difference,
+        p=change.p,
+        p_holm=p_holm,
+        better=named(better_side(change, change.p, how)),
+        better_holm=named(better_side(change, p_holm, how)),
+    )
+
+
+def _pair(pool: CasePool, pair: tuple[str, str], records: dict[str, PairDifference]) -> ModelPair:
+    a, b = (pool.present(name) for name in pair)
+    judged = pool.judged(pair[0]) & pool.judged(pair[1])
+    return ModelPair(
+        a=pair[0],
+        b=pair[1],
+        cases=int(judged.sum()),
+        same_picture=int((judged & (pool.pictures[pair[0]] == pool.pictures[pair[1]])).sum()),
+        a_lacks=int((b & ~a).sum()),
+        b_lacks=int((a & ~b).sum()),
+        unjudged=int((a & b & ~judged).sum()),
+        overall=records.pop(OVERALL),
+        criteria={name: one for name, one in records.items() if one.difference.value is not None},
+    )
+
+
+def _entries(
+    pool: CasePool, scored: Mapping[str, float | None], pairs: Sequence[ModelPair], untouched: Floats
+) -> tuple[ModelEntry, ...]:
+    names = list(scored)
+    better = Counter(pair.overall.better_holm for pair in pairs)
+    worse = Counter(
+        pair.b if pair.overall.better_holm == pair.a else pair.a for pair in pairs if pair.overall.better_holm
+    )
+    anywhere = np.any([pool.present(name) for name in names], axis=0)
+    entries = []
+    for name in names:
+        own, judged = pool.present(name), pool.judged(name)
+        copied = np.zeros(len(own), bool)
+        copied[pool.places[name]] = ref.copies(pool.rows[name])
+        entries.append(
+            ModelEntry(
+                model=name,
+                cases=int(own.sum()),
+                lacks=int((anywhere & ~own).sum()),
+                unjudged=int((own & ~judged).sum()),
+                overall=scored[name],
+                ranks=(1 + worse[name], len(names) - better[name]),
+                unedited=ref.unedited(pool.grid, pool.sides[name], copied & judged, untouched),
+            )
+        )
+    return tuple(entries)
+
+
+def answer(
+    entries: Sequence[ModelEntry], base: Reference, against: Sequence[ModelPair], pairs: Sequence[ModelPair]
+) -> str:
+    """Say which model is best, where the tests say so, and whether it beats an editor that edits nothing."""
+    ranked = [one for one in entries if one.overall is not None]
+    if not ranked:
+        return "None of the editing models has an overall score."
+    first = ranked[0]
+    score = f"{first.overall:.1f}"
+    rivals = [one.model for one in ranked[1:]]
+    open_ = [one.model for one in ranked[1:] if first.model not in _told_apart(pairs, one.model)]
+    if not rivals:
+        told = f"{first.model} is the only editing model here, with {score}."
+    elif not open_:
+        told = f"Best of {len(ranked)} editing models: {first.model} with {score}, "
+        told += "better than each of the others on the cases both have."
+    else:
+        apart = (
+            "" if len(open_) == len(rivals) else f"; it is ahead of {_listed([n for n in rivals if n not in open_])}"
+        )
+        unpaired = not any(pair.cases for pair in pairs)
+        why = " (they share no source and instruction)" if unpaired else ""
+        told = (
+            f"No best of {len(ranked)} editing models: {first.model} scores highest, {score}, but cannot be told apart from "
+            f"{_listed(open_)}{why}{apart}."
+        )
+    if base.overall.value is None:
+        return told
+    beats = [pair.a for pair in against if pair.overall.better_holm == pair.a]
+    nothing = f"an unedited source, which scores {base.overall.value:.1f}"
+    if not beats:
+        return (
+            f"{told} {'None of them' if rivals else 'It'} is {'' if rivals else 'not '}clearly better than {nothing}."
+        )
+    if first.model not in beats:
+        return f"{told} {first.model} is not clearly better than {nothing}."
+    short = [name for name in rivals if name not in beats]
+    return f"{told} Not clearly better than {nothing}: {_listed(short)}." if short else told
+
+
+def _told_apart(pairs: Sequence[ModelPair], model: str) -> set[str]:
+    """Return the models that are better than this one after correction."""
+    return {
+        pair.overall.better_holm
+        for pair in pairs
+        if model in (pair.a, pair.b) and pair.overall.better_holm not in (None, model)
+    }
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _notes(tables: Sequence[Table], entries: Sequence[ModelEntry]) -> list[str]:
+    told = [BASELINE] if any(table.by_rules for table in tables) else []
+    if any(not same_judge(tables[0], other) for other in tables[1:]):
+        told.append(
+            "The runs were not judged alike, so a difference may come from the judge as well as from the model."
+        )
+    if any(one.lacks for one in entries):
+        held = ", ".join(f"{one.model} {one.cases}" for one in entries)
+        told.append(f"The models do not have the same cases ({held}); every pair is compared on those that both have.")
+    told += [ref.told(one.model, one.unedited) for one in entries if one.unedited.carried]
+    return told

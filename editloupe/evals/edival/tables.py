@@ -1,0 +1,177 @@
+"""The paper's tables with one row a model: following, consistency, overall, quality, success rates, connectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from editloupe.evals.edival.metrics import EdivalFigures, ModelFigures, TurnFigures
+from editloupe.evals.edival.results import MODES, MULTI
+from editloupe.evals.papers.paper import Cell, Section
+from editloupe.rubrics.edival.scoring import Rate
+from editloupe.rubrics.edival.tasks import TYPES
+from editloupe.types import UserError
+
+Pick = Callable[[TurnFigures], float | Rate | None]
+SHORT = {
+    "subject_add": "add",
+    "subject_remove": "remove",
+    "subject_replace": "replace",
+    "color_alter": "color",
+    "material_alter": "material",
+    "text_change": "text",
+    "position_change": "position",
+    "count_change": "count",
+    "background_change": "background",
+}
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """One table and the numbers it goes by in the paper; other modes than the paper's have none."""
+
+    numbers: tuple[str, ...]
+    mode: str
+    """Empty where the table sets modes against each other."""
+    section: Section
+    figure: str = ""
+    """The name of the figure that shows the same."""
+
+
+def tables(figures: EdivalFigures) -> list[PaperTable]:
+    """Return every table that can be made from what was judged."""
+    found: list[PaperTable] = []
+    for mode in figures.modes:
+        found += _of_mode(figures, mode)
+    return [*found, *_across_modes(figures)]
+
+
+def chosen(found: Sequence[PaperTable], wanted: Sequence[str]) -> list[PaperTable]:
+    """Return the tables of these numbers, all where none is named; a number that is not there is the user's mistake."""
+    known = sorted({number for one in found for number in one.numbers}, key=int)
+    for number in wanted:
+        if number not in known:
+            raise UserError(f'the run has no Table "{number}"; it has {", ".join(known)}')
+    return [one for one in found if not wanted or set(one.numbers) & set(wanted)]
+
+
+def _of_mode(figures: EdivalFigures, mode: str) -> Iterator[PaperTable]:
+    models, multi = figures.of(mode), mode == MULTI
+
+    def table(ours: str, theirs: str, title: str, columns: Sequence[str], rows: _Rows, *notes: str) -> PaperTable:
+        """Number a table as the paper does in multi-turn mode (`ours`) or for one prompt (`theirs`, plain connector)."""
+        said = ours if multi else theirs if mode == "complex" else ""
+        numbers = tuple(said.split())
+        head = f"Table{'s' if len(numbers) > 1 else ''} {' and '.join(numbers)}: " if numbers else ""
+        return PaperTable(numbers, mode, Section(f"{head}{title}, {mode}", tuple(columns), tuple(rows), notes))
+
+    yield table("3", "", "following, consistency and overall", *_overall(models))
+    rates: Mapping[str, Pick] = {
+        "all so far": lambda t: t.chain,
+        "tasks": lambda t: t.tasks,
+        "marginal": lambda t: t.marginal,
+    }
+    yield replace(table("16", "19", "success rates", *_by_turn(models, rates)), figure=f"marginal-{mode}")
+    for number in range(figures.turns):
+        by_type = table("17 18", "20 21", f"success by instruction type, T{number + 1}", *_types(models, number))
+        yield replace(by_type, figure=f"types-{mode}" if number == figures.turns - 1 else "")
+    features: Mapping[str, Pick] = {
+        "objects": lambda t: t.object_similarity,
+        "background": lambda t: t.background_similarity,
+    }
+    pixels: Mapping[str, Pick] = {"objects": lambda t: t.object_l1, "background": lambda t: t.background_l1}
+    shapes = [("22", "25", "consistency", models)]
+    if multi and figures.square:
+        shapes.append(("23", "", "consistency of square pictures", _in_mode(figures.square, mode)))
+        shapes.append(("24", "", "consistency of other pictures", _in_mode(figures.oblong, mode)))
+    for ours, theirs, title, of_shape in shapes:
+        yield table(ours, theirs, f"{title} by features", *_by_turn(of_shape, features))
+        yield table(ours, theirs, f"{title} by pixels (1 − L1)", *_by_turn(of_shape, pixels))
+    quality: Mapping[str, Pick] = {"VQ": lambda t: t.quality, "|Δ|": lambda t: t.quality_change}
+    yield table("4", "", "visual quality and its distance from the base pictures", *_by_turn(models, quality, 1.0))
+    measured: Mapping[str, Pick] = {"p999": lambda t: t.p999, "p99": lambda t: t.p99}
+    columns, rows = _by_turn(models, {"VQ": lambda t: t.quality}, 1.0)
+    more, luminance = _by_turn(models, measured)
+    joined = [(*left, *right[1:]) for left, right in zip(rows, luminance, strict=True)]
+    looks = table("26", "27", "visual quality and luminance quantiles", (*columns, *more[1:]), joined)
+    yield replace(looks, figure=f"luminance-{mode}")
+
+
+_Rows = Sequence[tuple[Cell, ...]]
+
+
+def _in_mode(models: Sequence[ModelFigures], mode: str) -> tuple[ModelFigures, ...]:
+    return tuple(one for one in models if one.mode == mode)
+
+
+def _overall(models: Sequence[ModelFigures]) -> tuple[tuple[str, ...], _Rows, str]:
+    turns = range(len(models[0].turns))
+    names = [f"{name} T{n + 1}" for name in ("IF", "CC", "O") for n in turns]
+    picks: tuple[Pick, ...] = (lambda t: t.chain, lambda t: t.consistency, lambda t: t.overall)
+    rows: list[tuple[Cell, ...]] = []
+    ends = [one.last.overall for one in models]
+    for one in models:
+        cells = [percent(pick(one.turns[n])) for pick in picks for n in turns]
+        place = ends.index(one.last.overall) + 1 if one.last.overall is not None else None
+        rows.append((one.model, *cells, percent(one.overall), place, one.last.chain.judged, one.expected))
+    note = (
+        "Rank by EdiVal-O at the last turn, equal ones alike; O without a turn is √(mean IF · mean CC) over the turns. "
+        "Judged: chains whose outcome at the last turn is known; expected: base pictures of the run."
+    )
+    return ("model", *names, "O", "rank", "judged", "expected"), rows, note
+
+
+def _types(models: Sequence[ModelFigures], number: int) -> tuple[tuple[str, ...], _Rows]:
+    """Return one turn by type; the long names of types are said in a word each."""
+    rows = [(one.model, *(percent(one.turns[number].types[kind]) for kind in TYPES)) for one in models]
+    return (f"T{number + 1}", *(SHORT[kind] for kind in TYPES)), rows
+
+
+def _by_turn(
+    models: Sequence[ModelFigures], picks: Mapping[str, Pick], scale: float = 100.0
+) -> tuple[tuple[str, ...], _Rows]:
+    turns = range(len(models[0].turns)) if models else range(0)
+    columns = [f"{name} T{n + 1}" for name in picks for n in turns]
+    rows = [
+        (one.model, *(percent(pick(one.turns[n]), scale) for pick in picks.values() for n in turns)) for one in models
+    ]
+    return ("model", *columns), rows
+
+
+def _across_modes(figures: EdivalFigures) -> Iterator[PaperTable]:
+    """Set the last turn of multi-turn editing against one prompt with all instructions, connector by connector."""
+    last = at_last_turn(figures)
+    complex_modes = [mode for mode in figures.modes if mode != MULTI]
+    if not complex_modes:
+        return
+    notes = ("Share of pictures on which every instruction was followed.",)
+    names = [name for name, by_mode in last.items() if set(by_mode) - {MULTI}]
+    columns = ("model", *(f"{mode} C{figures.turns}" for mode in complex_modes))
+    rows = [(name, *(last[name].get(mode) for mode in complex_modes)) for name in names]
+    title = "Table 5: one prompt with all instructions, by connector"
+    yield PaperTable(("5",), "", Section(title, columns, tuple(rows), notes))
+    both = [name for name in names if MULTI in last[name]]
+    if both:
+        head = (columns[0], f"multi-turn T{figures.turns}", *columns[1:])
+        against = [(name, last[name][MULTI], *(last[name].get(mode) for mode in complex_modes)) for name in both]
+        title = "Table 15: multi-turn against complex"
+        yield PaperTable(("15",), "", Section(title, head, tuple(against), notes), "multi-against-complex")
+
+
+def at_last_turn(figures: EdivalFigures) -> dict[str, dict[str, float | None]]:
+    """Return EdiVal-IF of the last turn in percent, by model and mode; models in the order of the first table they are in."""
+    found: dict[str, dict[str, float | None]] = {}
+    for mode in MODES:
+        for one in figures.of(mode):
+            found.setdefault(one.model, {})[mode] = percent(one.last.chain)
+    return found
+
+
+def percent(value: float | Rate | None, scale: float = 100.0) -> float | None:
+    """Return a share in percent; None where there is none.
+
+    >>> percent(Rate(successes=3, judged=4)), percent(None)
+    (75.0, None)
+    """
+    number = value.value if isinstance(value, Rate) else value
+    return None if number is None else scale * number

@@ -1,0 +1,206 @@
+"""A benchmark together with the outputs of editing models: which parts each model was run on, and what it left out."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from editloupe.evals.manifests.benchmark import PICTURES
+from editloupe.evals.manifests.ids import IdSet
+from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
+from editloupe.types import Edit, UserError
+
+Read = Callable[[Path, str], Iterator[Edit]]
+"""Streams a whole benchmark with the outputs in this folder of the model of this name; an output that is not there has the
+path it would have."""
+Part = tuple[str, ...]
+"""What a model is run on or not, from the wider to the narrower: a language and a subset, a task; () is everything."""
+PartOf = Callable[[Edit], Part]
+MOST = 8
+"""Absent parts that are named in a note."""
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """One editing model and where its outputs lie."""
+
+    model: str
+    folder: Path
+
+
+@dataclass
+class Held:
+    """How many outputs of a part there should be and are, and where the first of them belongs."""
+
+    first: Path
+    cases: int = 0
+    found: int = 0
+    lacking: Path | None = None
+    """The first output that is not there."""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What of a benchmark a model's folder holds."""
+
+    of: ModelFolder
+    parts: Mapping[Part, Held] = field(default_factory=dict)
+
+    @property
+    def found(self) -> int:
+        """How many outputs there are."""
+        return sum(held.found for held in self.parts.values())
+
+    @property
+    def absent(self) -> frozenset[Part]:
+        """Parts the model was never run on: none of their outputs is there."""
+        return frozenset(part for part, held in self.parts.items() if not held.found)
+
+
+def survey(read: Read, of: ModelFolder, part: PartOf, seen: Callable[[Path], None] | None = None) -> Survey:
+    """Look once for every output of a model; `seen` is told of those that are there."""
+    found: dict[Part, Held] = {}
+    ids = IdSet()
+    for edit in read(of.folder, of.model):
+        held = found.setdefault(part(edit), Held(edit.edited))
+        held.cases += 1
+        if edit.edited.is_file():
+            held.found += 1
+            if seen:
+                seen(edit.edited)
+        elif held.lacking is None:
+            held.lacking = edit.edited
+        if ids.add(edit.id) and sum(other.id == edit.id for other in read(of.folder, of.model)) > 1:
+            raise UserError(f'the benchmark has the id "{edit.id}" twice; ids must be unique')
+    return Survey(of, found)
+
+
+def check(surveyed: Survey) -> None:
+    """Raise UserError where a model's folder has no output at all, and where a part's pictures have other names."""
+    model = surveyed.of.model
+    used = {place for held in surveyed.parts.values() if held.found for place in held.first.parents}
+    for part in surveyed.absent:
+        place = next(path for path in surveyed.parts[part].first.parents if path.is_dir())
+        if place not in used and (other := pictures_in(place)):
+            raise UserError(
+                f"model {model}: {place} holds pictures ({_listed(other)}), but none under a name that is looked for, such as "
+                f"{surveyed.parts[part].first.stem}{{{','.join(PICTURES)}}}"
+            )
+    if not surveyed.found:
+        raise UserError(f"model {model}: {nothing_found(surveyed)}")
+
+
+def nothing_found(surveyed: Survey) -> str:
+    """Say that a folder has no output, what was looked for first, and what there is instead."""
+    folder, held = surveyed.of.folder, next(iter(surveyed.parts.values()), None)
+    if held is None:
+        return "the benchmark has no edit"
+    names = sorted(path.name for path in folders_in(folder))
+    there = f"there are the folders {_listed(names)}" if names else f"there is {_listed(_names(folder)) or 'nothing'}"
+    wanted = held.first.relative_to(folder) if held.first.is_relative_to(folder) else held.first
+    return (
+        f"{folder} holds no output of this benchmark; looked for {wanted.with_suffix('')}{{{','.join(PICTURES)}}} and "
+        f"the like, {there}"
+    )
+
+
+def edits_of(read: Read, surveys: Sequence[Survey], part: PartOf) -> Iterator[Edit]:
+    """Stream the edits of all models, case by case, so that a run that stops half-way holds the same cases of each.
+
+    Parts a model was not run on are passed over; an output missing among others is said in `Edit.extra`.
+    """
+    absent = [one.absent for one in surveys]
+    readings = [read(one.of.folder, one.of.model) for one in surveys]
+    for row in itertools.zip_longest(*readings):
+        for one, left_out, edit in zip(surveys, absent, row, strict=True):
+            if edit is None or part(edit) in left_out:
+                continue
+            changed: dict[str, Any] = {} if edit.model == one.of.model else {"model": one.of.model}
+            if not edit.edited.is_file():
+                changed["extra"] = {**edit.extra, OUTPUT: MISSING_OUTPUT}
+            yield edit.model_copy(update=changed) if changed else edit
+
+
+def assumptions(surveyed: Survey, missing_counts: str) -> Iterator[str]:
+    """Say what was taken for absent, and what for missing; `missing_counts` says what becomes of the latter."""
+    model = surveyed.of.model
+    if surveyed.absent:
+        known = {place for held in surveyed.parts.values() if held.found for place in held.first.parents}
+        hints = {hint for part in surveyed.absent if (hint := _misspelt(surveyed, part, known))}
+        lacking_parts = list(_joined(surveyed).items())
+        listed = ", ".join(f"{name} ({_cases(count)})" for name, count in lacking_parts[:MOST])
+        if more := lacking_parts[MOST:]:
+            listed += f" and {len(more)} more ({_cases(sum(count for _, count in more))})"
+        asked = f"; misspelt: {', '.join(sorted(hints))}?" if hints else ""
+        yield f"model {model}: no outputs for {listed}: absent, not counted{asked}"
+    present = [held for held in surveyed.parts.values() if held.found]
+    cases, found = sum(held.cases for held in present), sum(held.found for held in present)
+    if found < cases:
+        lacking = next(held.lacking for held in present if held.lacking)
+        yield f"model {model}: {cases - found} of {cases} outputs missing, such as {lacking}: {missing_counts}"
+
+
+def _cases(count: int) -> str:
+    return f"{count} case{'' if count == 1 else 's'}"
+
+
+def _joined(surveyed: Survey) -> dict[str, int]:
+    """Return the absent parts with their numbers of cases, one name for all parts of a wider one that is absent as a whole."""
+    counts: dict[str, int] = {}
+    for part in surveyed.parts:
+        if part not in surveyed.absent:
+            continue
+        widths = (width for width in range(1, len(part)) if _wholly_absent(surveyed, part[:width]))
+        name = " ".join(part[: next(widths, len(part))])
+        counts[name] = counts.get(name, 0) + surveyed.parts[part].cases
+    return counts
+
+
+def _wholly_absent(surveyed: Survey, wider: Part) -> bool:
+    return all(part in surveyed.absent for part in surveyed.parts if part[: len(wider)] == wider)
+
+
+def _misspelt(surveyed: Survey, part: Part, known: set[Path]) -> str | None:
+    """Return a folder that lies where an absent part's is looked for, has nearly its name and is no other part's."""
+    folder = surveyed.of.folder
+    place = surveyed.parts[part].first.parent
+    missing = [path for path in (place, *place.parents) if path.is_relative_to(folder) and not path.is_dir()]
+    if not missing:
+        return None
+    others = [path.name for path in folders_in(missing[-1].parent) if path not in known]
+    return next(iter(get_close_matches(missing[-1].name, others, 1, 0.75)), None)
+
+
+def folders_in(folder: Path) -> list[Path]:
+    """Return the folders in a folder by name, hidden ones left out; one that cannot be read is the user's mistake."""
+    if not folder.is_dir():
+        return []
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read: {error.strerror or error}") from None
+
+
+def pictures_in(folder: Path) -> list[str]:
+    """Return the names of a few pictures in a folder; none where there is no such folder."""
+    try:
+        names = (path.name for path in folder.iterdir() if path.suffix.lower() in PICTURES)
+        return sorted(itertools.islice(names, 4))
+    except OSError:
+        return []
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(itertools.islice((path.name for path in folder.iterdir()), 4))
+    except OSError:
+        return []
+
+
+def _listed(names: Iterable[str]) -> str:
+    *first, last = [*itertools.islice(names, 5)] or [""]
+    return ", ".join([*first[:4], "…" if len(first) == 4 else last])

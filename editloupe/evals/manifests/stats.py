@@ -1,0 +1,197 @@
+"""What a manifest holds, counted while it is read: samples by type, targets, and how much of its picture a target takes."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from editloupe.evals.manifests.datasets import Naming, edit_from
+from editloupe.evals.manifests.ids import IdSet
+from editloupe.evals.manifests.readers import Row, reader_for
+from editloupe.images import ImageError, declared_size
+from editloupe.types import Box, Edit, Record, UserError
+
+NO_TYPE = "(no type)"
+EDGES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+"""Percent of the picture: where the intervals of target areas begin and end."""
+QUANTILES = {"minimum": 0.0, "quarter": 0.25, "median": 0.5, "three quarters": 0.75, "maximum": 1.0}
+CURVE_POINTS = 400
+"""Steps of a cumulative curve; more could not be told apart in print."""
+
+
+class Interval(Record):
+    """How many samples have a target of this size."""
+
+    above: float
+    """Percent of the picture, this value not included."""
+    up_to: float
+    samples: int
+
+
+class ManifestStats(Record):
+    """The counts of one manifest; a sample is a source, an instruction and its targets, however many models edited it."""
+
+    name: str
+    file: str
+    """As the user named it."""
+    rows: int
+    samples: int
+    models: Mapping[str, int]
+    """Rows by editing model, where the manifest names them."""
+    types: Mapping[str, int]
+    """Samples by instruction type, the most frequent first."""
+    targets: Mapping[int, int]
+    """Samples by their number of annotated targets."""
+    sides: Mapping[str, Mapping[str, float]]
+    """Quantiles of the targets' width, height and shorter side, in pixels."""
+    area: Mapping[str, float]
+    """Quantiles of the share of its picture that the targets of a sample take together, in percent."""
+    below: Mapping[str, float]
+    """Share of the samples whose targets take at most 0.1, 1 and 10 percent of the picture."""
+    intervals: tuple[Interval, ...]
+    curve: tuple[tuple[float, float], ...]
+    """The cumulative distribution: area in percent, share of the samples up to it."""
+    measured: int
+    """Samples with targets and a picture whose size is known; the areas are theirs."""
+    notes: tuple[str, ...] = ()
+
+
+def manifest_stats(
+    path: Path,
+    naming: Naming | None = None,
+    allow_outside: bool = False,
+    name: str | None = None,
+    typing: Callable[[Edit], Edit] | None = None,
+) -> ManifestStats:
+    """Count a manifest in one pass; of a picture only the header is read, and edited pictures are not needed.
+
+    `naming` gives rows our names of fields, `typing` gives edits the types they are counted by.
+    """
+    counts = _Counts()
+    for edit in _samples(path, naming, allow_outside):
+        counts.add(typing(edit) if typing else edit)
+    if not counts.rows:
+        raise UserError(f"{path.name} holds no edit")
+    return counts.stats(name or path.stem, str(path))
+
+
+def _samples(path: Path, naming: Naming | None, allow_outside: bool) -> Iterator[Edit]:
+    """Yield what the rows say; a benchmark's own file has no edited picture, and not everyone writes instructions."""
+    folder = (path if path.is_dir() else path.parent).resolve()
+    for row in reader_for(path)(path):
+        try:
+            values = dict(naming(row.values) if naming else row.values)
+        except UserError as error:
+            raise row.error(str(error)) from None
+        values.setdefault("edited", values.get("source"))
+        values.setdefault("instruction", "-")
+        yield edit_from(Row(row.where, values), folder, allow_outside)
+
+
+class _Counts:
+    """What is known after some rows; grows by some bytes a sample, not by the rows themselves."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._seen = IdSet()
+        self._models: Counter[str] = Counter()
+        self._types: Counter[str] = Counter()
+        self._targets: Counter[int] = Counter()
+        self._widths, self._heights, self._areas = array("d"), array("d"), array("d")
+        self._unopened, self._outside, self._first = 0, 0, ""
+
+    def add(self, edit: Edit) -> None:
+        """Count one row; a sample that another model edited too is counted once."""
+        self.rows += 1
+        if edit.model is not None:
+            self._models[edit.model] += 1
+        facts = repr((str(edit.source), edit.instruction, edit.instruction_type, [list(b) for b in edit.target_boxes]))
+        if self._seen.add(hashlib.sha256(facts.encode("utf-8", "replace")).hexdigest()):
+            return
+        self._types[edit.instruction_type or NO_TYPE] += 1
+        self._targets[len(edit.target_boxes)] += 1
+        for box in edit.target_boxes:
+            width, height = box.size
+            self._widths.append(width)
+            self._heights.append(height)
+        if edit.target_boxes:
+            self._measure(edit.source, edit.target_boxes)
+
+    def _measure(self, source: Path, boxes: Sequence[Box]) -> None:
+        try:
+            width, height = _size_of(source)
+        except ImageError as error:
+            self._unopened += 1
+            self._first = self._first or str(error)
+            return
+        inside = [
+            max(0, min(box.x2, width) - max(box.x1, 0)) * max(0, min(box.y2, height) - max(box.y1, 0)) for box in boxes
+        ]
+        self._outside += sum(part < box.area for part, box in zip(inside, boxes, strict=True))
+        self._areas.append(min(100.0, sum(inside) / (width * height) * 100))  # targets may overlap
+
+    def stats(self, name: str, file: str) -> ManifestStats:
+        """Return everything that was counted."""
+        widths, heights = np.array(self._widths), np.array(self._heights)
+        areas = np.sort(np.array(self._areas))
+        sides = {"width": widths, "height": heights, "shorter side": np.minimum(widths, heights)}
+        return ManifestStats(
+            name=name,
+            file=file,
+            rows=self.rows,
+            samples=sum(self._types.values()),
+            models=dict(self._models.most_common()),
+            types=dict(self._types.most_common()),
+            targets=dict(sorted(self._targets.items())),
+            sides={side: _quantiles(values) for side, values in sides.items()} if len(widths) else {},
+            area=_quantiles(areas) if len(areas) else {},
+            below={f"{at:g}": bisect_right(areas, at) / len(areas) for at in (0.1, 1.0, 10.0)} if len(areas) else {},
+            intervals=tuple(_intervals(areas)) if len(areas) else (),
+            curve=_curve(areas),
+            measured=len(areas),
+            notes=tuple(self._notes()),
+        )
+
+    def _notes(self) -> Iterator[str]:
+        if untargeted := self._targets[0]:
+            yield f"{untargeted} of {sum(self._targets.values())} samples have no annotated target."
+        if self._unopened:
+            yield f"{self._unopened} samples with targets have no area, for their pictures cannot be opened: {self._first}."
+        if self._outside:
+            yield f"{self._outside} targets reach beyond their picture; only what lies inside is counted."
+
+
+@lru_cache(maxsize=4096)
+def _size_of(path: Path) -> tuple[int, int]:
+    """Return a picture's size; samples of one picture mostly follow each other."""
+    return declared_size(path)
+
+
+def _quantiles(values: np.ndarray) -> dict[str, float]:
+    found = np.quantile(values, list(QUANTILES.values()))
+    return {name: float(value) for name, value in zip(QUANTILES, found, strict=True)}
+
+
+def _intervals(areas: np.ndarray) -> Iterator[Interval]:
+    """Yield the intervals from the first that holds a sample to the last."""
+    ends = np.searchsorted(areas, EDGES, side="right")
+    counts = [int(after - before) for before, after in pairwise([0, *ends[1:]])]
+    used = [place for place, count in enumerate(counts) if count]
+    for place in range(used[0], used[-1] + 1):
+        yield Interval(above=EDGES[place], up_to=EDGES[place + 1], samples=counts[place])
+
+
+def _curve(areas: np.ndarray) -> tuple[tuple[float, float], ...]:
+    """Return the cumulative distribution, thinned out evenly where there are many samples."""
+    if not len(areas):
+        return ()
+    places = np.unique(np.linspace(0, len(areas) - 1, min(len(areas), CURVE_POINTS)).round().astype(int))
+    return tuple((float(areas[place]), float((place + 1) / len(areas))) for place in places)

@@ -1,0 +1,82 @@
+"""How a paper's table is laid out: one row a model, columns that are means of edits, or averages of such means.
+
+A layout is data. What it says is worked out by `model_rows.py` for any number of models and runs, with intervals where
+they are wanted, so that a paper's tables and a report's scores come from the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from editloupe.types import Edit
+
+TOTAL = "total"
+"""The measure that is an edit's own score, by the protocol's arithmetic."""
+Measure = Callable[[Edit, Mapping[str, float]], float | None]
+"""Makes a number from those of an edit's criteria (0 to 100) that were judged; None where one is missing that it needs."""
+
+
+@dataclass(frozen=True)
+class Mean:
+    """The mean of a measure over the edits of some kinds."""
+
+    measure: str
+    """A criterion, TOTAL, or the name of one of the layout's own measures."""
+    kinds: tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
+class Average:
+    """The plain mean of several values: of all of them, or of those that are there."""
+
+    parts: tuple[Value, ...]
+    complete: bool = False
+    """Whether there is no average where one of the values is missing."""
+
+
+Value = Mean | Average
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table."""
+
+    title: str
+    value: Value
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One table with one row a model."""
+
+    title: str
+    columns: tuple[Column, ...]
+    kind: Callable[[Edit], Hashable]
+    """Tells edits apart: their type, or whatever the columns speak of; an edit of a kind that no column names is left out."""
+    keep: Callable[[Edit], bool] | None = None
+    """Which edits the table is about; all of them where nothing is said."""
+    measures: Mapping[str, Measure] = field(default_factory=dict)
+    scale: Callable[[float], float] | None = None
+    """Leads from 0 to 100 to the numbers the paper prints; measures of the layout's own are on that scale already."""
+    spread: bool = False
+    """Whether each mean comes with its standard deviation over repeats."""
+    notes: tuple[str, ...] = ()
+
+
+def means_in(value: Value) -> Iterator[Mean]:
+    """Yield the means that a value is made of.
+
+    >>> [mean.measure for mean in means_in(Average((Mean("a", ("x",)), Average((Mean("b", ("x",)),)))))]
+    ['a', 'b']
+    """
+    if isinstance(value, Mean):
+        yield value
+        return
+    for part in value.parts:
+        yield from means_in(part)
+
+
+def averages(title: str, values: Iterable[Value], complete: bool = False) -> Column:
+    """Return the column that averages others."""
+    return Column(title, Average(tuple(values), complete))

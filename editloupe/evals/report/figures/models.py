@@ -1,0 +1,167 @@
+"""Figures of several editing models: scores by type and criterion, and scores by the size of the target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator
+
+from editloupe.evals.analysis.distribution import AreaTrend, SizeTrend
+from editloupe.evals.report.figures.style import (
+    BLUE,
+    INK,
+    MUTED,
+    WIDTH,
+    ink_on,
+    look,
+    ordinal,
+    plain,
+    shortened,
+)
+
+ACROSS = 3
+"""Panels side by side."""
+OVERALL = "overall"
+_STEPS = (0.0, 50 / 3, 50.0, 250 / 3, 100.0)
+"""Where four labels' scores (0, 33, 67, 100) are told apart; means over repeats or targets fall in between."""
+
+
+def types_by_model(criteria: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> Figure:
+    """Draw scores by type and model (DLEBench, Figure 7), a panel a criterion: a row a model, a column a type.
+
+    Shade and number say the same, so that the figure can be read without colours; what has no score has a dash.
+    """
+    models = list(dict.fromkeys(name for by_model in criteria.values() for name in by_model))
+    types = list(dict.fromkeys(kind for by_model in criteria.values() for line in by_model.values() for kind in line))
+    types = [*(kind for kind in types if kind != OVERALL), *([OVERALL] if OVERALL in types else [])]
+    scale = matplotlib.colormaps["cividis"]
+    with look():
+        height = len(criteria) * (0.42 + 0.27 * len(models)) + 0.9
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        panels = figure.subplots(len(criteria), 1, squeeze=False, sharex=True)[:, 0]
+        for axes, (title, by_model) in zip(panels, criteria.items(), strict=True):
+            values = np.array([[_number(by_model.get(name, {}).get(kind)) for kind in types] for name in models])
+            axes.imshow(np.ma.masked_invalid(values), cmap=scale, vmin=0, vmax=100, aspect="auto")
+            for (row, column), value in np.ndenumerate(values):
+                known = np.isfinite(value)
+                ink = ink_on(scale(value / 100)) if known else MUTED
+                text = f"{value:.1f}" if known else "–"
+                axes.text(column, row, text, ha="center", va="center", fontsize=7.5, color=ink)
+            axes.set_yticks(range(len(models)), [plain(name) for name in shortened(models, 26)])
+            axes.set_title(plain(title), fontsize=9)
+            axes.spines[:].set_visible(False)
+            axes.tick_params(length=0)
+            if OVERALL in types:
+                axes.axvline(len(types) - 1.5, color="white", linewidth=3)
+        names = [plain(name) for name in shortened(types, 22)]
+        panels[-1].set_xticks(range(len(types)), names, rotation=30, ha="right", rotation_mode="anchor", fontsize=8)
+    return figure
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def target_sizes(trend: AreaTrend, title: str, labels: Sequence[str] = ()) -> Figure:
+    """Draw the targets' width against height, coloured by score, and the sliding mean over their area, for every model.
+
+    All axes of size are logarithmic, every target of an edit is a point, and Pearson's r of score and log area stands above the
+    mean of ten neighbours (DLEBench, Figure 6).
+    """
+    models = trend.models
+    across = min(ACROSS, len(models))
+    down = -(-len(models) // across)
+    unit = "% of the picture" if trend.unit.startswith("percent") else trend.unit
+    with look():
+        figure = Figure(figsize=(WIDTH, 0.7 + (3.3 if across > 1 else 4.2) * down), layout="constrained")
+        grid = figure.add_gridspec(2 * down, across, height_ratios=[1.0, 2.2] * down)
+        colours = ListedColormap(ordinal(len(_STEPS) - 1))
+        norm = BoundaryNorm(_STEPS, colours.N)
+        means: Axes | None = None
+        targets: Axes | None = None
+        for number, (name, one) in enumerate(models.items()):
+            row, column = divmod(number, across)
+            upper = figure.add_subplot(grid[2 * row, column], sharex=means, sharey=means)
+            lower = figure.add_subplot(grid[2 * row + 1, column], sharex=targets, sharey=targets)
+            means, targets = means or upper, targets or lower
+            _sliding_mean(upper, one)
+            _targets(lower, one, colours, norm)
+            upper.set_title(f"{plain(shortened([name], 24)[0])}\n{correlation(one)}", fontsize=8)
+            upper.set_xlabel(f"area, {unit}", fontsize=8)
+            lower.set_xlabel(f"width, {unit}", fontsize=8)
+            if column == 0:
+                upper.set_ylabel("mean of 10", fontsize=8)
+                lower.set_ylabel(f"height, {unit}", fontsize=8)
+        _key(figure, colours, labels)
+        figure.suptitle(plain(title), fontsize=10)
+    return figure
+
+
+def correlation(one: SizeTrend) -> str:
+    """Say Pearson's r with its p, or that there is none."""
+    if one.r is None or one.p is None:
+        return f"no r, n = {one.n}"
+    p = "p < 0.001" if one.p < 0.001 else f"p = {one.p:.3f}"
+    return f"r = {one.r:.2f}, {p}, n = {one.n}"
+
+
+def _sliding_mean(axes: Axes, one: SizeTrend) -> None:
+    """Draw the mean score of ten neighbours by area; fewer edits than that have none."""
+    if one.sliding:
+        axes.plot(one.middles, one.sliding, color=BLUE, linewidth=1.3)
+    else:
+        axes.text(0.5, 0.5, "fewer than 10 edits", transform=axes.transAxes, ha="center", fontsize=7.5, color=MUTED)
+    axes.set_ylim(-5, 105)
+    axes.set_yticks([0, 50, 100])
+    axes.set_xscale("log")
+    _log_ticks(axes.xaxis)
+    axes.grid(axis="y")
+    axes.tick_params(labelsize=7.5)
+
+
+def _targets(axes: Axes, one: SizeTrend, colours: ListedColormap, norm: BoundaryNorm) -> None:
+    sides = np.array(one.sides).reshape(-1, 2)
+    axes.scatter(
+        sides[:, 0],
+        sides[:, 1],
+        c=one.side_scores,
+        cmap=colours,
+        norm=norm,
+        s=12,
+        linewidths=0.25,
+        edgecolors=INK,
+        rasterized=len(sides) > 500,
+    )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        _log_ticks(axis)
+    axes.grid(which="major")
+    axes.set_axisbelow(True)
+    axes.tick_params(labelsize=7.5)
+
+
+def _log_ticks(axis: Axis) -> None:
+    """Label a logarithmic axis in plain numbers: the fewer powers of ten it spans, the more numbers between them."""
+    low, high = axis.get_view_interval()
+    decades = float(np.log10(high / low)) if 0 < low < high else 0.0
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if decades < 1.3 else (1.0, 3.0), numticks=9))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter("")
+
+
+def _key(figure: Figure, colours: ListedColormap, labels: Sequence[str]) -> None:
+    """Explain the colours by the labels' names, or by scores where there are not four labels."""
+    names = labels if len(labels) == colours.N else ("0 to 17", "17 to 50", "50 to 83", "83 to 100")
+    shades = [colours(place) for place in range(colours.N)]
+    marks = [
+        Line2D([], [], marker="o", linestyle="none", color=c, markeredgecolor=INK, markeredgewidth=0.25) for c in shades
+    ]
+    figure.legend(marks, [plain(name) for name in names], loc="outside lower center", ncols=colours.N, fontsize=8)

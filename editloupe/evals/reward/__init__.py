@@ -1,0 +1,24 @@
+"""Judging as a reward: scores for edits, the best of several, and how often a judge puts the better of two first."""
+
+from editloupe.evals.analysis.pair_results import Accuracy, PairReport, PairResult, accuracy
+from editloupe.evals.manifests.pairs import Pair, load_pairs
+from editloupe.evals.reward.edit_rewards import Reward, areward, best_of, open_judge, reward, rewards
+from editloupe.evals.reward.judged_pairs import judge_pairs
+from editloupe.evals.reward.score_file import judge_by_scores
+
+__all__ = [
+    "Accuracy",
+    "Pair",
+    "PairReport",
+    "PairResult",
+    "Reward",
+    "accuracy",
+    "areward",
+    "best_of",
+    "judge_by_scores",
+    "judge_pairs",
+    "load_pairs",
+    "open_judge",
+    "reward",
+    "rewards",
+]

@@ -1,0 +1,134 @@
+"""Folders of candidates: pictures for one source and instruction, of which the best is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from editloupe.evals.analysis.pair_results import NOT_YET, row_halves
+from editloupe.evals.analysis.run_rows import Table
+from editloupe.evals.manifests.readers import PICTURE_SUFFIXES
+from editloupe.evals.reward.edit_rewards import best_place
+from editloupe.evals.reward.judged_pairs import rows_of_edits
+from editloupe.files import read_text
+from editloupe.types import Edit, Record, UserError
+
+SOURCE, INSTRUCTION = "source", "instruction.txt"
+"""What a folder of candidates calls its source picture, whatever its suffix, and the file of its instruction."""
+
+
+class Candidate(Record):
+    """One candidate with its score."""
+
+    picture: str
+    score: float | None
+    why: str | None = None
+    """Why there is no score."""
+
+
+class Best(Record):
+    """The candidates of one source and instruction, and which of them is best."""
+
+    name: str
+    source: str
+    instruction: str
+    index: int | None
+    """The place of the best one, counted from 0; None where none could be judged."""
+    winner: str | None
+    candidates: tuple[Candidate, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A source, an instruction, and the pictures to choose from."""
+
+    name: str
+    source: Path
+    instruction: str
+    candidates: tuple[Path, ...]
+    task: str | None = None
+
+    def edits(self) -> list[Edit]:
+        """Return the candidates as edits, each under its path."""
+        return [
+            Edit(
+                id=path.as_posix(),
+                source=self.source,
+                edited=path,
+                instruction=self.instruction,
+                instruction_type=self.task,
+            )
+            for path in self.candidates
+        ]
+
+    def best(self, table: Table | None, protocol: str) -> Best:
+        """Return the best candidate by what a run holds; one without a score cannot win, and of equal ones the first does."""
+        edits = self.edits()
+        rows = rows_of_edits(table, edits) if table else {}
+        found = []
+        for edit in edits:
+            halves = row_halves(protocol, rows[edit.id], table.criteria) if table and edit.id in rows else []
+            scores = [half.score for half in halves if half.score is not None]
+            why = next((half.why for half in halves if half.why), NOT_YET)
+            score = sum(scores) / len(scores) if scores else None
+            found.append(Candidate(picture=edit.id, score=score, why=None if scores else why))
+        index = best_place([one.score for one in found])
+        return Best(
+            name=self.name,
+            source=str(self.source),
+            instruction=self.instruction,
+            index=index,
+            winner=None if index is None else found[index].picture,
+            candidates=tuple(found),
+        )
+
+
+def choices(
+    paths: Sequence[Path], source: Path | None = None, instruction: str | None = None, task: str | None = None
+) -> list[Choice]:
+    """Find what is to be chosen from: all paths together with a source and an instruction, else every folder by itself.
+
+    A folder by itself holds a picture called `source` and an `instruction.txt`; its other pictures are the candidates.
+    """
+    if (source is None) != (instruction is None):
+        raise UserError("--source and --instruction go together; without both, every folder holds its own")
+    if source is not None and instruction is not None:
+        pictures = [picture for path in paths for picture in (_pictures(path) if path.is_dir() else [path])]
+        return [_choice(", ".join(map(str, paths)), source, instruction, pictures, task)]
+    return [_own_choice(path, task) for path in paths]
+
+
+def _own_choice(folder: Path, task: str | None) -> Choice:
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder; pictures need --source and --instruction")
+    pictures = _pictures(folder)
+    own = [picture for picture in pictures if picture.stem == SOURCE]
+    if len(own) != 1:
+        raise UserError(f"{folder} needs one picture called {SOURCE}, or give --source and --instruction")
+    try:
+        instruction = read_text(folder / INSTRUCTION).strip()
+    except (OSError, UnicodeDecodeError):
+        raise UserError(f"{folder} needs an {INSTRUCTION}, or give --source and --instruction") from None
+    return _choice(str(folder), own[0], instruction, pictures, task)
+
+
+def _choice(name: str, source: Path, instruction: str, pictures: Sequence[Path], task: str | None) -> Choice:
+    if not instruction.strip():
+        raise UserError(f"the instruction of {name} is empty")
+    if not source.is_file():
+        raise UserError(f"there is no source picture at {source}")
+    others = tuple(dict.fromkeys(path for path in pictures if path.resolve() != source.resolve()))
+    if not others:
+        raise UserError(f"{name} holds no candidates: no picture beside the source")
+    lost = next((path for path in others if not path.is_file()), None)
+    if lost is not None:
+        raise UserError(f"there is no candidate at {lost}")
+    return Choice(name, source, instruction, others, task)
+
+
+def _pictures(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix.lower() in PICTURE_SUFFIXES)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read: {error.strerror or error}") from None

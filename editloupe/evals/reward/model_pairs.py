@@ -1,0 +1,162 @@
+"""Editing models set against each other on the same sources: pairwise judgements, by scores or asked both at once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+from editloupe.evals.analysis.bootstrap import Resampling
+from editloupe.evals.analysis.bradley_terry import Comparison, Ranking, bradley_terry
+from editloupe.evals.analysis.pair_results import Half, PairKey, pair_results, row_halves
+from editloupe.evals.analysis.run_rows import NO_MODEL, RunRow, Table
+from editloupe.evals.manifests.pairs import PAIRS, Pair
+from editloupe.rubrics.registry import known_protocol, pair_rules
+from editloupe.types import Edit, UserError, Verdict
+
+OVERALL = "overall"
+_OUTCOMES: Mapping[str, float] = {"winner": 1.0, "loser": 0.0, "tie": 0.5, "inconsistent": 0.5}
+"""Two orders that contradict each other decide nothing: a tie."""
+
+
+def pairs_of_models(edits: Iterable[Edit], dimensions: Sequence[str], file: str = "") -> list[Pair]:
+    """Return a pair for every two models' outputs of the same source and instruction, in each of these dimensions.
+
+    Nobody said which is better: the first-named model stands in the winner's place, and the pair's label is `open`.
+    """
+    cases: dict[Hashable, list[Edit]] = {}
+    for edit in edits:
+        if edit.model is None:
+            raise UserError(f'edit {edit.id} names no "model", so its output cannot be set against another one\'s')
+        cases.setdefault(_case(edit), []).append(edit)
+    pairs = []
+    for number, outputs in enumerate(cases.values(), start=1):
+        seen = [edit.model for edit in outputs]
+        twice = next((edit for edit in outputs if seen.count(edit.model) > 1), None)
+        if twice is not None:
+            raise UserError(
+                f"the model {twice.model} has two outputs for the source and instruction of edit {twice.id}"
+            )
+        for first, second in itertools.combinations(outputs, 2):
+            pairs += [_pair(first, second, dimension, number, file) for dimension in dimensions]
+    if not pairs:
+        raise UserError("no two models have an output for the same source and instruction")
+    return pairs
+
+
+def _case(edit: Edit) -> Hashable:
+    further = tuple(sorted((role, paths) for role, paths in edit.files.items() if role not in ("source", "edited")))
+    return edit.source, edit.instruction, edit.target_boxes, edit.turn, edit.hint, further
+
+
+def _pair(first: Edit, second: Edit, dimension: str, number: int, file: str) -> Pair:
+    return Pair(
+        id=f"case_{number:05d}:{first.model}|{second.model}:{dimension}",
+        source=first.source,
+        instruction=first.instruction,
+        winner=first.edited,
+        loser=second.edited,
+        dimension=dimension,
+        label="open",
+        task=first.instruction_type,
+        references=(*((first.reference,) if first.reference else ()), *first.more_images.get("references", ())),
+        hint=first.hint,
+        file=file,
+        models=(str(first.model), str(second.model)),
+    )
+
+
+def rank_models(
+    tables: Sequence[Table], dimensions: Sequence[str] = (), how: Resampling | None = None
+) -> list[Ranking]:
+    """Rank the editing models of one run or several: by judgements of two at once where there are some, else by scores.
+
+    `dimensions` are criteria or the protocol's dimensions of pairs; without any, the overall.
+    """
+    if len({(table.protocol, table.judges) for table in tables}) > 1:
+        raise UserError("the runs were judged by different judges or protocols; models compare within one of them only")
+    protocol = tables[0].protocol
+    asked = _asked_at_once(tables)
+    if asked:
+        wanted = dimensions or (*dict.fromkeys(asked), OVERALL)
+        unknown = [name for name in wanted if name != OVERALL and name not in asked]
+        if unknown:
+            raise UserError(f'no pair was asked about "{unknown[0]}"; there are: {", ".join(asked)}')
+        pooled = [one for found in asked.values() for one in found]
+        return [_ranked(pooled if name == OVERALL else asked[name], name, how) for name in wanted]
+    return [_by_scores(tables, protocol, name, how) for name in dimensions or (OVERALL,)]
+
+
+def _ranked(found: Sequence[Comparison], dimension: str, how: Resampling | None, *notes: str) -> Ranking:
+    ranking = bradley_terry(found, how)
+    return ranking.model_copy(update={"dimension": dimension, "notes": (*ranking.notes, *notes)})
+
+
+def _asked_at_once(tables: Sequence[Table]) -> dict[str, list[Comparison]]:
+    """Return the judgements of two models' outputs at once, by dimension."""
+    found: dict[str, list[Comparison]] = {}
+    for table in tables:
+        halves: list[Half] = []
+        about: dict[PairKey, tuple[str, str, str]] = {}
+        for row in table.rows:
+            for entry in row.edit.extra.get(PAIRS) or ():
+                if isinstance(entry, Mapping) and isinstance(models := entry.get("models"), (list, tuple)):
+                    key = PairKey(entry["file"], entry["id"], entry["dimension"], "pairwise")
+                    about[key] = (str(models[0]), str(models[1]), row.source)
+            halves += row_halves(table.protocol, row, table.criteria)
+        for key, result in pair_results(halves, pair_rules(table.protocol)).items():
+            if key in about and result.decision is not None:
+                first, second, source = about[key]
+                found.setdefault(key.dimension, []).append(
+                    Comparison(first, second, _OUTCOMES[result.decision], source)
+                )
+    return found
+
+
+def _by_scores(tables: Sequence[Table], protocol: str, dimension: str, how: Resampling | None) -> Ranking:
+    rules = pair_rules(protocol)
+    known = known_protocol(protocol)
+    criteria = tuple(dict.fromkeys(name for table in tables for name in table.criteria))
+    by_formula = known is not None and known.pairs is not None and dimension in rules.dimensions
+    if dimension != OVERALL and not by_formula and dimension not in criteria:
+        raise UserError(f'"{dimension}" was not judged in this run; there are: {", ".join((OVERALL, *criteria))}')
+    cases: dict[Hashable, dict[str, list[float]]] = {}
+    sources: dict[Hashable, str] = {}
+    models: set[str] = set()
+    left = 0
+    for table in tables:
+        for row in table.rows:
+            model = table.name if row.model == NO_MODEL and len(tables) > 1 else row.model
+            models.add(model)
+            score = _score(row, protocol, criteria, dimension, by_formula)
+            sources[row.case] = row.source
+            if score is None:
+                left += 1
+            else:
+                cases.setdefault(row.case, {}).setdefault(model, []).append(score)
+    if len(models) < 2:
+        raise UserError(f"there is only one model here, {next(iter(models))}; a ranking needs at least two")
+    found = []
+    for case, scores in cases.items():
+        means = {model: sum(values) / len(values) for model, values in scores.items()}
+        for first, second in itertools.combinations(means, 2):
+            outcome = _OUTCOMES[rules.by_scores(means[first], means[second])]
+            found.append(Comparison(first, second, outcome, sources[case]))
+    if not found:
+        raise UserError("no two models have a judged output for the same source and instruction")
+    notes = [f"{left} outputs have no score and are left out."] if left else []
+    lacking = sorted(models - {name for one in found for name in (one.first, one.second)})
+    notes += [f"Compared with no other model, so left out: {', '.join(lacking)}."] if lacking else []
+    return _ranked(found, dimension, how, *notes)
+
+
+def _score(row: RunRow, protocol: str, criteria: Sequence[str], dimension: str, by_formula: bool) -> float | None:
+    if dimension in criteria:
+        outcomes = [unit.outcome for unit in row.units.get(dimension, ())]
+        scores = [one.score_100 for one in outcomes if isinstance(one, Verdict)]
+    else:
+        if by_formula:
+            edit = row.edit.model_copy(update={"extra": {**row.edit.extra, "dimension": dimension}})
+            row = RunRow(edit, row.pictures, row.units, row.name)
+        scores = [half.score for half in row_halves(protocol, row, criteria)]
+    known = [score for score in scores if score is not None]
+    return sum(known) / len(known) if known else None

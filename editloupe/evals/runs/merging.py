@@ -1,0 +1,137 @@
+"""Several runs into one: edits meet by id, model and content, verdicts by what was asked and shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from editloupe.evals.runs import configurations, schema
+from editloupe.evals.runs.enrolment import Enrolled, Entry, enrol
+from editloupe.evals.runs.putting import ANSWER, insert_unit
+from editloupe.evals.runs.redact import Redactor
+from editloupe.evals.runs.store import FILE, Run
+from editloupe.types import Edit, Usage, UserError
+
+_UNIT = ", ".join(f"units.{name}" for name in schema.UNIT_COLUMNS)
+_OWN = ", ".join(f"answers.{name} AS own_{name}" for name in ("criterion", "asked", "repeat", "shown"))
+_ANSWERS = (
+    f"SELECT answers.unit, {_OWN}, {_UNIT} FROM answers JOIN units ON units.unit = answers.unit "
+    "WHERE answers.edit = ? ORDER BY answers.answer"
+)
+
+
+@dataclass
+class Merged:
+    """What came together."""
+
+    edits: int = 0
+    units: int = 0
+    in_both: int = 0
+    """Units that an earlier run had already; the first run's stand."""
+    unreadable: list[str] = field(default_factory=list)
+    """Names of edits that could not be read and are left out."""
+
+
+def merge(runs: Sequence[Path], out: Path) -> Merged:
+    """Write everything these runs hold into a run of its own, which must not be there yet; the runs stay as they are."""
+    for folder in runs:
+        with closing(schema.connect_to_read(folder / FILE)) as reader:
+            if schema.version_of(reader) != schema.VERSION:
+                raise UserError(f"{folder} was written by an earlier version; `editloupe run migrate {folder}` first")
+    if (out / FILE).exists():
+        raise UserError(f"{out} is a run already; merge into another folder")
+    merged = Merged()
+    with Run.write(out) as target:
+        for folder in runs:
+            with Run.open(folder) as source:
+                _merge_one(source, target, merged)
+    return merged
+
+
+def _merge_one(source: Run, target: Run, merged: Merged) -> None:
+    target.add_configurations(source.about().get("configurations", ()))
+    with closing(source.reader()) as old, target.transaction() as new:
+        old.row_factory = sqlite3.Row
+        for row in old.execute("SELECT asked, criterion, facts FROM asked"):
+            new.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?)", tuple(row))
+        for row in old.execute("SELECT configuration, asked FROM configurations ORDER BY rowid"):
+            configurations.link(new, row["configuration"], row["asked"])
+        first = new.execute("SELECT coalesce(max(position) + 1, 0) FROM edits").fetchone()[0]
+        for row in old.execute("SELECT * FROM edits ORDER BY position, edit_id, name"):
+            _merge_edit(old, new, row, first, merged)
+        for row in old.execute("SELECT sha, text FROM texts"):
+            new.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", tuple(row))
+        for row in old.execute("SELECT key, edit_id, reply, kept_at FROM replies"):
+            new.execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?)", tuple(row))
+        _add_spending(old, new)
+    _copy_pictures(source, target)
+
+
+def _merge_edit(old: sqlite3.Connection, new: sqlite3.Connection, row: sqlite3.Row, first: int, merged: Merged) -> None:
+    edit, pictures = None, {}
+    with suppress(ValueError, TypeError, RecursionError):
+        edit, pictures = Edit.model_validate_json(row["facts"]), json.loads(row["pictures"])
+    if edit is None:
+        merged.unreadable.append(str(row["name"]))
+        return
+    known = Enrolled(*(row[name] for name in Enrolled._fields))
+    last = new.execute("SELECT coalesce(max(edit), 0) FROM edits").fetchone()[0]
+    number = enrol(new, Entry(edit, first + row["position"], row["content"], known.stamps(), pictures), Redactor())
+    merged.edits += number > last
+    for answer in old.execute(_ANSWERS, (row["edit"],)):
+        place = (number, answer["own_asked"], answer["own_repeat"])
+        if new.execute("SELECT 1 FROM answers WHERE edit = ? AND asked = ? AND repeat = ?", place).fetchone():
+            merged.in_both += 1
+            continue
+        unit = _merge_unit(old, new, answer, merged)
+        own = (answer["own_criterion"], answer["own_asked"], answer["own_repeat"])
+        new.execute(ANSWER, (number, *own, unit, answer["own_shown"]))
+
+
+def _merge_unit(old: sqlite3.Connection, new: sqlite3.Connection, answer: sqlite3.Row, merged: Merged) -> int:
+    """Return the number of the unit an answer points to, copied with its traces where the new run has none like it."""
+    values: Mapping[str, Any] = {name: answer[name] for name in schema.UNIT_COLUMNS}
+    same = "SELECT unit FROM units WHERE shown = :shown AND asked = :asked AND repeat = :repeat"
+    if found := new.execute(same, values).fetchone():
+        return int(found[0])
+    unit = insert_unit(new, values)
+    merged.units += 1
+    for trace in old.execute("SELECT * FROM traces WHERE unit = ? ORDER BY trace", (answer["unit"],)).fetchall():
+        number = new.execute(
+            "INSERT INTO traces (unit, target, seconds, head) VALUES (?, ?, ?, ?)",
+            (unit, trace["target"], trace["seconds"], trace["head"]),
+        ).lastrowid
+        steps = old.execute("SELECT position, seconds, step FROM steps WHERE trace = ?", (trace["trace"],))
+        new.executemany("INSERT INTO steps VALUES (?, ?, ?, ?)", ((number, *step) for step in steps))
+    return unit
+
+
+def _add_spending(old: sqlite3.Connection, new: sqlite3.Connection) -> None:
+    names = (*Usage.model_fields, "cost")
+    for row in old.execute(f"SELECT judge, {', '.join(names)} FROM spent"):
+        added = ", ".join(f"{name} = {name} + excluded.{name}" for name in names)
+        marks = ", ".join("?" * (len(names) + 1))
+        new.execute(
+            f"INSERT INTO spent (judge, {', '.join(names)}) VALUES ({marks}) ON CONFLICT (judge) DO UPDATE SET {added}",
+            tuple(row),
+        )
+
+
+def _copy_pictures(source: Run, target: Run) -> None:
+    folder = source.pictures.folder
+    for path in sorted(folder.glob("[0-9a-f][0-9a-f]/*")) if folder.is_dir() else ():
+        copy = target.pictures.folder / path.parent.name / path.name
+        if path.is_symlink() or not path.is_file() or copy.exists():
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(path, copy)
+        except OSError:  # another disk
+            shutil.copy2(path, copy)

@@ -1,0 +1,87 @@
+"""What a run can do without: verdicts that no edit has any more, and pictures nothing refers to."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from editloupe.evals.runs import schema
+from editloupe.evals.runs.store import FILE, Run
+from editloupe.types import UserError
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What was taken away, or would be."""
+
+    units: int
+    pictures: int
+    bytes: int
+
+
+def prune(folder: Path, *, pictures: bool = False, dry_run: bool = False) -> Pruned:
+    """Take away units no edit is answered by and pictures nothing refers to; with `pictures` also those only traces show."""
+    with closing(schema.connect_to_read(folder / FILE)):  # tells what is no run, of which a writer would make one
+        pass
+    if dry_run:
+        with Run.open(folder) as run, closing(run.reader()) as reader:
+            (units,) = reader.execute(f"SELECT count(*) FROM units WHERE {_UNUSED}").fetchone()
+            files = list(_files(run, _wanted(reader, without_traces=pictures)))
+            return Pruned(units, len(files), sum(path.stat().st_size for path in files))
+    with Run.write(folder) as run:
+        with run.transaction() as connection:
+            units = _take_units(connection)
+            wanted = _wanted(connection, without_traces=pictures)
+        files = list(_files(run, wanted))
+        size = sum(path.stat().st_size for path in files)
+        for path in files:
+            try:
+                path.unlink()
+            except OSError as error:
+                raise UserError(f"{path} cannot be removed: {error.strerror or error}") from None
+        run.shrink()
+    return Pruned(units, len(files), size)
+
+
+_UNUSED = "unit NOT IN (SELECT unit FROM answers)"
+
+
+def _take_units(connection: sqlite3.Connection) -> int:
+    connection.execute(f"DELETE FROM steps WHERE trace IN (SELECT trace FROM traces WHERE {_UNUSED})")
+    connection.execute(f"DELETE FROM traces WHERE {_UNUSED}")
+    return int(connection.execute(f"DELETE FROM units WHERE {_UNUSED}").rowcount)
+
+
+def _wanted(connection: sqlite3.Connection, without_traces: bool) -> set[str]:
+    """Return the hashes of the pictures that stay."""
+    wanted: set[str] = set()
+    for (text,) in connection.execute("SELECT pictures FROM edits"):
+        wanted.update(_hashes(text, "roles"))
+    if not without_traces:
+        used = f"SELECT step FROM steps WHERE trace NOT IN (SELECT trace FROM traces WHERE {_UNUSED})"
+        for (text,) in connection.execute(used):
+            wanted.update(_hashes(text, "step"))
+    return wanted
+
+
+def _hashes(text: Any, what: str) -> Iterator[str]:
+    with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        found = json.loads(text)
+        if what == "roles":
+            yield from (str(sha) for shas in found.values() for sha in shas)
+            return
+        yield from (str(sent["sha"]) for sent in found["sent"])
+        yield from (str(sha) for seen in found["observations"] for sha in seen["pictures"])
+
+
+def _files(run: Run, wanted: set[str]) -> Iterator[Path]:
+    """Yield the files of pictures that are not wanted."""
+    folder = run.pictures.folder
+    for path in sorted(folder.glob("[0-9a-f][0-9a-f]/*")) if folder.is_dir() else ():
+        if path.is_file() and not path.is_symlink() and path.name.split(".")[0] not in wanted:
+            yield path

@@ -1,0 +1,14 @@
+"""EditReward-Compass's own results, to stand beside those of other judges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+
+from editloupe.rubrics.yaml_files import read_yaml
+
+
+def published() -> Mapping[str, tuple[float | None, ...]]:
+    """Return the paper's Table 5: IA, VC, VQ and AVG by method."""
+    rows = read_yaml(files(__package__) / "published.yaml")
+    return {str(method): tuple(row) for method, row in rows.items()}

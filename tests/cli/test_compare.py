@@ -1,0 +1,118 @@
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from editloupe.cli.compare import compare
+from editloupe.types import UserError
+from tests.evals.model_runs import Scores, model_run
+from tests.evals.sample_runs import IF
+
+app = typer.Typer()
+app.command()(compare)
+GOOD: list[Scores | None] = [(4, 4)] * 12
+POOR: list[Scores | None] = [(2, 3)] * 12
+MODELS: dict[str | None, list[Scores | None]] = {
+    "an-editing-model-of-a-long-name-1": GOOD,
+    "y": POOR,
+    "blur": [(1, 4)] * 12,
+}
+
+
+def told(*arguments: str | Path) -> str:
+    result = CliRunner().invoke(app, [*map(str, arguments), "--resamples", "100"], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def flat(text: str) -> str:
+    return " ".join(text.replace("│", " ").split())
+
+
+def test_two_runs_of_two_models_are_compared_as_models_and_it_says_so(tmp_path: Path) -> None:
+    a, b = (
+        model_run(tmp_path / "a", {"x": [*GOOD[:10], None, None]}),
+        model_run(tmp_path / "b", {"y": [None, *POOR[1:]]}),
+    )
+    text = flat(told(a, b))
+    assert "A scores higher than B on 9 shared cases" in text
+    assert "Compared as two editing models on the same sources, instructions and targets (9 cases" in text
+    assert "1 edits not compared: only in the first run." in text
+    assert "2 edits not compared: only in the second run." in text
+
+
+def test_two_judges_are_compared_on_the_same_pictures_and_it_says_so(tmp_path: Path) -> None:
+    a, b = model_run(tmp_path / "a", {"x": GOOD}), model_run(tmp_path / "b", {"x": POOR}, judge="openai:other")
+    assert "Compared as two judges of the same edited pictures (12 edits that both judged)." in flat(told(a, b))
+    assert json.loads(told(a, b, "--json"))["question"] == "judges"
+
+
+def test_all_models_of_one_run_are_compared_pair_by_pair_within_100_columns(tmp_path: Path) -> None:
+    text = told(model_run(tmp_path / "run", MODELS), "--models")
+    assert max(map(len, text.splitlines())) <= 100
+    assert "Best of 3 editing models: an-editing-model-of-a-long-name-1" in flat(text)
+    for pair in ("A − B", "A − C", "B − C", "A − nothing"):
+        assert pair in text
+    assert "(nothing edited: reference)" in text
+    assert "blur: 12 of 12 outputs are unedited" in flat(text)
+
+
+def test_a_run_of_several_models_needs_no_option(tmp_path: Path) -> None:
+    run = model_run(tmp_path / "run", MODELS)
+    assert told(run) == told(run, "--models")
+
+
+def test_the_json_of_models_has_every_pair_with_its_interval_and_both_p_values(tmp_path: Path) -> None:
+    data = json.loads(told(model_run(tmp_path / "run", MODELS), "--models", "--format", "json"))
+    assert data["question"] == "models"
+    assert len(data["pairs"]) == 3
+    for pair in data["pairs"]:
+        assert {"a", "b", "difference", "p", "p_holm", "better", "better_holm"} <= pair["overall"].keys()
+        assert {"value", "low", "high", "n"} <= pair["overall"]["difference"].keys()
+        assert IF in pair["criteria"]
+
+
+def test_several_runs_of_several_models_are_pooled(tmp_path: Path) -> None:
+    runs = [model_run(tmp_path / f"{name}", {name: rows}) for name, rows in MODELS.items()]
+    assert len(json.loads(told(*runs, "--json"))["pairs"]) == 3
+
+
+def test_two_configurations_of_one_run_are_two_judges(tmp_path: Path) -> None:
+    run = model_run(tmp_path / "run", {"x": GOOD})
+    model_run(run, {"x": POOR}, judge="openai:other")
+    data = json.loads(told(run, "--configuration", "openai:gpt-5.1", "--configuration", "openai:other", "--json"))
+    assert (data["question"], data["edits"]) == ("judges", 12)
+    assert data["overall"]["difference"]["value"] == pytest.approx(50)
+    assert data["a"] != data["b"]
+
+
+def test_markdown_goes_into_a_file(tmp_path: Path) -> None:
+    assert told(model_run(tmp_path / "run", MODELS), "--models", "--out", tmp_path / "pairs.md") == ""
+    assert (tmp_path / "pairs.md").read_text("utf-8").startswith("# Editing models in run")
+
+
+def test_only_some_of_the_edits_can_be_compared(tmp_path: Path) -> None:
+    run = model_run(tmp_path / "run", MODELS, types=("Change Color", "Change OCR"))
+    data = json.loads(told(run, "--json", "--where", "instruction_type=Change OCR"))
+    assert data["cases"] == 6
+    for said, sentence in (("language=en", 'no edit with language "en"; it has: None'), ("x", "a column and a value")):
+        with pytest.raises(UserError, match=sentence):
+            told(run, "--where", said)
+
+
+def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
+    a, b = model_run(tmp_path / "a", {"x": GOOD}), model_run(tmp_path / "b", {"y": POOR})
+    for arguments, sentence in (
+        ((a, b, "--models", "--judges"), "name one of them"),
+        ((a,), "name a second run"),
+        ((a, "--models"), "one editing model only"),
+        ((a, "--judges"), "two judges are compared at a time"),
+        ((a, b, "--judges"), "share no edited picture that both judged"),
+        ((a, b, a, "--configuration", "x", "--configuration", "y"), "--configuration is given once"),
+        ((a, tmp_path / "nowhere"), "is not a run"),
+        ((a, b, "--format", "html"), "--format is one of text, md, json"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            told(*arguments)

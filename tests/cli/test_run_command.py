@@ -1,0 +1,83 @@
+"""`editloupe run`: info, merge and prune, over runs of several models and judges."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from editloupe.cli.main import run as command
+from editloupe.evals.runs.store import Run
+from tests.evals.sample_runs import Line, make_run
+from tests.evals.samples import judgement
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_info_says_who_judged_what_of_which_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make_run(tmp_path / "run", [Line("x", model="a"), Line("y", None, model="b")])
+    make_run(folder, [Line("x", model="a")], judge="rules")
+    assert command(["run", "info", str(folder)]) == 0
+    said = told(capsys)
+    assert "2 edits" in said
+    assert "a (1), b (1)" in said
+    assert "openai:gpt-5.1 · dlebench · tools mode" in said
+    assert "3 judged, 1 unjudged" in said
+    assert command(["run", "info", str(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["models"] == {"a": 1, "b": 1}
+    assert [one["judge"] for one in found["configurations"]] == ["openai:gpt-5.1", "rules"]
+
+
+def test_merged_runs_hold_everything_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = make_run(tmp_path / "one", [Line("x", model="a"), Line("y", model="a")], pictures=True)
+    second = make_run(tmp_path / "two", [Line("x", 1, model="a"), Line("z", model="b")], pictures=True)
+    out = tmp_path / "both"
+    assert command(["run", "merge", str(first), str(second), "--out", str(out)]) == 0
+    assert "3 edits, 6 verdicts" in told(capsys)
+    with Run.open(out) as run, Run.open(first) as one:
+        assert sorted((unit.edit_id, unit.model) for unit in run.units()) == sorted(
+            [("x", "a")] * 2 + [("y", "a")] * 2 + [("z", "b")] * 2
+        )
+        assert [u.outcome.label for u in run.units("x")] == [u.outcome.label for u in one.units("x")], (
+            "the first stands"
+        )
+        assert all(run.pictures.find(shas[0]) for _, pictures, _ in run.edits() for shas in pictures.values())
+    assert command(["run", "merge", str(first), str(second), "--out", str(out)]) == 2
+    assert "is a run already" in capsys.readouterr().err
+    assert command(["run", "merge", str(first), "--out", str(tmp_path / "c")]) == 2
+
+
+def test_pruning_takes_what_nothing_refers_to_and_keeps_the_edits_pictures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, album = judgement(tmp_path)
+    folder = tmp_path / "run"
+    with Run.write(folder) as run:
+        run.save(whole, album=album)
+        pictures = sorted(run.pictures.folder.glob("*/*"))
+    left_over = folder / "pictures" / "ab" / ("ab" * 16 + ".png")
+    left_over.parent.mkdir(exist_ok=True)
+    left_over.write_bytes(b"old")
+    assert command(["run", "prune", str(folder), "--dry-run"]) == 0
+    assert "0 replaced verdicts and 1 pictures (3 bytes) would be removed" in told(capsys)
+    assert left_over.exists()
+    assert command(["run", "prune", str(folder)]) == 0
+    assert not left_over.exists()
+    assert sorted((folder / "pictures").glob("*/*")) == pictures
+    assert command(["run", "prune", str(folder), "--pictures"]) == 0
+    with Run.open(folder) as run:
+        _, kept, _ = run.edit("e0")
+        assert sorted(path.stem for path in (folder / "pictures").glob("*/*")) == sorted(
+            sha for shas in kept.values() for sha in shas
+        )
+        assert run.load_trace("e0")[0].steps[0].thought == "I look."
+
+
+def test_a_folder_that_is_no_run_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("info", "migrate", "prune"):
+        assert command(["run", name, str(tmp_path)]) == 2
+        assert "is not a run" in capsys.readouterr().err

@@ -1,0 +1,257 @@
+"""A run never forgets: models, judges and wordings live beside each other, and nothing is paid for twice without a word."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe.cli.main import run as command
+from editloupe.evals.runs.store import Run
+from tests.conftest import StartServer
+from tests.evals.batch.test_batch import answers
+from tests.evals.samples import write_manifest, write_picture
+from tests.scripted import Answer, Request, ScriptedServer, call
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture
+def server(scripted: StartServer, monkeypatch: pytest.MonkeyPatch) -> ScriptedServer:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    return scripted(answers)
+
+
+def rows_of(manifest: Path) -> Rows:
+    return [json.loads(line) for line in manifest.read_text("utf-8").splitlines()]
+
+
+def rewrite(manifest: Path, change: Callable[[int, dict[str, Any]], Any], name: str | None = None) -> Path:
+    rows = rows_of(manifest)
+    for number, row in enumerate(rows):
+        change(number, row)
+    target = manifest.with_name(name) if name else manifest
+    target.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return target
+
+
+def judge_into(
+    server: ScriptedServer, manifest: Path, *more: str, judge: str = "openai:gpt-4.1", code: int = 0
+) -> None:
+    out = str(manifest.parent / "run")
+    given = ["batch", str(manifest), "--out", out, "--judge", judge, "--mode", "plain", "--quiet"]
+    address = [] if "--base-url" in more else ["--base-url", server.openai_url]
+    assert command([*given, *address, *more]) == code
+
+
+def held(folder: Path) -> list[tuple[str, str | None, str, str]]:
+    with Run.open(folder / "run") as run:
+        return [(unit.edit_id, unit.model, unit.criterion, unit.judge) for unit in run.units()]
+
+
+def of_models(tmp_path: Path, models: tuple[str, ...], count: int = 2) -> list[Path]:
+    """A manifest for each model, with the same ids and sources and pictures of its own."""
+    first = write_manifest(tmp_path, count)
+
+    def made_by(model: str) -> Callable[[int, dict[str, Any]], None]:
+        def change(number: int, row: dict[str, Any]) -> None:
+            row |= {"model": model, "edited": f"img/{model}-{number}.png"}
+            write_picture(tmp_path / row["edited"], 500 + number + 100 * models.index(model))
+
+        return change
+
+    return [rewrite(first, made_by(model), f"{model}.jsonl") for model in models]
+
+
+def test_three_models_with_the_same_ids_lie_beside_each_other(server: ScriptedServer, tmp_path: Path) -> None:
+    manifests = of_models(tmp_path, ("a", "b", "c"))
+    for manifest in manifests:
+        judge_into(server, manifest)
+    assert server.served == 12
+    units = held(tmp_path)
+    assert len(units) == len(set(units)) == 12
+    assert {model for _, model, *_ in units} == {"a", "b", "c"}
+    for manifest in manifests:
+        judge_into(server, manifest)
+    assert server.served == 12
+
+
+def test_edits_of_one_id_have_names_by_which_each_is_found(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for manifest in of_models(tmp_path, ("a", "b"), count=1):
+        judge_into(server, manifest)
+    run = str(tmp_path / "run")
+    assert command(["trace", run, "e0@b"]) == 0
+    capsys.readouterr()
+    with Run.open(run) as opened:
+        assert [name for *_, name in opened.edits()] == ["e0", "e0@b"]
+        assert opened.edit("e0@b").edit.model == "b"
+
+
+def test_another_judge_is_judged_beside_the_first_and_tables_ask_which(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = write_manifest(tmp_path, 2)
+    judge_into(server, manifest)
+    judge_into(server, manifest, judge="openai:gpt-4o")
+    units = held(tmp_path)
+    assert len(units) == 8
+    assert {judge for *_, judge in units} == {"openai:gpt-4.1", "openai:gpt-4o"}
+    capsys.readouterr()
+    assert command(["report", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert "was judged in several ways" in said
+    assert "openai:gpt-4.1 · dlebench · plain mode" in said
+    assert "openai:gpt-4o" in said
+
+
+def test_the_address_of_the_server_decides_nothing(server: ScriptedServer, tmp_path: Path) -> None:
+    manifest = write_manifest(tmp_path, 2)
+    judge_into(server, manifest)
+    judge_into(server, manifest, "--base-url", server.openai_url.replace("127.0.0.1", "localhost"))
+    assert server.served == 4
+    assert len(held(tmp_path)) == 4
+
+
+def test_facts_about_an_edit_arrive_later_without_judging_again(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = write_manifest(tmp_path, 3)
+    judge_into(server, manifest)
+    facts = {
+        "model": "painter",
+        "instruction_type": "Change Color",
+        "collection": "zoo",
+        "human": {"instruction_following": "Wrong Action"},
+    }
+    rewrite(manifest, lambda number, row: row.update(facts))
+    judge_into(server, manifest)
+    assert server.served == 6
+    with Run.open(tmp_path / "run") as run:
+        edits = [edit for edit, *_ in run.edits()]
+    assert [(e.model, e.instruction_type, e.extra["collection"]) for e in edits] == [
+        ("painter", "Change Color", "zoo")
+    ] * 3
+    capsys.readouterr()
+    assert command(["agree", str(tmp_path / "run"), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_what_is_shown_otherwise_is_said_before_it_is_paid_again(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = write_manifest(tmp_path, 2)
+    judge_into(server, manifest)
+    rewrite(manifest, lambda number, row: row.update(hint="It is on the left.") if number else None)
+    capsys.readouterr()
+    judge_into(server, manifest, "--keep")
+    said = capsys.readouterr().err
+    assert (
+        "what the judge is shown of the edit changed: 1 units of instruction_following, the old verdicts are used"
+        in said
+    )
+    assert server.served == 4
+    judge_into(server, manifest)
+    assert server.served == 4, "what was kept once is kept"
+    rewrite(manifest, lambda number, row: row.update(hint="It is on the right.") if number else None)
+    capsys.readouterr()
+    judge_into(server, manifest)
+    assert "judged again; --keep uses the old verdicts" in capsys.readouterr().err
+    assert server.served == 6
+    rewrite(manifest, lambda number, row: row.pop("hint", None))
+    judge_into(server, manifest)
+    assert server.served == 6, "the verdicts about the edit without the hint are still there"
+
+
+def test_the_same_picture_of_two_models_is_asked_about_once(server: ScriptedServer, tmp_path: Path) -> None:
+    first, second = of_models(tmp_path, ("a", "b"), count=1)
+    shutil.copy(tmp_path / "img/a-0.png", tmp_path / "img/b-0.png")
+    both = tmp_path / "both.jsonl"
+    both.write_text(first.read_text() + second.read_text())
+    judge_into(server, both)
+    assert server.served == 2
+    assert [(model, criterion) for _, model, criterion, _ in held(tmp_path)] == [
+        ("a", "instruction_following"),
+        ("a", "visual_consistency"),
+        ("b", "instruction_following"),
+        ("b", "visual_consistency"),
+    ]
+
+
+def test_one_edit_is_judged_again_by_its_id(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = write_manifest(tmp_path, 3)
+    judge_into(server, manifest)
+    judge_into(server, manifest, "--only", "e1")
+    assert server.served == 8
+    assert len(held(tmp_path)) == 6
+    capsys.readouterr()
+    judge_into(server, manifest, "--only", "e9", code=2)
+    assert "the manifest has no edit 'e9'" in capsys.readouterr().err
+
+
+def test_everything_is_judged_again_only_where_that_is_said(server: ScriptedServer, tmp_path: Path) -> None:
+    manifest = write_manifest(tmp_path, 2)
+    judge_into(server, manifest)
+    judge_into(server, manifest, "--replace")
+    assert server.served == 8
+    assert len(held(tmp_path)) == 4
+
+
+def test_a_tool_that_was_not_used_changes_nothing_and_one_that_was_does(
+    scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+
+    def zooms_on_the_second(request: Request) -> Answer:
+        looked = any(message.role == "assistant" for message in request.messages)
+        if "Do 1" in request.text and not looked:
+            return call("zoom_in_image", bbox_2d=[1, 1, 20, 20], target_image="Edited Image")
+        return answers(request)
+
+    server = scripted(zooms_on_the_second)
+    manifest = write_manifest(tmp_path, 2)
+    with_tools = ["--mode", "tools"]
+    judge_into(server, manifest, *with_tools)
+    before = server.served
+    monkeypatch.setattr("editloupe.tools.localize.LocalizeDifferences.version", "another")
+    judge_into(server, manifest, *with_tools)
+    assert server.served == before
+    monkeypatch.setattr("editloupe.tools.zoom.ZoomInImage.version", "another")
+    capsys.readouterr()
+    judge_into(server, manifest, *with_tools)
+    said = capsys.readouterr().err
+    assert "the tools (zoom_in_image) changed: 1 units of instruction_following" in said
+    assert server.served == before, "the requests are the same, so the replies that were kept answer them"
+    with Run.open(tmp_path / "run") as run:
+        assert len({(unit.name, unit.criterion, unit.asked) for unit in run.units()}) == 12
+
+
+def test_two_pairs_of_files_of_one_name_are_kept_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "run")
+    for number, folder in enumerate(("one", "two")):
+        before = write_picture(tmp_path / folder / "before.png", 2 * number)
+        after = write_picture(tmp_path / folder / "after.png", 2 * number + 1)
+        given = ["judge", str(before), str(after), "Remove the cup", "--judge", "rules", "--out", out, "--quiet"]
+        assert command(given) in (0, 3)
+    with Run.open(out) as run:
+        assert [name for *_, name in run.edits()] == ["after", "after~2"]
+        assert len({unit.name for unit in run.units()}) == 2
+
+
+def test_nothing_edited_is_judged_as_a_model_beside_the_others_where_asked_for(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for manifest in of_models(tmp_path, ("a", "b")):
+        judge_into(server, manifest, "--untouched")
+    assert server.served == 12, "the reference is the same for both models"
+    assert {model for _, model, *_ in held(tmp_path)} == {"a", "b", "nothing edited"}
+    capsys.readouterr()
+    assert command(["report", str(tmp_path / "run"), "--resamples", "100"]) == 0
+    assert "nothing edited" in capsys.readouterr().out
