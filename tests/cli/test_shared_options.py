@@ -28,6 +28,7 @@ LEFT_OUT = {
         "--coordinates",
         "--min-confidence",
         "--enhancer",
+        "--overview",
         "--read-text",
     },
 }
@@ -43,7 +44,7 @@ PARTS = {
     },
     "edival instruct": {"--judge", "--base-url", "--max-output-tokens", "--timeout"},
     "demo": {"--judge", "--base-url", "--mode"},
-    "tool": {"--enhancer", "--detector", "--detector-download", "--device"},
+    "tool": {"--enhancer", "--detector", "--detector-download", "--device", "--overview"},
 }
 OWN_MEANING = {("edival evaluate", "--mode")}
 """Here the mode is that of the results: multi or complex."""
