@@ -263,3 +263,15 @@ def test_a_model_whose_name_cannot_be_written_down_is_known_again(
     judge_into(server, manifest, "--replace")
     assert "1 edits have other pictures" in capsys.readouterr().err
     assert len(held(tmp_path)) == 2
+
+
+def test_nothing_edited_is_judged_as_a_model_beside_the_others_where_asked_for(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for manifest in of_models(tmp_path, ("a", "b")):
+        judge_into(server, manifest, "--untouched")
+    assert server.served == 12, "the reference is the same for both models"
+    assert {model for _, model, *_ in held(tmp_path)} == {"a", "b", "nothing edited"}
+    capsys.readouterr()
+    assert command(["report", str(tmp_path / "run"), "--resamples", "100"]) == 0
+    assert "nothing edited" in capsys.readouterr().out
