@@ -65,7 +65,9 @@ class FeatureSettings:
 
 
 @dataclass(frozen=True)
-class _Loaded:
+class Loaded:
+    """A model in memory, and how pictures are made ready for it."""
+
     model: Any
     device: str
     size: tuple[int, int]
@@ -79,7 +81,7 @@ class DinoFeatures:
     def __init__(self, settings: FeatureSettings | None = None) -> None:
         self._settings = settings or FeatureSettings()
         self._lock = threading.Lock()
-        self._loaded: _Loaded | None = None
+        self._loaded: Loaded | None = None
         self.fingerprint = key("features", self._settings.model, self._settings.precision)[:16]
         self.loads = 0
 
@@ -107,14 +109,14 @@ class DinoFeatures:
         """Return the features of every picture's patches, without those of the class and register tokens before them."""
         return self._in_batches(pictures, _patch_grid)
 
-    def _in_batches(self, pictures: Sequence[Pixels], pick: Callable[[Any, _Loaded], Any]) -> Vectors:
+    def _in_batches(self, pictures: Sequence[Pixels], pick: Callable[[Any, Loaded], Any]) -> Vectors:
         with self._lock:
             loaded = self._load()
             size = self._settings.batch_size
             parts = [self._batch(loaded, pictures[i : i + size], pick) for i in range(0, len(pictures), size)]
         return np.concatenate(parts)
 
-    def _batch(self, loaded: _Loaded, pictures: Sequence[Pixels], pick: Callable[[Any, _Loaded], Any]) -> Vectors:
+    def _batch(self, loaded: Loaded, pictures: Sequence[Pixels], pick: Callable[[Any, Loaded], Any]) -> Vectors:
         torch = module("torch")
         ready = np.stack([prepared(p, loaded.size, loaded.mean, loaded.deviation) for p in pictures])
         values = torch.from_numpy(ready).to(loaded.device, loaded.model.dtype)
@@ -122,7 +124,7 @@ class DinoFeatures:
             out = loaded.model(pixel_values=values)
         return np.asarray(pick(out, loaded).float().cpu().numpy(), np.float64)
 
-    def _load(self) -> _Loaded:
+    def _load(self) -> Loaded:
         if self._loaded is None:
             problem = self.unavailable()
             if problem:
@@ -140,7 +142,7 @@ class DinoFeatures:
             facts = json.loads(Path(config).read_text("utf-8"))
             size = side_of(facts)
             mean, deviation = (np.asarray(facts[name], np.float64) for name in ("image_mean", "image_std"))
-            self._loaded = _Loaded(model.to(device).eval(), device, (size, size), mean, deviation)
+            self._loaded = Loaded(model.to(device).eval(), device, (size, size), mean, deviation)
             self.loads += 1
         return self._loaded
 
@@ -154,7 +156,7 @@ class DinoFeatures:
             return False
 
 
-def _patch_grid(out: Any, loaded: _Loaded) -> Any:
+def _patch_grid(out: Any, loaded: Loaded) -> Any:
     """Return the last tokens of a reply as rows and columns; a picture of the model's size has side // patch of each."""
     side = getattr(loaded.model.config, "patch_size", None)
     if not isinstance(side, int):
