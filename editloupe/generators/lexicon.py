@@ -16,7 +16,8 @@ SYSTEM = Path("/usr/share/dict/words")
 BUNDLED = "bundled"
 """The name of the small list of this package."""
 ENOUGH = 30_000
-"""So many words make a dictionary: what none of them beats is taken for the longest. Debian's wamerican has 64 203, wamerican-small 40 104."""
+"""So many words make a dictionary: what none of them beats is taken for the longest. Debian's wamerican has 64 203 of such
+words, wamerican-small 40 104."""
 
 
 @dataclass(slots=True)
