@@ -22,6 +22,7 @@ LEFT_OUT = {
         "--mode",
         "--rubric",
         "--differences",
+        "--tells",
         "--max-turns",
         "--tool-calls",
         "--coordinates",
@@ -72,8 +73,8 @@ def about_a_judge() -> dict[str, Any]:
     }
 
 
-def test_there_are_twenty_two_of_them() -> None:
-    assert len(about_a_judge()) == 22
+def test_there_are_twenty_three_of_them() -> None:
+    assert len(about_a_judge()) == 23
 
 
 @pytest.mark.parametrize("command", [*LISTS_ALL, *LEFT_OUT, *PARTS])
@@ -95,7 +96,7 @@ def test_the_defaults_are_those_of_the_settings() -> None:
 
 
 def test_an_evaluation_offers_everything_a_batch_does() -> None:
-    about_manifests = {"--layout", "--results", "--language", "--allow-outside"}
+    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--untouched"}
     batch, evaluate = options("batch"), options("edival evaluate")
     shared = set(batch) - set(about_a_judge()) - about_manifests - {"--model", "--help"}
     assert shared <= set(evaluate)
@@ -106,7 +107,7 @@ def test_an_evaluation_offers_everything_a_batch_does() -> None:
 
 
 def test_a_reward_offers_everything_a_batch_does() -> None:
-    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--model"}
+    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--model", "--untouched"}
     batch, reward = options("batch"), options("reward")
     shared = set(batch) - set(about_a_judge()) - about_manifests - {"--help", "--out", "--limit"}
     assert {"--max-cost", "--retry-unjudged", "--executor", "--quiet"} <= shared <= set(reward)
