@@ -57,10 +57,10 @@ def make(
             raise UserError(f'--language is en or cn, not "{language}"')
         task = find_task(what)
         if task in letters.TASKS or words:
-            known = lexicon(words)
-            task = letters.with_words(task, known)
-            if not known.is_dictionary:
-                tell(f"{known.about}: too few to prove a word the longest in English; every item says so")
+            chosen = lexicon(words)
+            task = letters.with_words(task, chosen)
+            if not chosen.is_dictionary:
+                tell(f"{chosen.about}: too few to prove a word the longest in English; every item says so")
         lines = write_puzzles(out, task, count, seed, language)
         protocol = next(puzzle.protocol for puzzle in PUZZLES if puzzle.name == task.name)
     print(one_line(f"{lines} edits in {out / MANIFEST}"))

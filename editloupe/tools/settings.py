@@ -20,7 +20,7 @@ Precision = Literal["float32", "float16", "bfloat16"]
 Switch = Literal["auto", "on", "off"]
 
 GROUNDING_DINO = "IDEA-Research/grounding-dino-tiny"
-"""Swin-T, the weights EdiVal-Agent's thresholds were published for (Section O); `grounding-dino-base` is the larger Swin-B."""
+"""Swin-T, for which the thresholds in use were published; `grounding-dino-base` is the larger Swin-B."""
 
 
 @dataclass(frozen=True)
