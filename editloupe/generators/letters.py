@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -184,4 +184,5 @@ def with_words(task: PuzzleKind, words: Lexicon) -> PuzzleKind:
     """Return a letter puzzle made from these words; another puzzle has no words to choose, which is the user's mistake."""
     if task.name not in {known.name for known in TASKS}:
         raise UserError(f"{task.name} is no puzzle of letters: it takes no --lexicon")
-    return replace(task, make=partial(task.make, words=words))
+    made: Callable[..., Puzzle] = task.make
+    return replace(task, make=partial(made, words=words))
