@@ -120,7 +120,7 @@ class JudgeOptions:
             criteria=self.criteria,
             rubrics=self.rubrics or (),
             settings=self.settings(),
-            tools=self.tools.settings(memory_bytes=self.tool_memory),
+            tools=self.tools.settings(**({} if self.tool_memory is None else {"memory_bytes": self.tool_memory})),
             **hooks,
         )
 
