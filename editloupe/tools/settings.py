@@ -21,7 +21,7 @@ Switch = Literal["auto", "on", "off"]
 Comparing = Literal["registered", "pixels"]
 
 GROUNDING_DINO = "IDEA-Research/grounding-dino-tiny"
-"""The Swin-T weights, for which the thresholds were published (EdiVal-Agent, Section C.2); `grounding-dino-base` is Swin-B."""
+"""Swin-T, the weights EdiVal-Agent's thresholds were published for (Section O); `grounding-dino-base` is the larger Swin-B."""
 READ_TEXT = "read_text"
 
 
