@@ -26,7 +26,7 @@ HALF = 0.01
 
 
 class LocalizePixelDifferences(LocalizeDifferences):
-    """Compares two pictures pixel by pixel, as DLEBench's Difference tool does (Section 4.2).
+    """Compares two pictures strictly pixel by pixel (DLEBench, Section 4.2).
 
     The paper prints neither a threshold nor how pixels are put together to places; those are ours.
     """

@@ -21,7 +21,7 @@ Switch = Literal["auto", "on", "off"]
 Comparing = Literal["registered", "pixels"]
 
 GROUNDING_DINO = "IDEA-Research/grounding-dino-tiny"
-"""Swin-T, the weights EdiVal-Agent's thresholds were published for (Section O); `grounding-dino-base` is the larger Swin-B."""
+"""Swin-T, for which the thresholds were published (EdiVal-Agent, Section O); `grounding-dino-base` is the larger Swin-B."""
 READ_TEXT = "read_text"
 
 
@@ -91,7 +91,9 @@ class ToolSettings:
         if not 0 <= self.pixel_threshold < 255:
             raise UserError(f"pixel_threshold is a number of grey levels from 0 to 254, not {self.pixel_threshold}")
         if any(level < 2 for level in self.tile_levels or ()):
-            raise UserError("tile_levels says into how many parts a side is cut, 2 or more each; an empty list cuts nothing")
+            raise UserError(
+                "tile_levels says into how many parts a side is cut, 2 or more each; an empty list cuts nothing"
+            )
         if self.offered is not None and self.read_text != "off":
             # What is named is offered whatever the instruction; what is not is not used by another tool either.
             object.__setattr__(self, "read_text", "on" if READ_TEXT in self.offered else "off")
