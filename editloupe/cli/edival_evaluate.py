@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import typer
 from editloupe.cli.batch_ending import Closing, judge_into_run
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.model_options import ModelOptions
 from editloupe.cli.options import LOOKING, tell
 from editloupe.cli.splice import Default, Only, spliced
 from editloupe.evals.edival.evaluate import OpenEdivalJudge, assumed, find_evaluation
@@ -40,6 +42,7 @@ JudgeOfCrops = Annotated[
         "detector_download",
         "device",
         "tool_set",
+        *(field.name for field in fields(ModelOptions)),
     ),
 ]
 """The model is shown crops and has no tools: what is about protocols, modes and calls has no meaning here."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, cast, get_args
 
 import typer
 
+from editloupe.cli.model_options import ModelOptions
 from editloupe.cli.options import ASKING, JUDGING, JudgeSpec, ToolOptions, one_of, tell
 from editloupe.judge import JUDGE_VARIABLE, Judge
 from editloupe.judge_settings import JudgeSettings
@@ -159,6 +160,7 @@ class JudgeOptions:
             rich_help_panel=ASKING,
         ),
     ] = None
+    model: ModelOptions = ModelOptions()
     tools: ToolOptions = ToolOptions()
     tool_memory: int | None = None
     """Bytes the tools may remember in memory; no option, for whoever opens the judge to set."""
@@ -194,7 +196,7 @@ class JudgeOptions:
             "differences": ("model", "tool"),
         }
         given = {name: getattr(self, name) for name in JudgeSettings.model_fields if hasattr(self, name)}
-        given = {name: value for name, value in given.items() if value is not None}
+        given = {name: value for name, value in given.items() if value is not None} | self.model.given()
         for name, choices in closed.items():
             if name in given:
                 one_of(f"--{name.replace('_', '-')}", given[name], choices)

@@ -16,7 +16,10 @@ from editloupe.judge import JudgeSettings
 LISTS_ALL = ("judge", "batch")
 """Commands that offer every option about a judge."""
 LEFT_OUT = {
-    "reward": {"--criterion"},  # the protocol says which criteria make up a reward
+    "reward": {
+        "--criterion",
+        "--seed",
+    },  # the protocol says which criteria make up a reward; its seed is that of resamples
     "edival evaluate": {  # crops and no tools: nothing to choose about protocols, modes and calls
         "--protocol",
         "--mode",
@@ -49,8 +52,8 @@ PARTS = {
     "demo": {"--judge", "--base-url", "--mode"},
     "tool": {"--enhancer", "--detector", "--detector-download", "--device", "--tool-set"},
 }
-OWN_MEANING = {("edival evaluate", "--mode")}
-"""Here the mode is that of the results: multi or complex."""
+OWN_MEANING = {("edival evaluate", "--mode"), ("edival instruct", "--seed"), ("reward", "--seed")}
+"""The mode of results is multi or complex; other seeds are those of chains and of resamples."""
 PANELS = {"How the model is asked", "What is judged", "How the tools look"}
 ABOUT_THE_EDIT = {"--target", "--reference", "--type", "--image", "--hint"}
 
@@ -77,8 +80,8 @@ def about_a_judge() -> dict[str, Any]:
     }
 
 
-def test_there_are_twenty_seven_of_them() -> None:
-    assert len(about_a_judge()) == 27
+def test_there_are_thirty_five_of_them() -> None:
+    assert len(about_a_judge()) == 35
 
 
 @pytest.mark.parametrize("command", [*LISTS_ALL, *LEFT_OUT, *PARTS])
@@ -94,7 +97,7 @@ def test_the_defaults_are_those_of_the_settings() -> None:
     usual = JudgeSettings()
     found = {name.removeprefix("--").replace("-", "_"): one for name, one in about_a_judge().items()}
     settings = {name for name in JudgeSettings.model_fields if name in found}
-    assert settings == set(JudgeSettings.model_fields) - {"retry"}
+    assert settings == set(JudgeSettings.model_fields) - {"retry", "headers"}
     for name in settings:
         assert not found[name].default, name  # what is not given is left to the set-up
         if (value := getattr(usual, name)) not in (None, {}) and name != "type_notes":
