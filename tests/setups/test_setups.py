@@ -100,8 +100,7 @@ def test_the_papers_tools_are_set_as_the_paper_has_them() -> None:
     assert tools.offered == ("zoom_in_image", "localize_differences", "detect_object")
     assert (tools.comparison, tools.max_regions, tools.tile_levels) == ("pixels", 3, ())
     assert (tools.enhancer, tools.network_share, tools.read_text) == ("realesrgan", 1, "off")
-    assert tools.enhance_up_to is not None
-    assert tools.enhance_up_to >= 4096
+    assert 4 * (tools.enhance_up_to or 0) >= 2 * JudgeSettings().long_side
 
 
 def test_objects_are_matched_as_the_paper_does() -> None:
