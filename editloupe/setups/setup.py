@@ -20,6 +20,8 @@ from editloupe.tools.settings import ToolSettings
 from editloupe.types import Mode, Record, UserError
 
 DEFAULT_SETUP = "default"
+OF_THE_MACHINE = ("memory_bytes", "cache_folder", "cache_bytes", "workers", "threads", "batch_size", "detector_download")
+"""Settings of the tools that decide nothing about what they show."""
 
 
 class Setup(Record):
@@ -106,7 +108,9 @@ class Setup(Record):
 
     def describe(self) -> dict[str, Any]:
         """Return the set-up for a run's description; its notes stand in the rubrics there."""
-        whole: dict[str, Any] = self.model_dump(mode="json", exclude={"mode_notes"}, exclude_defaults=True)
+        tools = {name: value for name, value in self.tools.items() if name not in OF_THE_MACHINE}
+        own = self.model_copy(update={"tools": tools})
+        whole: dict[str, Any] = own.model_dump(mode="json", exclude={"mode_notes"}, exclude_defaults=True)
         settings = self.judge_settings()
         shown = settings.model_dump(mode="json", include=set(self.judging))  # without secrets
         return {**whole, "judging": shown} if shown else whole
