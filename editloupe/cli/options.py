@@ -70,13 +70,23 @@ class ToolOptions:
     read_text: Annotated[
         str | None, typer.Option("--read-text", help="auto, on or off: offer the text reader.", rich_help_panel=LOOKING)
     ] = None
+    overview: Annotated[
+        bool,
+        typer.Option(
+            "--overview", help="Show where the differences lie in the whole picture, too.", rich_help_panel=LOOKING
+        ),
+    ] = False
 
     def given(self) -> dict[str, Any]:
         """Return the settings that were named; an option of its own goes before the same setting in --tool-set."""
         from editloupe.tools.setting_values import read_assignments, read_settings, read_tool_names
 
         plain = {name: value for name, value in vars(self).items() if name not in ("offered", "tool_set")}
-        own: dict[str, Any] = {**plain, "detector_download": self.detector_download or None}
+        own: dict[str, Any] = {
+            **plain,
+            "detector_download": self.detector_download or None,
+            "overview": self.overview or None,
+        }
         own["offered"] = None if self.offered is None else read_tool_names(self.offered)
         named = {name: value for name, value in own.items() if value is not None}
         return {**read_assignments(self.tool_set or ()), **read_settings(named)}

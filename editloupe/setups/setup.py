@@ -20,7 +20,15 @@ from editloupe.tools.settings import ToolSettings
 from editloupe.types import Mode, Record, UserError
 
 DEFAULT_SETUP = "default"
-OF_THE_MACHINE = ("memory_bytes", "cache_folder", "cache_bytes", "workers", "threads", "batch_size", "detector_download")
+OF_THE_MACHINE = (
+    "memory_bytes",
+    "cache_folder",
+    "cache_bytes",
+    "workers",
+    "threads",
+    "batch_size",
+    "detector_download",
+)
 """Settings of the tools that decide nothing about what they show."""
 
 

@@ -53,7 +53,7 @@ BUILT_IN: tuple[BuiltIn, ...] = (
         "where two pictures differ beyond what re-rendering changes, as side-by-side crops",
         lambda settings, enhancer: _differences(settings, enhancer),
         enlarges=True,
-        depends_on=("max_regions", "comparison", "pixel_threshold"),
+        depends_on=("max_regions", "overview", "read_text", "comparison", "pixel_threshold"),
     ),
     BuiltIn(
         "detect_object",
@@ -73,7 +73,7 @@ BUILT_IN: tuple[BuiltIn, ...] = (
 def _differences(settings: ToolSettings, enhancer: Enhancer) -> Tool:
     if settings.comparison == "pixels":
         return LocalizePixelDifferences(enhancer, settings.max_regions, settings.pixel_threshold)
-    return LocalizeDifferences(enhancer, settings.max_regions)
+    return LocalizeDifferences(enhancer, settings.max_regions, settings.overview)
 
 
 class Toolbox:
@@ -227,6 +227,7 @@ def build_toolbox(settings: ToolSettings | None = None) -> Toolbox:
     tools: list[Tool] = [
         built_in.make(settings, enhancer) for built_in in BUILT_IN if _switched_on(built_in.name, settings)
     ]
+    _let_read(tools)
     taken = {built_in.name for built_in in BUILT_IN}
     plugged, failed = plugged_in() if settings.plugins else ([], {})
     for tool in (*settings.extra_tools, *plugged):
@@ -257,6 +258,14 @@ def plugged_in() -> tuple[list[Tool], dict[str, str]]:
         except Exception as error:  # whatever a foreign package raises while it loads
             failed[entry.name] = f"the plug-in {entry.value} could not be loaded: {_one_line(error)}"
     return tools, failed
+
+
+def _let_read(tools: list[Tool]) -> None:
+    """Have the differences read by the tool that reads, so that its models are loaded once."""
+    reader = next((tool for tool in tools if isinstance(tool, ReadText)), None)
+    for tool in tools:
+        if isinstance(tool, LocalizeDifferences):
+            tool.reader = reader
 
 
 def _switched_on(name: str, settings: ToolSettings) -> bool:

@@ -46,6 +46,8 @@ class ToolSettings:
     """Of 255: by how much a channel of a pixel must differ where pixels are compared strictly."""
     max_regions: int = 5
     """How many crops `localize_differences` shows."""
+    overview: bool = False
+    """Whether `localize_differences` also shows the whole picture, small, with a numbered box for every crop."""
     detector: str = GROUNDING_DINO
     """A folder with Grounding DINO weights, or a model id of the hub."""
     detector_download: bool = False
@@ -56,11 +58,11 @@ class ToolSettings:
     box_threshold: float = 0.35
     text_threshold: float = 0.25
     tile_levels: tuple[int, ...] | None = None
-    """Into how many parts a side is cut at every further scale; without it (2,) on a CPU and (2, 3) on a GPU."""
+    """Into how many parts a side is cut at every further scale; without it (2,) on a CPU and (4,) on a GPU."""
     batch_size: int = 4
     """Tiles the detector sees at once."""
     read_text: Switch = "auto"
-    """`auto` offers `read_text` where the instruction is about text."""
+    """`auto` offers `read_text`, and has differing places read, where the instruction is about text."""
     threads: int | None = None
     """Of a model on the CPU; without it each model's own choice."""
     workers: int | None = None
@@ -94,6 +96,8 @@ class ToolSettings:
             raise UserError(
                 "tile_levels says into how many parts a side is cut, 2 or more each; an empty list cuts nothing"
             )
+        if self.overview and self.comparison == "pixels":
+            raise UserError("there is no overview where pixels are compared strictly: switch one of the two off")
         if self.offered is not None and self.read_text != "off":
             # What is named is offered whatever the instruction; what is not is not used by another tool either.
             object.__setattr__(self, "read_text", "on" if READ_TEXT in self.offered else "off")

@@ -31,6 +31,7 @@ LEFT_OUT = {
         "--coordinates",
         "--min-confidence",
         "--enhancer",
+        "--overview",
         "--read-text",
         "--tools",
         "--type-notes",
@@ -50,7 +51,7 @@ PARTS = {
     },
     "edival instruct": {"--judge", "--setup", "--base-url", "--max-output-tokens", "--timeout"},
     "demo": {"--judge", "--base-url", "--mode"},
-    "tool": {"--enhancer", "--detector", "--detector-download", "--device", "--tool-set"},
+    "tool": {"--enhancer", "--detector", "--detector-download", "--device", "--overview", "--tool-set"},
 }
 OWN_MEANING = {("edival evaluate", "--mode"), ("edival instruct", "--seed"), ("reward", "--seed")}
 """The mode of results is multi or complex; other seeds are those of chains and of resamples."""
@@ -80,8 +81,8 @@ def about_a_judge() -> dict[str, Any]:
     }
 
 
-def test_there_are_thirty_five_of_them() -> None:
-    assert len(about_a_judge()) == 35
+def test_there_are_thirty_six_of_them() -> None:
+    assert len(about_a_judge()) == 36
 
 
 @pytest.mark.parametrize("command", [*LISTS_ALL, *LEFT_OUT, *PARTS])
@@ -105,7 +106,7 @@ def test_the_defaults_are_those_of_the_settings() -> None:
 
 
 def test_an_evaluation_offers_everything_a_batch_does() -> None:
-    about_manifests = {"--layout", "--results", "--language", "--allow-outside"}
+    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--untouched"}
     batch, evaluate = options("batch"), options("edival evaluate")
     shared = set(batch) - set(about_a_judge()) - about_manifests - {"--model", "--help"}
     assert shared <= set(evaluate)
@@ -116,7 +117,7 @@ def test_an_evaluation_offers_everything_a_batch_does() -> None:
 
 
 def test_a_reward_offers_everything_a_batch_does() -> None:
-    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--model"}
+    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--model", "--untouched"}
     batch, reward = options("batch"), options("reward")
     shared = set(batch) - set(about_a_judge()) - about_manifests - {"--help", "--out", "--limit"}
     assert {"--max-cost", "--retry-unjudged", "--executor", "--quiet"} <= shared <= set(reward)

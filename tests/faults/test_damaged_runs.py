@@ -82,6 +82,7 @@ def sql(*statements: str) -> Damage:
 
 def column(table: str, name: str, value: str, where: str = "rowid = (SELECT min(rowid) FROM {})") -> Damage:
     """Put a value into the first row, whatever the table's own rules say."""
+    where = where.replace("rowid", "asked") if table == "asked" else where  # which has no rowid
 
     def damage(run: Path) -> None:
         database = sqlite3.connect(run / FILE, isolation_level=None)
@@ -168,7 +169,18 @@ KINDS: dict[str, Damage] = {
     "log is garbage": text(f"{FILE}-wal", b"\x00garbage" * 999),
     **{
         f"no table {name}": sql(f"DROP TABLE {name}")
-        for name in ("edits", "units", "traces", "steps", "texts", "replies", "spent")
+        for name in (
+            "edits",
+            "asked",
+            "configurations",
+            "units",
+            "answers",
+            "traces",
+            "steps",
+            "texts",
+            "replies",
+            "spent",
+        )
     },
     "no column outcome": sql("ALTER TABLE units DROP COLUMN outcome"),
     "no column pictures": sql("ALTER TABLE edits DROP COLUMN pictures"),
@@ -176,8 +188,11 @@ KINDS: dict[str, Damage] = {
     **{
         f"{table}.{name} is {kind}": column(table, name, value)
         for table, name in (
-            ("edits", "edit"),
+            ("edits", "facts"),
             ("edits", "pictures"),
+            ("edits", "files"),
+            ("answers", "shown"),
+            ("asked", "facts"),
             ("units", "outcome"),
             ("traces", "head"),
             ("replies", "reply"),

@@ -156,7 +156,7 @@ async def test_tools_run_in_worker_threads_while_the_event_loop_goes_on(photo: P
     assert all(name.startswith("editloupe-tool") for name in tool.threads)
 
 
-def test_the_fingerprint_follows_what_an_answer_can_depend_on() -> None:
+def test_the_facts_follow_what_an_answer_can_depend_on() -> None:
     def of(**settings: Any) -> str:
         return json.dumps(build_toolbox(ToolSettings(plugins=False, **settings)).facts())
 
@@ -165,6 +165,7 @@ def test_the_fingerprint_follows_what_an_answer_can_depend_on() -> None:
         {},
         {"enhancer": "none"},
         {"max_regions": 2},
+        {"overview": True},
         {"read_text": "off"},
         {"extra_tools": (Brightness(),)},
         {"comparison": "pixels"},

@@ -22,6 +22,7 @@ WRITTEN: dict[str, tuple[str, Any]] = {
     "comparison": ("pixels", "pixels"),
     "pixel_threshold": ("0", 0),
     "max_regions": ("3", 3),
+    "overview": ("true", True),
     "detector": ("IDEA-Research/grounding-dino-base", "IDEA-Research/grounding-dino-base"),
     "detector_download": ("true", True),
     "device": ("cuda:1", "cuda:1"),
