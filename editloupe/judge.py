@@ -23,11 +23,12 @@ from editloupe.judge_settings import JudgeSettings
 from editloupe.pixel_budget import room_for
 from editloupe.question_facts import question_facts
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput, telling
+from editloupe.rubrics.protocol import MissingInput, Protocol, telling, without_type_notes
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.shown import shown_of
 from editloupe.rubrics.user_rubrics import with_files
+from editloupe.setups.setup import Setup, find_setup
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Unjudged, UserError, Verdict
@@ -57,15 +58,21 @@ class Judge(DescribedJudge):
         rubrics: Sequence[str | Path] = (),
         settings: JudgeSettings | None = None,
         tools: ToolSettings | None = None,
+        setup: str | Path | Setup | None = None,
         replies: Replies | None = None,
         traffic: Traffic | None = None,
     ) -> None:
         self.spec = spec or os.environ.get(JUDGE_VARIABLE) or DEFAULT_JUDGE
         self.base_url = base_url
-        self.settings: JudgeSettings = settings or JudgeSettings()
-        found = with_files(protocol, rubrics) if rubrics else find_protocol(protocol or DEFAULT.name)
-        self._protocol = found if self.settings.tells is None else telling(found, self.settings.tells)
+        self.setup = find_setup(setup)
+        """Where settings come from that were not given one by one."""
+        self.settings: JudgeSettings = self.setup.judge_settings(settings)
+        looking = self.setup.tool_settings(tools)
+        self._protocol = _protocol_of(self.setup, protocol, rubrics, self.settings)
         self.protocol = self._protocol.name
+        mode = mode or self.setup.mode
+        if mode is None and looking.offered == () and "plain" in self._protocol.modes:
+            mode = "plain"
         self.mode: Mode = mode or self._protocol.default_mode
         if self.mode not in self._protocol.modes:
             raise UserError(
@@ -73,8 +80,11 @@ class Judge(DescribedJudge):
             )
         self._rubrics = self._protocol.select(criteria)
         self.criteria = tuple(dict.fromkeys(rubric.criterion for rubric in self._rubrics))
-        self._toolbox = build_toolbox(tools or ToolSettings.from_environment())
+        if looking.offered == () and self.uses_tools:
+            raise UserError(f"{self.mode} mode of {self._protocol.title} looks with tools, and none is offered")
+        self._toolbox = build_toolbox(looking)
         self._chat = open_chat(self.spec, base_url, self.settings, replies, traffic)
+        self._rules = self.setup.rule_settings() if self.protocol == self.setup.protocol else None
         self._lifecycle = JudgeLifecycle(self._chat, self._toolbox)
         self._questions: dict[str, Asked] = {}
 
@@ -130,6 +140,7 @@ class Judge(DescribedJudge):
             wire=WireLimits(settings.long_side, self._chat.profile.max_image_bytes),
             limits=LoopLimits(max_turns=settings.max_turns, max_repairs=settings.max_repairs),
             differences=settings.differences,
+            rules=self._rules,
             watcher=watcher,
             repeat=repeat,
             strict=strict,
@@ -229,6 +240,8 @@ class Judge(DescribedJudge):
             facts = question_facts(
                 rubric, self.mode, self.spec, self.settings, self._chat.profile, self._toolbox.facts()
             )
+            if self._rules is not None:
+                facts["own_rules"] = self._rules.model_dump(mode="json")
             known = self._questions[rubric.name] = Asked(rubric.criterion, facts)
         return known
 
@@ -265,7 +278,7 @@ class Judge(DescribedJudge):
 
     def further_parameters(self) -> dict[str, Any]:
         """Return what the tools' observations depend on."""
-        return {"tools": self._toolbox.facts()}
+        return {"setup": self.setup.describe(), "tools": self._toolbox.facts()}
 
     def rubric_texts(self) -> dict[str, Any]:
         """Return the rubrics that are asked, whole, by name."""
@@ -278,6 +291,14 @@ class Judge(DescribedJudge):
     async def aclose(self) -> None:
         """End everything as `close` does, without blocking the event loop."""
         await self._lifecycle.aclose()
+
+
+def _protocol_of(setup: Setup, name: str | None, rubrics: Sequence[str | Path], settings: JudgeSettings) -> Protocol:
+    """Return the protocol as it is asked: the user's rubrics or words in it, and what the settings say of its texts."""
+    name = name or (None if rubrics else setup.protocol)
+    found = with_files(name, rubrics) if rubrics else setup.worded(find_protocol(name or DEFAULT.name))
+    found = found if settings.tells is None else telling(found, settings.tells)
+    return found if settings.type_notes else without_type_notes(found)
 
 
 def edits_at_once(spec: str, criteria: int, concurrency: int) -> int:

@@ -23,3 +23,5 @@ class JudgeSettings(ModelSettings):
     """Who lists the differences where a rubric has them listed first: the model, or the tool."""
     tells: tuple[Telling, ...] | None = None
     """What of an edit's own text the judge is given, whatever its rubric says; None leaves that to the rubric."""
+    type_notes: bool = True
+    """Whether the judge is told what holds for single types of instruction; those notes are EditLoupe's own."""

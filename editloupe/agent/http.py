@@ -12,8 +12,8 @@ import os
 import re
 import ssl
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
@@ -105,12 +105,34 @@ class BodyForm:
 _ANY_FORM = BodyForm()
 
 
+@dataclass(frozen=True)
+class Additions:
+    """Headers and fields that are put into every request; no client, error or tracer sees them."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+
+def merged(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a body with further fields; objects are joined, anything else takes the place of what was there.
+
+    >>> merged({"model": "m", "config": {"a": 1, "b": 2}}, {"config": {"b": 3}, "top_k": 5})
+    {'model': 'm', 'config': {'a': 1, 'b': 3}, 'top_k': 5}
+    """
+    both = {
+        name: value for name, value in more.items() if isinstance(value, Mapping) and isinstance(body.get(name), dict)
+    }
+    return {**body, **more, **{name: merged(body[name], value) for name, value in both.items()}}
+
+
 class Gate:
     """What leaves one judge's client and what comes in."""
 
     def __init__(self, address: Address | None = None, bodies: BodyForm = _ANY_FORM) -> None:
         self.left_out: set[str] = set()
         """Parameters the server does not take; they are taken out of every request."""
+        self.additions = Additions()
+        """What every request carries beyond what its client puts into it."""
         self._address = address
         self._bodies = bodies
         self._secrets = Secrets()
@@ -125,9 +147,10 @@ class Gate:
             request.url = request.url.copy_merge_params(dict(self._address.query))
         if self._address and self._address.authorization:
             request.headers["Authorization"] = self._address.authorization
-        if not self.left_out:
+        request.headers.update(self.additions.headers)
+        if not self.left_out and not self.additions.body:
             return
-        body = json.loads(await request.aread())
+        body = merged(json.loads(await request.aread()), self.additions.body)
         self._bodies.leave_out(body, self.left_out)
         content = json.dumps(body).encode()
         request.stream = type(request.stream)(content)

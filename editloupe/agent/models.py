@@ -9,17 +9,21 @@ from editloupe.agent.addresses import check_address
 from editloupe.agent.chat import Chat, RetryPolicy
 from editloupe.agent.clients import Client, Clients
 from editloupe.agent.hooks import Replies, Traffic
-from editloupe.agent.http import Address, Gate, keep_logs_clean
+from editloupe.agent.http import Additions, Address, Gate, keep_logs_clean
 from editloupe.agent.model_chat import ModelChat
+from editloupe.agent.parameters import FLEX, FLEX_SECONDS, ProviderParameters, check_taken, provider_parameters
 from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.provider import Opening, Provider, in_a_line
 from editloupe.agent.providers.registry import provider_named
 from editloupe.agent.secrets import remember, remember_address
 from editloupe.agent.specs import RULES, forms, profile_of, split_spec
-from editloupe.types import Record, UserError
+from editloupe.types import UserError
+
+BY_THE_GATE = ("headers", "extra_body")
+"""Parameters that join a request on its way out; the client does not know them."""
 
 
-class ModelSettings(Record):
+class ModelSettings(ProviderParameters):
     """How a model is asked."""
 
     tool_calls: Literal["auto", "native", "text"] = "auto"
@@ -31,8 +35,14 @@ class ModelSettings(Record):
     """None: 0 where the model accepts it, nothing sent where it does not."""
     max_output_tokens: int | None = None
     timeout: float = 90.0
-    """Seconds to wait for one reply."""
+    """Seconds to wait for one reply; 900 with the service tier `flex`, where nothing else was set."""
     retry: RetryPolicy = RetryPolicy()
+
+    @property
+    def patience(self) -> float:
+        """How many seconds a reply is really waited for."""
+        waits = self.service_tier == FLEX and "timeout" not in self.model_fields_set
+        return FLEX_SECONDS if waits else self.timeout
 
 
 def open_chat(
@@ -49,10 +59,12 @@ def open_chat(
     if named == RULES:
         if base_url:
             raise UserError(f"--base-url goes with {forms(' or ')}; the embedded judge `{RULES}` has no server")
+        check_taken(settings, None, spec)
         from editloupe.agent.rules.judge import RulesJudge
 
         return RulesJudge()
     provider = provider_named(named)
+    check_taken(settings, provider, spec)
     if variable := os.environ.get(provider.base_url):
         check_address(variable, provider.base_url)
     profile = adjusted(profile_of(named, model), settings)
@@ -64,7 +76,9 @@ def open_chat(
     keep_logs_clean(provider.loggers)
     address = Address.of(url) if url else None
     gate = Gate(address, provider.bodies)
-    opening = Opening(model, key, address.place if address else None, parameters, settings.timeout, gate)
+    gate.additions = Additions(settings.headers, settings.extra_body)
+    of_the_client = {name: value for name, value in parameters.items() if name not in BY_THE_GATE}
+    opening = Opening(model, key, address.place if address else None, of_the_client, settings.patience, gate)
     return ModelChat(
         Clients(lambda: _opened(provider, opening, spec)),
         provider,
@@ -72,7 +86,7 @@ def open_chat(
         profile,
         {**parameters, "base_url": None},  # as kept replies are known since 0.1; where the model runs decides nothing
         retry=settings.retry,
-        timeout=settings.timeout,
+        timeout=settings.patience,
         replies=replies,
         traffic=traffic,
         gate=gate,
@@ -102,7 +116,7 @@ def adjusted(profile: Profile, settings: ModelSettings) -> Profile:
 
 
 def sampling(profile: Profile, settings: ModelSettings) -> dict[str, Any]:
-    """Return the sampling parameters that are sent: temperature 0 where it is accepted."""
+    """Return the parameters that are sent, without secrets: temperature 0 where it is accepted, and what else was set."""
     parameters: dict[str, Any] = {}
     if settings.temperature is not None:
         parameters["temperature"] = settings.temperature
@@ -110,7 +124,7 @@ def sampling(profile: Profile, settings: ModelSettings) -> dict[str, Any]:
         parameters["temperature"] = 0.0
     if settings.max_output_tokens is not None:
         parameters["max_tokens"] = settings.max_output_tokens
-    return parameters
+    return parameters | provider_parameters(settings)
 
 
 def _key(provider: Provider, base_url: str | None, spec: str) -> str:

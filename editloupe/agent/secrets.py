@@ -109,6 +109,11 @@ def _looks_like_a_key(text: str) -> bool:
     return bool(_PREFIXED.match(text) or _RANDOM.search(text))
 
 
+def looks_like_a_key(text: str) -> bool:
+    """True where a text has the form of a provider's key, or is letters and digits at random."""
+    return _looks_like_a_key(text)
+
+
 def _parameters(parts: SplitResult) -> list[tuple[str, str]]:
     """Return the parameters of an address: those of its query, and those behind a `;` in its path."""
     behind = [pair for folder in parts.path.split("/") for pair in _split(folder, ";")[1:]]

@@ -66,8 +66,8 @@ def batch(
     layouts.check(layout, bool(results))
     if (model or language) and not results:
         raise UserError("--model and --language pick among outputs, and go with --results")
-    if judge.protocol is None and not judge.rubrics and layout != layouts.PLAIN:
-        judge = replace(judge, protocol=layout)
+    if judge.protocol is None and not judge.rubrics:
+        judge = replace(judge, protocol=judge.chosen().protocol if layout == layouts.PLAIN else layout)
     protocol = with_files(judge.protocol, judge.rubrics).name if judge.rubrics else judge.protocol or DEFAULT.name
     assumed: tuple[str, ...] = ()
     edits: Edits

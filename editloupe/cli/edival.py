@@ -13,7 +13,7 @@ import typer
 from editloupe.agent.models import open_chat
 from editloupe.agent.specs import RULES, forms
 from editloupe.cli.edival_baselines import baselines
-from editloupe.cli.edival_evaluate import SettingsFile, evaluate
+from editloupe.cli.edival_evaluate import SettingsFile, evaluate, rules_of
 from editloupe.cli.edival_report import compare, report
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import tell
@@ -25,13 +25,12 @@ from editloupe.evals.edival.instruct import LISTS, Instructor
 from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
 from editloupe.evals.edival.picture_queue import PictureTally
 from editloupe.images import WireLimits
-from editloupe.rubrics.edival.settings import load_settings
 from editloupe.rubrics.edival.tasks import TYPES
 from editloupe.safe_text import one_line
 from editloupe.tools.finders import WholePictureFinder
 from editloupe.types import UserError
 
-ASKING = ("judge", "base_url", "max_output_tokens", "timeout")
+ASKING = ("judge", "setup", "base_url", "max_output_tokens", "timeout")
 """What says how a model is asked about one picture without rubrics, modes and tools."""
 
 app = typer.Typer(
@@ -49,7 +48,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 def decompose(
     images: Annotated[list[Path], typer.Argument(help="Pictures, or folders of them.")],
     out: Annotated[Path, typer.Option(help="The folder for one JSON and one picture with boxes each.")],
-    judge: Annotated[JudgeOptions, Only(*ASKING, "detector", "detector_download", "device")],
+    judge: Annotated[JudgeOptions, Only(*ASKING, "detector", "detector_download", "device", "tool_set")],
     settings: SettingsFile = None,
     concurrency: Concurrency = 8,
     quiet: Quiet = False,
@@ -58,8 +57,8 @@ def decompose(
 
     Example: editloupe edival decompose photos --out objects --judge openai:gpt-5.1
     """
-    rules = load_settings(settings)
-    tools = judge.tools.settings()
+    rules = rules_of(judge.chosen(), settings)
+    tools = judge.chosen().tool_settings()
     finder = WholePictureFinder(tools, rules.lowest_threshold)
     if problem := finder.unavailable():
         raise UserError(f"the detector cannot be used: {problem}")
@@ -98,7 +97,7 @@ def instruct(
     for name in wanted:
         if name not in TYPES:
             raise UserError(f'"{name}" is no instruction type; there are: {", ".join(TYPES)}')
-    rules = load_settings(settings).but({"max_turns": turns} if turns else {})
+    rules = rules_of(judge.chosen(), settings).but({"max_turns": turns} if turns else {})
     kept = KeptWhileUnderWay(out)
     spec, asker = (LISTS, None) if proposals == LISTS else _asker(judge, kept)
     worker = Instructor(rules, objects, out, seed, asker, spec, cast(Any, wanted), kept)

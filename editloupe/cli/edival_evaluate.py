@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +12,13 @@ import typer
 from editloupe.cli.batch_ending import Closing, judge_into_run
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.model_options import ModelOptions
 from editloupe.cli.options import LOOKING, tell
 from editloupe.cli.splice import Default, Only, spliced
 from editloupe.evals.edival.evaluate import OpenEdivalJudge, assumed, find_evaluation
 from editloupe.graphs.edival import CRITERIA
-from editloupe.rubrics.edival.settings import load_settings
+from editloupe.rubrics.edival.settings import EdivalSettings, load_settings, published
+from editloupe.setups.setup import Setup
 from editloupe.tools.features import DINO_V3, FeatureSettings
 from editloupe.types import UserError
 
@@ -26,6 +29,7 @@ JudgeOfCrops = Annotated[
     JudgeOptions,
     Only(
         "judge",
+        "setup",
         "base_url",
         "criteria",
         "max_repairs",
@@ -37,6 +41,8 @@ JudgeOfCrops = Annotated[
         "detector",
         "detector_download",
         "device",
+        "tool_set",
+        *(field.name for field in fields(ModelOptions)),
     ),
 ]
 """The model is shown crops and has no tools: what is about protocols, modes and calls has no meaning here."""
@@ -86,10 +92,11 @@ def evaluate(
     spec = judge.named or "rules"
     if spec == "rules":
         tell("no LMM given with --judge: color, material, text and background changes will be left unjudged")
-    tools = judge.tools.settings()
+    chosen = judge.chosen()
+    tools = chosen.tool_settings()
     open_judge = OpenEdivalJudge(
         spec,
-        rules=load_settings(settings),
+        rules=rules_of(chosen, settings),
         tools=tools,
         features=None
         if features == "none"
@@ -97,13 +104,23 @@ def evaluate(
         quality=quality,
         base_url=judge.base_url,
         criteria=tuple(judge.criteria or CRITERIA),
-        settings=judge.settings(),
+        settings=chosen.judge_settings(),
     )
     open_judge.instruments()  # one that cannot be used is told before anything is read or written
     wanted = find_evaluation(chains, results, model or (), mode or (), by_model)
     there = [f"{one.model}/{one.mode}: {one.there} of {one.expected}" for one in wanted.expected()]
-    closing = Closing(("edival", "report"), {"pictures": there}, [f"pictures: {'; '.join(there)}"])
+    closing = Closing(
+        ("edival", "report"), {"pictures": there, "setup": chosen.name}, [f"pictures: {'; '.join(there)}"]
+    )
     return judge_into_run(options.batch(wanted.edits, out, open_judge, assume=assumed), options, closing)
+
+
+def rules_of(chosen: Setup, file: Path | None) -> EdivalSettings:
+    """Return the rules of a set-up, with what a settings file changes in the published ones in their place."""
+    usual, given = published().model_dump(), load_settings(file).model_dump()
+    rules = chosen.rule_settings()
+    named = rules if isinstance(rules, EdivalSettings) else published()
+    return named.but({name: value for name, value in given.items() if value != usual[name]})
 
 
 def _folders_by_model(given: Sequence[str]) -> dict[str, Path]:

@@ -9,11 +9,13 @@ from typing import Annotated, Any, cast, get_args
 
 import typer
 
+from editloupe.cli.model_options import ModelOptions
 from editloupe.cli.options import ASKING, JUDGING, JudgeSpec, ToolOptions, one_of, tell
 from editloupe.judge import JUDGE_VARIABLE, Judge
 from editloupe.judge_settings import JudgeSettings
 from editloupe.rubrics.model import Telling
 from editloupe.rubrics.registry import DEFAULT, DEFAULT_FOR_PAIRS
+from editloupe.setups.setup import Setup, find_setup, setup_names
 from editloupe.types import Mode
 
 USUAL = JudgeSettings()
@@ -25,6 +27,13 @@ class JudgeOptions:
     """The options about a judge as they were given."""
 
     judge: JudgeSpec = None
+    setup: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Settings under one name, {', '.join(setup_names())}, or a file of your own; single options go before it.",
+            rich_help_panel=JUDGING,
+        ),
+    ] = None
     base_url: Annotated[
         str | None, typer.Option(help="A compatible server: vLLM, Ollama, LM Studio, a proxy.", rich_help_panel=ASKING)
     ] = None
@@ -52,12 +61,13 @@ class JudgeOptions:
         ),
     ] = None
     differences: Annotated[
-        str,
+        str | None,
         typer.Option(
+            show_default=str(USUAL.differences),
             help="model or tool: who lists differences where a rubric has them listed first (Edit-Compass).",
             rich_help_panel=JUDGING,
         ),
-    ] = USUAL.differences
+    ] = None
     tells: Annotated[
         str | None,
         typer.Option(
@@ -65,47 +75,92 @@ class JudgeOptions:
             rich_help_panel=JUDGING,
         ),
     ] = None
+    type_notes: Annotated[
+        bool | None,
+        typer.Option(
+            "--type-notes/--no-type-notes",
+            show_default="type-notes",
+            help="Tell the judge what holds for single types of instruction, or not; the notes are EditLoupe's own.",
+            rich_help_panel=JUDGING,
+        ),
+    ] = None
     max_turns: Annotated[
-        int,
+        int | None,
         typer.Option(
-            min=1, help="Replies before the tools are forbidden and the answer is asked for.", rich_help_panel=ASKING
+            show_default=str(USUAL.max_turns),
+            min=1,
+            help="Replies before the tools are forbidden and the answer is asked for.",
+            rich_help_panel=ASKING,
         ),
-    ] = USUAL.max_turns
+    ] = None
     max_repairs: Annotated[
-        int, typer.Option(min=0, help="Unreadable replies that are sent back.", rich_help_panel=ASKING)
-    ] = USUAL.max_repairs
-    tool_calls: Annotated[
-        str,
+        int | None,
         typer.Option(
-            help="auto, native or text: how tools are called; auto follows the model.", rich_help_panel=ASKING
+            show_default=str(USUAL.max_repairs),
+            min=0,
+            help="Unreadable replies that are sent back.",
+            rich_help_panel=ASKING,
         ),
-    ] = USUAL.tool_calls
+    ] = None
+    tool_calls: Annotated[
+        str | None,
+        typer.Option(
+            show_default=str(USUAL.tool_calls),
+            help="auto, native or text: how tools are called; auto follows the model.",
+            rich_help_panel=ASKING,
+        ),
+    ] = None
     coordinates: Annotated[
-        str, typer.Option(help="auto, pixels or per_mille: how the model counts positions.", rich_help_panel=ASKING)
-    ] = USUAL.coordinates
+        str | None,
+        typer.Option(
+            show_default=str(USUAL.coordinates),
+            help="auto, pixels or per_mille: how the model counts positions.",
+            rich_help_panel=ASKING,
+        ),
+    ] = None
     structured: Annotated[
-        str,
-        typer.Option(help="auto, on or off: hold the provider to the answer's JSON schema.", rich_help_panel=ASKING),
-    ] = USUAL.structured
+        str | None,
+        typer.Option(
+            show_default=str(USUAL.structured),
+            help="auto, on or off: hold the provider to the answer's JSON schema.",
+            rich_help_panel=ASKING,
+        ),
+    ] = None
     temperature: Annotated[
         float | None, typer.Option(min=0, help="Without it 0, where the model accepts it.", rich_help_panel=ASKING)
-    ] = USUAL.temperature
+    ] = None
     max_output_tokens: Annotated[
         int | None,
         typer.Option(
             min=1, help="Longest reply, thinking included; without it the provider's own limit.", rich_help_panel=ASKING
         ),
-    ] = USUAL.max_output_tokens
+    ] = None
     long_side: Annotated[
-        int,
-        typer.Option(min=64, help="Longest side of a picture as sent; tools see every pixel.", rich_help_panel=ASKING),
-    ] = USUAL.long_side
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for one reply.", rich_help_panel=ASKING)] = (
-        USUAL.timeout
-    )
+        int | None,
+        typer.Option(
+            show_default=str(USUAL.long_side),
+            min=64,
+            help="Longest side of a picture as sent; tools see every pixel.",
+            rich_help_panel=ASKING,
+        ),
+    ] = None
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            show_default=str(USUAL.timeout), min=0.1, help="Seconds to wait for one reply.", rich_help_panel=ASKING
+        ),
+    ] = None
     min_confidence: Annotated[
-        float, typer.Option(min=0, max=1, help="Leave weaker verdicts of `rules` unjudged.", rich_help_panel=ASKING)
-    ] = USUAL.min_confidence
+        float | None,
+        typer.Option(
+            show_default=str(USUAL.min_confidence),
+            min=0,
+            max=1,
+            help="Leave weaker verdicts of `rules` unjudged.",
+            rich_help_panel=ASKING,
+        ),
+    ] = None
+    model: ModelOptions = ModelOptions()
     tools: ToolOptions = ToolOptions()
     tool_memory: int | None = None
     """Bytes the tools may remember in memory; no option, for whoever opens the judge to set."""
@@ -119,27 +174,33 @@ class JudgeOptions:
             base_url=self.base_url,
             criteria=self.criteria,
             rubrics=self.rubrics or (),
-            settings=self.settings(),
-            tools=self.tools.settings(memory_bytes=self.tool_memory),
+            setup=self.chosen(),
             **hooks,
         )
 
+    def chosen(self) -> Setup:
+        """Return the set-up that was named, or the default one, with the single options in their places."""
+        memory = {} if self.tool_memory is None else {"memory_bytes": self.tool_memory}
+        return find_setup(self.setup).but(judging=self._given(), tools={**self.tools.given(), **memory})
+
     def settings(self) -> JudgeSettings:
         """Return how the judge is asked."""
-        return JudgeSettings(
-            max_turns=self.max_turns,
-            max_repairs=self.max_repairs,
-            tool_calls=one_of("--tool-calls", self.tool_calls, ("auto", "native", "text")),
-            coordinates=one_of("--coordinates", self.coordinates, ("auto", "pixels", "per_mille")),
-            structured=one_of("--structured", self.structured, ("auto", "on", "off")),
-            temperature=self.temperature,
-            max_output_tokens=self.max_output_tokens,
-            long_side=self.long_side,
-            timeout=self.timeout,
-            min_confidence=self.min_confidence,
-            tells=None if self.tells is None else _tells(self.tells),
-            differences=one_of("--differences", self.differences, ("model", "tool")),
-        )
+        return self.chosen().judge_settings()
+
+    def _given(self) -> dict[str, Any]:
+        """Return the settings of judging that were given."""
+        closed = {
+            "tool_calls": ("auto", "native", "text"),
+            "coordinates": ("auto", "pixels", "per_mille"),
+            "structured": ("auto", "on", "off"),
+            "differences": ("model", "tool"),
+        }
+        given = {name: getattr(self, name) for name in JudgeSettings.model_fields if hasattr(self, name)}
+        given = {name: value for name, value in given.items() if value is not None} | self.model.given()
+        for name, choices in closed.items():
+            if name in given:
+                one_of(f"--{name.replace('_', '-')}", given[name], choices)
+        return {**given, "tells": _tells(self.tells)} if self.tells is not None else given
 
     @property
     def named(self) -> str | None:

@@ -31,7 +31,24 @@ JudgeSpec = Annotated[
 
 @dataclass(frozen=True)
 class ToolOptions:
-    """The options about the tools as they were given; what is None follows the environment, then the settings."""
+    """The options about the tools as they were given; what is None follows the set-up, the environment, the defaults."""
+
+    offered: Annotated[
+        str | None,
+        typer.Option(
+            "--tools",
+            help="The tools the judge may call, with commas, or none; without it all that can run here.",
+            rich_help_panel=LOOKING,
+        ),
+    ] = None
+    tool_set: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Any setting of the tools, such as max_regions=3 or network_share=1; may be given again.",
+            rich_help_panel=LOOKING,
+        ),
+    ] = None
 
     enhancer: Annotated[
         str | None,
@@ -60,19 +77,25 @@ class ToolOptions:
         ),
     ] = False
 
+    def given(self) -> dict[str, Any]:
+        """Return the settings that were named; an option of its own goes before the same setting in --tool-set."""
+        from editloupe.tools.setting_values import read_assignments, read_settings, read_tool_names
+
+        plain = {name: value for name, value in vars(self).items() if name not in ("offered", "tool_set")}
+        own: dict[str, Any] = {
+            **plain,
+            "detector_download": self.detector_download or None,
+            "overview": self.overview or None,
+        }
+        own["offered"] = None if self.offered is None else read_tool_names(self.offered)
+        named = {name: value for name, value in own.items() if value is not None}
+        return {**read_assignments(self.tool_set or ()), **read_settings(named)}
+
     def settings(self, **more: Any) -> ToolSettings:
         """Return the tools' settings: what was given here, else what the environment has, else the defaults."""
         from editloupe.tools.settings import ToolSettings
 
-        given = {
-            **vars(self),
-            "detector_download": self.detector_download or None,
-            "overview": self.overview or None,
-            **more,
-        }
-        return replace(
-            ToolSettings.from_environment(), **{name: value for name, value in given.items() if value is not None}
-        )
+        return replace(ToolSettings.from_environment(), **{**self.given(), **more})
 
 
 def parse_boxes(texts: Sequence[str]) -> tuple[Box, ...]:

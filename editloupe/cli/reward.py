@@ -50,7 +50,7 @@ def reward(
             "manifest of several models; with --best-of folders of candidates."
         ),
     ],
-    given: Annotated[JudgeOptions, Without("criteria")],
+    given: Annotated[JudgeOptions, Without("criteria", "seed")],
     *,
     out: Annotated[
         Path | None,

@@ -47,7 +47,7 @@ class Asking:
     @classmethod
     def of(cls, given: JudgeOptions) -> Asking:
         """Try the judge that these options describe, by default with the protocol for pairs."""
-        protocol = None if given.rubrics else given.protocol or DEFAULT_FOR_PAIRS.name
+        protocol = None if given.rubrics else given.protocol or given.chosen().protocol or DEFAULT_FOR_PAIRS.name
         given = replace(given, protocol=given.protocol if given.rubrics else protocol, tool_memory=TOOL_MEMORY)
         with given.open() as judge:
             return cls(given, judge.spec, judge.protocol, judge.mode)

@@ -39,7 +39,7 @@ def tool_command(
         typer.Option(help="Any other parameter as key=value, the value JSON or text; may be given again."),
     ] = None,
     instruction: Annotated[str, typer.Option(help="The edit's instruction, for tools that read it.")] = "",
-    tools: Annotated[ToolOptions, Without("read_text")],
+    tools: Annotated[ToolOptions, Without("read_text", "offered")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the tool's pictures into this folder.")] = None,
 ) -> int:

@@ -64,6 +64,8 @@ class SharedContext:
     wire: WireLimits = WireLimits()
     limits: LoopLimits = LoopLimits()
     differences: Differences = "model"
+    rules: Record | None = None
+    """How the protocol's own rules are set, where it has some; None for the published ones."""
     observations: ObservationCache = field(default_factory=ObservationCache)
     """What the tools have shown of this edit; its criteria share it."""
     watcher: Watcher | None = None

@@ -10,7 +10,7 @@ from editloupe.graphs.edival import FOLLOWING
 from editloupe.graphs.edival_context import EdivalContext
 from editloupe.graphs.engine import Graph, Judged
 from editloupe.graphs.loop import CaseContext, Failure
-from editloupe.rubrics.edival.settings import published
+from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.rubrics.edival.turn import KEY, Turn
 from editloupe.tools.finders import Finder, WholePictureFinder
 from editloupe.tools.registry import Toolbox
@@ -20,18 +20,19 @@ _FINDERS: WeakKeyDictionary[Toolbox, Finder] = WeakKeyDictionary()
 _LOCK = threading.Lock()
 
 
-def finder_of(toolbox: Toolbox) -> Finder:
-    """Return the detector of a toolbox as the rules need it; its weights are loaded once a toolbox."""
+def finder_of(toolbox: Toolbox, rules: EdivalSettings) -> Finder:
+    """Return the detector of a toolbox as the rules need it; its weights are loaded once a toolbox, which has one judge."""
     with _LOCK:
         if toolbox not in _FINDERS:
-            _FINDERS[toolbox] = WholePictureFinder(toolbox.settings, published().lowest_threshold)
+            _FINDERS[toolbox] = WholePictureFinder(toolbox.settings, rules.lowest_threshold)
         return _FINDERS[toolbox]
 
 
 async def by_objects(objects: Graph, context: CaseContext) -> Judged:
     """Judge a case whose facts name its tasks, by objects."""
     case, shared = context.case, context.shared
-    detecting = EdivalContext(shared, finder_of(shared.toolbox), published(), (FOLLOWING,))
+    rules = shared.rules if isinstance(shared.rules, EdivalSettings) else published()
+    detecting = EdivalContext(shared, finder_of(shared.toolbox, rules), rules, (FOLLOWING,))
     turn = Turn.model_validate(case.facts[KEY])
     end = await objects.ainvoke({"edit": case.edit, "turn": turn}, {"recursion_limit": 12}, context=detecting)
     (outcome,) = end["outcomes"]

@@ -11,7 +11,7 @@ from editloupe.rubrics.case import Case
 from editloupe.rubrics.load import load_rubric
 from editloupe.rubrics.model import LabelAnswer, Rubric, Telling
 from editloupe.rubrics.pairs import PairRules
-from editloupe.types import Edit, Mode, UserError, Verdict
+from editloupe.types import Edit, Mode, Record, UserError, Verdict
 
 Choice = Callable[[Edit, Sequence[Rubric]], Rubric | None]
 """Picks one of a criterion's variants for an edit; None where the edit is not asked this criterion."""
@@ -124,6 +124,8 @@ class Protocol:
     """How two candidates are set against each other, where the paper does that."""
     untouched: Untouched | None = None
     """What an output that is the unedited source scores; None where only a judge can tell."""
+    rule_settings: Callable[[Mapping[str, Any]], Record] | None = None
+    """Reads what is set about rules of the paper's own; a wrong name or value is the user's mistake. None: it has none."""
     beside: tuple[str, ...] = ()
     """Criteria of the user's own that are asked beside the paper's; they are no part of its arithmetic."""
 
@@ -194,6 +196,11 @@ def telling(protocol: Protocol, tells: Sequence[Telling]) -> Protocol:
     return replace(protocol, rubrics=rubrics)
 
 
+def without_type_notes(protocol: Protocol) -> Protocol:
+    """Return the protocol without what its rubrics say of single types of instruction."""
+    return replace(protocol, rubrics=tuple(rubric.model_copy(update={"type_notes": {}}) for rubric in protocol.rubrics))
+
+
 def worst_label(rubric: Rubric, labels: Sequence[str]) -> str:
     """Return the worst of several targets' labels: each target is judged on its own (DLEBench, Section 7.3)."""
     if not isinstance(rubric.answer, LabelAnswer):
@@ -217,5 +224,6 @@ __all__ = [
     "no_facts",
     "telling",
     "undecided",
+    "without_type_notes",
     "worst_label",
 ]

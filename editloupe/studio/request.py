@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from editloupe.judge import Judge
 from editloupe.rubrics.registry import DEFAULT
+from editloupe.setups.setup import DEFAULT_SETUP, setup_names
 from editloupe.studio.settings import StudioSettings
 from editloupe.studio.uploads import Uploads
 from editloupe.types import Box, Edit, Mode, Record, UserError
@@ -33,6 +34,8 @@ class JudgeRequest(Record):
     """One of the servers named at the start; empty for the provider's own, None for the one that is proposed."""
     protocol: str = Field(default=DEFAULT.name, max_length=40)
     mode: Mode | None = None
+    setup: str = Field(default=DEFAULT_SETUP, max_length=80)
+    """One of those that come with EditLoupe; a page names no files."""
     name: str = Field(default="", max_length=80)
     """What the edit is called; the name of an example or of a file."""
 
@@ -88,7 +91,15 @@ def edit_of(request: JudgeRequest, uploads: Uploads) -> Edit:
 def judge_of(request: JudgeRequest, settings: StudioSettings) -> Judge:
     """Open the judge; a missing key is one sentence."""
     spec = request.judge.strip() or settings.judge
-    return Judge(spec, protocol=request.protocol, mode=request.mode, base_url=_server(request, spec, settings))
+    if request.setup not in setup_names():
+        raise UserError(f'there is no set-up "{request.setup}" here; there are: {", ".join(setup_names())}')
+    return Judge(
+        spec,
+        protocol=request.protocol,
+        mode=request.mode,
+        base_url=_server(request, spec, settings),
+        setup=request.setup,
+    )
 
 
 def _server(request: JudgeRequest, spec: str | None, settings: StudioSettings) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +17,7 @@ from editloupe.types import Box
 
 MOST = 20
 """Boxes drawn and named; more could not be told apart."""
+_WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 
 class DetectObject:
@@ -24,7 +27,7 @@ class DetectObject:
     version = "2"
     description = (
         "Finds an object in a picture and returns the picture with numbered boxes drawn round what was found, or says "
-        "that nothing was found. The object's name must be copied word for word from the instruction. Not finding an "
+        "that nothing was found. The object's name is made of words of the instruction and no others. Not finding an "
         "object is a hint, not a proof, that it is absent: look there yourself."
     )
 
@@ -48,7 +51,7 @@ class DetectObject:
                 },
                 "detect_object_name": {
                     "type": "string",
-                    "description": "The object to find, in exactly the words of the instruction.",
+                    "description": "The object to find, in words of the instruction only, in whatever order.",
                 },
             },
             "required": ["target_image", "detect_object_name"],
@@ -62,7 +65,7 @@ class DetectObject:
             raise ToolError("detect_object_name is empty; copy the object's name from the instruction.")
         if not named_in(phrase, view.instruction):
             raise ToolError(
-                f'"{phrase}" does not occur in the instruction; detect_object_name must be copied from it: '
+                f'"{phrase}" is not made of words of the instruction; detect_object_name takes its words only: '
                 f'"{view.instruction.strip()}".'
             )
         named = key(self.name, self.version, picture.sha, phrase.lower(), self._fingerprint)
@@ -93,9 +96,16 @@ class DetectObject:
 
 
 def named_in(phrase: str, instruction: str) -> bool:
-    """Whether the phrase occurs in the instruction, whatever its capitals and spaces.
+    """Whether the phrase occurs in the instruction, or is made of its words in another order; capitals and spaces count nothing.
+
+    A word may be used as often as the instruction has it.
 
     >>> named_in("Red  car", "Remove the red\\ncar.")
     True
+    >>> named_in("yellow bicycle", "Change the bicycle from yellow to black."), named_in("red bicycle", "Remove the bicycle.")
+    (True, False)
     """
-    return " ".join(phrase.lower().split()) in " ".join(instruction.lower().split())
+    if " ".join(phrase.lower().split()) in " ".join(instruction.lower().split()):
+        return True
+    words = Counter(_WORD.findall(phrase.casefold()))
+    return bool(words) and words <= Counter(_WORD.findall(instruction.casefold()))

@@ -28,14 +28,15 @@ class Enhanced:
 class Enhancer:
     """Decides whether crops are enlarged, and has one backend do it."""
 
-    def __init__(self, backend: Upscaler, up_to: int | None = None) -> None:
+    def __init__(self, backend: Upscaler, up_to: int | None = None, details: str = "") -> None:
         self.backend = backend
         self.limit = backend.limit if up_to is None else up_to
+        self._details = details
 
     @property
     def fingerprint(self) -> str:
         """What the enlarged pixels depend on, for the keys of remembered results."""
-        return f"{self.backend.name}/{self.limit}"
+        return f"{self.backend.name}/{self.limit}{self._details}"
 
     def enhance(self, pictures: Sequence[Pixels], memory: ResultCache | None = None) -> Enhanced:
         """Enlarge crops that belong together by one factor, or none of them where the largest is large enough."""
@@ -62,11 +63,13 @@ def build_enhancer(settings: ToolSettings) -> tuple[Enhancer, str | None]:
     note = None
     backend: Upscaler = Nothing()
     if settings.enhancer == "realesrgan":
-        backend = RealESRGAN(settings.enhancer_weights, settings.threads)
+        backend = RealESRGAN(settings.enhancer_weights, settings.threads, settings.network_share)
     elif settings.enhancer == "spandrel":
-        backend = SpandrelModel(settings.enhancer_weights, settings.device, settings.precision)
+        backend = SpandrelModel(
+            settings.enhancer_weights, settings.device, settings.precision, share=settings.network_share
+        )
     elif settings.enhancer == "auto":
-        real = RealESRGAN(settings.enhancer_weights, settings.threads)
+        real = RealESRGAN(settings.enhancer_weights, settings.threads, settings.network_share)
         missing = real.unavailable()
         if missing is None and gpu_for_ncnn():
             backend = real
@@ -76,4 +79,12 @@ def build_enhancer(settings: ToolSettings) -> tuple[Enhancer, str | None]:
             note = f"crops are enlarged with the fast enhancer ({why}); `--enhancer realesrgan` asks for it"
     elif settings.enhancer == "fast":
         backend = Fast()
-    return Enhancer(backend, settings.enhance_up_to), note
+    return Enhancer(backend, settings.enhance_up_to, _details(settings) if backend.costly else ""), note
+
+
+def _details(settings: ToolSettings) -> str:
+    """Return what else decides a network's pixels, where it is set otherwise than usual."""
+    usual = ToolSettings()
+    names = ("network_share", "enhancer_weights", *(("precision",) if settings.enhancer == "spandrel" else ()))
+    changed = (name for name in names if getattr(settings, name) != getattr(usual, name))
+    return "".join(f"/{name}={getattr(settings, name)}" for name in changed)

@@ -7,7 +7,7 @@ import importlib.metadata
 import importlib.util
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,14 @@ def gpu_for_ncnn() -> bool:
     return any(ncnn.get_gpu_info(i).type() != 3 for i in range(ncnn.get_gpu_count()))  # 3 is a CPU playing one
 
 
+def mixed(network: Callable[[], Planes], pixels: Pixels, factor: float, share: float) -> Pixels:
+    """Return a network's enlargement, corrected and mixed with the classical one; with a share of 1 just as it is."""
+    if share == 1:
+        return to_pixels(network())
+    plain = classical(pixels, factor)
+    return to_pixels(plain if share == 0 else share * consistent(network(), pixels) + (1 - share) * plain)
+
+
 class RealESRGAN:
     """Real-ESRGAN x4plus in ncnn; loaded at the first crop, once, whichever thread comes first."""
 
@@ -68,8 +76,8 @@ class RealESRGAN:
     limit = 256
     costly = True
 
-    def __init__(self, weights: Path | None = None, threads: int | None = None) -> None:
-        self._weights = weights
+    def __init__(self, weights: Path | None = None, threads: int | None = None, share: float = NETWORK_SHARE) -> None:
+        self._weights, self._share = weights, share
         # Half of the logical cores are the real ones; more threads wait for each other as soon as anything else runs.
         self._threads = threads or max(1, (os.cpu_count() or 2) // 2)
         self._net: Any = None
@@ -95,8 +103,7 @@ class RealESRGAN:
 
     def upscale(self, pixels: Pixels, factor: float) -> Pixels:
         """Enlarge four times, tile by tile; one picture at a time, ncnn uses all its threads for it."""
-        large = consistent(self._enlarge(pixels), pixels)
-        return to_pixels(NETWORK_SHARE * large + (1 - NETWORK_SHARE) * classical(pixels, factor))
+        return mixed(lambda: self._enlarge(pixels), pixels, factor, self._share)
 
     def _enlarge(self, pixels: Pixels) -> npt.NDArray[np.float32]:
         height, width = pixels.shape[:2]
@@ -161,8 +168,10 @@ class SpandrelModel:
     limit = 512
     costly = True
 
-    def __init__(self, weights: Path | None, device: str = "auto", precision: str = "float32") -> None:
-        self._weights, self._device, self._precision = weights, device, precision
+    def __init__(
+        self, weights: Path | None, device: str = "auto", precision: str = "float32", share: float = NETWORK_SHARE
+    ) -> None:
+        self._weights, self._device, self._precision, self._share = weights, device, precision, share
         self._model: Any = None
         self._lock = threading.Lock()
 
@@ -181,14 +190,16 @@ class SpandrelModel:
 
     def upscale(self, pixels: Pixels, factor: float) -> Pixels:
         """Enlarge with the network, then to exactly this factor."""
+        return mixed(lambda: self._enlarge(pixels, factor), pixels, factor, self._share)
+
+    def _enlarge(self, pixels: Pixels, factor: float) -> npt.NDArray[np.float32]:
         torch = module("torch")
         with self._lock, torch.inference_mode():
             model = self._load()
             tensor = torch.from_numpy(pixels.transpose(2, 0, 1).copy()).to(model.device, model.dtype)[None] / 255
             large = model(tensor)[0].float().clamp(0, 1).mul(255).round().byte().cpu().numpy()
         size = round(pixels.shape[1] * factor), round(pixels.shape[0] * factor)
-        made = resized(np.ascontiguousarray(large.transpose(1, 2, 0)), size).astype(np.float32)
-        return to_pixels(NETWORK_SHARE * consistent(made, pixels) + (1 - NETWORK_SHARE) * classical(pixels, factor))
+        return resized(np.ascontiguousarray(large.transpose(1, 2, 0)), size).astype(np.float32)
 
     def _load(self) -> Any:
         if self._model is None:

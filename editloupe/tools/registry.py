@@ -15,9 +15,10 @@ from editloupe.tools.detect import DetectObject
 from editloupe.tools.enhance import Enhancer, build_enhancer
 from editloupe.tools.localize import Compare, LocalizeDifferences
 from editloupe.tools.parameters import checked
+from editloupe.tools.pixel_differences import LocalizePixelDifferences
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.result_cache import ToolResultCache
-from editloupe.tools.settings import ToolSettings
+from editloupe.tools.settings import READ_TEXT, ToolSettings
 from editloupe.tools.zoom import ZoomInImage
 from editloupe.types import UserError
 
@@ -50,9 +51,9 @@ BUILT_IN: tuple[BuiltIn, ...] = (
     BuiltIn(
         "localize_differences",
         "where two pictures differ beyond what re-rendering changes, as side-by-side crops",
-        lambda settings, enhancer: LocalizeDifferences(enhancer, settings.max_regions, settings.overview),
+        lambda settings, enhancer: _differences(settings, enhancer),
         enlarges=True,
-        depends_on=("max_regions", "overview", "read_text"),
+        depends_on=("max_regions", "overview", "read_text", "comparison", "pixel_threshold"),
     ),
     BuiltIn(
         "detect_object",
@@ -67,6 +68,12 @@ BUILT_IN: tuple[BuiltIn, ...] = (
         depends_on=("read_text",),
     ),
 )
+
+
+def _differences(settings: ToolSettings, enhancer: Enhancer) -> Tool:
+    if settings.comparison == "pixels":
+        return LocalizePixelDifferences(enhancer, settings.max_regions, settings.pixel_threshold)
+    return LocalizeDifferences(enhancer, settings.max_regions, settings.overview)
 
 
 class Toolbox:
@@ -217,7 +224,9 @@ def build_toolbox(settings: ToolSettings | None = None) -> Toolbox:
     problem = enhancer.backend.unavailable()
     if problem:
         raise UserError(f"the enhancer {settings.enhancer} cannot be used: {problem}")
-    tools = [built_in.make(settings, enhancer) for built_in in BUILT_IN if _switched_on(built_in.name, settings)]
+    tools: list[Tool] = [
+        built_in.make(settings, enhancer) for built_in in BUILT_IN if _switched_on(built_in.name, settings)
+    ]
     _let_read(tools)
     taken = {built_in.name for built_in in BUILT_IN}
     plugged, failed = plugged_in() if settings.plugins else ([], {})
@@ -226,7 +235,11 @@ def build_toolbox(settings: ToolSettings | None = None) -> Toolbox:
             failed[f"{tool.name} (plug-in)"] = f'another tool is already called "{tool.name}"; give it another name'
         else:
             taken.add(tool.name)
-            tools.append(tool)
+            if settings.offered is None or tool.name in settings.offered:
+                tools.append(tool)
+    for name in settings.offered or ():
+        if name not in taken and name not in failed:
+            raise UserError(f'there is no tool called "{name}"; there are: {", ".join(sorted(taken))}')
     memory = ToolResultCache(settings.memory_bytes, settings.cache_folder, settings.cache_bytes)
     return Toolbox(tuple(tools), settings, memory, enhancer, (note,) if note else (), failed)
 
@@ -256,7 +269,9 @@ def _let_read(tools: list[Tool]) -> None:
 
 
 def _switched_on(name: str, settings: ToolSettings) -> bool:
-    return not (name == "read_text" and settings.read_text == "off")
+    if settings.offered is not None and name not in settings.offered:
+        return False
+    return not (name == READ_TEXT and settings.read_text == "off")
 
 
 def _one_line(error: Exception) -> str:

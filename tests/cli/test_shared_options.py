@@ -16,7 +16,10 @@ from editloupe.judge import JudgeSettings
 LISTS_ALL = ("judge", "batch")
 """Commands that offer every option about a judge."""
 LEFT_OUT = {
-    "reward": {"--criterion"},  # the protocol says which criteria make up a reward
+    "reward": {
+        "--criterion",
+        "--seed",
+    },  # the protocol says which criteria make up a reward; its seed is that of resamples
     "edival evaluate": {  # crops and no tools: nothing to choose about protocols, modes and calls
         "--protocol",
         "--mode",
@@ -30,24 +33,28 @@ LEFT_OUT = {
         "--enhancer",
         "--overview",
         "--read-text",
+        "--tools",
+        "--type-notes",
     },
 }
 PARTS = {
     "edival decompose": {
         "--judge",
+        "--setup",
         "--base-url",
         "--max-output-tokens",
         "--timeout",
         "--detector",
         "--detector-download",
         "--device",
+        "--tool-set",
     },
-    "edival instruct": {"--judge", "--base-url", "--max-output-tokens", "--timeout"},
+    "edival instruct": {"--judge", "--setup", "--base-url", "--max-output-tokens", "--timeout"},
     "demo": {"--judge", "--base-url", "--mode"},
-    "tool": {"--enhancer", "--detector", "--detector-download", "--device", "--overview"},
+    "tool": {"--enhancer", "--detector", "--detector-download", "--device", "--overview", "--tool-set"},
 }
-OWN_MEANING = {("edival evaluate", "--mode")}
-"""Here the mode is that of the results: multi or complex."""
+OWN_MEANING = {("edival evaluate", "--mode"), ("edival instruct", "--seed"), ("reward", "--seed")}
+"""The mode of results is multi or complex; other seeds are those of chains and of resamples."""
 PANELS = {"How the model is asked", "What is judged", "How the tools look"}
 ABOUT_THE_EDIT = {"--target", "--reference", "--type", "--image", "--hint"}
 
@@ -74,8 +81,8 @@ def about_a_judge() -> dict[str, Any]:
     }
 
 
-def test_there_are_twenty_four_of_them() -> None:
-    assert len(about_a_judge()) == 24
+def test_there_are_thirty_six_of_them() -> None:
+    assert len(about_a_judge()) == 36
 
 
 @pytest.mark.parametrize("command", [*LISTS_ALL, *LEFT_OUT, *PARTS])
@@ -89,11 +96,13 @@ def test_a_command_offers_them_in_the_same_words_with_the_same_defaults(command:
 
 def test_the_defaults_are_those_of_the_settings() -> None:
     usual = JudgeSettings()
-    found = {name.removeprefix("--").replace("-", "_"): one.default for name, one in about_a_judge().items()}
+    found = {name.removeprefix("--").replace("-", "_"): one for name, one in about_a_judge().items()}
     settings = {name for name in JudgeSettings.model_fields if name in found}
-    assert settings == set(JudgeSettings.model_fields) - {"retry"}
+    assert settings == set(JudgeSettings.model_fields) - {"retry", "headers"}
     for name in settings:
-        assert found[name] == getattr(usual, name), name
+        assert not found[name].default, name  # what is not given is left to the set-up
+        if (value := getattr(usual, name)) not in (None, {}) and name != "type_notes":
+            assert found[name].show_default == str(value), name
 
 
 def test_an_evaluation_offers_everything_a_batch_does() -> None:

@@ -25,7 +25,7 @@ Make = Callable[..., Edit]
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Edits of the painted scene, looked at by the scripted detector."""
-    monkeypatch.setattr(edival_single, "finder_of", lambda toolbox: s.ColorFinder())
+    monkeypatch.setattr(edival_single, "finder_of", lambda toolbox, rules: s.ColorFinder())
 
     def edit(after: Any, instruction: str, **more: Any) -> Edit:
         before = save(s.BASE, tmp_path / "before.png")

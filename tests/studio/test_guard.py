@@ -196,6 +196,8 @@ def test_a_server_that_is_no_address_is_refused_at_the_start(base_url: str) -> N
         ({"source": "../../etc/passwd"}, "source"),
         ({"boxes": [[5, 5, 1, 1]]}, "no area"),
         ({"protocol": "nope"}, "nope"),
+        ({"setup": "nope"}, "there is no set-up"),
+        ({"setup": __file__}, "there is no set-up"),
     ],
 )
 def test_a_mistake_is_one_sentence(

@@ -14,9 +14,11 @@ import httpx
 import pytest
 
 from editloupe.evals.runs.store import Run
+from editloupe.setups import setup_names
 from editloupe.studio.live import LiveJob
-from editloupe.studio.request import JudgeRequest
+from editloupe.studio.request import JudgeRequest, judge_of
 from editloupe.studio.routes.judge import _Events
+from editloupe.studio.settings import StudioSettings
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
 from tests.scripted import Request, call, fault, final, say
@@ -289,3 +291,10 @@ async def test_a_stream_that_is_left_is_closed_at_once() -> None:
     with pytest.raises(StopAsyncIteration):
         await anext(stream)
     assert len(sent) == 2
+
+
+def test_the_page_offers_the_set_ups_and_judges_with_the_one_chosen(studio: OpenStudio) -> None:
+    page = studio().get("/judge").text
+    assert all(f'<option value="{name}"' in page for name in setup_names())
+    with judge_of(JudgeRequest(judge="rules", setup="edival-paper"), StudioSettings()) as judge:
+        assert judge.setup.name == "edival-paper"

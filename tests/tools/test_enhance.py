@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -10,7 +11,7 @@ from skimage import data
 
 from editloupe.images import Pixels
 from editloupe.tools.enhance import Enhancer, build_enhancer
-from editloupe.tools.realesrgan import RealESRGAN, packaged_weights, tiles
+from editloupe.tools.realesrgan import RealESRGAN, mixed, packaged_weights, tiles
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.result_cache import ToolResultCache
 from editloupe.tools.settings import ToolSettings
@@ -179,3 +180,17 @@ def test_a_costly_enlargement_is_made_once() -> None:
         Enhancer(backend).enhance([crop.copy()], memory)
 
     assert backend.made == 1
+
+
+@pytest.mark.parametrize("share", [0, 0.5, 1])
+def test_the_share_of_the_network_goes_from_none_to_the_network_alone(share: float) -> None:
+    small = np.full((8, 8, 3), 100, np.uint8)
+    asked: list[bool] = []
+
+    def network() -> np.ndarray[Any, np.dtype[np.float32]]:
+        asked.append(True)
+        return np.full((32, 32, 3), 200, np.float32)
+
+    made = mixed(network, small, 4.0, share)
+    assert bool(asked) is (share > 0)
+    assert int(made.mean()) == (200 if share == 1 else 100)  # what is mixed shrinks back to the pixels it was made from

@@ -15,6 +15,7 @@ import pytest
 
 from editloupe.images import Pixels
 from editloupe.tools.contract import Kept, Tool, ToolError, ToolResult, View
+from editloupe.tools.enhance import build_enhancer
 from editloupe.tools.registry import BUILT_IN, Toolbox, build_toolbox
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
@@ -159,9 +160,49 @@ def test_the_facts_follow_what_an_answer_can_depend_on() -> None:
     def of(**settings: Any) -> str:
         return json.dumps(build_toolbox(ToolSettings(plugins=False, **settings)).facts())
 
-    assert of() == of(workers=3) == of(memory_bytes=1)
-    changed = ({"enhancer": "none"}, {"max_regions": 2}, {"read_text": "off"}, {"overview": True})
-    assert len({of(), of(extra_tools=(Brightness(),)), *(of(**settings) for settings in changed)}) == 6
+    assert of() == of(workers=3) == of(memory_bytes=1) == of(network_share=0.1)  # no network enlarges here
+    changes: list[dict[str, Any]] = [
+        {},
+        {"enhancer": "none"},
+        {"max_regions": 2},
+        {"overview": True},
+        {"read_text": "off"},
+        {"extra_tools": (Brightness(),)},
+        {"comparison": "pixels"},
+        {"comparison": "pixels", "pixel_threshold": 3},
+        {"offered": ("zoom_in_image",)},
+        {"offered": ()},
+    ]
+    assert len({of(**settings) for settings in changes}) == len(changes)
+
+
+def test_exactly_the_named_tools_are_offered() -> None:
+    def names(*offered: str, **settings: Any) -> tuple[str, ...]:
+        box = build_toolbox(ToolSettings(plugins=False, extra_tools=(Brightness(),), offered=offered, **settings))
+        assert not box.withheld
+        return tuple(tool.name for tool in box.offered("Paint it red"))
+
+    assert names("zoom_in_image", "measure_brightness") == ("zoom_in_image", "measure_brightness")
+    assert names("read_text") == ("read_text",)  # named, so whatever the instruction is about
+    assert names() == ()
+    with pytest.raises(UserError, match='no tool called "zoom"; there are: detect_object, localize_differences'):
+        names("zoom")
+
+
+def test_a_named_tool_that_cannot_run_here_is_told_and_not_offered() -> None:
+    box = build_toolbox(
+        ToolSettings(plugins=False, extra_tools=(Brightness("no lamp"),), offered=("measure_brightness",))
+    )
+
+    assert box.names == ()
+    assert box.withheld == {"measure_brightness": "no lamp"}
+
+
+def test_the_share_of_the_network_is_part_of_what_enlarged_crops_depend_on() -> None:
+    def of(**settings: Any) -> str:
+        return build_enhancer(ToolSettings(enhancer="realesrgan", **settings))[0].fingerprint
+
+    assert len({of(), of(network_share=1), of(network_share=0), of(enhance_up_to=900)}) == 4
 
 
 @pytest.mark.parametrize(

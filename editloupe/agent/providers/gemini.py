@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,10 @@ def open_client(opening: Opening) -> Client:
     import httpx
     from langchain_google_genai import ChatGoogleGenerativeAI
 
+    parameters = dict(opening.parameters)
+    if tier := parameters.pop("service_tier", None):  # LangChain's class has no such parameter, the interface has
+        gate = opening.gate
+        gate.additions = replace(gate.additions, body={"serviceTier": tier, **gate.additions.body})
     model = addressless(ChatGoogleGenerativeAI)(
         disable_streaming=True,
         model=opening.model,
@@ -106,7 +111,7 @@ def open_client(opening: Opening) -> Client:
         max_retries=1,  # of this client: one request, no retry of its own
         timeout=opening.timeout,
         client_args={"verify": trust(), "follow_redirects": False},
-        **opening.parameters,
+        **parameters,
     )
     http = httpx.AsyncClient(
         timeout=opening.timeout,
@@ -186,6 +191,7 @@ PROVIDER = Provider(
     open=open_client,
     pictures=PICTURES,
     structured=structured,
+    takes=frozenset({"thinking_level", "thinking_budget", "seed", "top_p", "service_tier", "headers", "extra_body"}),
     bodies=BodyForm(leave_out, reply_fields=("candidates",), mended=mended),
     errors=ErrorForm(status=_code, body=_details),
     refusal=refusal,

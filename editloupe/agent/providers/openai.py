@@ -219,6 +219,7 @@ PROVIDER = Provider(
     open=open_client,
     pictures=PICTURES,
     structured=structured,
+    takes=frozenset({"reasoning_effort", "seed", "top_p", "service_tier", "headers", "extra_body"}),
     bodies=BodyForm(leave_out, reply_fields=("choices",)),
     errors=ErrorForm(versioned_path="/chat/completions"),
     finish=finish,

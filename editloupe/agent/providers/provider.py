@@ -27,7 +27,7 @@ class Opening:
     base_url: str | None
     """The server's place alone; what else the address carries is added by the gate."""
     parameters: Mapping[str, Any]
-    """For sampling: `temperature` and `max_tokens`, where they are sent."""
+    """What the client is told of how to answer: `temperature` and `max_tokens`, and what of the provider's `takes` was set."""
     timeout: float
     gate: Gate
     """Whose hooks a client's requests and replies pass."""
@@ -82,6 +82,8 @@ class Provider:
     pictures: PictureForm
     structured: Callable[[BaseChatModel, Mapping[str, Any]], dict[str, Any]]
     """What is bound to a client so that it holds its reply to a schema."""
+    takes: frozenset[str] = frozenset()
+    """Parameters beyond temperature and the longest reply that may be set for its models, by the names its client has."""
     bodies: BodyForm = BodyForm()
     errors: ErrorForm = ErrorForm()
     finish: Callable[[AIMessage], str] = finish_reason

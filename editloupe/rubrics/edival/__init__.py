@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from editloupe.rubrics.edival.cases import case_facts, make_cases
 from editloupe.rubrics.edival.questions import question
-from editloupe.rubrics.edival.settings import sources
+from editloupe.rubrics.edival.settings import published, sources
 from editloupe.rubrics.edival.tasks import TYPES, Task
 from editloupe.rubrics.load import load_rubric
 from editloupe.rubrics.model import Rubric
@@ -58,6 +58,7 @@ EDIVAL = Protocol(
     make_cases=make_cases,
     case_facts=case_facts,
     types=TYPES,
+    rule_settings=lambda changes: published().but(changes),
     edit_score=following,
     weighting="edits",
     arithmetic=(

@@ -18,6 +18,7 @@ from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.judge import DEFAULT_JUDGE, JUDGE_VARIABLE
 from editloupe.rubrics.registry import protocols as all_protocols
+from editloupe.setups.setup import setup_names
 from editloupe.studio.live import LiveJob
 from editloupe.studio.request import JudgeRequest, edit_of, judge_of, read_request
 from editloupe.studio.studio import Studio, studio_of
@@ -49,6 +50,7 @@ def page(request: Request, job: str = "") -> Response:
         asked=asked,
         job=found.id if found else "",
         protocols=protocols,
+        setups=setup_names(),
         examples=_examples(),
         proposed=list(dict.fromkeys([asked.judge, *PROPOSED])),
         servers=list(studio.settings.servers),

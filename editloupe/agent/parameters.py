@@ -1,0 +1,107 @@
+"""What a model can be told about how to answer, beyond the messages: the settings, as they are sent and as they are recorded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, field_serializer, field_validator
+
+from editloupe.agent.providers.provider import Provider
+from editloupe.agent.secrets import PLACEHOLDER, looks_like_a_key, remember
+from editloupe.asked import text_key
+from editloupe.types import Record, UserError
+
+FLEX = "flex"
+FLEX_SECONDS = 900.0
+"""How long to wait for a reply of the flex tier: OpenAI's guide advises 15 minutes."""
+_SECRET = re.compile(r"auth|key|token|secret|password|cookie|credential|signature", re.IGNORECASE)
+_HARMLESS = re.compile(
+    r"(version|beta|region|project|organization|title|referer|tier|model|deployment)$", re.IGNORECASE
+)
+"""Headers whose values may be written down, unless they look like a key."""
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NOT_OURS = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding"})
+WHERE = {
+    "reasoning_effort": "thinking_level",
+    "thinking_level": "reasoning_effort",
+    "thinking_budget": "reasoning_effort",
+}
+"""What other providers call something alike."""
+
+
+class ProviderParameters(Record):
+    """Parameters of a provider's interface; what is None, or empty, is not sent."""
+
+    reasoning_effort: str | None = Field(default=None, min_length=1)
+    """`low`, `medium`, `high` or another level of OpenAI's reasoning models and of servers that know the parameter."""
+    thinking_level: str | None = Field(default=None, min_length=1)
+    """`minimal`, `low`, `medium` or `high`, of Gemini 3."""
+    thinking_budget: Annotated[int, Field(ge=-1)] | None = None
+    """Tokens of thinking, of Gemini 2.5; 0 switches it off where it can be, -1 leaves it to the model."""
+    seed: int | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    service_tier: str | None = Field(default=None, min_length=1)
+    """`flex` is slower and cheaper; a reply is then waited for 15 minutes unless `timeout` is set."""
+    headers: Mapping[str, str] = Field(default_factory=dict, repr=False)
+    """Sent with every request. Values that may be secret are never written down."""
+    extra_body: Mapping[str, Any] = Field(default_factory=dict)
+    """Fields put into the body of every request; objects are joined with what is there."""
+
+    @field_validator("headers")
+    @classmethod
+    def _can_be_sent(cls, headers: Mapping[str, str]) -> Mapping[str, str]:
+        for name, value in headers.items():
+            if not _NAME.fullmatch(name) or name.lower() in _NOT_OURS:
+                raise ValueError(f'"{name}" cannot be the name of a header')
+            if not value.strip() or not all(" " <= character <= "~" for character in value):
+                raise ValueError(f"the header {name} needs a value of printable ASCII characters")
+            if recorded_header(name, value) != value:
+                remember(value, *value.split())
+        return headers
+
+    @field_serializer("headers", when_used="json")
+    def _without_secrets(self, headers: Mapping[str, str]) -> dict[str, str]:
+        return recorded_headers(headers)
+
+
+def recorded_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers as they are written down, by lower-case name."""
+    return {name.lower(): recorded_header(name, value) for name, value in sorted(headers.items())}
+
+
+def recorded_header(name: str, value: str) -> str:
+    """Return the value of a header as it is written down: itself, nothing, or a hash that changes with it.
+
+    >>> recorded_header("OpenAI-Beta", "x=v1"), recorded_header("X-Api-Key", "abc"), recorded_header("X-Route", "b")[:2]
+    ('x=v1', '[secret]', '[s')
+    """
+    if _SECRET.search(name) or looks_like_a_key(value):
+        return PLACEHOLDER
+    return value if _HARMLESS.search(name) else f"{PLACEHOLDER} {text_key(value)}"
+
+
+def provider_parameters(settings: ProviderParameters) -> dict[str, Any]:
+    """Return the parameters that were set, as they are recorded."""
+    fields = ProviderParameters.model_fields
+    values: dict[str, Any] = {name: getattr(settings, name) for name in fields}
+    values["headers"] = recorded_headers(settings.headers)
+    return {name: value for name, value in values.items() if value not in (None, {})}
+
+
+def check_taken(settings: ProviderParameters, provider: Provider | None, spec: str) -> None:
+    """Raise UserError where a parameter was set that the judge's provider does not have."""
+    takes = provider.takes if provider else frozenset[str]()
+    for name in provider_parameters(settings):
+        if name not in takes:
+            other = WHERE.get(name, "")
+            hint = f"; it has {_option(other)}" if other in takes else ""
+            raise UserError(f"{spec} takes no {_option(name)}{hint}")
+
+
+def _option(name: str) -> str:
+    return f"--{'header' if name == 'headers' else name.replace('_', '-')}"
+
+
+__all__ = ["FLEX", "FLEX_SECONDS", "ProviderParameters", "check_taken", "provider_parameters", "recorded_headers"]

@@ -1,0 +1,193 @@
+"""A set-up is data under one name: it decides what goes over the wire, single options go before it, and a run records it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe import Edit, Judge, JudgeSettings, UserError
+from editloupe.cli.main import run
+from editloupe.rubrics.edival.settings import paper
+from editloupe.setups import Setup, find_setup, setup_names
+from editloupe.tools.settings import GROUNDING_DINO, ToolSettings
+from tests.conftest import StartServer
+from tests.pictures import edit_pair
+from tests.scripted import Request, call, final, think_and_call_text
+
+OURS = "# By type of instruction"
+
+
+@pytest.fixture
+def edit(tmp_path: Path) -> Edit:
+    before, after = edit_pair(tmp_path)
+    return Edit(
+        source=before,
+        edited=after,
+        instruction="Change the color of the patch to red",
+        instruction_type="Change Color",
+        hint="It is on the left.",
+    )
+
+
+@pytest.fixture
+def quick_paper(tmp_path: Path) -> Path:
+    """The paper's set-up with an enhancer that costs nothing; everything else is the paper's."""
+    content = find_setup("dlebench-paper").model_dump(mode="json", exclude_defaults=True)
+    content["tools"] |= {"enhancer": "none"}
+    file = tmp_path / "quick.yaml"
+    file.write_text(json.dumps(content | {"name": "quick"}))
+    return file
+
+
+def looking(request: Request) -> Any:
+    if len(request.images) == 2:
+        pair = {"comparison_image_1": "Source Image", "comparison_image_2": "Edited Image"}
+        return think_and_call_text("I compare.", call("localize_differences", **pair))
+    return final("Perfect Consistency" if "Perfect Consistency" in request.system else "Flawless Execution")
+
+
+def test_there_are_ours_and_one_a_paper_that_differs() -> None:
+    assert setup_names() == ("default", "dlebench-paper", "edival-paper")
+    assert find_setup(None) == find_setup("default")
+    assert find_setup("default").judge_settings() == JudgeSettings()
+    assert find_setup("default").tool_settings() == ToolSettings.from_environment()
+
+
+def test_the_paper_is_asked_with_its_pictures_tools_and_texts(
+    edit: Edit, quick_paper: Path, scripted: StartServer
+) -> None:
+    server = scripted(looking)
+    spec = "google_genai:gemini-3-pro"
+    with Judge(spec, base_url=server.gemini_url, setup=quick_paper) as judge:
+        judgement = judge.judge(edit)
+    assert judgement.judged
+    for request in server.requests:
+        assert "tools" not in request.body  # called in the text
+        assert "<tool_call>" in request.system
+        assert '"zoom_in_image"' in request.system
+        assert '"localize_differences"' in request.system
+        assert '"read_text"' not in request.system
+        assert OURS not in request.system
+        assert "has already discounted" not in request.system
+        assert "strictly pixel by pixel" in request.system
+        assert "in absolute pixels" in request.system
+        assert edit.instruction in request.text
+        assert "Hint" not in request.text
+        assert "Change Color" not in request.text
+        assert "in pixels of the picture as shown" in request.text
+    first = [request for request in server.requests if len(request.images) == 2]
+    assert [len(request.images) for request in first] == [2, 2]
+    data = judgement.traces[0].steps[0].observations[0].data
+    assert len(data["crops"]) <= 3
+    assert "global_change" not in data
+
+
+def test_without_it_the_same_model_is_asked_our_way(edit: Edit, scripted: StartServer) -> None:
+    server = scripted(lambda request: final("Wrong Action"))
+    with Judge("google_genai:gemini-3-pro", base_url=server.gemini_url, criteria=["instruction_following"]) as judge:
+        judge.judge(edit)
+    (request,) = server.requests
+    assert "tools" in request.body
+    assert OURS in request.system
+    assert "thousandths" in request.text
+
+
+def test_the_papers_tools_are_set_as_the_paper_has_them() -> None:
+    tools = find_setup("dlebench-paper").tool_settings()
+    assert tools.offered == ("zoom_in_image", "localize_differences", "detect_object")
+    assert (tools.comparison, tools.max_regions, tools.tile_levels) == ("pixels", 3, ())
+    assert (tools.enhancer, tools.network_share, tools.read_text) == ("realesrgan", 1, "off")
+    assert 4 * (tools.enhance_up_to or 0) >= 2 * JudgeSettings().long_side
+
+
+def test_objects_are_matched_as_the_paper_does() -> None:
+    chosen = find_setup("edival-paper")
+    assert chosen.rule_settings() == paper()
+    assert chosen.tool_settings().detector == GROUNDING_DINO == "IDEA-Research/grounding-dino-tiny"
+    with Judge("rules", setup="edival-paper") as judge, Judge("rules", protocol="edival") as other:
+        assert judge.protocol == "edival"
+        assert [one.key for one in judge.asked()] != [one.key for one in other.asked()]
+
+
+def test_a_set_up_goes_before_the_environment_and_single_settings_before_the_set_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("EDITLOUPE_ENHANCER", "fast")
+    monkeypatch.setenv("EDITLOUPE_DEVICE", "cpu")
+    chosen = find_setup("dlebench-paper")
+    assert (chosen.tool_settings().enhancer, chosen.tool_settings().device) == ("realesrgan", "cpu")
+    assert chosen.tool_settings(ToolSettings(max_regions=7)).max_regions == 7
+    assert chosen.tool_settings(ToolSettings(max_regions=7)).comparison == "pixels"
+    assert chosen.judge_settings(JudgeSettings(tool_calls="auto", max_turns=3)) == JudgeSettings(
+        tells=("instruction",), type_notes=False, tool_calls="auto", coordinates="pixels", max_turns=3
+    )
+    changed = chosen.but(judging={"coordinates": "auto"}, tools={"max_regions": 5})
+    assert changed.judge_settings().coordinates == "auto"
+    assert changed.tool_settings().max_regions == 5
+
+
+def test_options_go_before_the_set_up_and_the_run_records_what_holds(
+    edit: Edit, quick_paper: Path, tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, out = scripted(looking), tmp_path / "run"
+    pictures = [str(edit.source), str(edit.edited), edit.instruction]
+    asked = ["--judge", "openai:gpt-4.1", "--base-url", server.openai_url, "--setup", str(quick_paper)]
+    changed = ["--tool-set", "max_regions=5", "--tools", "localize_differences", "--coordinates", "auto"]
+    assert run(["judge", *pictures, *asked, *changed, "--out", str(out), "--json"]) == 0
+    capsys.readouterr()
+    assert '"zoom_in_image"' not in server.requests[0].system.partition("</tools>")[0]
+    (about,) = json.loads((out / "run.json").read_text())["configurations"]
+    assert about["setup"]["name"] == "quick"
+    assert about["setup"]["tools"]["max_regions"] == 5
+    assert about["setup"]["judging"]["tool_calls"] == "text"
+    assert about["settings"]["coordinates"] == "auto"
+    assert about["tools"]["localize_differences"]["comparison"] == "pixels"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("judging: {max_turns: many}", "judging.max_turns: Input should be a valid integer"),
+        ("judging: {magic: 1}", "judging.magic: Extra inputs are not permitted"),
+        ("tools: {magic: 1}", '"magic" is no setting of the tools'),
+        ("tools: {max_regions: 0}", "max_regions is at least 1"),
+        ("magic: 1", "magic: Extra inputs are not permitted"),
+        ("rules: {margin: 1}", "rules are those of a protocol, which is not named"),
+        ("protocol: dlebench\nrules: {margin: 1}", "DLEBench has no rules of its own"),
+        ("protocol: edival\nrules: {margin: 1}", "setting margin"),
+        ("- a list", "must hold a set-up"),
+    ],
+)
+def test_a_mistake_in_a_file_is_one_sentence(
+    content: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(content)
+    with pytest.raises(UserError) as raised:
+        find_setup(file)
+    assert sentence in str(raised.value)
+    assert run(["batch", "x.jsonl", "--out", str(tmp_path / "run"), "--setup", str(file)]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+def test_an_unknown_name_tells_the_known_ones() -> None:
+    with pytest.raises(UserError, match='"mine" is neither a set-up nor a file; there are: default, dlebench-paper'):
+        Judge("rules", setup="mine")
+
+
+def test_no_tools_at_all_is_plain_mode_where_there_is_one() -> None:
+    none = ToolSettings(offered=())
+    with Judge("rules", tools=none) as judge:
+        assert judge.mode == "plain"
+    with pytest.raises(UserError, match="tools mode of DLEBench looks with tools, and none is offered"):
+        Judge("rules", mode="tools", tools=none)
+
+
+def test_a_set_up_of_a_program_needs_no_file(edit: Edit) -> None:
+    mine = Setup(name="mine", mode="plain", tools={"max_regions": 2})
+    with Judge("rules", setup=mine) as judge:
+        assert judge.mode == "plain"
+        assert judge.describe()["setup"] == {"name": "mine", "mode": "plain", "tools": {"max_regions": 2}}

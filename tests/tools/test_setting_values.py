@@ -1,0 +1,86 @@
+"""Every setting of the tools can be written down, and what is written wrongly is told in one sentence."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe.tools.registry import BUILT_IN
+from editloupe.tools.setting_values import read_assignments, read_settings, setting_names
+from editloupe.tools.settings import ToolSettings
+from editloupe.types import UserError
+
+WRITTEN: dict[str, tuple[str, Any]] = {
+    "offered": ("zoom_in_image,read_text", ("zoom_in_image", "read_text")),
+    "enhancer": ("none", "none"),
+    "enhancer_weights": ("weights/folder", Path("weights/folder")),
+    "enhance_up_to": ("none", None),
+    "network_share": ("0.25", 0.25),
+    "comparison": ("pixels", "pixels"),
+    "pixel_threshold": ("0", 0),
+    "max_regions": ("3", 3),
+    "overview": ("true", True),
+    "detector": ("IDEA-Research/grounding-dino-base", "IDEA-Research/grounding-dino-base"),
+    "detector_download": ("true", True),
+    "device": ("cuda:1", "cuda:1"),
+    "precision": ("float16", "float16"),
+    "box_threshold": ("0.3", 0.3),
+    "text_threshold": ("0.2", 0.2),
+    "tile_levels": ("2,3", (2, 3)),
+    "batch_size": ("8", 8),
+    "read_text": ("off", "off"),
+    "threads": ("2", 2),
+    "workers": ("none", None),
+    "memory_bytes": ("1000", 1000),
+    "cache_folder": ("looks", Path("looks")),
+    "cache_bytes": ("1000", 1000),
+    "plugins": ("false", False),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_setting_is_read_as_it_is_written(name: str) -> None:
+    text, value = WRITTEN[name]
+    assert read_assignments([f"{name}={text}"]) == {name: value}
+
+
+def test_every_setting_can_be_written_but_objects() -> None:
+    assert {field.name for field in fields(ToolSettings)} - {*setting_names()} == {"extra_tools"}
+    assert {*WRITTEN} <= {*setting_names()}
+
+
+def test_lists_and_numbers_of_yaml_are_read_too() -> None:
+    assert read_settings({"tile_levels": [2], "max_regions": 3, "offered": ["zoom_in_image"]}) == {
+        "tile_levels": (2,),
+        "max_regions": 3,
+        "offered": ("zoom_in_image",),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("max_regions", "is not KEY=VALUE"),
+        ("magic=1", '"magic" is no setting of the tools; there are: offered, enhancer'),
+        ("extra_tools=x", "is no setting of the tools"),
+        ("max_regions=many", "max_regions of the tools cannot be 'many'"),
+        ("max_regions=0", "max_regions is at least 1"),
+        ("network_share=1.5", "network_share lies between 0 and 1"),
+        ("network_share=nan", "network_share lies between 0 and 1"),
+        ("tile_levels=1", "tile_levels says into how many parts"),
+        ("pixel_threshold=255", "pixel_threshold is a number of grey levels"),
+        ("comparison=loose", '"loose" is no comparison setting; there are registered, pixels'),
+    ],
+)
+def test_what_is_written_wrongly_is_one_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(UserError) as raised:
+        read_assignments([text])
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_a_tool_depends_on_are_settings() -> None:
+    assert {name for tool in BUILT_IN for name in tool.depends_on} <= {*setting_names()}
