@@ -51,7 +51,7 @@ def trace(
                 console.print(renderable)
         if name == edit_id and (others := _others(opened, name, edit)):
             tell(
-                f"this is the output of {edit.model or 'a model without a name'}; {', '.join(others)} are of the same edit"
+                f"this is the output of {edit.model or 'a model without a name'}; others of the same edit: {', '.join(others)}"
             )
         for sentence in opened.damage.sentences():
             tell(sentence)
