@@ -28,6 +28,7 @@ LEFT_OUT = {
         "--coordinates",
         "--min-confidence",
         "--enhancer",
+        "--overview",
         "--read-text",
     },
 }
@@ -43,7 +44,7 @@ PARTS = {
     },
     "edival instruct": {"--judge", "--base-url", "--max-output-tokens", "--timeout"},
     "demo": {"--judge", "--base-url", "--mode"},
-    "tool": {"--enhancer", "--detector", "--detector-download", "--device"},
+    "tool": {"--enhancer", "--detector", "--detector-download", "--device", "--overview"},
 }
 OWN_MEANING = {("edival evaluate", "--mode")}
 """Here the mode is that of the results: multi or complex."""
@@ -73,8 +74,8 @@ def about_a_judge() -> dict[str, Any]:
     }
 
 
-def test_there_are_twenty_three_of_them() -> None:
-    assert len(about_a_judge()) == 23
+def test_there_are_twenty_four_of_them() -> None:
+    assert len(about_a_judge()) == 24
 
 
 @pytest.mark.parametrize("command", [*LISTS_ALL, *LEFT_OUT, *PARTS])
