@@ -112,7 +112,7 @@ def _table(found: list[CriterionMean]) -> None:
     several = len({score.model for score in found}) > 1
     table = Table(box=None, header_style="bold")
     for name in (*(["model"] if several else []), "criterion", "judged", "mean (0 to 100)", "± over repeats"):
-        table.add_column(name, justify="left" if name in ("model", "criterion") else "right")
+        table.add_column(name, justify="left" if name in ("model", "criterion") else "right", overflow="fold")
     for score in found:
         mean = "–" if score.mean is None else f"{score.mean:.2f}"
         spread = "–" if score.deviation is None else f"{score.deviation:.2f}"
@@ -149,8 +149,14 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
             "replies were cut off by the length limit: --max-output-tokens allows longer ones, and judges anew"
         )
     if ending.complete:
-        steps.append(f"next: {command('editloupe', *closing.report, run.folder)}")
+        steps.append(f"next: {command('editloupe', *closing.report, run.folder, *_which(run, ending, closing))}")
     return steps
+
+
+def _which(run: Run, ending: Ending, closing: Closing) -> tuple[str, ...]:
+    """Name the configuration of this session where a report of the run would ask for it."""
+    several = closing.report == ("report",) and len(run.configurations()) > 1
+    return ("--configuration", ending.configuration) if several else ()
 
 
 def _not_kept(ending: Ending, left: dict[str, tuple[int, str]]) -> list[str]:

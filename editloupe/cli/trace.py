@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from editloupe.cli.options import tell
+from editloupe.evals.runs.export import each_once
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import LabelAnswer
@@ -25,27 +27,58 @@ from editloupe.types import Edit, Observation, Sha, Step, Trace, Usage, UserErro
 
 def trace(
     run: Annotated[Path, typer.Argument(help="The folder of a run, as made by `batch --out` or `judge --out`.")],
-    edit_id: Annotated[str, typer.Argument(help="The edit's id in the run.")],
+    edit_id: Annotated[
+        str, typer.Argument(help="The edit's id in the run; ID@MODEL where several editing models have it.")
+    ],
     criterion: Annotated[str | None, typer.Option(help="Only this criterion.")] = None,
     repeat: Annotated[int | None, typer.Option(min=0, help="Only this repeat; counted from 0.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what the judge thought, asked for and saw on the way to its verdicts."""
     with Run.open(run) as opened:
-        edit = opened.edit(edit_id).edit
-        units = [unit for unit in opened.units(edit_id) if _wanted(unit, criterion, repeat)]
+        name = _named(opened, edit_id)
+        edit = opened.edit(name).edit
+        units = [unit for unit in each_once(opened.units(name)) if _wanted(unit, criterion, repeat)]
         if not units:
-            have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in opened.units(edit_id)}))
+            have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in opened.units(name)}))
             raise UserError(f'edit "{edit_id}" has no such verdict in {run.name}; it has {have or "none"}')
-        stories = [(unit, opened.load_trace(edit_id, unit.criterion, unit.repeat, unit.asked)) for unit in units]
+        stories = [(unit, opened.load_trace(name, unit.criterion, unit.repeat, unit.asked)) for unit in units]
         if as_json:
             print(for_json(_as_json(opened, edit, stories), 2))
         else:
             console = Console(highlight=False)
             for renderable in _story(opened, edit, stories):
                 console.print(renderable)
+        if name == edit_id and (others := _others(opened, name, edit)):
+            tell(
+                f"this is the output of {edit.model or 'a model without a name'}; others of the same edit: {', '.join(others)}"
+            )
         for sentence in opened.damage.sentences():
             tell(sentence)
+
+
+def _named(run: Run, said: str) -> str:
+    """Return an edit's name; `ID@MODEL` means it also where the run calls that model's edit by its id alone."""
+    try:
+        return run.name_of(said)
+    except UserError:
+        edit_id, at, model = said.rpartition("@")
+        if not at:
+            raise
+        try:
+            return run.name_of(edit_id, model)
+        except UserError:
+            pass
+        raise
+
+
+def _others(run: Run, name: str, edit: Edit) -> list[str]:
+    """Return the names of the edits that share the id, such as other models' outputs."""
+    with closing(run.reader()) as reader:
+        rows = reader.execute(
+            "SELECT name FROM edits WHERE edit_id = ? AND name != ? ORDER BY position", (edit.id, name)
+        )
+        return [str(row[0]) for row in rows]
 
 
 def _wanted(unit: Unit, criterion: str | None, repeat: int | None) -> bool:
@@ -68,11 +101,15 @@ def _shown(trace: Trace) -> set[Sha]:
 
 def _story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) -> list[RenderableType]:
     first = stories[0][0]
-    setting = one_line(f"{first.judge} · {first.protocol} · {first.mode} mode")
-    head = Text.assemble((printable(edit.instruction), "bold"), f"\n{setting}")
-    parts: list[RenderableType] = [Panel(head, title=Text(f"edit {one_line(edit.id)}"), title_align="left")]
+    settings = list(dict.fromkeys(_setting(unit) for unit, _ in stories))
+    maker = f" · edited by {one_line(edit.model)}" if edit.model else ""
+    head = Text.assemble((printable(edit.instruction), "bold"), *(f"\n{setting}" for setting in settings))
+    title = f"edit {one_line(edit.id)}{maker}"
+    parts: list[RenderableType] = [Panel(head, title=Text(title), title_align="left")]
+    several = len({(unit.configuration, unit.asked) for unit, _ in stories if unit.criterion == first.criterion}) > 1
     for unit, traces in stories:
         name = unit.criterion + (f", repeat {unit.repeat}" if unit.repeat else "")
+        name += f" · {_setting(unit)} · {unit.configuration or 'unknown configuration'}" if several else ""
         parts.append(Rule(Text(one_line(name), style="bold"), align="left"))
         for trace in traces:
             if trace.target is not None:
@@ -81,6 +118,10 @@ def _story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) 
             parts += [_step(run, step) for step in trace.steps]
         parts.append(_ending(unit))
     return parts
+
+
+def _setting(unit: Unit) -> str:
+    return one_line(f"{unit.judge} · {unit.protocol} · {unit.mode} mode")
 
 
 def _step(run: Run, step: Step) -> RenderableType:

@@ -6,6 +6,7 @@ import typer
 from typer.testing import CliRunner
 
 from editloupe.cli.trace import trace
+from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
 from editloupe.types import UserError
 from tests.evals.samples import judgement
@@ -60,3 +61,19 @@ def test_an_unknown_edit_or_criterion_is_one_sentence(run: Path) -> None:
         told(str(run), "E0")
     with pytest.raises(UserError, match="it has instruction_following"):
         told(str(run), "e0", "--criterion", "beauty")
+
+
+def test_an_edit_of_several_models_says_whose_output_it_is_and_where_the_others_are(tmp_path: Path) -> None:
+    with Run.write(tmp_path / "run") as opened:
+        for position, model in enumerate(("big", "small")):
+            whole, album = judgement(tmp_path)
+            whole = whole.model_copy(update={"edit": whole.edit.model_copy(update={"model": model})})
+            opened.save_all([Filing(whole, album=album, position=position)])
+    run = str(tmp_path / "run")
+    said = told(run, "e0")
+    assert "edit e0 · edited by big" in said
+    assert "this is the output of big; others of the same edit: e0@small" in said
+    assert "edit e0 · edited by small" in told(run, "e0@small")
+    assert "edit e0 · edited by big" in told(run, "e0@big"), "ID@MODEL holds for the first model, too"
+    with pytest.raises(UserError, match='no edit "e0@none"'):
+        told(run, "e0@none")

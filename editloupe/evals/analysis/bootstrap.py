@@ -6,6 +6,7 @@ that a whole batch of resamples is one matrix product.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -209,7 +210,7 @@ def estimate(
     for name, (clusters, drawn) in samples.items():
         ends = interval(drawn, level) if clusters > 1 else None
         if ends is not None:
-            found[name] = ends
+            found[name] = (_level_with(number, ends[0]), _level_with(number, ends[1]))
         elif clusters < 2:
             reasons.append(f"no interval by {name}: there is only one {_WORDS[name]}")
         else:
@@ -219,6 +220,15 @@ def estimate(
         reasons.append("the data do not vary, so the interval says nothing")
     told = "; ".join(([why] if why else []) + reasons) or None
     return Estimate(value=number, low=low, high=high, n=n, why=told, intervals=found)
+
+
+def _level_with(value: float, end: float) -> float:
+    """Return the value for an end that differs from it by rounding alone: no interval ends inside of its own value.
+
+    >>> _level_with(74.99999999999999, 75.0), _level_with(75.0, 75.1)
+    (74.99999999999999, 75.1)
+    """
+    return value if math.isclose(value, end, rel_tol=1e-12, abs_tol=1e-12) else end
 
 
 _WORDS = {"edit": "edit", "source": "source image"}

@@ -62,6 +62,8 @@ class Disagreement(Record):
     """An edit that the two runs scored differently on a criterion."""
 
     edit_id: str
+    name: str
+    """The edit's name in run a: several editing models may share the id."""
     criterion: str
     instruction: str
     a: str
@@ -300,6 +302,7 @@ def _disagreements(a: Table, b: Table, people: Human | None) -> tuple[Disagreeme
             found.append(
                 Disagreement(
                     edit_id=edit.id,
+                    name=a.rows[place].name,
                     criterion=criterion,
                     instruction=edit.instruction,
                     a=name_of(a, criterion, raw[0][place]),

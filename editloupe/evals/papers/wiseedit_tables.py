@@ -62,7 +62,8 @@ def _layout(
         edit.model or NO_MODEL for edit in edits if edit.extra.get(OUTPUT) == MISSING_OUTPUT and inside(edit)
     )
     notes = [
-        f"{model}: {count} outputs are missing and count 0 on every metric (Supplement C)."
+        f"{model}: {'1 output is missing and counts' if count == 1 else f'{count} outputs are missing and count'} 0 on "
+        "every metric (Supplement C)."
         for model, count in absent.items()
     ]
     return Layout(title, tuple(columns), kind=_kind, keep=inside, notes=tuple(notes))

@@ -94,9 +94,8 @@ def comparison_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[
         yield Heading("Where they disagree")
         people = found.question == "judges"
         rows = [
-            (one.edit_id, titles.get(one.criterion, one.criterion), one.a, one.b, counted(one.human) or "–")[
-                : 4 + people
-            ]
+            (one.name if people else one.edit_id, titles.get(one.criterion, one.criterion), one.a, one.b)
+            + ((counted(one.human) or "–",) if people else ())
             for one in found.disagreements[:SHOWN]
         ]
         more = len(found.disagreements) - SHOWN

@@ -184,7 +184,11 @@ def _model_grid(report: Report, lines: Mapping[str, Score]) -> Grid:
     for row in plain.rows:
         one = entries.get(row[0])
         found = one.unedited.copies + one.unedited.alike if one else 0
-        rows.append((row[0], ranks(one.ranks) if one else "–", *row[1:], str(found)))
+        part = report.parts.get(
+            row[0]
+        )  # all of the model's verdicts, as its tables count them: a score may leave out a level
+        counts = map(str, (part.coverage.edits, part.coverage.judged, part.coverage.unjudged)) if part else row[-3:]
+        rows.append((row[0], ranks(one.ranks) if one else "–", *row[1:-3], *counts, str(found)))
     rows.append(reference_row(ranking.reference, plain.columns[2:-3] and list(report.by_criterion), 4))
     note = f"{plain.note} {RANKS} {UNEDITED} {reference_note(ranking.reference)}".strip()
     return Grid((plain.columns[0], "rank", *plain.columns[1:], "unedited"), tuple(rows), note)

@@ -64,31 +64,41 @@ def _shown(block: Block, width: int) -> list[RenderableType]:
 
 def _grid(grid: Grid, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = []
-    for places in _pages(grid, width):
+    needs = _needs(grid)
+    for places in _pages(needs, width):
         table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
-        for place in places:
-            column = Text(printable(grid.columns[place]))
-            table.add_column(column, justify="right" if place else "left", overflow="fold")
+        heads = [printable(grid.columns[place]) for place in places]
+        wide = [max(needs[place], len(head)) for place, head in zip(places, heads, strict=True)]
+        if (
+            sum(wide) + _PADDING * len(wide) > width
+        ):  # rich would break words to make room; a word a line takes the least
+            heads = ["\n".join(head.split()) if place else head for place, head in zip(places, heads, strict=True)]
+        for place, head in zip(places, heads, strict=True):
+            table.add_column(Text(head), justify="right" if place else "left", overflow="fold")
         for row in grid.rows:
             table.add_row(*(Text(printable(row[place])) for place in places))
         parts.append(table)
     return [*parts, Text(printable(grid.note), style="dim"), Text()] if grid.note else parts
 
 
-def _pages(grid: Grid, width: int) -> list[list[int]]:
+def _needs(grid: Grid) -> list[int]:
+    """Return the width that breaks no cell of a column and no word of its heading."""
+    return [
+        max(map(len, (*grid.columns[place].split(), *(row[place] for row in grid.rows), "")))
+        for place in range(len(grid.columns))
+    ]
+
+
+def _pages(needs: list[int], width: int) -> list[list[int]]:
     """Return the columns to show side by side: all, or as many as fit, each time behind the first one.
 
     A number is never broken, nor a word of a heading; a first column of long texts may be.
     """
-    needs = [
-        max(map(len, (*grid.columns[place].split(), *(row[place] for row in grid.rows), "")))
-        for place in range(len(grid.columns))
-    ]
     first = min(needs[0], width // 3)
     pages: list[list[int]] = [[0]]
     room = width - first - 2 * _PADDING
     left = room
-    for place in range(1, len(grid.columns)):
+    for place in range(1, len(needs)):
         wanted = needs[place] + _PADDING
         if wanted > left and len(pages[-1]) > 1:
             pages.append([0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import groupby, islice
 from pathlib import Path
@@ -79,7 +79,18 @@ def row_of(unit: Unit, instruction_type: str | None = None) -> dict[str, Any]:
 def rows_of(run: Run) -> Iterator[dict[str, Any]]:
     """Yield every unit of a run as a flat row, in the order of the manifest."""
     types = _types(run)
-    return (row_of(unit, types.get(unit.name)) for unit in run.units())
+    return (row_of(unit, types.get(unit.name)) for unit in each_once(run.units()))
+
+
+def each_once(units: Iterable[Unit]) -> Iterator[Unit]:
+    """Yield a verdict once that answers several questions of its edit, as `batch --keep` makes it do."""
+    for _, alike in groupby(units, key=lambda unit: (unit.name, unit.criterion, unit.repeat)):
+        given: set[tuple[str | None, ...]] = set()
+        for unit in alike:
+            verdict = (unit.configuration, unit.shown, unit.finished_at, unit.judge)
+            if verdict not in given:
+                given.add(verdict)
+                yield unit
 
 
 def _types(run: Run) -> dict[str, str]:
@@ -143,7 +154,7 @@ def to_datasets(run: Run, folder: Path, images: bool = False) -> int:
 
 
 def _dataset_rows(run: Run, images: bool) -> Iterator[dict[str, Any]]:
-    for name, units in groupby(run.units(), key=lambda unit: unit.name):
+    for name, units in groupby(each_once(run.units()), key=lambda unit: unit.name):
         try:
             edit, pictures, _ = run.edit(name)
         except UserError:  # noted by the run as damaged

@@ -128,3 +128,9 @@ def test_kinds_of_many_items_are_drawn_as_the_items_would_be() -> None:
     assert drawn[:, 0].mean() == pytest.approx(1000, abs=5)
     assert drawn[:, 0].std() == pytest.approx(np.sqrt(2500 * 0.4 * 0.6), rel=0.15)
     assert (next(iter(way.item_draws(HOW, kinds))) == drawn).all()
+
+
+def test_rounding_alone_makes_no_interval_and_puts_no_value_outside_of_one() -> None:
+    found = estimate(74.99999999999999, 9, {"edit": (9, np.array([75.0] * 50 + [74.99999999999999] * 50))}, 0.95)
+    assert found.low == found.value == found.high
+    assert found.why == "the data do not vary, so the interval says nothing"

@@ -115,7 +115,7 @@ def test_wiseedit_is_run_by_one_command_and_missing_outputs_are_shown(
     tables = {section.title: section for section in paper_tables(table_of(tmp_path / "run"))}
     chinese = tables["WiseEdit, Table 6: Chinese instructions, all cases"]
     assert chinese.rows == (("alpha", *[50.0] * 5, *[100.0] * 5, None, 16, 16),)
-    assert chinese.notes == ("alpha: 1 outputs are missing and count 0 on every metric (Supplement C).",)
+    assert chinese.notes == ("alpha: 1 output is missing and counts 0 on every metric (Supplement C).",)
     single = tables["WiseEdit, Table 6: Chinese instructions, cases with one input picture"]
     assert single.rows[0][6:11] == (None,) * 5
     capsys.readouterr()

@@ -106,5 +106,5 @@ def test_missing_outputs_are_counted_under_the_table(tmp_path: Path) -> None:
         (edit("2", "Awareness", "a", language="en", output="present"), known(100, 100, 100, 100)),
     ]
     first = paper_tables(table_of(keep(tmp_path / "run", "wiseedit", lines)))[0]
-    assert first.notes == ("a: 1 outputs are missing and count 0 on every metric (Supplement C).",)
+    assert first.notes == ("a: 1 output is missing and counts 0 on every metric (Supplement C).",)
     assert first.rows[0][5] == 50

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.runs.export import COLUMNS, to_csv, to_datasets, to_jsonl, to_parquet
+from editloupe.evals.runs.export import COLUMNS, each_once, to_csv, to_datasets, to_jsonl, to_parquet
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
@@ -113,3 +113,11 @@ def test_a_folder_that_cannot_be_written_is_one_sentence_and_leaves_no_part_behi
     with pytest.raises(UserError, match="cannot be written"):
         to_parquet(run, tmp_path / "nowhere" / "out.parquet")
     assert not list(tmp_path.glob(".*part"))
+
+
+def test_a_verdict_that_was_kept_for_a_changed_question_is_one_row(run: Run) -> None:
+    units = list(run.units())
+    kept = [copy for unit in units for copy in (unit, unit.model_copy(update={"asked": "worded otherwise"}))]
+    assert list(each_once(kept)) == units
+    other = units[0].model_copy(update={"asked": "another", "judge": "rules", "configuration": "c2"})
+    assert list(each_once([units[0], other])) == [units[0], other], "another judge's verdict is its own"
