@@ -95,9 +95,7 @@ def _other_judges(table: Table) -> dict[str, Floats]:
                     if mine and mine[0].judged and units[0].judged:
                         asked[criterion][place] += 1
                         same[criterion][place] += mine[0].score == units[0].score
-    return {
-        name: np.where(asked[name] > 0, same[name] / np.maximum(asked[name], 1), np.nan) for name in table.criteria
-    }
+    return {name: np.where(asked[name] > 0, same[name] / np.maximum(asked[name], 1), np.nan) for name in table.criteria}
 
 
 _READERS: Mapping[str, Callable[[Table], dict[str, Floats]]] = {

@@ -60,7 +60,9 @@ def corrected_scores(
     notes = [note for one in working for note in one.notes()]
     left_out = sum(one.left_out for one in working)
     if left_out:
-        notes.append(f"{left_out} labelled edits are not in the queue and are left out: nobody knows how they were drawn.")
+        notes.append(
+            f"{left_out} labelled edits are not in the queue and are left out: nobody knows how they were drawn."
+        )
     return CorrectedScores(
         origin=people.origin,
         drawn=_drawn(queue, working),
@@ -266,7 +268,10 @@ def _differences(working: list[_PartWork], level: float) -> Iterator[CorrectedDi
 
 
 def _subtracted(a: _Mean, b: _Mean, level: float) -> dict[str, float]:
-    assert a.correction and b.correction and a.clusters is not None and b.clusters is not None
+    assert a.correction is not None
+    assert b.correction is not None
+    assert a.clusters is not None
+    assert b.clusters is not None
     moved = np.zeros(int(max(a.clusters.max(), b.clusters.max())) + 1)
     moved[a.clusters] += a.correction.influence
     moved[b.clusters] -= b.correction.influence

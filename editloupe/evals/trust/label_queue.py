@@ -62,7 +62,11 @@ class LabelQueue:
 
     def write(self, path: Path) -> None:
         """Write the queue, one JSON object a line; labels may be added to its lines."""
-        write_text(path, "".join(f"{for_json(vars(one))}\n" for one in self.drawn))
+        write_text(path, self.as_text())
+
+    def as_text(self) -> str:
+        """Return the queue as its file holds it."""
+        return "".join(f"{for_json(vars(one))}\n" for one in self.drawn)
 
     @classmethod
     def read(cls, path: Path) -> LabelQueue:
@@ -82,7 +86,11 @@ def _read(path: Path) -> Iterable[Drawn]:
             raise row.error('"edit_id" and "name" say which edit it is')
         model = values.get("model")
         yield Drawn(
-            values["edit_id"], values["name"], None if model is None else str(model), float(chance), values.get("uncertainty")
+            values["edit_id"],
+            values["name"],
+            None if model is None else str(model),
+            float(chance),
+            values.get("uncertainty"),
         )
 
 

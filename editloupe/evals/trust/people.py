@@ -9,7 +9,7 @@ import numpy as np
 
 from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.human import Human
-from editloupe.evals.analysis.run_rows import RunRow, Table
+from editloupe.evals.analysis.run_rows import RunRow
 from editloupe.evals.analysis.run_units import JUDGED
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, YesNoAnswer

@@ -18,7 +18,6 @@ from scipy import stats
 
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 
-
 WIDEST = 1.05
 """A corrected interval that would be so many times as wide as that of the labels alone gives way to it."""
 
@@ -90,9 +89,7 @@ def corrected_mean(
     people_moves = cells.moves(by_label, people)
     judge_moves = cells.moves(by_judge, judge) - cells.moves(by_label, judge)
     equal = chances is None and cells.equal
-    weight = (
-        _best_for_equal(people, judge, labelled) if equal else -_ratio(people_moves, judge_moves, judge_moves)
-    )
+    weight = _best_for_equal(people, judge, labelled) if equal else -_ratio(people_moves, judge_moves, judge_moves)
     weight = np.clip(np.nan_to_num(weight), 0, 1)
     held = cells.summed(by_label) / max(float(shares.sum()), 1e-300)
     alone, alone_freedom = _spread(people_moves, held, None, equal, small_sample)

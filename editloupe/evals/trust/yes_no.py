@@ -68,7 +68,9 @@ def yes_share(
     rates = {"judge": share * 100, "sensitivity": sensitivity, "specificity": specificity, "labels": n}
     power = sensitivity + specificity - 1
     if power < LEAST_POWER:
-        return YesShare(**rates, why="the judge's yes and no hardly depend on people's, so nothing can be divided by it")
+        return YesShare(
+            **rates, why="the judge's yes and no hardly depend on people's, so nothing can be divided by it"
+        )
     value = (share + specificity - 1) / power
     # Each edit's pull on the three rates, and by the chain rule on the corrected share.
     pull = (judge - share) / len(judge)
