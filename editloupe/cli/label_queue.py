@@ -23,7 +23,7 @@ def label_queue(
         str,
         typer.Option(
             "--by",
-            help="What says how unsure the judge was: confidence, repeats, entropy (of repeats), judges; auto: the first there is.",
+            help="What says how unsure the judge was: confidence, repeats, entropy, judges; auto takes the first there is.",
         ),
     ] = "auto",
     out: Annotated[
