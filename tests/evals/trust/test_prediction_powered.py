@@ -63,9 +63,9 @@ def test_edits_that_share_a_source_count_as_one_where_they_say_the_same() -> Non
     people, judge = scores(30)
     labelled = np.arange(30) < 25
     once = corrected_mean(people, judge, labelled, np.full(30, 1 / 30))
-    four = [np.repeat(one, 4) for one in (people, judge, labelled)]
-    clustered = corrected_mean(*four, np.full(120, 1 / 120), clusters=np.repeat(np.arange(30), 4))
-    careless = corrected_mean(*four, np.full(120, 1 / 120))
+    four, fourth, drawn = np.repeat(people, 4), np.repeat(judge, 4), np.repeat(labelled, 4)
+    clustered = corrected_mean(four, fourth, drawn, np.full(120, 1 / 120), clusters=np.repeat(np.arange(30), 4))
+    careless = corrected_mean(four, fourth, drawn, np.full(120, 1 / 120))
     assert float(clustered.alone_se) == pytest.approx(float(once.alone_se))
     assert float(careless.alone_se) < 0.6 * float(once.alone_se)
 
