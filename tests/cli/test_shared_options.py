@@ -22,11 +22,13 @@ LEFT_OUT = {
         "--mode",
         "--rubric",
         "--differences",
+        "--tells",
         "--max-turns",
         "--tool-calls",
         "--coordinates",
         "--min-confidence",
         "--enhancer",
+        "--overview",
         "--read-text",
     },
 }
@@ -42,7 +44,7 @@ PARTS = {
     },
     "edival instruct": {"--judge", "--base-url", "--max-output-tokens", "--timeout"},
     "demo": {"--judge", "--base-url", "--mode"},
-    "tool": {"--enhancer", "--detector", "--detector-download", "--device"},
+    "tool": {"--enhancer", "--detector", "--detector-download", "--device", "--overview"},
 }
 OWN_MEANING = {("edival evaluate", "--mode")}
 """Here the mode is that of the results: multi or complex."""
@@ -72,8 +74,8 @@ def about_a_judge() -> dict[str, Any]:
     }
 
 
-def test_there_are_twenty_two_of_them() -> None:
-    assert len(about_a_judge()) == 22
+def test_there_are_twenty_four_of_them() -> None:
+    assert len(about_a_judge()) == 24
 
 
 @pytest.mark.parametrize("command", [*LISTS_ALL, *LEFT_OUT, *PARTS])
@@ -95,7 +97,7 @@ def test_the_defaults_are_those_of_the_settings() -> None:
 
 
 def test_an_evaluation_offers_everything_a_batch_does() -> None:
-    about_manifests = {"--layout", "--results", "--language", "--allow-outside"}
+    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--untouched"}
     batch, evaluate = options("batch"), options("edival evaluate")
     shared = set(batch) - set(about_a_judge()) - about_manifests - {"--model", "--help"}
     assert shared <= set(evaluate)
@@ -106,7 +108,7 @@ def test_an_evaluation_offers_everything_a_batch_does() -> None:
 
 
 def test_a_reward_offers_everything_a_batch_does() -> None:
-    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--model"}
+    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--model", "--untouched"}
     batch, reward = options("batch"), options("reward")
     shared = set(batch) - set(about_a_judge()) - about_manifests - {"--help", "--out", "--limit"}
     assert {"--max-cost", "--retry-unjudged", "--executor", "--quiet"} <= shared <= set(reward)
