@@ -40,7 +40,8 @@ ROOMS = {
     "batch": {"manifests", "runs"},
     "analysis": {"manifests", "runs"},
     "papers": {"manifests", "runs", "analysis"},
-    "report": {"manifests", "runs", "analysis", "papers"},
+    "trust": {"manifests", "runs", "analysis", "papers"},
+    "report": {"manifests", "runs", "analysis", "papers", "trust"},
     "edival": {"manifests", "runs", "batch", "analysis", "papers", "report"},
     "reward": {"manifests", "runs", "batch", "analysis", "papers", "report"},
 }

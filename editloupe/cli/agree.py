@@ -26,6 +26,20 @@ def agree(
             help="A field of the manifest, or several with commas, to tell agreement by: model, instruction_type …",
         ),
     ] = None,
+    replace_annotators: Annotated[
+        bool,
+        typer.Option(
+            "--replace-annotators",
+            help="Also test whether the judge may stand in for annotators; needs three of them.",
+        ),
+    ] = False,
+    epsilon: Annotated[
+        float,
+        typer.Option(
+            "--epsilon",
+            help="How much worse than an annotator the judge may be in that test: 0.2 for experts, 0.1 for crowds.",
+        ),
+    ] = 0.2,
     protocol: ProtocolName = None,
     configuration: Annotated[
         str | None,
@@ -43,17 +57,27 @@ def agree(
     kind = chosen_format(format, out, FORMATS)
     from editloupe.evals.analysis.agreement import agreement
     from editloupe.evals.analysis.bootstrap import Resampling
+    from editloupe.evals.analysis.human import human_labels
     from editloupe.evals.analysis.run_rows import table_of
     from editloupe.evals.report.agreement_blocks import agreement_blocks
     from editloupe.evals.report.text import as_text
+    from editloupe.evals.report.trust_blocks import replacement_blocks
+    from editloupe.evals.trust.replace_annotators import replace_annotators as test_replacement
 
     table = table_of(run, protocol, configuration)
     for sentence in table.damage:
         tell(sentence)
-    found = agreement(table, human, Resampling(resamples, seed), by=by or ())
+    people = human_labels(table, human)
+    found = agreement(table, people, Resampling(resamples, seed), by=by or ())
+    tested = test_replacement(table, people, epsilon) if replace_annotators else None
     if kind == "json":
         whole = found.model_dump(mode="json")
+        if tested is not None:
+            whole["replace_annotators"] = {name: one.model_dump(mode="json") for name, one in tested.items()}
         # Each criterion also stands at the top, so that `.instruction_following.spearman.value` is a whole path.
         deliver(for_json({**whole["criteria"], **whole}, 2) + "\n", out)
         return
-    deliver(as_text(tuple(agreement_blocks(found, table.titles))), out)
+    blocks = list(agreement_blocks(found, table.titles))
+    if tested is not None:
+        blocks += replacement_blocks(tested, table.titles, epsilon)
+    deliver(as_text(tuple(blocks)), out)

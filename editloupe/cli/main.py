@@ -62,6 +62,21 @@ COMMANDS: tuple[Command, ...] = (
         "Scores, tables and figures of one run, or a leaderboard of several.",
     ),
     Command("agree", "editloupe.cli.agree", "agree", "How well a run agrees with people."),
+    Command(
+        "label-queue",
+        "editloupe.cli.label_queue",
+        "label_queue",
+        "Draw the edits that people should label next, with known probabilities.",
+    ),
+    Command(
+        "calibrate",
+        "editloupe.cli.calibrate",
+        "calibrate",
+        "Find the confidence above which a judge agrees with people, with a guarantee.",
+    ),
+    Command(
+        "drift", "editloupe.cli.drift", "drift", "Judge an anchor set again and say whether the judge has changed."
+    ),
     Command("compare", "editloupe.cli.compare", "compare", "Two runs on the same edits, side by side."),
     Command(
         "edival", "editloupe.cli.edival", "app", "Judge chains of edits by objects, as EdiVal-Agent does.", group=True

@@ -70,6 +70,19 @@ def report(
         str, typer.Option("--unjudged", help="left_out, or worst: count them as the worst answer, a lower bound.")
     ] = "left_out",
     human: Human = None,
+    corrected: Annotated[
+        bool,
+        typer.Option(
+            "--corrected", help="Beside each mean, what people would have said of all edits, from their labels."
+        ),
+    ] = False,
+    queue: Annotated[
+        Path | None,
+        typer.Option(
+            "--queue",
+            help="With --corrected: the queue that drew the labelled edits; else label_queue.jsonl in the run, if it is there.",
+        ),
+    ] = None,
     figures: Annotated[
         Path | None, typer.Option("--figures", help="Also write every figure into this folder, as PDF and PNG.")
     ] = None,
@@ -88,13 +101,23 @@ def report(
     from editloupe.evals.analysis.bootstrap import Resampling
     from editloupe.evals.analysis.run_rows import table_of
     from editloupe.evals.report import build_leaderboard, build_report
+    from editloupe.evals.trust.label_queue import find_queue
 
     how = Resampling(resamples, seed)
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
     tables = [table_of(run, protocol, configuration) for run in dict.fromkeys(runs)]
     gc.freeze()  # the tables stay until the end; the collector need not walk through them again and again
     _check_columns(by or (), tables)
-    built = [build_report(table, by or (), rule, human, how, intervals=intervals) for table in tables]
+    if queue is not None and (not corrected or len(tables) > 1):
+        raise UserError(
+            "--queue goes with --corrected and one run: it says how the labelled edits of that run were drawn"
+        )
+    built = []
+    for table in tables:
+        drawn = find_queue(table, queue) if corrected else None
+        built.append(
+            build_report(table, by or (), rule, human, how, intervals=intervals, corrected=corrected, queue=drawn)
+        )
     found: Report | Leaderboard = built[0]
     if len(built) > 1:
         found = build_leaderboard(built, tables, how if intervals else None)
@@ -181,7 +204,15 @@ def _html(found: Report | Leaderboard, out: Path | None) -> str:
 
 
 def _json(found: Report | Leaderboard, out: Path | None) -> str:
-    return for_json(found.model_dump(mode="json"), 2) + "\n"
+    from editloupe.evals.report.corrected_blocks import put_beside_means
+    from editloupe.evals.report.model import Report as OneReport
+
+    data = found.model_dump(mode="json")
+    pairs = [(found, data)] if isinstance(found, OneReport) else zip(found.reports, data["reports"], strict=True)
+    for one, told in pairs:
+        if one.corrected is not None:
+            put_beside_means(told, one.corrected)
+    return for_json(data, 2) + "\n"
 
 
 def _latex(found: Report | Leaderboard, out: Path | None) -> str:

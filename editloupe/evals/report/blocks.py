@@ -3,74 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from editloupe.evals.analysis.agreement import Agreement, Measures
 from editloupe.evals.analysis.among_people import Among
 from editloupe.evals.analysis.distribution import SizeTrend
 from editloupe.evals.analysis.estimate import Estimate
-from editloupe.evals.analysis.instructive import Instructive
 from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.pairing import TITLES
 from editloupe.evals.analysis.parts import BETWEEN
 from editloupe.evals.analysis.reference import Reference
 from editloupe.evals.analysis.scores import Score
+from editloupe.evals.report.block_types import Block, Cases, Drawing, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.corrected_blocks import TITLE as CORRECTED
+from editloupe.evals.report.corrected_blocks import corrected_blocks
 from editloupe.evals.report.model import Leaderboard, PaperTable, Report
 from editloupe.evals.report.report_tables import merged
 from editloupe.evals.report.table_formats import cell_text
-
-
-@dataclass(frozen=True)
-class Heading:
-    """A heading; level 1 is the page's own."""
-
-    text: str
-    level: int = 2
-
-
-@dataclass(frozen=True)
-class Paragraph:
-    """A paragraph: the answer, a warning, something to paste, or plain text."""
-
-    text: str
-    kind: Literal["answer", "warning", "paste", "plain"] = "plain"
-
-
-@dataclass(frozen=True)
-class Points:
-    """A list of sentences."""
-
-    items: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table; the first column is text, the others are numbers."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure, by its name among those that `drawn` makes."""
-
-    name: str
-    caption: str
-
-
-@dataclass(frozen=True)
-class Cases:
-    """Edits to look at."""
-
-    folder: str
-    items: tuple[Instructive, ...]
-    titles: Mapping[str, str]
-
-
-Block = Heading | Paragraph | Points | Grid | Drawing | Cases
 
 
 def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[Block]:
@@ -81,7 +30,8 @@ def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[
         yield Paragraph(report.baseline, "warning")
     yield Heading("How sure is that?", level + 1)
     yield Points((*report.certainty, *report.notes))
-    for block in (*_scores(report, level + 1), *_agreement(report, level + 1)):
+    corrected = corrected_blocks(report.corrected, report.titles, level + 1) if report.corrected else ()
+    for block in (*_scores(report, level + 1), *corrected, *_agreement(report, level + 1)):
         yield replace(block, name=within + block.name) if isinstance(block, Drawing) else block
     if report.instructive:
         yield Heading("Edits to look at", level + 1)
@@ -103,7 +53,7 @@ def _scores(report: Report, level: int) -> Iterator[Block]:
         yield Grid(("level", "score", "edits"), levels)
     if report.by_type:
         yield Drawing("score_per_type", "Scores by instruction type with intervals.")
-    yield from _printed(report.tables, level + 1)
+    yield from _printed([one for one in report.tables if one.title != CORRECTED], level + 1)
     if any(ranking.part for ranking in report.rankings):
         for ranking in report.rankings:
             yield Heading(f"Editing models, {BETWEEN.join(ranking.part)}", level + 1)

@@ -20,10 +20,13 @@ from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_rows import BASELINE, NO_MODEL, Table, table_of
 from editloupe.evals.analysis.scores import Score, Scores, UnjudgedRule, scores
 from editloupe.evals.papers.tables import paper_tables
+from editloupe.evals.report.corrected_blocks import corrected_table
 from editloupe.evals.report.model import Entry, Leaderboard, PaperTable, Report, Spent
 from editloupe.evals.report.ranking import rank_runs, ranking_answer, ranking_notes, ranks_of_parts
 from editloupe.evals.report.report_tables import cross_tables, printed
 from editloupe.evals.runs.store import Run
+from editloupe.evals.trust.corrected import corrected_scores
+from editloupe.evals.trust.label_queue import LabelQueue
 from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.types import UserError
 
@@ -36,10 +39,13 @@ def build_report(
     how: Resampling | None = None,
     protocol: str | None = None,
     intervals: bool = False,
+    corrected: bool = False,
+    queue: LabelQueue | None = None,
 ) -> Report:
     """Build the report of one run; groups by editing model come by themselves, further fields by name.
 
-    `intervals` adds the ends of an interval to every mean of the paper's tables.
+    `intervals` adds the ends of an interval to every mean of the paper's tables; `corrected` adds what people would have said of
+    all edits, from their labels of some, weighed by the queue these were drawn with.
     """
     held, how = table_of(run, protocol), how or Resampling()
     table, _ = without_reference(held)
@@ -58,6 +64,9 @@ def build_report(
         sections = ()
         notes.append(f"The paper's own tables are left out: {error}.")
     tables = tuple(printed(one, table.protocol) for one in (*sections, *cross_tables(table, found, intervals)))
+    mended = corrected_scores(table, people, queue, how.level) if corrected else None
+    if mended is not None:
+        tables = (*tables, printed(corrected_table(mended, table.titles), table.protocol))
     areas = {name: trend for name in table.criteria if (trend := area_trend(table, name)) is not None}
     return Report(
         **{
@@ -73,6 +82,7 @@ def build_report(
         baseline=BASELINE if table.by_rules else None,
         titles=table.titles,
         agreement=agreed,
+        corrected=mended,
         rankings=rankings,
         tables=tables,
         distributions={name: distribution(table, name) for name in table.criteria},

@@ -12,6 +12,7 @@ from editloupe.evals.analysis.estimate import Estimate, Number
 from editloupe.evals.analysis.instructive import Instructive
 from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.scores import Coverage, Scores
+from editloupe.evals.trust.records import CorrectedScores
 from editloupe.types import Record
 
 
@@ -55,6 +56,8 @@ class Report(Scores):
     """Criteria to their titles."""
     agreement: Agreement | None
     """None where people labelled nothing."""
+    corrected: CorrectedScores | None = None
+    """The scores corrected by people's labels, where that was asked for."""
     rankings: tuple[ModelComparison, ...]
     """What can be said about the order of the editing models, by paired tests, and what nothing edited scores; one for
     every value of what the paper keeps apart, usually one."""

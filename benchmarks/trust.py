@@ -1,0 +1,192 @@
+"""Whether what `editloupe` says about trust holds: simulations with a known truth, 2 000 repetitions each.
+
+    python benchmarks/trust.py [--repetitions N] [--figure FILE] [--json FILE]
+
+Corrected scores: how often the 95 % interval holds the truth, and how wide it is beside that of the labels alone. Calibration:
+how often people agree with what is kept at least as often as promised. Drift: false alarms, and how often a change is seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from editloupe.evals.trust.calibrate import fixed_sequence
+from editloupe.evals.trust.drift import shift_answer
+from editloupe.evals.trust.label_queue import probabilities, systematic
+from editloupe.evals.trust.prediction_powered import corrected_mean
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+CUTS = (-1.1, -0.3, 0.5)
+"""Where four labels divide how good an edit is, a standard normal number."""
+JUDGES = {"good": (0.0, 0.4), "kind": (0.7, 0.6), "strict": (-0.8, 0.8), "noisy": (0.0, 1.5), "blind": (0.0, None)}
+"""Bias and noise of a judge; one without noise answers without looking."""
+EDITS = 1000
+AT_A_TIME = 250
+"""Data sets held in memory at once."""
+
+
+def labels_of(quality: Floats) -> Floats:
+    """Return four labels as scores from 0 to 100."""
+    return np.searchsorted(CUTS, quality) * 100 / 3
+
+
+def truth() -> float:
+    """Return the mean that people's labels have."""
+    shares = np.diff([0.0, *stats.norm.cdf(CUTS), 1.0])
+    return float((shares * np.arange(4)).sum() * 100 / 3)
+
+
+def simulate(random: np.random.Generator, judge: str, labels: int, design: str, count: int) -> dict[str, Floats]:
+    """Return the ends of corrected and plain intervals for many data sets of one kind."""
+    size = 4 if design == "shared sources" else 1
+    shape = (count, EDITS)
+    shared = random.normal(size=(count, EDITS // size)).repeat(size, 1)
+    quality = shared if size == 1 else np.sqrt(0.5) * (shared + random.normal(size=shape))
+    people = labels_of(quality)
+    bias, noise = JUDGES[judge]
+    seen = random.normal(size=shape) if noise is None else quality + bias + noise * random.normal(size=shape)
+    verdicts = labels_of(seen)
+    shares = np.full(EDITS, 1 / EDITS)
+    chances = None
+    if design == "queue":
+        # A judge is surest far from the borders between labels, and knows that only roughly.
+        unsure = np.exp(-2 * np.abs(seen[..., None] - np.array(CUTS)).min(-1)) * random.uniform(0.5, 1, shape)
+        chances = np.stack([probabilities(one, labels, 0.5) for one in unsure])
+        labelled = np.zeros(shape, bool)
+        for row, one in enumerate(chances):
+            labelled[row, systematic(one, random)] = True
+    else:
+        labelled = random.random(shape).argsort(1) < labels
+    if design == "types":
+        kinds = np.minimum(np.arange(EDITS) % 8, 3)
+        shares = 1 / 4 / np.bincount(kinds)[kinds]
+    found = corrected_mean(people, verdicts, labelled, shares, chances, np.arange(EDITS) // size)
+    low, high = found.interval()
+    alone_low, alone_high = found.interval_alone()
+    naive = verdicts @ shares
+    return {"low": low, "high": high, "alone_low": alone_low, "alone_high": alone_high, "judge": naive}
+
+
+def corrected(repetitions: int) -> Iterator[dict[str, Any]]:
+    """Yield coverage and width of corrected intervals, for every judge, number of labels and way to draw them."""
+    true = truth()
+    for design in ("random", "shared sources", "types", "queue"):
+        for judge in JUDGES:
+            for labels in (20, 40, 100, 200, 500):
+                random = np.random.default_rng(labels)
+                parts = [
+                    simulate(random, judge, labels, design, min(AT_A_TIME, repetitions - done))
+                    for done in range(0, repetitions, AT_A_TIME)
+                ]
+                whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+                width, alone = whole["high"] - whole["low"], whole["alone_high"] - whole["alone_low"]
+                yield {
+                    "labels drawn": design,
+                    "judge": judge,
+                    "labels": labels,
+                    "covers": float(((whole["low"] <= true) & (true <= whole["high"])).mean()),
+                    "alone covers": float(((whole["alone_low"] <= true) & (true <= whole["alone_high"])).mean()),
+                    "width": float((width / alone).mean()),
+                    "widest": float((width / alone).max()),
+                    "judge is off by": float((whole["judge"] - true).mean()),
+                }
+
+
+def calibrated(repetitions: int) -> Iterator[dict[str, Any]]:
+    """Yield how often the promise of a calibration holds, for judges from good to hopeless."""
+    random = np.random.default_rng(1)
+    for judge, (floor, ceiling) in {"good": (0.85, 1.0), "bad": (0.4, 0.95), "hopeless": (0.25, 0.6)}.items():
+        for labels in (60, 200, 500):
+            held, kept = 0, []
+            for _ in range(repetitions):
+                confidence = random.random(labels)
+                agreed = random.random(labels) < floor + (ceiling - floor) * confidence
+                passed = [one.threshold for one in fixed_sequence(confidence, agreed, 0.9, 0.05) if one.passed]
+                # Confidence is uniform, so the agreement above a threshold is that in the middle of what lies above it.
+                held += not passed or floor + (ceiling - floor) * (1 + passed[-1]) / 2 >= 0.9
+                kept.append(1 - passed[-1] if passed else 0.0)
+            yield {"judge": judge, "labels": labels, "promise held": held / repetitions, "kept": float(np.mean(kept))}
+
+
+def drifted(repetitions: int) -> Iterator[dict[str, Any]]:
+    """Yield how often a change is told and how often sameness is, for shifts from none to large, margin 5 points."""
+    random = np.random.default_rng(2)
+    for edits in (50, 100, 200, 400):
+        for shift in (0.0, 0.1, 0.2, 0.4):
+            quality = random.normal(size=(repetitions, edits))
+            before, after = (labels_of(quality + 0.3 * random.normal(size=quality.shape) + s) for s in (0.0, shift))
+            answers = [shift_answer(one, np.arange(edits), 5.0, 0.05, 0.05)[0] for one in after - before]
+            shares = {name: answers.count(name) / repetitions for name in ("same", "changed", "cannot tell")}
+            yield {"edits": edits, "mean moved by": float((after - before).mean()), **shares}
+
+
+def told(title: str, rows: list[dict[str, Any]]) -> str:
+    """Return rows as a Markdown table."""
+    lines = [f"## {title}", "", "| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
+    lines += [
+        "| " + " | ".join(f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values()) + " |" for row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    """Draw coverage and width of the corrected intervals."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    colours = dict(zip(JUDGES, ("#0072b2", "#d55e00", "#cc79a7", "#009e73", "#777777"), strict=True))
+    marks = {"random": "o", "shared sources": "s", "types": "^", "queue": "D"}
+    left.axhspan(0.94, 0.96, color="#eeeeee")
+    for judge, colour in colours.items():
+        for design, mark in marks.items():
+            own = [row for row in rows if row["judge"] == judge and row["labels drawn"] == design]
+            left.plot([row["labels"] for row in own], [row["covers"] for row in own], mark, color=colour, ms=4)
+        plain = [row for row in rows if row["judge"] == judge and row["labels drawn"] == "random"]
+        right.plot(
+            [row["labels"] for row in plain], [row["width"] for row in plain], "o-", color=colour, label=judge, ms=4
+        )
+    for design, mark in marks.items():
+        left.plot([], [], mark, color="black", label=design, ms=4)
+    left.set(ylim=(0.9, 1.0), xlabel="human labels", ylabel="intervals that hold the truth", title="95 % is 95 %")
+    right.set(ylim=(0, 1.1), xlabel="human labels", ylabel="width, labels alone = 1", title="What the judge adds")
+    right.axhline(1, color="black", lw=0.8, ls="--")
+    for axes, title in ((left, "labels drawn"), (right, "judge")):
+        axes.set_xscale("log")
+        axes.set_xticks([20, 40, 100, 200, 500], ["20", "40", "100", "200", "500"])
+        axes.minorticks_off()
+        axes.legend(title=title, frameon=False, fontsize=8, title_fontsize=8, ncols=2, loc="lower right")
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    """Run all simulations and print their tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repetitions", type=int, default=2000)
+    parser.add_argument("--figure", type=Path)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    found = {
+        "Corrected scores": list(corrected(given.repetitions)),
+        "Calibration, 90 % agreement, 5 % error": list(calibrated(given.repetitions)),
+        "Drift, margin 5 points": list(drifted(given.repetitions)),
+    }
+    for title, rows in found.items():
+        print(told(title, rows))
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    if given.figure:
+        draw(found["Corrected scores"], given.figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""`editloupe drift`: judge an anchor set again and say whether the judge has changed."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.options import tell
+from editloupe.cli.report import chosen_format, deliver
+from editloupe.cli.splice import Without, spliced
+from editloupe.safe_text import for_json
+from editloupe.types import UserError
+
+if TYPE_CHECKING:
+    from editloupe.evals.analysis.run_rows import Table
+    from editloupe.types import Edit
+
+CODES = {"same": 0, "changed": 1, "cannot tell": 4}
+"""Exit codes, for continuous integration."""
+
+
+@spliced
+def drift(
+    anchor: Annotated[Path, typer.Argument(help="The run to compare with, judged when all was well.")],
+    judge: Annotated[JudgeOptions, Without("protocol", "mode", "criteria")],
+    *,
+    edits: Annotated[
+        int, typer.Option("--edits", min=20, help="How many edits to judge again, over labels and types.")
+    ] = 100,
+    margin: Annotated[
+        float, typer.Option("--margin", help="Points of 100 by which a mean may move and be the same.")
+    ] = 5.0,
+    error: Annotated[
+        float, typer.Option("--error", help="Probability of telling a change where there is none.")
+    ] = 0.05,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the draw; same seed, same edits.")] = 0,
+    configuration: Annotated[
+        str | None,
+        typer.Option("--configuration", help="Which judge's verdicts of the anchor, where it holds several."),
+    ] = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, help="Requests under way at once.")] = 8,
+    out: Annotated[
+        Path | None, typer.Option(help="Keep the second judging in this run; what it holds already is not asked again.")
+    ] = None,
+    format: Annotated[str | None, typer.Option("--format", help="text or json.")] = None,
+) -> int:
+    """Judge some edits of a run again and say: same, changed, or cannot tell. Exit code 0, 1 or 4.
+
+    Example: editloupe drift runs/anchor --judge openai:gpt-5.1 --edits 200
+    """
+    kind = chosen_format(format, None, ("text", "json"))
+    from editloupe.evals.analysis.run_rows import table_of
+    from editloupe.evals.batch.batch import Batch, judge_batch
+    from editloupe.evals.batch.traffic import Limits
+    from editloupe.evals.report.text import as_text
+    from editloupe.evals.report.trust_blocks import drift_blocks
+    from editloupe.evals.trust.drift import drift as compared
+
+    table = table_of(anchor, None, configuration)
+    if len(table.modes) > 1:
+        raise UserError(
+            f"the run {table.name} was judged in {' and '.join(table.modes)} mode; name one with --configuration"
+        )
+    wanted = _edits(table, edits, seed)
+    judge.announce()
+    criteria = [name for name in table.criteria if name not in table.own]
+    opened = replace(judge, protocol=None if judge.rubrics else table.protocol, mode=table.modes[0], criteria=criteria)
+    with ExitStack() as stack:
+        folder = out or Path(stack.enter_context(TemporaryDirectory())) / "again"
+        batch = Batch(
+            edits=lambda: wanted,
+            out=folder,
+            open_judge=opened.open,
+            limits=Limits(concurrency=concurrency),
+            repeats=len(table.repeats),
+        )
+        ending = judge_batch(batch, quiet=True, signals=True, say=tell)
+        if ending.why:
+            raise UserError(f"the edits were not judged to the end: {ending.why}")
+        found = compared(table, table_of(folder, table.protocol, ending.configuration), margin, error)
+    text = for_json(found.model_dump(mode="json"), 2) + "\n"
+    deliver(text if kind == "json" else as_text(tuple(drift_blocks(found, table.titles))), None)
+    return CODES[found.answer]
+
+
+def _edits(table: Table, count: int, seed: int) -> list[Edit]:
+    """Return the edits to judge again; a picture whose file is gone is taken from the run, where it was kept."""
+    from editloupe.evals.runs.store import Run
+    from editloupe.evals.trust.drift import anchor_rows
+
+    found = []
+    with Run.open(table.folder) as run:
+        for row in anchor_rows(table, count, seed):
+            kept: dict[str, tuple[Path, ...]] = {}
+            for role, paths in row.edit.files.items():
+                shas = row.pictures.get(role, ())
+                places = [path if path.is_file() else None for path in paths]
+                for place, sha in enumerate(shas[: len(places)]):
+                    places[place] = places[place] or run.pictures.find(sha)
+                if any(place is None for place in places):
+                    raise UserError(
+                        f'the edit "{row.name}" cannot be judged again: its picture {paths[0]} is gone and the run kept no copy'
+                    )
+                kept[role] = tuple(place for place in places if place is not None)
+            single = {role: kept.pop(role)[0] for role in ("source", "edited", "reference") if role in kept}
+            found.append(row.edit.model_copy(update={**single, "more_images": kept}))
+    if not found:
+        raise UserError(f"the run {table.name} has no edit with a verdict, so there is nothing to judge again")
+    return found

@@ -1,0 +1,61 @@
+"""What a page is made of: headings, paragraphs, lists, tables, figures, and edits to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from editloupe.evals.analysis.instructive import Instructive
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading; level 1 is the page's own."""
+
+    text: str
+    level: int = 2
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A paragraph: the answer, a warning, something to paste, or plain text."""
+
+    text: str
+    kind: Literal["answer", "warning", "paste", "plain"] = "plain"
+
+
+@dataclass(frozen=True)
+class Points:
+    """A list of sentences."""
+
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table; the first column is text, the others are numbers."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure, by its name among those that `drawn` makes."""
+
+    name: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Edits to look at."""
+
+    folder: str
+    items: tuple[Instructive, ...]
+    titles: Mapping[str, str]
+
+
+Block = Heading | Paragraph | Points | Grid | Drawing | Cases

@@ -1,0 +1,165 @@
+"""Which edits people should label next: drawn with known probabilities, more often where the judge is less sure.
+
+π = clip((1 − τ)·η·u + τ·b, 0, 1) with b = budget / n and η = b / mean(u): Zrnic and Candès, "Active Statistical Inference"
+(arXiv 2403.03208), whose mixing with a uniform rule keeps every probability above τ·b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from editloupe.evals.analysis.bootstrap import Floats, Ints
+from editloupe.evals.analysis.run_rows import Table
+from editloupe.evals.manifests.readers import read_jsonl
+from editloupe.evals.trust.confidence import AUTO, confidences
+from editloupe.safe_text import for_json
+from editloupe.types import UserError
+from editloupe.whole_files import write_text
+
+FILE = "label_queue.jsonl"
+"""Where a queue lies in its run's folder, unless it is written elsewhere."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One edit to be labelled."""
+
+    edit_id: str
+    name: str
+    """Unique in the run."""
+    model: str | None
+    probability: float
+    """With which it was drawn."""
+    uncertainty: float | None
+    """How unsure the judge was, 0 to 1; None where nothing said it."""
+
+
+@dataclass(frozen=True)
+class LabelQueue:
+    """The edits to label, in a random order, so that the first ones labelled are a fair part of them."""
+
+    name: str
+    """What to call it, such as its file's name."""
+    drawn: tuple[Drawn, ...]
+
+    @property
+    def chances(self) -> Mapping[str, float]:
+        """The probability with which each edit of the queue was drawn, by the edit's name in its run."""
+        return {one.name: one.probability for one in self.drawn}
+
+    def check(self, table: Table) -> None:
+        """Refuse a queue that was drawn from another run."""
+        known = {(row.name, row.edit.id) for row in table.rows}
+        if strange := [one.name for one in self.drawn if (one.name, one.edit_id) not in known]:
+            raise UserError(
+                f"{self.name} was drawn from another run: {table.name} has no edit {strange[0]}"
+                + (f" and {len(strange) - 1} more of it" if len(strange) > 1 else "")
+            )
+
+    def write(self, path: Path) -> None:
+        """Write the queue, one JSON object a line; labels may be added to its lines."""
+        write_text(path, self.as_text())
+
+    def as_text(self) -> str:
+        """Return the queue as its file holds it."""
+        return "".join(f"{for_json(vars(one))}\n" for one in self.drawn)
+
+    @classmethod
+    def read(cls, path: Path) -> LabelQueue:
+        """Read a queue that was written."""
+        if not path.is_file():
+            raise UserError(f"the queue was not found at {path}")
+        return cls(path.name, tuple(_read(path)))
+
+
+def _read(path: Path) -> Iterable[Drawn]:
+    for row in read_jsonl(path):
+        values = row.values
+        chance = values.get("probability")
+        if not isinstance(chance, (int, float)) or not 0 < chance <= 1:
+            raise row.error('"probability" is a number above 0 and up to 1')
+        if not isinstance(values.get("name"), str) or not isinstance(values.get("edit_id"), str):
+            raise row.error('"edit_id" and "name" say which edit it is')
+        model = values.get("model")
+        yield Drawn(
+            values["edit_id"],
+            values["name"],
+            None if model is None else str(model),
+            float(chance),
+            values.get("uncertainty"),
+        )
+
+
+def find_queue(table: Table, named: Path | None = None) -> LabelQueue | None:
+    """Return the queue that was named, or the one in the run's folder, or None."""
+    if named is not None:
+        return LabelQueue.read(named)
+    own = table.folder / FILE
+    return LabelQueue.read(own) if own.is_file() else None
+
+
+def draw_queue(table: Table, budget: int, tau: float = 0.5, seed: int = 0, by: str = AUTO) -> tuple[LabelQueue, str]:
+    """Draw edits with a verdict to be labelled, and say where the judge's confidence came from.
+
+    The same run, budget, τ and seed give the same queue; with τ = 1 it is a plain random sample.
+    """
+    if budget < 1:
+        raise UserError("--budget is the number of edits that can be labelled, at least 1")
+    if not 0 < tau <= 1:
+        raise UserError("--tau is above 0 and at most 1: with 0 some edits could never be drawn")
+    rows = [place for place, row in enumerate(table.rows) if any(u.judged for us in row.units.values() for u in us)]
+    if not rows:
+        raise UserError(f"the run {table.name} has no edit with a verdict")
+    kind, known = confidences(table, by)
+    unsure = _uncertainty(known)[rows]
+    chances = probabilities(np.where(np.isnan(unsure), _middle(unsure), unsure), budget, tau)
+    picked = systematic(chances, np.random.default_rng(seed))
+    drawn = [
+        Drawn(
+            edit_id=table.rows[rows[place]].edit.id,
+            name=table.rows[rows[place]].name,
+            model=table.rows[rows[place]].edit.model,
+            probability=float(chances[place]),
+            uncertainty=None if np.isnan(unsure[place]) else float(unsure[place]),
+        )
+        for place in picked
+    ]
+    return LabelQueue("the queue", tuple(drawn)), kind
+
+
+def _uncertainty(known: Mapping[str, Floats]) -> Floats:
+    """Return each row's uncertainty, the mean over the criteria that have one."""
+    each = np.stack([1 - values for values in known.values()])
+    there = np.isfinite(each)
+    counts = there.sum(0)
+    return np.where(counts > 0, np.where(there, each, 0).sum(0) / np.maximum(counts, 1), np.nan)
+
+
+def _middle(values: Floats) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else 1.0
+
+
+def probabilities(unsure: Floats, budget: int, tau: float) -> Floats:
+    """Return the probability with which each edit is drawn.
+
+    >>> probabilities(np.array([0.0, 0.1, 0.3]), 1, 0.5).round(3).tolist()
+    [0.167, 0.292, 0.542]
+    """
+    share = min(budget / len(unsure), 1.0)
+    mean = float(unsure.mean())
+    spread = share / mean * unsure if mean > 0 else np.full(len(unsure), share)
+    return np.clip((1 - tau) * spread + tau * share, 0, 1)
+
+
+def systematic(chances: Floats, random: np.random.Generator) -> Ints:
+    """Draw items with exactly these probabilities and hardly any chance in how many: systematic sampling in random order."""
+    order = random.permutation(len(chances))
+    ends = np.cumsum(chances[order])
+    marks = np.floor(ends + random.random())
+    picked = order[np.diff(marks, prepend=np.floor(0.0)) > 0] if len(ends) else order
+    return random.permutation(picked)

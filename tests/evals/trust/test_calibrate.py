@@ -1,0 +1,116 @@
+"""A calibration keeps what its promise: thresholds by fixed-sequence testing, tied to the judge it was made with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from editloupe.cli.main import run as command
+from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.trust.calibrate import Calibration, calibrate, fixed_sequence, lower_bound
+from editloupe.types import UserError
+from tests.evals.sample_runs import IF, Line, make_run
+from tests.evals.trust.samples import kind_judge, write_labels
+
+RANDOM = np.random.default_rng(9)
+
+
+def test_the_bound_is_that_of_clopper_and_pearson() -> None:
+    expected = stats.binomtest(57, 60, alternative="greater").proportion_ci(0.95, method="exact").low
+    assert lower_bound(57, 60, 0.05) == pytest.approx(expected)
+
+
+def test_thresholds_are_tested_from_the_strictest_down_to_the_first_that_fails() -> None:
+    confidence = np.linspace(1, 0, 200)
+    agreed = confidence > 0.5
+    tested = fixed_sequence(confidence, agreed, 0.9, 0.05)
+    assert tested[0].labels >= 30
+    assert [one.threshold for one in tested] == sorted((one.threshold for one in tested), reverse=True)
+    assert [one.passed for one in tested] == [True] * (len(tested) - 1) + [False]
+
+
+def test_equal_confidences_stand_above_or_below_together() -> None:
+    confidence = np.repeat([0.9, 0.5], 40)
+    tested = fixed_sequence(confidence, np.repeat([True, False], 40), 0.9, 0.05)
+    assert [(one.threshold, one.labels) for one in tested] == [(0.9, 40), (0.5, 80)]
+
+
+def test_fewer_than_thirty_labels_are_never_tested() -> None:
+    assert fixed_sequence(np.ones(29), np.ones(29, bool), 0.5, 0.05) == ()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("floor", [0.3, 0.6, 0.88])
+def test_the_promise_holds_in_nearly_all_calibrations(floor: float) -> None:
+    broken = 0
+    for _ in range(600):
+        confidence = RANDOM.random(150)
+        tested = fixed_sequence(confidence, RANDOM.random(150) < floor + (0.99 - floor) * confidence, 0.9, 0.05)
+        kept = [one.threshold for one in tested if one.passed]
+        if kept:
+            broken += floor + (0.99 - floor) * (1 + kept[-1]) / 2 < 0.9
+    assert broken / 600 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 600)
+
+
+def test_a_judge_that_is_right_when_it_is_sure_is_kept_there(tmp_path: Path) -> None:
+    lines, people = [], []
+    for number in range(200):
+        sure = number % 2 == 0
+        truth = 1 + number % 3
+        lines.append(Line(f"e{number}", truth if sure else 4, "", confidence=0.9 if sure else 0.4))
+        people.append({"edit_id": f"e{number}", IF: truth})
+    table = table_of(make_run(tmp_path / "run", lines))
+    found = calibrate(table, write_labels(tmp_path / "h.jsonl", people), 0.9, 0.05)
+    assert found.criteria[IF].threshold == 0.9
+    assert found.criteria[IF].kept == 0.5
+    assert found.keeps(IF, 0.95)
+    assert not found.keeps(IF, 0.5)
+    assert not found.keeps(IF, None)
+    assert not found.keeps("another", 0.99)
+
+
+def test_where_no_threshold_passes_nothing_is_kept_and_the_reason_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, people = kind_judge(tmp_path)
+    labels, out = str(write_labels(tmp_path / "h.jsonl", people)), tmp_path / "trust.yaml"
+    assert command(["calibrate", str(run), "--human", labels, "--agreement", "0.99", "--out", str(out)]) == 0
+    assert "nothing may be kept" in capsys.readouterr().out
+    found = Calibration.read(out)
+    assert found.criteria[IF].threshold is None
+    assert not found.keeps(IF, 1.0)
+
+
+def test_a_calibration_survives_its_file_and_is_refused_for_another_judge_or_other_words(tmp_path: Path) -> None:
+    run, people = kind_judge(tmp_path)
+    table = table_of(run)
+    found = calibrate(table, write_labels(tmp_path / "h.jsonl", people), 0.3, 0.05)
+    found.write(tmp_path / "trust.yaml")
+    again = Calibration.read(tmp_path / "trust.yaml")
+    assert again == found
+    again.check_table(table)
+    other = table_of(make_run(tmp_path / "other", [Line("e0")], judge="rules"))
+    with pytest.raises(UserError, match="holds for the judge"):
+        again.check_table(other)
+    with pytest.raises(UserError, match="the prompt, the tools or the settings"):
+        again.check(found.judge, found.protocol, found.mode, {IF: ("another key",)})
+    (tmp_path / "broken.yaml").write_text("judge: 1\n")
+    with pytest.raises(UserError, match="is not a calibration"):
+        Calibration.read(tmp_path / "broken.yaml")
+
+
+def test_only_one_label_of_a_source_picture_counts(tmp_path: Path) -> None:
+    run, people = kind_judge(tmp_path, edits=100)
+    found = calibrate(table_of(run), write_labels(tmp_path / "h.jsonl", people), 0.5, 0.05)
+    assert found.criteria[IF].labels == 50
+    assert any("another label used" in note for note in found.notes)
+
+
+def test_without_any_confidence_nothing_can_be_calibrated(tmp_path: Path) -> None:
+    table = table_of(make_run(tmp_path / "run", [Line(f"e{n}") for n in range(40)]))
+    labels = write_labels(tmp_path / "h.jsonl", [{"edit_id": f"e{n}", IF: 4} for n in range(40)])
+    with pytest.raises(UserError, match="how sure the judge was"):
+        calibrate(table, labels, 0.9, 0.05)
