@@ -170,7 +170,7 @@ def test_the_type_of_an_instruction_is_told_only_where_that_is_asked_for(edit: E
         settings = JudgeSettings(tells=tells)
         with Judge("openai:gpt-4.1", mode="plain", base_url=server.openai_url, settings=settings) as judge:
             assert judge.judge(typed).verdicts
-    told = ["Type of instruction: Change Material" in request.text for request in server.requests]
+    told = ['Type of instruction: "Change Material"' in request.text for request in server.requests]
     assert sorted(told) == [False, False, True, True]
 
 
