@@ -23,7 +23,7 @@ from editloupe.judge_settings import JudgeSettings
 from editloupe.pixel_budget import room_for
 from editloupe.question_facts import question_facts
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput, telling
+from editloupe.rubrics.protocol import MissingInput, telling, without_ours
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.shown import shown_of
@@ -64,6 +64,7 @@ class Judge(DescribedJudge):
         self.base_url = base_url
         self.settings: JudgeSettings = settings or JudgeSettings()
         found = with_files(protocol, rubrics) if rubrics else find_protocol(protocol or DEFAULT.name)
+        found = found if self.settings.our_notes else without_ours(found)
         self._protocol = found if self.settings.tells is None else telling(found, self.settings.tells)
         self.protocol = self._protocol.name
         self.mode: Mode = mode or self._protocol.default_mode

@@ -118,10 +118,11 @@ def test_the_key_of_a_unit_changes_with_what_decides_it(edit: Edit, tmp_path: Pa
         key(Judge("openai:gpt-4o"), edit),
         key(Judge("openai:gpt-4.1", settings=JudgeSettings(max_turns=3)), edit),
         key(Judge("openai:gpt-4.1", settings=JudgeSettings(temperature=0.5)), edit),
+        key(Judge("openai:gpt-4.1", settings=JudgeSettings(our_notes=False)), edit),
         key(Judge("openai:gpt-4.1", tools=ToolSettings(max_regions=2)), edit),
     }
     assert key(judge, edit) not in others
-    assert len(others) == 9
+    assert len(others) == 10
 
 
 @pytest.mark.usefixtures("with_key")

@@ -65,6 +65,13 @@ class JudgeOptions:
             rich_help_panel=JUDGING,
         ),
     ] = None
+    our_notes: Annotated[
+        bool,
+        typer.Option(
+            help="Keep the parts of a rubric that its paper does not have (DLEBench's notes by type), or leave them out.",
+            rich_help_panel=JUDGING,
+        ),
+    ] = USUAL.our_notes
     max_turns: Annotated[
         int,
         typer.Option(
@@ -137,6 +144,7 @@ class JudgeOptions:
             long_side=self.long_side,
             timeout=self.timeout,
             min_confidence=self.min_confidence,
+            our_notes=self.our_notes,
             tells=None if self.tells is None else _tells(self.tells),
             differences=one_of("--differences", self.differences, ("model", "tool")),
         )

@@ -194,6 +194,11 @@ def telling(protocol: Protocol, tells: Sequence[Telling]) -> Protocol:
     return replace(protocol, rubrics=rubrics)
 
 
+def without_ours(protocol: Protocol) -> Protocol:
+    """Return the protocol with no more in its rubrics than the paper has."""
+    return replace(protocol, rubrics=tuple(rubric.without_ours() for rubric in protocol.rubrics))
+
+
 def worst_label(rubric: Rubric, labels: Sequence[str]) -> str:
     """Return the worst of several targets' labels: each target is judged on its own (DLEBench, Section 7.3)."""
     if not isinstance(rubric.answer, LabelAnswer):
