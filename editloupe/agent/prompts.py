@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from editloupe.agent.schemas import REASONING
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import (
     Answer,
@@ -31,14 +32,23 @@ ROLE = (
 )
 
 _STEPS_OF_LABELS, _STEPS = "# The checks, strictly in this order", "# How to go about it, in this order"
+STEP_BY_STEP = "your reasoning, step by step and as long as needed: go through everything above before you decide"
 EARLIER_FINDINGS = "earlier_findings"
 """The fact of a case that holds what was found out beforehand: introductions to texts."""
 
 
 def system_text(
-    rubric: Rubric, mode: Mode, tools: Sequence[Mapping[str, Any]], native: bool, structured: bool = False
+    rubric: Rubric,
+    mode: Mode,
+    tools: Sequence[Mapping[str, Any]],
+    native: bool,
+    structured: bool = False,
+    written: bool = False,
 ) -> str:
-    """Return the fixed text of a rubric in one mode; the same for every edit, so that providers can cache it."""
+    """Return the fixed text of a rubric in one mode; the same for every edit, so that providers can cache it.
+
+    A `structured` reply is nothing but JSON; `written`: it begins with reasoning, for models that have none of their own.
+    """
     mode_text = rubric.modes[mode]
     type_notes = rubric.type_notes if mode_text.type_notes else {}
     parts = [
@@ -50,7 +60,7 @@ def system_text(
         _bullets("# Notes", (*rubric.notes, *mode_text.notes)),
         _bullets("# By type of instruction", [f"{name}: {note.strip()}" for name, note in type_notes.items()]),
         _tools(tools) if tools and not native else "",
-        how_to_answer(rubric.answer, bool(tools), native, structured),
+        how_to_answer(rubric.answer, bool(tools), native, structured, written),
         _examples(rubric, mode, bool(tools), native, structured),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -83,10 +93,11 @@ def positions(per_mille: bool) -> str:
     return "Positions are [x1, y1, x2, y2] in pixels of the picture as shown, its size is stated before it, from the top left."
 
 
-def how_to_answer(answer: Answer, tools: bool, native: bool, structured: bool = False) -> str:
+def how_to_answer(answer: Answer, tools: bool, native: bool, structured: bool = False, written: bool = False) -> str:
     """Say in which form a reply can be read; structured replies are nothing but their JSON object."""
     if structured:
-        shape = json.dumps(_shape(answer), ensure_ascii=False)
+        reasoning = {REASONING: STEP_BY_STEP} if written and not isinstance(answer, TextAnswer) else {}
+        shape = json.dumps({**reasoning, **_shape(answer)}, ensure_ascii=False)
         return f"# How to answer\nReply with one JSON object and nothing else, the reasoning first: {shape}"
     lines = ["# How to answer", "Begin every reply with your reasoning: <Start Thinking>…</Start Thinking>."]
     if tools:

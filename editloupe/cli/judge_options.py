@@ -94,6 +94,13 @@ class JudgeOptions:
         str,
         typer.Option(help="auto, on or off: hold the provider to the answer's JSON schema.", rich_help_panel=ASKING),
     ] = USUAL.structured
+    written_reasoning: Annotated[
+        str,
+        typer.Option(
+            help="auto, on or off: write reasoning step by step first in a reply held to JSON; auto: by the model.",
+            rich_help_panel=ASKING,
+        ),
+    ] = USUAL.written_reasoning
     temperature: Annotated[
         float | None, typer.Option(min=0, help="Without it 0, where the model accepts it.", rich_help_panel=ASKING)
     ] = USUAL.temperature
@@ -139,6 +146,7 @@ class JudgeOptions:
             tool_calls=one_of("--tool-calls", self.tool_calls, ("auto", "native", "text")),
             coordinates=one_of("--coordinates", self.coordinates, ("auto", "pixels", "per_mille")),
             structured=one_of("--structured", self.structured, ("auto", "on", "off")),
+            written_reasoning=one_of("--written-reasoning", self.written_reasoning, ("auto", "on", "off")),
             temperature=self.temperature,
             max_output_tokens=self.max_output_tokens,
             long_side=self.long_side,

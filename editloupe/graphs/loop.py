@@ -61,7 +61,7 @@ class CaseContext(LiveContext):
     def schema(self) -> dict[str, Any] | None:
         """Return the schema replies are held to, where the provider can and nothing but an answer is expected."""
         held = self.shared.chat.profile.structured_output and not self.case.uses_tools
-        return answer_schema(self.case.rubric.answer) if held else None
+        return answer_schema(self.case.rubric.answer, not self.shared.chat.profile.reasons) if held else None
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,10 @@ def opening(context: CaseContext) -> LoopState:
         for block in announced(name, sha, context.shared.album, context.shared.wire)
     ]
     blocks.append(text_block(task_text(case, profile.per_mille, bool(schemas))))
-    system = system_text(case.rubric, case.mode, schemas, profile.native_tools, context.schema() is not None)
+    structured = context.schema() is not None
+    system = system_text(
+        case.rubric, case.mode, schemas, profile.native_tools, structured, structured and not profile.reasons
+    )
     return LoopState(
         messages=[SystemMessage(system), HumanMessage(blocks)],
         steps=[],

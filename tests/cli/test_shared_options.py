@@ -22,6 +22,8 @@ LEFT_OUT = {
         "--mode",
         "--rubric",
         "--differences",
+        "--tells",
+        "--our-notes",
         "--max-turns",
         "--tool-calls",
         "--coordinates",
@@ -72,8 +74,8 @@ def about_a_judge() -> dict[str, Any]:
     }
 
 
-def test_there_are_twenty_two_of_them() -> None:
-    assert len(about_a_judge()) == 22
+def test_there_are_twenty_five_of_them() -> None:
+    assert len(about_a_judge()) == 25
 
 
 @pytest.mark.parametrize("command", [*LISTS_ALL, *LEFT_OUT, *PARTS])
