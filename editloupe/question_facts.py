@@ -51,7 +51,9 @@ def question_facts(
     else:
         native = profile.native_tools and looks
         tools_told = _SOME_TOOL if looks else ()
-        facts["wording"] = text_key(system_text(rubric, mode, tools_told, native, structured, written))
+        prompt = system_text(rubric, mode, tools_told, native, structured, written)
+        # What is told beside the system text, such as how the instruction is introduced, is in the wording alone.
+        facts["wording"] = text_key(f"{prompt}\n{rubric.wording.model_dump_json()}")
         facts |= {"sampling": sampling(profile, settings), "structured": structured}
         facts |= {"written_reasoning": True} if written else {}
         facts |= {"max_repairs": settings.max_repairs, "max_image_bytes": profile.max_image_bytes}

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from editloupe.rubrics import formula
 from editloupe.rubrics.ranges import range_of
+from editloupe.rubrics.wording import Wording
 from editloupe.types import Mode, Record
 
 Telling = Literal["instruction", "type", "hint"]
@@ -286,6 +287,8 @@ class Rubric(Record):
     tells: tuple[Telling, ...] = ("instruction", "type", "hint")
     """What of the edit's own text the judge is given."""
     stage: Stage | None = None
+    wording: Wording = Wording()
+    """The sentences around the rubric."""
 
     @property
     def name(self) -> str:

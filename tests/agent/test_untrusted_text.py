@@ -12,12 +12,13 @@ import yaml
 
 from editloupe import Edit, Judge, JudgeSettings, Unjudged, Verdict
 from editloupe.agent.answers import read
-from editloupe.agent.prompts import EARLIER_FINDINGS, ROLE, task_text
+from editloupe.agent.prompts import EARLIER_FINDINGS, task_text
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.edival.questions import question
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.rubrics.model import NumberAnswer
 from editloupe.rubrics.registry import protocol
+from editloupe.rubrics.wording import ROLE
 from editloupe.safe_text import quoted, quoted_lines
 from editloupe.tools.contract import NoResultCache, ToolError, View
 from editloupe.tools.detect import DetectObject
