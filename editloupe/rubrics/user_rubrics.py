@@ -20,7 +20,7 @@ from editloupe.rubrics.model import Answer, Example, LabelAnswer, ModeText, Rubr
 from editloupe.rubrics.protocol import Protocol, first_variant, undecided
 from editloupe.rubrics.registry import OWN
 from editloupe.rubrics.registry import protocol as find_protocol
-from editloupe.rubrics.rewording import Rewording, reworded
+from editloupe.rubrics.rewording import Rewording, checked_wording, reworded
 from editloupe.rubrics.yaml_files import read_yaml
 from editloupe.types import Edit, Mode, Record, UserError, Verdict
 
@@ -104,7 +104,7 @@ class OwnRubric(Record):
 
 def with_files(protocol: str | None, files: Sequence[str | Path]) -> Protocol:
     """Return a protocol of the user's own rubrics, or a bundled one in the user's words, or with own rubrics beside it."""
-    read = [(Path(file), _read(Path(file))) for file in files]
+    read = [(Path(file), one) for file in files for one in _read(Path(file))]
     rewordings = [(file, one) for file, one in read if isinstance(one, Rewording)]
     own = [(file, one) for file, one in read if isinstance(one, OwnRubric)]
     if not rewordings and protocol in (None, OWN):
@@ -165,7 +165,7 @@ def protocol_from_folder(folder: str | Path, *, name: str, title: str, source: s
     files = sorted(Path(folder).glob("*.yaml"))
     if not files:
         raise UserError(f"{folder} holds no rubric, a file that ends in .yaml")
-    read = [(file, one) for file in files if isinstance(one := _read(file), OwnRubric)]
+    read = [(file, one) for file in files for one in _read(file) if isinstance(one, OwnRubric)]
     if len(read) < len(files):
         raise UserError(f"{folder} holds a file that rewords another rubric; a paper has rubrics of its own")
     rubrics = _rubrics(read, name)
@@ -206,13 +206,29 @@ def _reworded_protocol(protocol: str | None, read: Sequence[tuple[Path, Rewordin
     return replace(found, rubrics=tuple(rubrics))
 
 
-def _read(file: Path) -> OwnRubric | Rewording:
+class RewordingFile(Record):
+    """Other words for several rubrics of a protocol in one file."""
+
+    wording: Mapping[str, Any] = Field(default_factory=dict)
+    """Sentences around all of them."""
+    rewordings: tuple[Rewording, ...] = Field(min_length=1)
+
+    @field_validator("wording")
+    @classmethod
+    def _are_sentences(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        return checked_wording(given)
+
+
+def _read(file: Path) -> Sequence[OwnRubric | Rewording]:
     content = read_yaml(file)
     if not isinstance(content, dict):
         raise UserError(f"{file.name} must hold fields with values, such as question: …")
-    kind: type[OwnRubric | Rewording] = Rewording if "extends" in content else OwnRubric
     try:
-        return kind.model_validate(content)
+        if "rewordings" in content:
+            several = RewordingFile.model_validate(content)
+            shared = several.wording
+            return [one.model_copy(update={"wording": {**shared, **one.wording}}) for one in several.rewordings]
+        return [(Rewording if "extends" in content else OwnRubric).model_validate(content)]
     except ValidationError as error:
         raise UserError(f"{file.name}: {mistake(error)}") from None
 

@@ -64,7 +64,10 @@ class Wording(Record):
     instruction_type: str = "Type of instruction: {quoted}"
     hint: str = "Hint:\n{lines}"
     one_target: str = "This edit has {targets} targets; you are shown target {target}. Judge this one alone."
-    pixels: str = "Positions are [x1, y1, x2, y2] in pixels of the picture as shown, its size is stated before it, from the top left."
+    pixels: str = (
+        "Positions are [x1, y1, x2, y2] in pixels of the picture as shown, its size is stated before it, "
+        "from the top left."
+    )
     per_mille: str = (
         "Positions are [x1, y1, x2, y2] in thousandths of the picture's width and height: 0 to 1000, from the top left."
     )
@@ -76,7 +79,7 @@ class Wording(Record):
 
 
 def filled(template: str, **values: object) -> str:
-    """Return a sentence with its names in braces filled in; other braces stay as they are, and what is filled in is not read again.
+    """Return a sentence with its names in braces filled in; other braces stay, and what is filled in is not read again.
 
     >>> filled("Judge {title}: {x}", title="{low}", low=1)
     'Judge {low}: {x}'
