@@ -34,7 +34,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a localizer returned for a sample, best first, and how long it took."""
+    """What a localizer returned for a sample, best first, and the CPU seconds it took."""
 
     sample: Sample
     boxes: tuple[Box, ...]
@@ -53,9 +53,9 @@ def read_set(folder: Path) -> Iterator[Sample]:
 
 def ask(localizer: Localizer, sample: Sample) -> Answer:
     """Run a localizer on one pair; boxes are cut at the picture's border."""
-    started = time.perf_counter()
+    started = time.process_time()
     found = localizer(sample.source, sample.edited)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     height, width = sample.source.shape[:2]
     boxes = [Box.model_validate([int(v) for v in box]).clamped(width, height) for box in found]
     return Answer(sample, tuple(box for box in boxes if box is not None), seconds)
@@ -74,9 +74,9 @@ def summary(answers: Sequence[Answer]) -> dict[str, float]:
     quiet = [a for a in local if not a.sample.changed]
     megapixels = sum(a.sample.source[..., 0].size for a in local) / 1e6
     return {
-        "tight@3": _percent(_met(change, boxes[:3], cover=False) for change, boxes in changes),
+        "tight@3": _percent(met(change, boxes[:3], cover=False) for change, boxes in changes),
         "prec@3": _percent(_share_in(box, changed) >= 0.2 for box, changed in shown),
-        "recall@5": _percent(_met(change, boxes[:5], cover=True) for change, boxes in changes),
+        "recall@5": _percent(met(change, boxes[:5], cover=True) for change, boxes in changes),
         "false alarms": _percent(bool(a.boxes) for a in quiet),
         "ms/MP": 1000 * sum(a.seconds for a in local) / megapixels if megapixels else float("nan"),
     }
@@ -95,7 +95,8 @@ def ssim(source: Pixels, edited: Pixels) -> list[list[int]]:
     return _components(similarity < 0.5, 64)
 
 
-def _met(change: Box, boxes: Sequence[Box], cover: bool) -> bool:
+def met(change: Box, boxes: Sequence[Box], cover: bool) -> bool:
+    """Whether a box meets a change with IoU ≥ 0.3, or covers half of it where that counts."""
     return any((cover and overlap(change, box) >= 0.5 * change.area) or iou(change, box) >= 0.3 for box in boxes)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationInfo, field_validator, model_validator
 
 from editloupe.storable import storable_text
 
@@ -128,6 +128,10 @@ File = Annotated[Path, PlainSerializer(lambda path: storable_text(str(path)), re
 """A picture's path; written down with whole characters even where the disk has a name that is no text."""
 
 
+KEPT = "kept"
+"""The context in which a record is read that was written by us: what it holds could be written."""
+
+
 class Edit(Record):
     """What is judged: an instruction, the picture before, the picture after."""
 
@@ -172,15 +176,10 @@ class Edit(Record):
             return {**value, "id": Path(value["edited"]).stem}
         return value
 
-    @field_validator("id", "instruction", "instruction_type", "hint", "model", "human")
+    @field_validator("id", "instruction", "instruction_type", "hint", "model", "human", "extra")
     @classmethod
-    def _can_be_written(cls, given: Any) -> Any:
-        return _writable(given)
-
-    @field_validator("extra")
-    @classmethod
-    def _can_be_kept(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        return _writable(given)  # type: ignore[no-any-return]
+    def _can_be_written(cls, given: Any, info: ValidationInfo) -> Any:
+        return given if info.context == KEPT else _writable(given)
 
     @model_validator(mode="after")
     def _says_something(self) -> Edit:

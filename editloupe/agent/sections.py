@@ -242,8 +242,10 @@ class _Scanner:
         for other in self._tags(tag.end):
             if other.name == tag.name or kind == other.kind == "call":
                 return self._section(kind, tag.start, tag.end, other.start, other.end)
-            if self.thinking and other.kind == "thought" and other.closing:
-                return tag.end  # merely spoken of, in a thought that the prompt has opened
+            if self.thinking and other.kind == "thought" and (other.closing or kind == "answer"):
+                return (
+                    tag.end
+                )  # merely spoken of, in a thought that the prompt has opened or before one that begins here
         return self._section(kind, tag.start, tag.end, -1, -1)
 
     def _object(self, start: int) -> int:

@@ -16,6 +16,7 @@ from editloupe.cli.options import tell
 from editloupe.cli.splice import spliced
 from editloupe.evals.batch.batch import Edits
 from editloupe.evals.manifests.benchmark import LANGUAGES
+from editloupe.evals.manifests.untouched import with_untouched
 from editloupe.evals.papers import layouts
 from editloupe.evals.papers.types_read import Note
 from editloupe.rubrics.registry import DEFAULT, usual_repeats
@@ -49,6 +50,12 @@ def batch(
         list[str] | None,
         typer.Option(help="Only this model of the results; may be given again. For a model's folder alone, its name."),
     ] = None,
+    reference: Annotated[
+        bool,
+        typer.Option(
+            "--untouched", help="Also judge every source as its own output: what nothing edited scores, for reports."
+        ),
+    ] = False,
     allow_outside: Annotated[bool, typer.Option(help="Allow paths outside the manifest's folder.")] = False,
     options: BatchOptions,
 ) -> int:
@@ -80,9 +87,10 @@ def batch(
             tell(sentence)
     else:
         edits = partial(layouts.load_manifest, manifest, allow_outside, layout, protocol, _once())
+    listed: Edits = (lambda: with_untouched(edits())) if reference else edits
     open_judge = replace(judge, tool_memory=TOOL_MEMORY).open
     closing = Closing(facts={"assumed": list(assumed)} if results else {})
-    made = options.batch(edits, out, open_judge, usual_repeats=usual_repeats(judge.protocol))
+    made = options.batch(listed, out, open_judge, usual_repeats=usual_repeats(judge.protocol))
     return judge_into_run(made, options, closing)
 
 

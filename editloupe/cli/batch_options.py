@@ -51,7 +51,10 @@ class BatchOptions:
     ] = False
     only: Annotated[
         list[str] | None,
-        typer.Option(help="Judge only this edit, again where it is judged; may be given again.", rich_help_panel=AGAIN),
+        typer.Option(
+            help="Judge only this edit (ID or ID@MODEL), again where it is judged; may be given again.",
+            rich_help_panel=AGAIN,
+        ),
     ] = None
     keep_going: Annotated[
         bool,
@@ -90,8 +93,9 @@ class BatchOptions:
         """Yield the edits that are to be judged; an id that the manifest does not have is the user's mistake."""
         left = set(self.only or ())
         for edit in edits:
-            if not self.only or edit.id in self.only:
-                left.discard(edit.id)
+            named = {edit.id, f"{edit.id}@{edit.model}"}
+            if not self.only or named & set(self.only):
+                left -= named
                 yield edit
         if left:
             raise UserError(f"the manifest has no edit {' and no edit '.join(map(repr, sorted(left)))}")

@@ -53,11 +53,12 @@ def stats(
     Example: editloupe manifest stats small-objects.jsonl other-benchmark.jsonl --out figures
     """
     from editloupe.evals.manifests.stats import manifest_stats
+    from editloupe.evals.papers.types_read import type_reader
 
     paper = known_paper(one_of("--layout", layout, layouts.sample_layouts()))
     naming = paper.fields if paper else None
     named = _names(manifests)
-    found = [manifest_stats(path, naming, allow_outside, name) for path, name in named.items()]
+    found = [manifest_stats(path, naming, allow_outside, name, type_reader(layout)) for path, name in named.items()]
     if out is not None:
         tell(f"{_save_figures(found, out)} figures in {out}")
     if as_json:

@@ -53,12 +53,23 @@ class ToolOptions:
     read_text: Annotated[
         str | None, typer.Option("--read-text", help="auto, on or off: offer the text reader.", rich_help_panel=LOOKING)
     ] = None
+    overview: Annotated[
+        bool,
+        typer.Option(
+            "--overview", help="Show where the differences lie in the whole picture, too.", rich_help_panel=LOOKING
+        ),
+    ] = False
 
     def settings(self, **more: Any) -> ToolSettings:
         """Return the tools' settings: what was given here, else what the environment has, else the defaults."""
         from editloupe.tools.settings import ToolSettings
 
-        given = {**vars(self), "detector_download": self.detector_download or None, **more}
+        given = {
+            **vars(self),
+            "detector_download": self.detector_download or None,
+            "overview": self.overview or None,
+            **more,
+        }
         return replace(
             ToolSettings.from_environment(), **{name: value for name, value in given.items() if value is not None}
         )

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
+Bounds = tuple[int, int, int, int]
+"""x1, y1, x2, y2, the last two outside."""
 
 # Hysteresis in units of the pair's noise: a region holds MIN_SEEDS pixels above SEED and spreads over all above GROW.
 # On edits with known boxes, SEED from 5.5 to 8 and GROW from 2.2 to 3 change next to nothing; below, alarms begin.
@@ -41,7 +43,7 @@ WHOLE_SCENE_SPREAD = 0.5
 class Spot:
     """A connected difference: its box, the differing pixels inside that box, and its rank from 0 to 1."""
 
-    box: tuple[int, int, int, int]
+    box: Bounds
     mask: Mask
     significance: float
 
@@ -56,32 +58,42 @@ def find_spots(score: Floats, amount: Floats) -> list[Spot]:
 
     ``score`` (units of the pair's noise) decides what differs; ``amount`` (grey levels) where it ends and how it ranks.
     """
+    if score.max() <= SEED:
+        return []
     grown = score > np.float32(GROW)
     reach = max(1, round(JOIN_SHARE * max(score.shape)))
     bridge = np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)
     joined = cv2.morphologyEx(grown.view(np.uint8), cv2.MORPH_CLOSE, bridge)
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8)
+    # Sixteen bits are enough for the labels: what is left apart after joining is some pixels apart.
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8, ltype=cv2.CV_16U)
     members = np.flatnonzero(grown)
     owners = labels.ravel()[members]
     areas = np.bincount(owners, minlength=count)
     seeds = np.bincount(owners[score.ravel()[members] > SEED], minlength=count)
-    edged = amount > np.float32(EDGE_LEVEL) * cv2.dilate(amount, np.ones((BLUR_REACH, BLUR_REACH), np.uint8))
     spots = []
     for label in np.flatnonzero((seeds >= MIN_SEEDS) & (areas >= MIN_AREA_SHARE * score.size)):
         left, top, width, height, _ = (int(v) for v in stats[label])
         window = (slice(top, top + height), slice(left, left + width))
         member = (labels[window] == label) & grown[window]
-        core = member & edged[window]
+        core = member & _edged(amount, (left, top, left + width, top + height))
         columns, rows = np.flatnonzero(core.any(axis=0)), np.flatnonzero(core.any(axis=1))
         inner = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
         box = (left + int(columns[0]), top + int(rows[0]), left + int(columns[-1]) + 1, top + int(rows[-1]) + 1)
         contrast = float(amount[window][inner][member[inner]].mean())
         share = int(np.count_nonzero(member[inner])) / score.size
-        spots.append(Spot(box, member[inner], _significance(contrast, share)))
+        spots.append(Spot(box, member[inner], significance(contrast, share)))
     return sorted(spots, key=lambda spot: -spot.significance)
 
 
-def _significance(contrast: float, share: float) -> float:
+def _edged(amount: Floats, box: Bounds) -> Mask:
+    """Return where in a box the amount is more than the smoothing of a stronger one nearby."""
+    left, top = max(0, box[0] - BLUR_REACH), max(0, box[1] - BLUR_REACH)
+    wide = amount[top : box[3] + BLUR_REACH, left : box[2] + BLUR_REACH]
+    edged = wide > np.float32(EDGE_LEVEL) * cv2.dilate(wide, np.ones((BLUR_REACH, BLUR_REACH), np.uint8))
+    return np.asarray(edged[box[1] - top : box[3] - top, box[0] - left : box[2] - left], np.bool_)
+
+
+def significance(contrast: float, share: float) -> float:
     """Return a rank in 0..1 that grows with the contrast and, more slowly, with the area."""
     visible = contrast * math.sqrt(share)
     return visible / (visible + HALF_SIGNIFICANT)
@@ -103,3 +115,22 @@ def spread(coarse: Floats) -> float:
 def is_whole_scene(coarse: Floats) -> bool:
     """Tell whether the pictures differ nearly everywhere rather than in some places."""
     return spread(coarse) >= WHOLE_SCENE_SPREAD
+
+
+def area(box: Bounds) -> int:
+    """Return a box's area."""
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def overlap(a: Bounds, b: Bounds) -> int:
+    """Return the area two boxes share.
+
+    >>> overlap((0, 0, 4, 4), (2, 3, 9, 9))
+    2
+    """
+    return max(0, min(a[2], b[2]) - max(a[0], b[0])) * max(0, min(a[3], b[3]) - max(a[1], b[1]))
+
+
+def around(a: Bounds, b: Bounds) -> Bounds:
+    """Return the box round two boxes."""
+    return min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])

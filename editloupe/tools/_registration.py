@@ -7,10 +7,13 @@ those pictures.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from editloupe.tools._reframing import reframing
 
 Gray = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -18,12 +21,30 @@ Doubles = NDArray[np.float64]
 
 # A picture smaller than this cannot carry a flow estimate and is compared as it stands.
 MIN_SIDE = 32
-# The dense flow stops at half size and its patches do not overlap. On pairs with a known map this lowers the mean error
-# of the estimator's fastest preset from 0.18 to 0.11 full-size pixels.
-FLOW_FINEST_SCALE = 1
+# The dense flow is estimated at half size and its patches do not overlap. On pairs with a known map this lowers the mean
+# error of the estimator's fastest preset from 0.18 to 0.11 full-size pixels.
 FLOW_PATCH_STRIDE = 8
-# The flow is read once per cell: that describes a smooth map and keeps the fits fast.
+# The flow is averaged over cells: that describes a smooth map and keeps the fits fast.
 CELL = 8
+# Small motion needs no dense flow: one step along the gradients, averaged over GRADIENT_SIGMA cells, finds it. That is
+# believed where, over the cells with contrast (at least MIN_SEEN of them), the median of what differs is less than a
+# motion of SMALL_REST half-size pixels leaves, so that a large motion is not taken for a small one, and SMALL_QUANTILE of
+# them move by less than SMALL_MOTION pixels. With a median below STILL_MEDIAN and three quarters below STILL_MOST,
+# nothing was moved but what was edited.
+GRADIENT_SIGMA = 1.5
+SEEN_TRUST = 0.3
+MIN_SEEN = 24
+SMALL_REST = 0.45
+SMALL_QUANTILE, SMALL_MOTION = 0.85, 0.8
+STILL_MEDIAN, STILL_MOST = 0.08, 0.25
+# The affine map is fitted to about this many cells.
+FIT_CELLS = 600
+# What is left under a good map in that share of the cells (half-size pixels of motion); beyond, the picture may have
+# been reframed by more than the flow can follow.
+POOR_QUANTILE, POOR_REST = 0.8, 0.86
+# Pictures are rarely enlarged more in one direction than in the other; by so much, the map may be wrong.
+UNEVEN = 0.008
+REFRAMING_ROUNDS = 2
 # Local contrast (grey levels) at which a cell's flow counts half: flat cells say nothing about motion.
 HALF_TRUST_CONTRAST = 16.0
 # Distance (pixels) at which the robust fit quarters a cell's weight. It starts wide, to find the main motion, and ends
@@ -41,6 +62,8 @@ FIELD_SIGMA_CELLS = 3.0
 FIELD_PRIOR = 0.02
 MAX_WOBBLE = 2.0
 
+CELL_CENTRE = (CELL - 1) / 2
+"""From a cell's first pixel to its middle."""
 IDENTITY: Doubles = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 
 
@@ -71,7 +94,7 @@ class Registration:
         np.add(m[1, 0] * xs + m[1, 2], m[1, 1] * ys, out=found[..., 1])
         if self.field is not None:
             step = 1.0 / (CELL * scale)
-            start = -(margin + (CELL // 2) * scale) * step
+            start = -(margin + CELL_CENTRE * scale) * step
             to_cells = np.array([[step, 0.0, start + x1 * step], [0.0, step, start + y1 * step]])
             flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
             found += cv2.warpAffine(self.field, to_cells, (width, height), flags=flags, borderMode=cv2.BORDER_REPLICATE)
@@ -79,29 +102,155 @@ class Registration:
             found = found * np.float32(scale) + np.float32(margin)
         return found
 
+    def displacement(self, at: Floats) -> Floats:
+        """Return by how much the second picture lies off at positions (rows, columns, 2) of the first one."""
+        moved = at @ (self.matrix[:, :2] - np.eye(2)).T.astype(np.float32) + self.matrix[:, 2].astype(np.float32)
+        if self.field is not None:
+            moved = moved + read_at(self.field, (at - np.float32(CELL_CENTRE)) / np.float32(CELL))
+        return np.asarray(moved, np.float32)
+
+    @property
+    def still(self) -> bool:
+        """Whether both pictures lie over each other as they are."""
+        return self.field is None and np.array_equal(self.matrix, IDENTITY)
+
+    def all_places(self, width: int, height: int) -> Floats:
+        """Return :meth:`places` for the whole registered picture: read between the cells, where the map is smooth."""
+        columns, rows = width // CELL, height // CELL
+        # One more cell all round, so that nothing lies beyond the outermost ones, and what is left of a last cell.
+        xs = np.arange(-1, columns + 2, dtype=np.float32) * CELL + np.float32(CELL_CENTRE)
+        ys = np.arange(-1, rows + 2, dtype=np.float32) * CELL + np.float32(CELL_CENTRE)
+        at = np.stack(np.meshgrid(xs, ys), axis=-1)
+        nodes = at + self.displacement(at)
+        large = cv2.resize(nodes, (CELL * (columns + 3), CELL * (rows + 3)), interpolation=cv2.INTER_LINEAR)
+        return np.asarray(large[CELL : CELL + height, CELL : CELL + width], np.float32)
+
+
+def read_at(values: Any, places: Floats) -> Floats:
+    """Return a map read between its values; places outside repeat its border."""
+    no_second_map = cast(Any, None)  # OpenCV's stubs leave out that positions in one array need no second map.
+    read = cv2.remap(values, places, no_second_map, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    return np.asarray(read, np.float32)
+
 
 def register(first: Gray, second: Gray) -> Registration:
     """Find the map from the first grey picture to the second one; both have the same size."""
     height, width = first.shape
     if min(height, width) < MIN_SIDE:
         return Registration(IDENTITY)
-    estimator = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
-    estimator.setFinestScale(FLOW_FINEST_SCALE)
-    estimator.setPatchStride(FLOW_PATCH_STRIDE)
-    # The stubs want an array here, but one of the right size would be taken as a first guess.
-    flow = estimator.calc(first, second, None)  # type: ignore[call-overload]
-    contrast = cv2.blur(cv2.min(local_contrast(first), local_contrast(second)), (CELL + 1, CELL + 1))
-    cells = (slice(CELL // 2, None, CELL), slice(CELL // 2, None, CELL))
-    energy = contrast[cells].astype(np.float32) ** 2
+    energy = _cell_means(cv2.min(local_contrast(first), local_contrast(second)), CELL) ** 2
     trust = energy / (energy + np.float32(HALF_TRUST_CONTRAST**2))
-    moved = np.asarray(flow[cells], np.float32)
+    halves = _half(first), _half(second)
+    moved = _small_motion(*halves, trust)
+    if moved is not None:
+        return _fitted(moved, trust, (width, height)) if moved.any() else Registration(IDENTITY)
+    found = _fitted(_flow(*halves), trust, (width, height))
+    rest = _rest(*halves, found, trust)
+    if rest > POOR_REST or abs(found.matrix[0, 0] - found.matrix[1, 1]) > UNEVEN:
+        again = _reframed(*halves, trust, (width, height))
+        found = again if _rest(*halves, again, trust) < rest else found
+    return found
+
+
+def _fitted(moved: Floats, trust: Floats, size: tuple[int, int]) -> Registration:
+    """Return the slight map that most cells' motion agrees on; none at all where it is not slight."""
     rows, columns = trust.shape
-    grid = np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=-1).astype(np.float32) * CELL + CELL // 2
-    matrix = _robust_affine(grid, moved, trust)
-    if not _is_slight(matrix, width, height):
+    at = np.meshgrid(np.arange(columns, dtype=np.float32), np.arange(rows, dtype=np.float32))
+    grid = np.stack(at, axis=-1) * np.float32(CELL) + np.float32(CELL_CENTRE)
+    stride = max(1, round((rows * columns / FIT_CELLS) ** 0.5))
+    some = (slice(stride // 2, None, stride), slice(stride // 2, None, stride))
+    matrix = _robust_affine(grid[some], moved[some], trust[some])
+    if not _is_slight(matrix, *size):
         return Registration(IDENTITY)
     linear = grid @ (matrix[:, :2] - np.eye(2)).T.astype(np.float32) + matrix[:, 2].astype(np.float32)
     return Registration(matrix, _wobble(moved - linear, trust))
+
+
+def _reframed(first: Gray, second: Gray, trust: Floats, size: tuple[int, int]) -> Registration:
+    """Return the map of a picture that was cut out or enlarged by more than the flow can follow."""
+    # From half-size pixels to whole ones: x ↦ 2 · start((x − ½) / 2) + ½, of pixel centres.
+    start = reframing(first, second)
+    matrix = np.column_stack([start[:, :2], 2.0 * start[:, 2] + 0.5 * (1.0 - start[:, :2].sum(axis=1))])
+    field = None
+    for _ in range(REFRAMING_ROUNDS):  # what the first round leaves is small, so the second finds it to a fraction
+        turn = matrix[:, :2]
+        half = np.column_stack([turn, (matrix[:, 2] - 0.5 * (1.0 - turn.sum(axis=1))) / 2.0])
+        flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+        moved = cv2.warpAffine(second, half, second.shape[1::-1], flags=flags, borderMode=cv2.BORDER_REPLICATE)
+        over = np.asarray(moved, np.uint8)
+        motion = _small_motion(first, over, trust)
+        near = _fitted(_flow(first, over) if motion is None else motion, trust, size)
+        matrix = np.column_stack([turn @ near.matrix[:, :2], turn @ near.matrix[:, 2] + matrix[:, 2]])
+        field = None if near.field is None else near.field @ turn.T.astype(np.float32)
+    return Registration(matrix, field) if _is_slight(matrix, *size) else Registration(IDENTITY)
+
+
+def _rest(first: Gray, second: Gray, found: Registration, trust: Floats) -> float:
+    """Return how far half-size pictures still differ under a map, as the motion (half-size pixels) that would leave so much."""
+    height, width = first.shape
+    places = (found.all_places(2 * width, 2 * height)[::2, ::2] - np.float32(0.5)) / np.float32(2.0) + np.float32(0.25)
+    over = np.asarray(read_at(second, places), np.uint8)
+    different = _without_tone(cv2.subtract(over, first, dtype=cv2.CV_32F))
+    seen = trust > SEEN_TRUST
+    if np.count_nonzero(seen) < MIN_SEEN:
+        return 0.0
+    steep = cv2.subtract(first, cv2.blur(first, (3, 3)), dtype=cv2.CV_32F)
+    ratio = _cell_means(different * different, CELL // 2)[seen] / (_cell_means(steep * steep, CELL // 2)[seen] + 1.0)
+    return float(np.sqrt(np.quantile(ratio, POOR_QUANTILE)))
+
+
+def _half(gray: Gray) -> Gray:
+    """Return a picture at half size, by the mean of every four pixels of its whole cells."""
+    height, width = gray.shape[0] // CELL * CELL, gray.shape[1] // CELL * CELL
+    return np.asarray(
+        cv2.resize(gray[:height, :width], (width // 2, height // 2), interpolation=cv2.INTER_AREA), np.uint8
+    )
+
+
+def _cell_means(values: Any, cell: int) -> Floats:
+    """Return the means over whole square cells."""
+    height, width = values.shape[0] // cell, values.shape[1] // cell
+    whole = values[: height * cell, : width * cell]
+    return np.asarray(cv2.resize(whole, (width, height), interpolation=cv2.INTER_AREA), np.float32)
+
+
+def _flow(first: Gray, second: Gray) -> Floats:
+    """Return the motion in every cell, in pixels of the pictures these are halves of."""
+    estimator = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
+    estimator.setFinestScale(0)
+    estimator.setPatchStride(FLOW_PATCH_STRIDE)
+    # The stubs want an array here, but one of the right size would be taken as a first guess.
+    flow = estimator.calc(first, second, None)  # type: ignore[call-overload]
+    return _cell_means(flow, CELL // 2) * np.float32(2.0)
+
+
+def _without_tone(difference: Any) -> Floats:
+    """Return a difference without what it is on average round every pixel."""
+    return np.asarray(cv2.subtract(difference, cv2.blur(difference, (CELL + 1, CELL + 1))), np.float32)
+
+
+def _small_motion(first: Gray, second: Gray, trust: Floats) -> Floats | None:
+    """Return the motion in every cell as :func:`_flow` does where it is surely small, all zero for none; else None."""
+    seen = trust > SEEN_TRUST
+    if np.count_nonzero(seen) < MIN_SEEN:
+        return None
+    rest = _without_tone(cv2.subtract(second, first, dtype=cv2.CV_32F))
+    both = cv2.add(first, second, dtype=cv2.CV_16S)
+    gx = cv2.Sobel(both, cv2.CV_32F, 1, 0, scale=1 / 16)
+    gy = cv2.Sobel(both, cv2.CV_32F, 0, 1, scale=1 / 16)
+    steep, different = (_cell_means(m, CELL // 2)[seen] for m in (gx * gx + gy * gy, rest * rest))
+    if float(np.median(different / (steep + np.float32(1e-3)))) > SMALL_REST**2:
+        return None
+    products = cv2.merge([gx * gx, gy * gy, gx * rest, gy * rest]), gx * gy
+    means = (cv2.GaussianBlur(_cell_means(m, CELL // 2), (0, 0), GRADIENT_SIGMA) for m in products)
+    (xx, yy, xr, yr), xy = cv2.split(next(means)), next(means)
+    across = np.maximum(xx * yy - xy * xy, np.float32(1e-3)) / np.float32(2.0)
+    motion = np.stack([(xy * yr - yy * xr) / across, (xy * xr - xx * yr) / across], axis=-1)
+    length = np.hypot(motion[..., 0], motion[..., 1])[seen]
+    half, most, nearly_all = np.quantile(length, (0.5, 0.75, SMALL_QUANTILE))
+    if half < STILL_MEDIAN and most < STILL_MOST:
+        return np.zeros_like(motion, np.float32)
+    return np.asarray(np.clip(motion, -MAX_WOBBLE, MAX_WOBBLE), np.float32) if nearly_all < SMALL_MOTION else None
 
 
 def local_contrast(gray: Gray) -> Gray:

@@ -9,32 +9,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.tools._registration import local_contrast
-from editloupe.tools._tone import block_means
+from editloupe.tools._tone import BLOCK, block_means
 
 Picture = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
-# Smoothing (pixels) before and after the comparison: it averages codec noise and re-made texture away.
-SMOOTHING = 1.0
+# Smoothing before and after the comparison averages codec noise and re-made texture away: the binomial of five pixels,
+# whose standard deviation is one.
+SMOOTHING = (5, 5)
 # A pixel is compared with this neighbourhood of the other picture, which forgives one pixel of wobble.
 TOLERANCE: Picture = np.ones((3, 3), np.uint8)
 # Colour differences are rarer in noise than brightness differences of the same size, and as visible.
 CHROMA_WEIGHT = 1.5
-# Slow colour drift is read on one value per DRIFT_CELL pixels, smoothed over DRIFT_SIGMA_SHARE of the long side (wider
+CHANNELS: Floats = np.array([[1.0, CHROMA_WEIGHT**2, CHROMA_WEIGHT**2]], np.float32)
+# Slow colour drift is read off the means of DRIFT_STEP² blocks, smoothed over DRIFT_SIGMA_SHARE of the long side (wider
 # than the objects people edit) and never taken to be more than MAX_DRIFT grey levels. Places further off than
 # DRIFT_REACH (wide at first) are changes of their own.
-DRIFT_CELL = 8
 DRIFT_SIGMA_SHARE = 0.07
+DRIFT_STEP = 2
 DRIFT_REACH = (20.0, 10.0, 5.0)
 DRIFT_PRIOR = 1e-3
 MAX_DRIFT = 14.0
+WORTH_DRIFT = 0.5
 # Noise (grey levels) every pair is credited with: what people do not see stays silent.
 NOISE_FLOOR = 2.2
 # Noise is learnt from every NOISE_STRIDE-th pixel in groups of like activity: the level that NOISE_QUANTILE of a group
 # stays below, plus TAIL_WEIGHT times the typical plain difference, since texture made anew now and then steps far
 # outside the other picture's range. Beyond MAX_NOISE the scene changed and it is no longer noise.
-NOISE_STRIDE = 3
+NOISE_STRIDE = 5
 NOISE_GROUPS = 16
 MIN_GROUP = 8
 NOISE_QUANTILE = 0.75
@@ -47,39 +50,49 @@ class Residual:
     """The difference of a pair.
 
     ``amount`` is in grey levels and ``score`` in units of the noise expected at the pixel; ``coarse`` is the difference
-    of block means in grey levels, to which texture hardly contributes.
+    of block means in grey levels, to which texture hardly contributes. ``drift`` is the slow difference of brightness and
+    colour (first minus second) that was taken out, one value a block.
     """
 
     amount: Floats
     score: Floats
     coarse: Floats
+    drift: Floats
 
 
-def measure(first: Picture, second: Picture, valid: Mask) -> Residual:
-    """Compare two registered RGB pictures of like tone; outside ``valid`` nothing counts as different."""
+def measure(first: Picture, second: Picture, blocks: tuple[Picture, Picture], valid: Mask | None) -> Residual:
+    """Compare two registered RGB pictures of like tone, given with their block means.
+
+    Outside ``valid`` (without it, nowhere) nothing counts as different.
+    """
+    known = None if valid is None else block_means(valid.view(np.uint8)) > 0
+    delta = np.subtract(*(cv2.cvtColor(p, cv2.COLOR_RGB2YCrCb).astype(np.float32) for p in blocks))
+    drift = _drift(delta, known, max(first.shape))
+    coarse = np.asarray(cv2.sqrt(cv2.transform((delta - drift) ** 2, CHANNELS)), np.float32)
+    if known is not None:
+        coarse[~known] = 0
     a, b = _smoothed(first), _smoothed(second)
-    b = np.asarray(cv2.add(b, _drift(a, b, valid), dtype=cv2.CV_8U), np.uint8)
+    if np.abs(drift).max() >= WORTH_DRIFT:
+        b = np.asarray(cv2.add(b, cv2.resize(drift, b.shape[1::-1]), dtype=cv2.CV_8U), np.uint8)
     amount = _length(np.asarray(cv2.max(_outside(a, b), _outside(b, a)), np.uint8))
-    amount[~valid] = 0
-    amount = np.asarray(cv2.GaussianBlur(amount, (0, 0), SMOOTHING), np.float32)
-    coarse = _length(np.asarray(cv2.absdiff(block_means(a), block_means(b)), np.uint8))
-    coarse[block_means(valid.view(np.uint8)) == 0] = 0
-    luma_a, luma_b = np.ascontiguousarray(a[..., 0]), np.ascontiguousarray(b[..., 0])
+    if valid is not None:
+        amount[~valid] = 0
+    amount = np.asarray(cv2.GaussianBlur(amount, SMOOTHING, 0), np.float32)
+    luma_a, luma_b = (np.asarray(cv2.extractChannel(p, 0), np.uint8) for p in (a, b))
     activity = np.asarray(cv2.min(_activity(luma_a), _activity(luma_b)), np.uint8)
     noise = _noise(amount, np.asarray(cv2.absdiff(luma_a, luma_b), np.uint8), activity, valid)
-    return Residual(amount, amount / noise, coarse)
+    return Residual(amount, amount / noise, coarse, drift)
 
 
 def _smoothed(picture: Picture) -> Picture:
     """Return brightness and colour with codec noise and re-made texture averaged away."""
-    return np.asarray(cv2.GaussianBlur(cv2.cvtColor(picture, cv2.COLOR_RGB2YCrCb), (0, 0), SMOOTHING), np.uint8)
+    return np.asarray(cv2.GaussianBlur(cv2.cvtColor(picture, cv2.COLOR_RGB2YCrCb), SMOOTHING, 0), np.uint8)
 
 
 def _length(difference: Picture) -> Floats:
     """Return the length of a difference in brightness and colour."""
     power = cv2.multiply(difference, difference, dtype=cv2.CV_32F)
-    weights = np.array([[1.0, CHROMA_WEIGHT**2, CHROMA_WEIGHT**2]], np.float32)
-    return np.asarray(cv2.sqrt(cv2.transform(power, weights)), np.float32)
+    return np.asarray(cv2.sqrt(cv2.transform(power, CHANNELS)), np.float32)
 
 
 def _outside(a: Picture, b: Picture) -> Picture:
@@ -94,30 +107,30 @@ def _activity(luma: Picture) -> Picture:
     return np.asarray(cv2.blur(local_contrast(luma), (5, 5)), np.uint8)
 
 
-def _drift(a: Picture, b: Picture, valid: Mask) -> Floats:
-    """Return the slow difference a − b per channel, ignoring places that differ on their own."""
-    height, width = a.shape[:2]
-    cells = (max(1, width // DRIFT_CELL), max(1, height // DRIFT_CELL))
-    small_a, small_b = (cv2.resize(p, cells, interpolation=cv2.INTER_LINEAR).astype(np.float32) for p in (a, b))
-    known = cv2.resize(valid.view(np.uint8), cells, interpolation=cv2.INTER_NEAREST).astype(np.float32)
-    delta = small_a - small_b
-    sigma = max(1.0, DRIFT_SIGMA_SHARE * max(width, height) / DRIFT_CELL)
+def _drift(delta: Floats, known: Mask | None, long_side: int) -> Floats:
+    """Return the slow part of the blocks' differences per channel, ignoring places that differ on their own."""
+    size = delta.shape[1::-1]
+    less = (max(1, size[0] // DRIFT_STEP), max(1, size[1] // DRIFT_STEP))
+    delta = np.asarray(cv2.resize(delta, less, interpolation=cv2.INTER_AREA), np.float32).reshape(less[1], less[0], 3)
+    seen = 1.0 if known is None else cv2.resize(known.astype(np.float32), less, interpolation=cv2.INTER_AREA)
+    sigma = max(1.0, DRIFT_SIGMA_SHARE * long_side / BLOCK / DRIFT_STEP)
     slow = np.zeros_like(delta)
     for reach in DRIFT_REACH:
         distance = np.sum((delta - slow) ** 2, axis=-1)
-        weights = known / (1.0 + distance / np.float32(reach**2)) ** 2
+        weights = np.asarray(seen / (1.0 + distance / np.float32(reach**2)) ** 2, np.float32)
         total = cv2.GaussianBlur(weights, (0, 0), sigma) + np.float32(DRIFT_PRIOR)
-        slow = cv2.GaussianBlur(delta * weights[..., None], (0, 0), sigma).reshape(delta.shape)
-        slow /= total.reshape(*delta.shape[:2], 1)
-    slow = np.clip(slow, -MAX_DRIFT, MAX_DRIFT)
-    return np.asarray(cv2.resize(slow, (width, height), interpolation=cv2.INTER_LINEAR), np.float32)
+        pulled = np.asarray(cv2.GaussianBlur(delta * weights[..., None], (0, 0), sigma), np.float32)
+        slow = pulled.reshape(delta.shape) / total.reshape(*delta.shape[:2], 1)
+    return np.asarray(cv2.resize(np.clip(slow, -MAX_DRIFT, MAX_DRIFT), size), np.float32).reshape(size[1], size[0], 3)
 
 
-def _noise(amount: Floats, plain: Picture, activity: Picture, valid: Mask) -> Floats:
+def _noise(amount: Floats, plain: Picture, activity: Picture, valid: Mask | None) -> Floats:
     """Return the noise to expect at every pixel, learnt from the pixels of like activity in this pair."""
     sample = (slice(None, None, NOISE_STRIDE), slice(None, None, NOISE_STRIDE))
-    known = valid[sample]
-    values, plains, drivers = amount[sample][known], plain[sample][known], activity[sample][known]
+    values, plains, drivers = amount[sample].ravel(), plain[sample].ravel(), activity[sample].ravel()
+    if valid is not None:
+        known = valid[sample].ravel()
+        values, plains, drivers = values[known], plains[known], drivers[known]
     size = values.size // NOISE_GROUPS
     if size < MIN_GROUP:
         return np.full_like(amount, NOISE_FLOOR)

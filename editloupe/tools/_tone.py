@@ -12,10 +12,14 @@ Picture = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Blocks = NDArray[np.uint8]
+"""Mean colours of blocks, by row and column."""
 
 # Tone is compared on means of square blocks of this side: sharpness and texture must not pass for contrast.
 BLOCK = 8
 MIN_BLOCKS = 50
+# The line is fitted to about this many blocks, and read off them.
+FIT_BLOCKS = 600
 # Blocks this near to black or white may be clipped and do not follow the fitted line.
 CLIPPED_LOW, CLIPPED_HIGH = 4, 251
 # Distance (grey levels) at which the robust fit quarters a block's weight: wide at first, then the size of a slow
@@ -27,21 +31,25 @@ TONE_ROUNDS = 4
 TONE_PRIOR = 10.0
 # Pixels below this score (units of the pair's noise) describe the global change; others may have changed on their own.
 QUIET_SCORE = 1.5
+# Rows that are looked at together for their sharpness.
+STRIP = 16
 # Levels every picture is credited with, so that ratios of black, grey or flat pictures stay near one.
 FAINT_LEVEL, FAINT_COLOUR, FAINT_DETAIL = 1.0, 2.0, 0.5
 # Rec. 601 luma, as OpenCV's grey conversion.
 LUMA: Doubles = np.array([0.299, 0.587, 0.114])
 
 
-def fit_tone(first: Picture, second: Picture, valid: Mask) -> Doubles:
-    """Return the 3×4 colour matrix that gives the first picture the tone of the second one.
+def fit_tone(first: Blocks, second: Blocks, known: Mask | None = None) -> Doubles:
+    """Return the 3×4 colour matrix that gives the first picture the tone of the second one, from their block means.
 
     The second picture was made from the first, so this direction reproduces clipped highlights, and noise in the
-    second picture does not flatten the fit.
+    second picture does not flatten the fit. Blocks that are not ``known`` do not count.
     """
-    a, b = (block_means(picture).reshape(-1, 3) for picture in (first, second))
-    usable = block_means(valid.view(np.uint8)).ravel() > 0
-    usable &= (np.minimum(a, b).min(axis=1) >= CLIPPED_LOW) & (np.maximum(a, b).max(axis=1) <= CLIPPED_HIGH)
+    some = _some(first)
+    a, b = first[some].reshape(-1, 3), second[some].reshape(-1, 3)
+    usable = (np.minimum(a, b).min(axis=1) >= CLIPPED_LOW) & (np.maximum(a, b).max(axis=1) <= CLIPPED_HIGH)
+    if known is not None:
+        usable &= known[some].ravel()
     if int(usable.sum()) < MIN_BLOCKS:
         return np.eye(3, 4)
     source, target = a[usable].astype(np.float64), b[usable].astype(np.float64)
@@ -59,15 +67,28 @@ def fit_tone(first: Picture, second: Picture, valid: Mask) -> Doubles:
     return np.column_stack([slope, offset])
 
 
+def gray_line(blocks: Blocks, matrix: Doubles) -> tuple[float, float]:
+    """Return factor and offset of brightness that come nearest to a 3×4 colour matrix on this picture."""
+    colours = blocks[_some(blocks)].reshape(-1, 3).astype(np.float64)
+    before, after = colours @ LUMA, (colours @ matrix[:, :3].T + matrix[:, 3]) @ LUMA
+    spread = before - before.mean()
+    slope = 1.0 + float(spread @ (after - before)) / (float(spread @ spread) + len(spread))
+    return slope, float(after.mean() - slope * before.mean())
+
+
 def apply_tone(picture: Picture, matrix: Doubles) -> Picture:
     """Apply a 3×4 colour matrix to a picture, clipping as a camera would."""
     return np.asarray(cv2.transform(picture, matrix.astype(np.float32)), np.uint8)
 
 
-def tone_change(first: Picture, second: Picture, score: Floats) -> dict[str, float]:
-    """Return brightness, contrast, saturation (relative) and warmth (share of the range) of the second picture."""
-    quiet = (block_means(score) < QUIET_SCORE).ravel()
-    a, b = (block_means(picture).reshape(-1, 3).astype(np.float64) for picture in (first, second))
+def tone_change(first: Blocks, second: Blocks, score: Floats) -> dict[str, float]:
+    """Return brightness, contrast, saturation (relative) and warmth (share of the range) of the second picture.
+
+    The pictures are given by their block means.
+    """
+    some = _some(first)
+    quiet = (block_means(score)[some] < QUIET_SCORE).ravel()
+    a, b = (blocks[some].reshape(-1, 3).astype(np.float64) for blocks in (first, second))
     if quiet.any():
         a, b = a[quiet], b[quiet]
     luma_a, luma_b = a @ LUMA, b @ LUMA
@@ -81,10 +102,25 @@ def tone_change(first: Picture, second: Picture, score: Floats) -> dict[str, flo
 
 
 def sharpness_ratio(first: Picture, second: Picture, score: Floats) -> float:
-    """Return how much fine detail the second grey picture has for one unit of the first one's."""
-    quiet = (score < QUIET_SCORE).view(np.uint8)
+    """Return how much fine detail the second grey picture has for one unit of the first one's, on a third of the rows."""
+    first, second = _strips(first), _strips(second)
+    quiet = np.asarray(_strips(score) < QUIET_SCORE).view(np.uint8)
     detail_a, detail_b = (cv2.mean(cv2.absdiff(p, cv2.blur(p, (3, 3))), quiet)[0] for p in (first, second))
     return float((detail_b + FAINT_DETAIL) / (detail_a + FAINT_DETAIL))
+
+
+def _strips(values: NDArray[Any]) -> NDArray[Any]:
+    """Return STRIP rows of every three times as many, or all of a low picture."""
+    count = values.shape[0] // (3 * STRIP)
+    if count < 2:
+        return values
+    return values[: count * 3 * STRIP].reshape(count, 3 * STRIP, -1)[:, :STRIP].reshape(count * STRIP, -1)
+
+
+def _some(blocks: Blocks) -> tuple[slice, slice]:
+    """Return evenly spread blocks, about FIT_BLOCKS of them."""
+    stride = max(1, round((blocks.shape[0] * blocks.shape[1] / FIT_BLOCKS) ** 0.5))
+    return slice(stride // 2, None, stride), slice(stride // 2, None, stride)
 
 
 def block_means(values: NDArray[Any]) -> NDArray[Any]:

@@ -22,7 +22,7 @@ class DetectObject:
     """Finds an object by its name."""
 
     name = "detect_object"
-    version = "1"
+    version = "2"
     description = (
         "Finds an object in a picture and returns the picture with numbered boxes drawn round what was found, or says "
         "that nothing was found. The object's name must be copied word for word from the instruction. Not finding an "

@@ -23,10 +23,19 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from editloupe.tools._regions import Spot, find_spots, is_whole_scene, visible_share
+from editloupe.tools._fine import FineSpot, find_fine_spots, fine_frame
+from editloupe.tools._regions import (
+    Spot,
+    around,
+    find_spots,
+    is_whole_scene,
+    overlap,
+    significance,
+    visible_share,
+)
 from editloupe.tools._registration import Registration, register
 from editloupe.tools._residual import measure
-from editloupe.tools._tone import apply_tone, fit_tone, sharpness_ratio, tone_change
+from editloupe.tools._tone import apply_tone, block_means, fit_tone, gray_line, sharpness_ratio, tone_change
 
 Picture = NDArray[np.uint8]
 
@@ -177,19 +186,33 @@ def compare(first: Picture, second: Picture) -> Comparison:
     gray_a, gray_b = _gray(a), _gray(b)
     registration = register(gray_a, gray_b)
     warped, valid = _overlay(b, registration)
-    toned = apply_tone(a, fit_tone(a, warped, valid))
-    residual = measure(toned, warped, valid)
+    blocks_a, blocks_b = block_means(a), block_means(warped)
+    tone = fit_tone(blocks_a, blocks_b, None if valid is None else block_means(valid.view(np.uint8)) > 0)
+    toned = apply_tone(a, tone)
+    residual = measure(toned, warped, (apply_tone(blocks_a, tone), blocks_b), valid)
     shift, scale = _geometry(registration, a.shape, factor)
     lies = Alignment(registration, factor, (width, height))
     sharpness = sharpness_ratio(gray_a, gray_b, residual.score)
-    change = GlobalChange(shift, scale, sharpness=sharpness, **tone_change(a, warped, residual.score))
+    change = GlobalChange(shift, scale, sharpness=sharpness, **tone_change(blocks_a, blocks_b, residual.score))
     if is_whole_scene(residual.coarse):
         share = visible_share(residual.coarse)
         scene = Region((0, 0, width, height), 1.0, round(share * width * height), _lab_change(toned, warped, None))
         return Comparison((scene,), share, True, change, lies)
     spots = find_spots(residual.score, residual.amount)
-    regions = tuple(_region(spot, toned, warped, factor) for spot in spots)
-    return Comparison(regions, sum(spot.area for spot in spots) / residual.amount.size, False, change, lies)
+    regions = [_region(spot, toned, warped, factor) for spot in spots]
+    share = sum(spot.area for spot in spots) / residual.amount.size
+    frame = fine_frame(first, second)
+    if frame is not None:
+        known = [region.box for region in regions]
+        drift = np.ascontiguousarray(residual.drift[..., 0])
+        fine = find_fine_spots(frame, registration, factor, gray_line(blocks_a, tone), drift, known)
+        for spot in fine:
+            parts = [region for region in regions if overlap(region.box, spot.box)]
+            regions = [region for region in regions if region not in parts]
+            regions.append(_fine_region(spot, parts, toned, warped, factor))
+        share += sum(spot.area for spot in fine) / (width * height)
+    regions.sort(key=lambda region: -region.significance)
+    return Comparison(tuple(regions), share, False, change, lies)
 
 
 def align(first: Picture, second: Picture) -> Picture:
@@ -236,10 +259,12 @@ def _shrink(picture: Picture, factor: int) -> Picture:
     return np.asarray(cv2.resize(blocks, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def _overlay(picture: Picture, registration: Registration) -> tuple[Picture, NDArray[np.bool_]]:
-    """Return the picture warped by the registration and where it really has content."""
+def _overlay(picture: Picture, registration: Registration) -> tuple[Picture, NDArray[np.bool_] | None]:
+    """Return the picture warped by the registration and where it really has content; None is everywhere."""
+    if registration.still:
+        return picture, None
     height, width = picture.shape[:2]
-    places = registration.places((0, 0, width, height))
+    places = registration.all_places(width, height)
     inside = cv2.inRange(places, (-0.5, -0.5, 0.0, 0.0), (width - 0.5, height - 0.5, 0.0, 0.0))
     valid = cv2.erode(inside, np.ones((EDGE_MARGIN, EDGE_MARGIN), np.uint8)).astype(bool)
     return _sample(picture, places, cv2.INTER_LINEAR), valid
@@ -251,6 +276,17 @@ def _region(spot: Spot, a: Picture, b: Picture, factor: int) -> Region:
     box = (x1 * factor, y1 * factor, x2 * factor, y2 * factor)
     change = _lab_change(a[y1:y2, x1:x2], b[y1:y2, x1:x2], spot.mask.view(np.uint8))
     return Region(box, round(spot.significance, 4), spot.area * factor * factor, change)
+
+
+def _fine_region(spot: FineSpot, parts: list[Region], a: Picture, b: Picture, factor: int) -> Region:
+    """Return a place whose fine structure changed as a region, round the parts of it that were found without."""
+    box, size, rank = spot.box, spot.area, significance(spot.contrast, spot.area / (a[..., 0].size * factor * factor))
+    for part in parts:
+        box, size, rank = around(box, part.box), max(size, part.area), max(rank, part.significance)
+    x1, y1, x2, y2 = (v // factor for v in box)
+    window = (slice(y1, max(y2, y1 + 1)), slice(x1, max(x2, x1 + 1)))
+    change = _lab_change(np.ascontiguousarray(a[window]), np.ascontiguousarray(b[window]), None)
+    return Region(box, round(rank, 4), size, change)
 
 
 def _lab_change(a: Picture, b: Picture, mask: Picture | None) -> tuple[float, float, float]:

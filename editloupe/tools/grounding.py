@@ -86,7 +86,7 @@ class GroundingDino:
         device = self._load()[2]
         if self._settings.tile_levels is not None:
             return self._settings.tile_levels
-        return (2,) if device == "cpu" else (2, 3)
+        return (2,) if device == "cpu" else (4,)
 
     def _batch(self, pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Found]]:
         """Make one forward pass, each picture with its own phrase; called with the lock held."""

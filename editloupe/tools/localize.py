@@ -11,6 +11,7 @@ from editloupe.tools import drawing, geometry
 from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View
 from editloupe.tools.difference import Comparison, GlobalChange, compare
 from editloupe.tools.enhance import Enhancer
+from editloupe.tools.read_text import ReadText, line_through
 from editloupe.tools.result_cache import key
 from editloupe.types import Box
 
@@ -22,6 +23,13 @@ WHOLE_SIDE = 1024
 """The longer side at which whole pictures are put next to each other."""
 LISTED = 20
 """The most regions the sentence names."""
+OVERVIEW_SIDE = 640
+"""The longer side of the overview."""
+READ = 3
+"""The most regions whose text is read: each takes about a second of one core."""
+READING_CONTEXT = 1.0
+READING_SMALLEST = 160
+"""The margin round a region whose text is read, and the least it grows to: a word is read whole or not at all."""
 Compare = Callable[[Pixels, Pixels], Comparison]
 
 
@@ -29,7 +37,7 @@ class LocalizeDifferences:
     """Finds where two pictures differ beyond what re-rendering changes everywhere."""
 
     name = "localize_differences"
-    version = "2"
+    version = "3"
     description = (
         "Compares two pictures and shows the places where they differ as side-by-side crops: left the first picture, "
         "right the second, a red line between them, the most significant first. Shifts, changes of tone and sharpness "
@@ -37,11 +45,14 @@ class LocalizeDifferences:
         "in on the target as well."
     )
 
-    def __init__(self, enhancer: Enhancer, max_regions: int = 5) -> None:
+    def __init__(self, enhancer: Enhancer, max_regions: int = 5, overview: bool = False) -> None:
         self.compare: Compare = compare
         """Who compares; a batch has it done in other processes."""
+        self.reader: ReadText | None = None
+        """Who reads the text of differing places, where the instruction is about text; without it, nobody."""
         self._enhancer = enhancer
         self._most = max_regions
+        self._overview = overview
 
     def unavailable(self) -> str | None:
         """It always can."""
@@ -65,8 +76,10 @@ class LocalizeDifferences:
         second_name, second = view.picture(parameters.get("comparison_image_2"))
         if first_name == second_name:
             raise ToolError(f"{first_name} was to be compared with itself; name two different pictures.")
-        named = key(self.name, self.version, first.sha, second.sha, self._most)
-        kept = view.memory.get(named, lambda: self._compared(first, second))
+        reader = self._reader(view.instruction)
+        reads = reader.version if reader else None
+        named = key(self.name, self.version, first.sha, second.sha, self._most, reads)
+        kept = view.memory.get(named, lambda: self._compared(first, second, reader))
         pairs = zip(kept.pictures[::2], kept.pictures[1::2], strict=True)
         shown = [self._enhancer.enhance(pair, view.memory) for pair in pairs]
         data = {
@@ -77,10 +90,18 @@ class LocalizeDifferences:
             "enlarged": [pair.factor for pair in shown],
         }
         text, captions = self._sentence_and_captions(data, view)
-        sides = (drawing.side_by_side(*pair.pictures) for pair in shown)
+        sides = [drawing.side_by_side(*pair.pictures) for pair in shown]
+        if self._overview and data["crops"]:
+            sides.append(_overview(first, data))
+            captions.append(f"Overview of {first_name}: the boxes are numbered as the differences")
         return ToolResult(text, tuple(ToolPicture(p, c) for p, c in zip(sides, captions, strict=True)), data)
 
-    def _compared(self, first: Picture, second: Picture) -> Kept:
+    def _reader(self, instruction: str) -> ReadText | None:
+        """Return who reads the differing places of an edit with this instruction."""
+        usable = self.reader is not None and self.reader.useful(instruction) and self.reader.unavailable() is None
+        return self.reader if usable else None
+
+    def _compared(self, first: Picture, second: Picture, reader: ReadText | None) -> Kept:
         """Return the facts, and both sides of every crop as they are, one after the other."""
         found = self.compare(first.pixels, second.pixels)
         shown = () if found.whole_scene else found.regions[: self._most]
@@ -95,6 +116,8 @@ class LocalizeDifferences:
         }
         if found.whole_scene:
             return Kept(data, _whole_pair(first, second))
+        if reader is not None:
+            data["texts"] = [_texts(reader, first, second, found, Box.model_validate(r.box)) for r in shown[:READ]]
         return Kept(data, tuple(side for box in boxes for side in _both_sides(first, second, found, box)))
 
     def _sentence_and_captions(self, data: Mapping[str, Any], view: View) -> tuple[str, list[str]]:
@@ -120,7 +143,7 @@ class LocalizeDifferences:
             f"About {share:.1f} % of {first} differs, in {_count(len(places), 'place')} "
             f"({'all shown' if shown == len(places) else f'the first {shown} shown'}; left {first}, right {second}). "
             f"Places in {first}: {listed}{'; …' if len(places) > LISTED else ''}. "
-            f"{change} {self._treatment(data['enlarged'])}"
+            f"{_text_words(data.get('texts', []))}{change} {self._treatment(data['enlarged'])}"
         )
         captions = [
             f"Difference {i} at {places[i - 1][0]}: {first} | {second}, region {say(Box.model_validate(box))}"
@@ -138,6 +161,39 @@ class LocalizeDifferences:
 def _both_sides(first: Picture, second: Picture, found: Comparison, box: Box) -> tuple[Pixels, Pixels]:
     assert found.alignment is not None  # compare always says how the pictures lie
     return drawing.crop(first.pixels, box), found.alignment.crop(second.pixels, (box.x1, box.y1, box.x2, box.y2))
+
+
+def _texts(reader: ReadText, first: Picture, second: Picture, found: Comparison, box: Box) -> dict[str, Any]:
+    """Read the lines that run through a differing place in both pictures."""
+    wide = geometry.with_context(box, READING_CONTEXT, READING_SMALLEST, first.size)
+    sides = zip(("first", "second"), _both_sides(first, second, found, wide), strict=True)
+    return {side: line_through(reader.lines(pixels, wide), box) for side, pixels in sides}
+
+
+def _text_words(texts: list[Mapping[str, Any]]) -> str:
+    """Say what the text of differing places was and is, for those where any was read.
+
+    >>> _text_words([{"first": {"text": "OPEN", "confidence": 0.98}, "second": {"text": "OPFN", "confidence": 0.9}}])
+    'Text read at 1: “OPEN” → “OPFN” (confidence 0.98, 0.90). '
+    """
+    said = []
+    for number, sides in enumerate(texts, 1):
+        first, second = sides["first"], sides["second"]
+        if first is None and second is None:
+            continue
+        words = " → ".join("no text" if side is None else f"“{side['text']}”" for side in (first, second))
+        trust = ", ".join(f"{side['confidence']:.2f}" for side in (first, second) if side is not None)
+        said.append(f"at {number}: {words} (confidence {trust})")
+    return f"Text read {'; '.join(said)}. " if said else ""
+
+
+def _overview(first: Picture, data: Mapping[str, Any]) -> Pixels:
+    """Return the whole first picture, small, with a numbered box for every crop."""
+    scale = min(1.0, OVERVIEW_SIDE / max(first.size))
+    size = max(1, round(first.size[0] * scale)), max(1, round(first.size[1] * scale))
+    boxes = [Box.model_validate(region["box"]) for region in data["regions"][: len(data["crops"])]]
+    small = [geometry.whole_pixels((b.x1 * scale, b.y1 * scale, b.x2 * scale, b.y2 * scale)) for b in boxes]
+    return drawing.with_boxes(drawing.resized(first.pixels, size), small, [str(i) for i in range(1, len(small) + 1)])
 
 
 def _whole_pair(first: Picture, second: Picture) -> tuple[Pixels, Pixels]:

@@ -84,7 +84,7 @@ class ReadText:
             asked = read_box(parameters["bbox_2d"], name, frame)
             box = geometry.grown(asked, (SMALLEST, SMALLEST), picture.size)
         named = key(self.name, self.version, picture.sha, list(box))
-        kept = view.memory.get(named, lambda: Kept({"lines": self._read(drawing.crop(picture.pixels, box), box)}))
+        kept = view.memory.get(named, lambda: Kept({"lines": self.lines(drawing.crop(picture.pixels, box), box)}))
         lines = kept.data["lines"]
         data = {"picture": name, "box": list(box), "lines": lines}
         where = f"{name}, region {frame.say(box)}"
@@ -96,7 +96,8 @@ class ReadText:
         )
         return ToolResult(f"Text in {where}: {listed}.", (), data)
 
-    def _read(self, pixels: Pixels, at: Box) -> list[dict[str, Any]]:
+    def lines(self, pixels: Pixels, at: Box) -> list[dict[str, Any]]:
+        """Read the pixels of a region that lies ``at`` a box of its picture; boxes of lines are the picture's."""
         factor = max(1.0, min(4.0, WELL_READABLE / max(pixels.shape[:2])))
         shown = drawing.resized(pixels, (round(pixels.shape[1] * factor), round(pixels.shape[0] * factor)))
         with self._lock:
@@ -122,6 +123,24 @@ class ReadText:
             self._engine = module("rapidocr").RapidOCR(params=options)
             self.loads += 1
         return self._engine
+
+
+def line_through(lines: list[dict[str, Any]], box: Box) -> dict[str, Any] | None:
+    """Return the text of the lines that run through a box, in reading order, and the least confidence among them.
+
+    >>> here = {"text": "OPEN", "box": [0, 0, 40, 10], "confidence": 0.9}
+    >>> there = {"text": "EXIT", "box": [0, 80, 40, 90], "confidence": 1.0}
+    >>> line_through([here, there], Box(x1=20, y1=2, x2=30, y2=8))
+    {'text': 'OPEN', 'confidence': 0.9}
+    """
+    through = [line for line in lines if geometry.overlap(Box.model_validate(line["box"]), box)]
+    if not through:
+        return None
+    ordered = sorted(through, key=lambda line: (line["box"][1] + line["box"][3], line["box"][0]))
+    return {
+        "text": " ".join(line["text"] for line in ordered),
+        "confidence": min(line["confidence"] for line in ordered),
+    }
 
 
 def about_text(instruction: str) -> bool:

@@ -50,9 +50,9 @@ BUILT_IN: tuple[BuiltIn, ...] = (
     BuiltIn(
         "localize_differences",
         "where two pictures differ beyond what re-rendering changes, as side-by-side crops",
-        lambda settings, enhancer: LocalizeDifferences(enhancer, settings.max_regions),
+        lambda settings, enhancer: LocalizeDifferences(enhancer, settings.max_regions, settings.overview),
         enlarges=True,
-        depends_on=("max_regions",),
+        depends_on=("max_regions", "overview", "read_text"),
     ),
     BuiltIn(
         "detect_object",
@@ -218,6 +218,7 @@ def build_toolbox(settings: ToolSettings | None = None) -> Toolbox:
     if problem:
         raise UserError(f"the enhancer {settings.enhancer} cannot be used: {problem}")
     tools = [built_in.make(settings, enhancer) for built_in in BUILT_IN if _switched_on(built_in.name, settings)]
+    _let_read(tools)
     taken = {built_in.name for built_in in BUILT_IN}
     plugged, failed = plugged_in() if settings.plugins else ([], {})
     for tool in (*settings.extra_tools, *plugged):
@@ -244,6 +245,14 @@ def plugged_in() -> tuple[list[Tool], dict[str, str]]:
         except Exception as error:  # whatever a foreign package raises while it loads
             failed[entry.name] = f"the plug-in {entry.value} could not be loaded: {_one_line(error)}"
     return tools, failed
+
+
+def _let_read(tools: list[Tool]) -> None:
+    """Have the differences read by the tool that reads, so that its models are loaded once."""
+    reader = next((tool for tool in tools if isinstance(tool, ReadText)), None)
+    for tool in tools:
+        if isinstance(tool, LocalizeDifferences):
+            tool.reader = reader
 
 
 def _switched_on(name: str, settings: ToolSettings) -> bool:

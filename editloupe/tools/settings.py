@@ -35,6 +35,8 @@ class ToolSettings:
     """Crops with a longer side than this are shown as they are; without it the backend's own limit."""
     max_regions: int = 5
     """How many crops `localize_differences` shows."""
+    overview: bool = False
+    """Whether `localize_differences` also shows the whole picture, small, with a numbered box for every crop."""
     detector: str = GROUNDING_DINO
     """A folder with Grounding DINO weights, or a model id of the hub."""
     detector_download: bool = False
@@ -45,11 +47,11 @@ class ToolSettings:
     box_threshold: float = 0.35
     text_threshold: float = 0.25
     tile_levels: tuple[int, ...] | None = None
-    """Into how many parts a side is cut at every further scale; without it (2,) on a CPU and (2, 3) on a GPU."""
+    """Into how many parts a side is cut at every further scale; without it (2,) on a CPU and (4,) on a GPU."""
     batch_size: int = 4
     """Tiles the detector sees at once."""
     read_text: Switch = "auto"
-    """`auto` offers `read_text` where the instruction is about text."""
+    """`auto` offers `read_text`, and has differing places read, where the instruction is about text."""
     threads: int | None = None
     """Of a model on the CPU; without it each model's own choice."""
     workers: int | None = None

@@ -18,8 +18,13 @@ SAME = 0.5
 """Boxes that overlap this much are one object."""
 WITHIN = 0.85
 """A box with this share of it inside another is a part of that one's object, or that one is a group of such."""
+CUT_WITHIN = 0.7
+"""The same for a box that was cut by its tile, whose end is where the tile ended and not where the object does."""
 AT_EDGE = 2
-"""Pixels from a tile's border within which a box counts as cut by it."""
+EDGE_SHARE = 0.08
+"""A box that ends within so many pixels of a tile's border, and so much of its own side, counts as cut by it: detectors are
+off by some percent. Without the share, pieces of objects of 1 % of the picture stayed beside the whole, or two of them
+passed for the members of a group."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +61,12 @@ def lifted(found: Iterable[Found], tile: Box, picture: Size) -> list[Found]:
         box = item.box.clamped(width, height)
         if box is None or covers(box, (width, height)):
             continue
+        near_x, near_y = (AT_EDGE + EDGE_SHARE * side for side in box.size)
         cut = (
-            (box.x1 <= AT_EDGE and tile.x1 > 0)
-            or (box.y1 <= AT_EDGE and tile.y1 > 0)
-            or (box.x2 >= width - AT_EDGE and tile.x2 < picture[0])
-            or (box.y2 >= height - AT_EDGE and tile.y2 < picture[1])
+            (box.x1 <= near_x and tile.x1 > 0)
+            or (box.y1 <= near_y and tile.y1 > 0)
+            or (box.x2 >= width - near_x and tile.x2 < picture[0])
+            or (box.y2 >= height - near_y and tile.y2 < picture[1])
         )
         at = Box(x1=box.x1 + tile.x1, y1=box.y1 + tile.y1, x2=box.x2 + tile.x1, y2=box.y2 + tile.y1)
         moved.append(replace(item, box=at, cut=cut))
@@ -87,7 +93,7 @@ def merge(found: Iterable[Found]) -> list[Found]:
     for item in ranked:
         if all(iou(item.box, other.box) < SAME for other in kept):
             kept.append(item)
-    kept = [item for item in kept if not (item.cut and any(_part_of(item, other) for other in kept))]
+    kept = [item for item in kept if not (item.cut and any(_part_of(item, other, CUT_WITHIN) for other in kept))]
     groups = {id(f) for f in kept if sum(_part_of(o, f) and not o.cut for o in kept) >= 2}
     kept = [item for item in kept if id(item) not in groups]
     kept.sort(key=lambda f: -f.score)
@@ -98,8 +104,8 @@ def merge(found: Iterable[Found]) -> list[Found]:
     return single
 
 
-def _part_of(item: Found, other: Found) -> bool:
-    return item is not other and item.box.area < other.box.area and inside(item.box, other.box) >= WITHIN
+def _part_of(item: Found, other: Found, within: float = WITHIN) -> bool:
+    return item is not other and item.box.area < other.box.area and inside(item.box, other.box) >= within
 
 
 def _cuts(length: int, parts: int) -> list[tuple[int, int]]:

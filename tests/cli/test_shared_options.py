@@ -29,6 +29,7 @@ LEFT_OUT = {
         "--coordinates",
         "--min-confidence",
         "--enhancer",
+        "--overview",
         "--read-text",
     },
 }
@@ -44,7 +45,7 @@ PARTS = {
     },
     "edival instruct": {"--judge", "--base-url", "--max-output-tokens", "--timeout"},
     "demo": {"--judge", "--base-url", "--mode"},
-    "tool": {"--enhancer", "--detector", "--detector-download", "--device"},
+    "tool": {"--enhancer", "--detector", "--detector-download", "--device", "--overview"},
 }
 OWN_MEANING = {("edival evaluate", "--mode")}
 """Here the mode is that of the results: multi or complex."""
@@ -74,8 +75,8 @@ def about_a_judge() -> dict[str, Any]:
     }
 
 
-def test_there_are_twenty_five_of_them() -> None:
-    assert len(about_a_judge()) == 25
+def test_there_are_twenty_six_of_them() -> None:
+    assert len(about_a_judge()) == 26
 
 
 @pytest.mark.parametrize("command", [*LISTS_ALL, *LEFT_OUT, *PARTS])
@@ -97,7 +98,7 @@ def test_the_defaults_are_those_of_the_settings() -> None:
 
 
 def test_an_evaluation_offers_everything_a_batch_does() -> None:
-    about_manifests = {"--layout", "--results", "--language", "--allow-outside"}
+    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--untouched"}
     batch, evaluate = options("batch"), options("edival evaluate")
     shared = set(batch) - set(about_a_judge()) - about_manifests - {"--model", "--help"}
     assert shared <= set(evaluate)
@@ -108,7 +109,7 @@ def test_an_evaluation_offers_everything_a_batch_does() -> None:
 
 
 def test_a_reward_offers_everything_a_batch_does() -> None:
-    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--model"}
+    about_manifests = {"--layout", "--results", "--language", "--allow-outside", "--model", "--untouched"}
     batch, reward = options("batch"), options("reward")
     shared = set(batch) - set(about_a_judge()) - about_manifests - {"--help", "--out", "--limit"}
     assert {"--max-cost", "--retry-unjudged", "--executor", "--quiet"} <= shared <= set(reward)

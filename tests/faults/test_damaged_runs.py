@@ -36,7 +36,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Run.write(folder / "run") as run:
         for name in ("f0", "f1"):
             made, album = judgement(folder, name)
-            run.save_all([Filing(made, album=album)])
+            (before,) = run.configurations()
+            made = made.model_copy(update={"judge": before.judge})
+            run.save_all([Filing(made, album=album, configuration=before.name)])
         run.keep_reply("k", {"message": {"type": "ai", "data": {"content": "x"}}, "usage": {}}, "f0")
     label = {"criterion": "instruction_following", "annotator": "Ann"}
     rows = [{"edit_id": name, "label": "Wrong Action", **label} for name in ("e0", "e1", "f0")]
@@ -80,6 +82,7 @@ def sql(*statements: str) -> Damage:
 
 def column(table: str, name: str, value: str, where: str = "rowid = (SELECT min(rowid) FROM {})") -> Damage:
     """Put a value into the first row, whatever the table's own rules say."""
+    where = where.replace("rowid", "asked") if table == "asked" else where  # which has no rowid
 
     def damage(run: Path) -> None:
         database = sqlite3.connect(run / FILE, isolation_level=None)
@@ -166,7 +169,18 @@ KINDS: dict[str, Damage] = {
     "log is garbage": text(f"{FILE}-wal", b"\x00garbage" * 999),
     **{
         f"no table {name}": sql(f"DROP TABLE {name}")
-        for name in ("edits", "units", "traces", "steps", "texts", "replies", "spent")
+        for name in (
+            "edits",
+            "asked",
+            "configurations",
+            "units",
+            "answers",
+            "traces",
+            "steps",
+            "texts",
+            "replies",
+            "spent",
+        )
     },
     "no column outcome": sql("ALTER TABLE units DROP COLUMN outcome"),
     "no column pictures": sql("ALTER TABLE edits DROP COLUMN pictures"),
@@ -174,8 +188,11 @@ KINDS: dict[str, Damage] = {
     **{
         f"{table}.{name} is {kind}": column(table, name, value)
         for table, name in (
-            ("edits", "edit"),
+            ("edits", "facts"),
             ("edits", "pictures"),
+            ("edits", "files"),
+            ("answers", "shown"),
+            ("asked", "facts"),
             ("units", "outcome"),
             ("traces", "head"),
             ("replies", "reply"),

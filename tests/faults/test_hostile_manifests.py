@@ -47,7 +47,7 @@ def test_a_hostile_manifest_gives_edits_that_can_be_judged_and_stored_or_one_sen
     refused = kept = 0
     tracemalloc.start()
     with Run.write(folder / "run") as run:
-        planner = Planner(run, judge, "configuration")
+        planner = Planner(run, judge)
         for seed in range(count):
             path = write_hostile(folder, seed)
             edits: list[Edit] = []
@@ -61,9 +61,8 @@ def test_a_hostile_manifest_gives_edits_that_can_be_judged_and_stored_or_one_sen
             # Judged one in four: what can go wrong here is reading, keys and storing.
             for job in planner.jobs(enumerate(edits)):
                 shown = [job.edit.source, job.edit.edited, job.edit.reference, *sum(job.edit.more_images.values(), ())]
-                assert job.keys.keys() == set(judge.criteria) or not all(
-                    path is None or os.path.isfile(path) for path in shown
-                )
+                keyed = {name for name, question in job.questions.items() if question.shown}
+                assert keyed == set(judge.criteria) or not all(path is None or os.path.isfile(path) for path in shown)
                 if seed % 4 == 0:
                     judgement = next(iter(judge.batch([job.edit])))
                     problems = [
@@ -256,7 +255,14 @@ def test_a_hostile_file_of_pairs_gives_pairs_or_one_sentence(count: int, tmp_pat
         "reference_image_path",
         "edit_type",
     )
-    good = {"source_image": "a.png", "prompt": "x", "winner": "b.png", "loser": "c.png", "dimension": "IA"}
+    good = {
+        "source_image": "a.png",
+        "prompt": "x",
+        "winner": "b.png",
+        "loser": "c.png",
+        "dimension": "IA",
+        "task": "ADD",
+    }
     read = refused = 0
     for seed in range(count):
         rng = random.Random(seed)

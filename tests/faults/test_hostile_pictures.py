@@ -320,7 +320,7 @@ def test_a_picture_swapped_after_hashing_is_not_filed_under_the_old_key(tmp_path
     edit = Edit(id="a", source=source, edited=edited, instruction="Make the rectangle red.")
     judge = Judge("rules", mode="plain")
     with Run.write(tmp_path / "run") as run:
-        planner = Planner(run, judge, "c")
+        planner = Planner(run, judge)
         (job,) = planner.jobs([(0, edit)])
         planner.close()
     assert set(job.hashes) == {source, edited}

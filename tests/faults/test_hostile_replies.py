@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, Unjudged
@@ -93,6 +93,7 @@ def test_scraps_in_any_order_never_raise() -> None:
 
 
 @pytest.mark.long
+@example('<Start Final Answer><think><Start Final Answer>{"score": 3}', SCALE)
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join), st.sampled_from([LABELS, SCALE]))
 @settings(max_examples=400, deadline=None)
 def test_whatever_is_read_stands_at_the_end_and_behind_every_thought(text: str, rubric: Any) -> None:

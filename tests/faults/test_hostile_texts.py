@@ -44,6 +44,10 @@ TEXTS = (
 )  # fmt: skip
 
 
+JUDGE = f"openai:{''.join(TEXTS[:8])}"
+"""One for the whole run: verdicts of several are never put into one table."""
+
+
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in which every text is hostile: ids, criteria's labels, instructions, models, reasons, traces."""
@@ -65,7 +69,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
         call = ToolCall(id="c", name=text, parameters={text: text})
         seen = Observation(call_id="c", tool=text, text=text, captions=(text,), pictures=("0" * 32,), failed=True)
         step = Step(index=0, thought=text, calls=(call,), observations=(seen,), problem=text, raw=text, answer=text)
-        facts = {"edit_id": edit.id, "protocol": "dlebench", "mode": "tools", "judge": f"openai:{text}"}
+        facts = {"edit_id": edit.id, "protocol": "dlebench", "mode": "tools", "judge": JUDGE}
         trace = Trace(criterion="instruction_following", notes=(text,), prompt=(text,), steps=(step,), **facts)  # type: ignore[arg-type]
         verdicts = (
             Verdict(
@@ -79,9 +83,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ),
             Unjudged(criterion="visual_consistency", reason=Reason.UNREADABLE, detail=text, raw=text),
         )
-        whole = Judgement(
-            edit=edit, protocol="dlebench", mode="tools", judge=f"openai:{text}", verdicts=verdicts, traces=(trace,)
-        )
+        whole = Judgement(edit=edit, protocol="dlebench", mode="tools", judge=JUDGE, verdicts=verdicts, traces=(trace,))
         filings.append(Filing(whole))
     with Run.write(folder / "run") as run:
         run.configure({"spec": TEXTS[0], "protocol": "dlebench", "mode": "tools", "note": "\ud83d"})

@@ -93,7 +93,7 @@ def check(whole: Judgement, folder: Path) -> None:
         run.keep_reply("k", {"text": whole.edit.instruction, "more": whole.edit.extra}, whole.edit.id)
         run.pay(whole.judge, whole.verdicts[0].usage, None)
     with Run.open(folder) as run:
-        edit, _ = run.edit(whole.edit.id)
+        edit, *_ = run.edit(whole.edit.id)
         assert storable(edit) == storable(whole.edit)
         found = {unit.criterion: unit for unit in run.units()}
         for outcome in whole.verdicts:

@@ -75,7 +75,7 @@ def told(run: Path, capsys: pytest.CaptureFixture[str], forms: tuple[str, ...]) 
     found["csv"] = [[*row[:place], *row[place + 1 :]] for row in rows]
     with Run.open(run) as opened:
         found["units"] = [without_times(unit.model_dump(mode="json")) for unit in opened.units()]
-        found["edits"] = [(edit.model_dump(mode="json"), pictures) for edit, pictures in opened.edits()]
+        found["edits"] = [(edit.model_dump(mode="json"), pictures) for edit, pictures, _ in opened.edits()]
         found["about"] = without_times(opened.about())
         names = dict.fromkeys(unit["edit_id"] for unit in found["units"])
         found["traces"] = {

@@ -127,7 +127,8 @@ def test_refusals_filed_by_0_1_are_tried_again_unless_they_are_about_the_content
             "outcome = replace(outcome, '\"server_refused\"', '\"request_refused\"')"
         )
         run.execute(
-            "UPDATE units SET outcome = replace(outcome, 'This tenant is asleep', 'prompt is too long') WHERE edit_id = 'e1'"
+            "UPDATE units SET outcome = replace(outcome, 'This tenant is asleep', 'prompt is too long') WHERE unit IN "
+            "(SELECT unit FROM verdicts WHERE edit_id = 'e1')"
         )
     run.close()
     server.play(lambda _: GOOD)

@@ -245,7 +245,7 @@ def test_differences_may_come_from_the_tool_whose_crops_are_shown(tmp_path: Path
     assert "listed beforehand:\n> About" in request.text
     assert len(request.images) == 3
     assert judgement.traces[0].steps[0].observations[0].tool == "localize_differences"
-    assert opened.parameters()["settings"]["differences"] == "tool"
+    assert opened.describe()["settings"]["differences"] == "tool"
 
 
 def test_an_unreadable_list_of_differences_leaves_the_criterion_unjudged(tmp_path: Path, scripted: StartServer) -> None:

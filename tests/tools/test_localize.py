@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from skimage import data
@@ -13,7 +15,10 @@ from editloupe.tools.difference import Comparison, compare
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.geometry import iou
 from editloupe.tools.localize import LocalizeDifferences
+from editloupe.tools.read_text import ReadText
+from editloupe.tools.registry import build_toolbox
 from editloupe.tools.result_cache import ToolResultCache
+from editloupe.tools.settings import ToolSettings
 from editloupe.tools.upscale import Fast, Nothing
 from editloupe.types import Box
 from tests.tools.conftest import MakeView
@@ -151,3 +156,81 @@ def test_two_judges_of_one_edit_compare_once(
     assert len(calls) == 1
     assert np.array_equal(first.pictures[0].pixels, second.pictures[0].pixels)
     assert first.text != second.text
+
+
+class ScriptedReader(ReadText):
+    """Reads one word in every picture, another where a part of it is painted red."""
+
+    def lines(self, pixels: Pixels, at: Box) -> list[dict[str, Any]]:
+        word = "RED" if (pixels == (230, 20, 20)).all(axis=2).mean() > 0.05 else "OPEN"
+        elsewhere = {"text": "FAR", "box": [0, 0, 2, 2], "confidence": 1.0}
+        return [{"text": word, "box": list(at), "confidence": 0.9}, elsewhere]
+
+    def unavailable(self) -> str | None:
+        return None
+
+
+def reading_tool() -> LocalizeDifferences:
+    tool = LocalizeDifferences(Enhancer(Nothing()))
+    tool.reader = ScriptedReader(ToolSettings())
+    return tool
+
+
+def painted(photo: Pixels) -> Pixels:
+    other = photo.copy()
+    other[40:80, 380:430] = (230, 20, 20)
+    return other
+
+
+def test_what_differing_places_say_is_told_where_the_edit_is_about_text(photo: Pixels, make_view: MakeView) -> None:
+    view = replace(make_view(photo, painted(photo)), instruction='Change "OPEN" to "RED"')
+    result = reading_tool().run(PAIR, view)
+
+    assert "Text read at 1: “OPEN” → “RED” (confidence 0.90, 0.90). " in result.text
+    assert result.data["texts"] == [
+        {"first": {"text": "OPEN", "confidence": 0.9}, "second": {"text": "RED", "confidence": 0.9}}
+    ]
+
+
+def test_nothing_is_read_where_the_edit_is_about_something_else(photo: Pixels, make_view: MakeView) -> None:
+    view = replace(make_view(photo, painted(photo)), instruction="Make the ball red")
+    result = reading_tool().run(PAIR, view)
+
+    assert "Text read" not in result.text
+    assert "texts" not in result.data
+
+
+def test_a_kept_comparison_without_reading_does_not_stand_for_one_with_it(photo: Pixels, make_view: MakeView) -> None:
+    tool, memory = reading_tool(), ToolResultCache(2**24)
+    view = replace(make_view(photo, painted(photo)), memory=memory)
+    tool.run(PAIR, replace(view, instruction="Make the ball red"))
+    assert "texts" in tool.run(PAIR, replace(view, instruction="Change the text")).data
+
+
+def test_an_overview_shows_where_the_crops_lie_when_it_is_asked_for(photo: Pixels, make_view: MakeView) -> None:
+    view = make_view(photo, painted(photo))
+    plain = LocalizeDifferences(Enhancer(Nothing())).run(PAIR, view)
+    result = LocalizeDifferences(Enhancer(Nothing()), overview=True).run(PAIR, view)
+
+    assert len(result.pictures) == len(plain.pictures) + 1
+    assert result.pictures[-1].caption == "Overview of Source Image: the boxes are numbered as the differences"
+    overview = result.pictures[-1].pixels
+    assert max(overview.shape[:2]) <= 640
+    frame = overview[30:90, 370:440].astype(int) - photo[30:90, 370:440]
+    assert np.abs(frame).max() > 100  # the box is drawn round the change
+    assert np.array_equal(overview[200:], photo[200:])
+
+
+@pytest.mark.long
+def test_a_changed_word_is_read_on_both_sides(photo: Pixels, make_view: MakeView) -> None:
+    pytest.importorskip("rapidocr")
+
+    def with_word(word: str) -> Pixels:
+        written = photo.copy()
+        written[400:440, 100:240] = 235
+        cv2.putText(written, word, (110, 430), cv2.FONT_HERSHEY_SIMPLEX, 1.0, (20, 20, 20), 2, cv2.LINE_AA)
+        return written
+
+    tool = build_toolbox(ToolSettings(plugins=False, threads=1)).tool("localize_differences")
+    view = replace(make_view(with_word("MARKET"), with_word("MUSEUM")), instruction="Change the word on the sign")
+    assert "“MARKET” → “MUSEUM”" in tool.run(PAIR, view).text

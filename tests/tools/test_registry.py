@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -154,14 +155,13 @@ async def test_tools_run_in_worker_threads_while_the_event_loop_goes_on(photo: P
     assert all(name.startswith("editloupe-tool") for name in tool.threads)
 
 
-def test_the_fingerprint_follows_what_an_answer_can_depend_on() -> None:
+def test_the_facts_follow_what_an_answer_can_depend_on() -> None:
     def of(**settings: Any) -> str:
-        return build_toolbox(ToolSettings(plugins=False, **settings)).fingerprint()
+        return json.dumps(build_toolbox(ToolSettings(plugins=False, **settings)).facts())
 
     assert of() == of(workers=3) == of(memory_bytes=1)
-    assert (
-        len({of(), of(enhancer="none"), of(max_regions=2), of(read_text="off"), of(extra_tools=(Brightness(),))}) == 5
-    )
+    changed = ({"enhancer": "none"}, {"max_regions": 2}, {"read_text": "off"}, {"overview": True})
+    assert len({of(), of(extra_tools=(Brightness(),)), *(of(**settings) for settings in changed)}) == 6
 
 
 @pytest.mark.parametrize(

@@ -83,3 +83,17 @@ def test_different_objects_stay_best_first() -> None:
 
     assert merge([weak, strong]) == [strong, weak]
     assert merge([]) == []
+
+
+def test_a_box_that_nearly_reaches_its_tiles_border_counts_as_cut() -> None:
+    tile = Box(x1=300, y1=0, x2=700, y2=200)
+    near, away = lifted([found(5, 50, 105, 90, 0.5), found(20, 50, 60, 90, 0.5)], tile, (700, 400))
+
+    assert (near.cut, away.cut) == (True, False)
+
+
+def test_two_pieces_of_a_cut_object_are_no_members_of_a_group() -> None:
+    whole = found(100, 100, 300, 200, 0.5)
+    pieces = [found(98, 100, 205, 200, 0.6, cut=True), found(200, 98, 306, 205, 0.6, cut=True)]
+
+    assert merge([whole, *pieces]) == [whole]

@@ -17,7 +17,7 @@ from editloupe.agent.profiles import RULES_PROFILE
 from editloupe.agent.rules import instruction_following, reading, visual_consistency
 from editloupe.agent.rules.boxes import attached
 from editloupe.agent.rules.change_request import ChangeRequest
-from editloupe.agent.rules.decision import Decision, in_order
+from editloupe.agent.rules.decision import Decision, in_order, nothing_happened
 from editloupe.agent.rules.pixels import Rect
 from editloupe.agent.rules.thresholds import thresholds
 from editloupe.agent.rules.understand import understand
@@ -111,6 +111,8 @@ class _Turn:
             )
         if request.kind == "text":
             start.append(text.say(request))
+        if text.done and not found["regions"] and text.new <= text.old:
+            return _answer(start, nothing_happened("the asked text is read no better than the old one"))
         return _answer(
             start, in_order(instruction_following.steps_for(request, text, thresholds(), known=False), whole.numbers)
         )
@@ -166,9 +168,10 @@ class _Turn:
     def _text(self, request: ChangeRequest) -> reading.TextReading:
         if request.kind != "text":
             return reading.TextReading()
+        places = self.seen.get(LOCALIZE, {}).get("texts", ())
         if READ in self.seen:
-            return reading.from_tool(request, self.seen[READ])
-        return reading.look(self.case, self.album, request)
+            return reading.from_tool(request, self.seen[READ], places=places)
+        return reading.look(self.case, self.album, request, places)
 
     def _whole(
         self, request: ChangeRequest, found: Mapping[str, Any], text: reading.TextReading

@@ -63,12 +63,26 @@ def compared(request: ChangeRequest, lines: list[str]) -> TextReading:
     return TextReading(True, best_new, best_old, more, tuple(lines))
 
 
-def from_tool(request: ChangeRequest, data: Mapping[str, Any], targets: Sequence[Box] = ()) -> TextReading:
-    """Take what the `read_text` tool reported; where the targets are known, only lines on them."""
-    lines = [
+def from_tool(
+    request: ChangeRequest,
+    data: Mapping[str, Any],
+    targets: Sequence[Box] = (),
+    places: Sequence[Mapping[str, Any]] = (),
+) -> TextReading:
+    """Take what the `read_text` tool reported; where the targets are known, only lines on them.
+
+    ``places`` is what `localize_differences` read at differing places, enlarged: small letters of a large picture that the
+    reading of the whole passed over.
+    """
+    found = [
         line for line in data.get("lines", ()) if not targets or any(_on(line["box"], target) for target in targets)
     ]
-    return compared(request, [str(line["text"]) for line in lines])
+    lines = [str(line["text"]) for line in found]
+    for place in places:
+        text = str(place["second"]["text"]) if place.get("second") else ""
+        if _plain(text) and _plain(text) not in "".join(_plain(line) for line in lines):
+            lines.append(text)
+    return compared(request, lines)
 
 
 def _on(line: Sequence[float], target: Box) -> bool:
@@ -78,7 +92,7 @@ def _on(line: Sequence[float], target: Box) -> bool:
     return target.x1 - dx <= x <= target.x2 + dx and target.y1 - dy <= y <= target.y2 + dy
 
 
-def look(case: Case, album: Album, request: ChangeRequest) -> TextReading:
+def look(case: Case, album: Album, request: ChangeRequest, places: Sequence[Mapping[str, Any]] = ()) -> TextReading:
     """Read the edited picture without a tool call, as a model that sees the picture would; not done where there is no reader."""
     reader = _reader()
     if reader.unavailable():
@@ -87,7 +101,7 @@ def look(case: Case, album: Album, request: ChangeRequest) -> TextReading:
         result = reader.run({"target_image": EDITED}, View(album, case.pictures, case.edit.instruction))
     except ToolError:
         return TextReading()
-    return from_tool(request, result.data, case.target_boxes.get(EDITED, ()))
+    return from_tool(request, result.data, case.target_boxes.get(EDITED, ()), places)
 
 
 def _plain(text: str) -> str:

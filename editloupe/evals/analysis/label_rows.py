@@ -121,8 +121,8 @@ class LabelReader:
         if (criterion := values.get("criterion")) is not None:
             if "label" not in values and "score" not in values and not may_skip:
                 raise row.error('"label" is missing')
-            if criterion in self._answers:
-                yield str(criterion), values.get("label", values.get("score"))
+            if isinstance(criterion, str) and criterion in self._answers:
+                yield criterion, values.get("label", values.get("score"))
             return
         nested = values.get("human")
         given = nested if isinstance(nested, Mapping) else {}

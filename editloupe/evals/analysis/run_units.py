@@ -69,15 +69,15 @@ _COLUMNS = {
     "text": "outcome",
 }
 _NUMBERS = ("score", "score_100", "cost", "repeat", "seconds", "requests", "input_tokens", "output_tokens")
-_SOUND = " AND ".join(
+_FITS = " AND ".join(
     (
-        "json_valid(outcome)",
         "json_extract(outcome, '$.status') IS status",
         "json_extract(outcome, '$.criterion') IS criterion",
         "status IN ('judged', 'unjudged')",
         *(f"typeof({name}) IN ('real', 'integer', 'null')" for name in _NUMBERS),
     )
 )
+_SOUND = f"CASE WHEN json_valid(outcome) THEN {_FITS} ELSE 0 END"
 """Whether a row is what was written: its outcome can be read and speaks of the same unit, and its numbers are numbers."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import erfc, sqrt
 
 import numpy as np
@@ -12,6 +12,8 @@ from editloupe.evals.analysis.bootstrap import Floats
 EXACT_UP_TO = 14
 """Clusters up to which all sign patterns are tried."""
 FLIPS = 10_000
+BINOMIAL_COST = 16
+"""Signs that are drawn in the time of one binomial number."""
 NORMAL_FROM = 2000
 """Clusters from which the distribution over all signs is taken for the normal one it tends to; flips would be less exact."""
 
@@ -31,17 +33,29 @@ def sign_flip(differences: Floats, seed: int = 0) -> float:
         return float((np.abs((1 - 2 * patterns) @ moving) >= seen).mean())
     if len(moving) >= NORMAL_FROM:
         return erfc(seen / sqrt(2 * float((moving**2).sum())))
-    # Signs of equal sizes are told apart by how many are positive: a binomial draw a size instead of a sign a cluster.
-    sizes, counts = np.unique(np.round(np.abs(moving) / np.abs(moving).max(), 12), return_counts=True)
-    seen /= np.abs(moving).max()
-    random = np.random.default_rng(seed)
-    as_far, left = 0, FLIPS
-    while left:
-        batch = min(left, max(1, 4_000_000 // len(sizes)))
-        positive = random.binomial(counts, 0.5, (batch, len(sizes)))
-        as_far += int((np.abs((2 * positive - counts) @ sizes) >= seen * (1 - 1e-9)).sum())
-        left -= batch
+    seen *= 1 - 1e-9
+    as_far = sum(int((np.abs(sums) >= seen).sum()) for sums in _flipped(moving, np.random.default_rng(seed)))
     return (as_far + 1) / (FLIPS + 1)
+
+
+def _flipped(moving: Floats, random: np.random.Generator) -> Iterator[Floats]:
+    """Yield batches of sums with random signs.
+
+    Signs of equal sizes are told apart by how many are positive: where few sizes occur, a binomial draw a size stands for a
+    sign a cluster.
+    """
+    sizes, counts = np.unique(np.round(np.abs(moving), 12), return_counts=True)
+    by_size = len(sizes) * BINOMIAL_COST < len(moving)
+    width = len(sizes) if by_size else len(moving)
+    left = FLIPS
+    while left:
+        batch = min(left, max(1, 4_000_000 // width))
+        left -= batch
+        if by_size:
+            yield np.asarray((2 * random.binomial(counts, 0.5, (batch, width)) - counts) @ sizes, float)
+        else:
+            bits = np.unpackbits(random.integers(0, 256, (batch, -(-width // 8)), np.uint8), axis=1, count=width)
+            yield 2 * (bits @ moving) - moving.sum()
 
 
 def holm(values: Sequence[float]) -> list[float]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 
+from editloupe.rubrics.protocol import OUTPUT
 from editloupe.types import Edit
 
 NOTHING_EDITED = "nothing edited"
 """The name of the model that returns its source; reports show it as a reference and rank it nowhere."""
-OUTPUT = "output"
-"""The field in which readers of benchmarks say that a model left no picture: it does not hold for the source."""
 
 
 def untouched(edit: Edit) -> Edit:
-    """Return the edit with the source as its edited picture; labels by people belong to another picture and are left out."""
+    """Return the edit with the source as its edited picture; labels by people belong to another picture and are left out.
+
+    So is a reader's word that the model left no picture.
+    """
     extra = {name: value for name, value in edit.extra.items() if name != OUTPUT}
     return edit.model_copy(update={"edited": edit.source, "model": NOTHING_EDITED, "human": {}, "extra": extra})
 

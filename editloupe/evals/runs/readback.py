@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from editloupe.evals.runs.damage import Damage
 from editloupe.evals.runs.schema import READABLE, VERSION
 from editloupe.storable import MARK, fits, storable
-from editloupe.types import Edit, Step, Trace, UserError
+from editloupe.types import KEPT, Edit, Step, Trace, UserError
 
 Pictures = dict[str, list[str]]
 """Hashes by role."""
@@ -64,7 +64,7 @@ def read_edit(damage: Damage, name: Any, text: Any, pictures: Any) -> KeptEdit |
     """Return an edit; without its pictures where only those cannot be read, None where it cannot be read itself."""
     edit = None
     with damage.reading("edits", str(name)):
-        edit = Edit.model_validate_json(text)
+        edit = Edit.model_validate_json(text, context=KEPT)
     if edit is None:
         return None
     shas: Pictures = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from editloupe.rubrics.editcompass import scoring as compass
 from editloupe.rubrics.editcompass import tasks
-from editloupe.rubrics.editreward.published import PUBLISHED
+from editloupe.rubrics.editreward.published import published
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.protocol import MissingInput
@@ -95,7 +95,7 @@ PAIRS = PairRules(
     same=1e-5,
     table="EditReward-Compass, Table 5: share of pairs put in people's order",
     titles={"IA": "Instruction Awareness", "VC": "Visual Consistency", "VQ": "Visual Quality"},
-    published=PUBLISHED,
+    published=published(),
     task_of=tasks.task_of_item,
     unmarked=tasks.unmarked_source,
     unknown=unknown,

@@ -39,7 +39,7 @@ def test_it_judges_an_edit(scripted: StartServer, edit: Edit, monkeypatch: pytes
     with Judge("parrot:grey", mode="plain", criteria=["instruction_following"], base_url=server.openai_url) as judge:
         (verdict,) = judge.judge(edit).verdicts
         assert judge.describe()["versions"]["httpx"]
-        assert judge.parameters()["profile"]["family"] == "Parrot"
+        assert judge.describe()["profile"]["family"] == "Parrot"
     assert verdict.status == "judged"
     assert verdict.label == "Wrong Action"
     (request,) = server.requests

@@ -186,3 +186,17 @@ def test_where_a_detector_is_offered_it_says_which_change_is_the_targets(tmp_pat
     for box, expected in (([292, 192, 348, 248], "Flawless Execution"), ([130, 90, 190, 150], "Localization Failure")):
         seen = ToolMessage("a disc", tool_call_id=detect.tool_calls[0]["id"], artifact={"objects": [{"box": box}]})
         assert label(ask(case, album, [localize, differences, detect, seen], offered)) == expected
+
+
+def test_a_text_edit_where_nothing_differs_and_the_old_text_is_read_did_not_happen(tmp_path: Path) -> None:
+    edit = colour_edit(tmp_path, disc(ground(), CENTRE, RED), 'Change the text on the sign from "MARKET" to "BAKERY".')
+    case, album = make_case(edit, FOLLOWING, "tools")
+    offered = ["localize_differences", "read_text"]
+    localize = ask(case, album, tools=offered)
+    found = {"size": [400, 300], "changed_share": 0.0, "whole_scene": False, "regions": []}
+    nothing = ToolMessage("no place", tool_call_id=localize.tool_calls[0]["id"], artifact=found)
+    read = ask(case, album, [localize, nothing], offered)
+    assert read.tool_calls[0]["name"] == "read_text"
+    lines = {"lines": [{"text": "MARKET", "box": [10, 10, 60, 30]}]}
+    seen = ToolMessage("a word", tool_call_id=read.tool_calls[0]["id"], artifact=lines)
+    assert label(ask(case, album, [localize, nothing, read, seen], offered)) == "Localization Failure"

@@ -32,3 +32,19 @@ def test_where_the_target_is_known_lines_elsewhere_do_not_count() -> None:
 
 def test_without_a_reader_the_thought_says_so() -> None:
     assert "could not be read" in TextReading().say(ASKED)
+
+
+def test_what_was_read_at_differing_places_counts_unless_it_was_read_already() -> None:
+    request = ChangeRequest("text", "sign", "MILK", "SALE")
+    places = [{"first": {"text": "SALE", "confidence": 0.9}, "second": {"text": "MILK", "confidence": 0.9}}]
+
+    assert from_tool(request, {"lines": []}, places=places).new == 1
+    seen = from_tool(request, {"lines": [{"text": "Milk!", "box": [0, 0, 40, 10]}]}, places=places)
+    assert seen.lines == ("Milk!",)
+    assert seen.more == 0
+
+
+def test_a_place_whose_text_is_gone_says_nothing() -> None:
+    places = [{"first": {"text": "SALE", "confidence": 0.9}, "second": None}]
+
+    assert from_tool(ChangeRequest("text", "sign", "MILK", "SALE"), {"lines": []}, places=places).lines == ()

@@ -243,3 +243,15 @@ def test_two_pairs_of_files_of_one_name_are_kept_apart(tmp_path: Path, capsys: p
     with Run.open(out) as run:
         assert [name for *_, name in run.edits()] == ["after", "after~2"]
         assert len({unit.name for unit in run.units()}) == 2
+
+
+def test_nothing_edited_is_judged_as_a_model_beside_the_others_where_asked_for(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for manifest in of_models(tmp_path, ("a", "b")):
+        judge_into(server, manifest, "--untouched")
+    assert server.served == 12, "the reference is the same for both models"
+    assert {model for _, model, *_ in held(tmp_path)} == {"a", "b", "nothing edited"}
+    capsys.readouterr()
+    assert command(["report", str(tmp_path / "run"), "--resamples", "100"]) == 0
+    assert "nothing edited" in capsys.readouterr().out
