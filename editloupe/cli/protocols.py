@@ -100,7 +100,17 @@ def rewording_file(name: str) -> str:
     descriptions = {tool.name: tool.description for tool in tools}
     around = rubrics[0].wording.model_dump(mode="json") | {"tool_descriptions": descriptions}
     content = {"wording": around, "rewordings": [words_of(rubric) for rubric in rubrics]}
-    return yaml.safe_dump(content, allow_unicode=True, sort_keys=False, width=120)
+    return yaml.dump(content, Dumper=_ReadableDumper, allow_unicode=True, sort_keys=False, width=120)
+
+
+class _ReadableDumper(yaml.SafeDumper):
+    """Writes texts of several lines as they are."""
+
+
+_ReadableDumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
 
 
 def kind_of(answer: Answer) -> str:

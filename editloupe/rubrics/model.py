@@ -246,6 +246,8 @@ class ModeText(Record):
     notes: tuple[str, ...] = ()
     type_notes: bool = True
     """Whether the rubric's notes by type hold in this mode."""
+    targets: Literal["whole", "crops", "white"] = "whole"
+    """How a rubric of one's own shows annotated targets: whole pictures, crops round each, or each painted white."""
 
 
 class Stage(Record):

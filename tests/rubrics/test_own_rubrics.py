@@ -331,3 +331,31 @@ def test_other_words_around_a_rubric_are_another_question(tmp_path: Path) -> Non
         for rubrics in ([], files(tmp_path, text))
     }
     assert len(keys) == 2
+
+
+ORACLE = """
+name: target_kept
+question: Is the target still there?
+answer: {kind: yes_no}
+oracle:
+  targets: %s
+  setting: You see the source, then the result.
+"""
+
+
+@pytest.mark.parametrize(("targets", "requests", "size"), [("crops", 2, (70, 70)), ("white", 1, (320, 240))])
+def test_a_rubric_of_one_s_own_can_have_an_oracle_mode(
+    targets: str, requests: int, size: tuple[int, int], tmp_path: Path, scripted: StartServer
+) -> None:
+    replies = iter(["yes", "no"])
+    server = scripted(lambda _: say(json.dumps({"reason": "seen", "answer": next(replies)})))
+    picture = save(textured(320, 240), tmp_path / "s.png")
+    boxes = (Box(x1=100, y1=100, x2=110, y2=110), Box(x1=200, y1=100, x2=210, y2=110))
+    edit = edit_for(tmp_path, source=picture, edited=picture, target_boxes=boxes)
+    with Judge(
+        "openai:gpt-4.1", base_url=server.openai_url, rubrics=files(tmp_path, ORACLE % targets), mode="oracle"
+    ) as judge:
+        (verdict,) = judge.judge(edit).verdicts
+    assert len(server.requests) == requests
+    assert verdict.label == ("no" if requests == 2 else "yes"), "the worst of the targets stands"
+    assert {image.pixels for image in server.requests[0].images} == {size}
