@@ -68,7 +68,7 @@ class JudgeOptions:
     our_notes: Annotated[
         bool,
         typer.Option(
-            help="Keep the parts of a rubric that its paper does not have (DLEBench's notes by type), or leave them out.",
+            help="Keep the parts of a rubric that its paper does not have, such as notes by type, or leave them out.",
             rich_help_panel=JUDGING,
         ),
     ] = USUAL.our_notes

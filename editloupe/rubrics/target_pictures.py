@@ -13,15 +13,15 @@ from editloupe.rubrics.protocol import MissingInput
 from editloupe.types import Box, Edit
 
 LARGEST_EXPANSION, SMALLEST_EXPANSION = 6.0, 0.3
-"""λ_max and λ_min of Equation 1 of DLEBench."""
+"""λ_max and λ_min of DLEBench, Equation 1."""
 SMALL_SIDE, LARGE_SIDE = 32, 256
-"""S_min and S_max of Equation 1 of DLEBench."""
+"""S_min and S_max of DLEBench, Equation 1."""
 BOX_SLACK = 2
 """Pixels an annotated box may reach over the border before it counts as lying outside: annotators round."""
 
 
 def expansion(shorter_side: float) -> float:
-    """Return λ(s), how much context a crop gets around its target (Equation 1 of DLEBench).
+    """Return λ(s), how much context a crop gets around its target (DLEBench, Equation 1).
 
     >>> expansion(20), expansion(144), expansion(300)
     (6.0, 3.15, 0.3)
