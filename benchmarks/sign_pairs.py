@@ -136,13 +136,27 @@ def _word(rng: np.random.Generator, size: tuple[int, int]) -> Content:
 
 
 def _letter(rng: np.random.Generator, size: tuple[int, int]) -> Content:
-    """Change two neighbouring letters of a word."""
+    """Change two neighbouring letters of a word; the others stay where they are."""
     word = str(rng.choice(WORDS))
     place = int(rng.integers(0, len(word) - 1))
     other = word
     while any(a == b for a, b in zip(other[place : place + 2], word[place : place + 2], strict=True)):
         other = word[:place] + "".join(rng.choice(list("ABDEGHKLMNRSTUX"), 2)) + word[place + 2 :]
-    return _text(rng, size, (word, other))
+    ground, ink = colours(rng)
+    width, height = size[0] * OVERSAMPLED, size[1] * OVERSAMPLED
+    step = 0.86 * width / len(word)
+    points = min(0.62 * height, 1.2 * step)
+    font = ImageFont.load_default(points)
+
+    def spaced(text: str) -> Pixels:
+        def letters(pen: ImageDraw.ImageDraw) -> None:
+            for number, letter in enumerate(text):
+                middle = (width / 2 + (number - (len(text) - 1) / 2) * step, height / 2)
+                pen.text(middle, letter, font=font, fill=ink, anchor="mm", stroke_width=points / 40)
+
+        return _drawn(size, ground, letters)
+
+    return spaced(word), spaced(other), (word, other)
 
 
 def _digits(rng: np.random.Generator, size: tuple[int, int]) -> Content:

@@ -12,6 +12,7 @@ import typer
 
 from editloupe.agent.models import open_chat
 from editloupe.agent.specs import RULES, forms
+from editloupe.cli.edival_baselines import baselines
 from editloupe.cli.edival_evaluate import SettingsFile, evaluate
 from editloupe.cli.edival_report import compare, report
 from editloupe.cli.judge_options import JudgeOptions
@@ -105,7 +106,7 @@ def instruct(
     return _ended(asyncio.run(worker.all(scenes, concurrency, _tick(len(scenes), quiet))), out)
 
 
-for later in (evaluate, report, compare):
+for later in (evaluate, report, compare, baselines):
     app.command()(later)
 
 

@@ -60,7 +60,7 @@ def report(
     from editloupe.evals.report.blocks import Heading
     from editloupe.evals.report.table_formats import as_facts
 
-    kind = _kind(format, out)
+    kind = kind_of(format, out)
     found = _figures(runs, missing, configuration)
     printed = chosen(tables(found), table or ())
     if figures:
@@ -78,7 +78,7 @@ def report(
     else:
         told = blocks(found)
         facts = {**found.model_dump(mode="json"), "tables": [as_facts(one) for one in sections]}
-    _deliver(_rendered(kind, told, facts, sections, lambda: {} if table else drawings(found)), out)
+    deliver(rendered(kind, told, facts, sections, lambda: {} if table else drawings(found)), out)
 
 
 def compare(
@@ -97,7 +97,7 @@ def compare(
     """
     from editloupe.evals.edival import compare as comparing
 
-    kind = _kind(format, out)
+    kind = kind_of(format, out)
     (first, one), (second, other) = _two_settings(a, b)
     left, right = _figures([a], missing, first), _figures([b or a], missing, second)
     if b is None:
@@ -106,7 +106,7 @@ def compare(
         )
     found = comparing.compare(left, right, (one, other), mode)
     section = comparing.section(found)
-    _deliver(_rendered(kind, comparing.blocks(found), found.model_dump(mode="json"), [section], dict), out)
+    deliver(rendered(kind, comparing.blocks(found), found.model_dump(mode="json"), [section], dict), out)
 
 
 def _two_settings(a: Path, b: Path | None) -> list[tuple[str | None, dict[str, Any]]]:
@@ -140,20 +140,22 @@ def _figures(runs: list[Path], missing: str, configuration: str | None) -> Ediva
     return figures_of(runs, cast("Missing", missing), configuration)
 
 
-def _kind(format: str | None, out: Path | None) -> str:
+def kind_of(format: str | None, out: Path | None) -> str:
+    """Return the format that was named, or that of the file's suffix."""
     kind = format or (SUFFIXES.get(out.suffix.lower(), "text") if out else "text")
     if kind not in FORMATS:
         raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{kind}"')
     return kind
 
 
-def _rendered(
+def rendered(
     kind: str,
     blocks: list[Block],
     facts: dict[str, Any],
     sections: Sequence[Section],
     drawings: Callable[[], Mapping[str, Any]],
 ) -> str:
+    """Return tables in a format: as blocks, as facts or as sections."""
     if kind == "json":
         return for_json(facts, 2) + "\n"
     if kind in ("latex", "csv"):
@@ -173,7 +175,8 @@ def _rendered(
     return as_text(blocks, 160)
 
 
-def _deliver(text: str, out: Path | None) -> None:
+def deliver(text: str, out: Path | None) -> None:
+    """Write to a file, or to the terminal where none is named."""
     if out is None:
         sys.stdout.write(text)
         return

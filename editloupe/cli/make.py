@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.options import tell
-from editloupe.generators import billiards
+from editloupe.generators import billiards, letters
+from editloupe.generators.lexicon import lexicon
 from editloupe.generators.registry import BILLIARDS, PUZZLES
 from editloupe.generators.registry import task as find_task
 from editloupe.generators.writing import MANIFEST, check_answers, write_billiards, write_puzzles
@@ -25,6 +26,13 @@ def make(
     seed: Annotated[int, typer.Option(help="Same seed, same scenes.")] = 0,
     bounces: Annotated[str, typer.Option(help="Billiards: fewest and most cushions, such as 2-7.")] = "2-7",
     language: Annotated[str, typer.Option(help="Puzzles: en or cn.")] = "en",
+    words: Annotated[
+        Path | None,
+        typer.Option(
+            "--lexicon",
+            help="Letter puzzles: a text file of words, or bundled; else the system's /usr/share/dict/words, or the bundled few.",
+        ),
+    ] = None,
     answers: Annotated[Path | None, typer.Option(help="With check: the folder of answer pictures.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="With check: one line of JSON an answer.")] = False,
 ) -> int:
@@ -48,6 +56,11 @@ def make(
         if language not in ("en", "cn"):
             raise UserError(f'--language is en or cn, not "{language}"')
         task = find_task(what)
+        if task in letters.TASKS or words:
+            chosen = lexicon(words)
+            task = letters.with_words(task, chosen)
+            if not chosen.is_dictionary:
+                tell(f"{chosen.about}: too few to prove a word the longest in English; every item says so")
         lines = write_puzzles(out, task, count, seed, language)
         protocol = next(puzzle.protocol for puzzle in PUZZLES if puzzle.name == task.name)
     print(one_line(f"{lines} edits in {out / MANIFEST}"))

@@ -63,7 +63,7 @@ def merge(
     done = merge_runs(runs, out)
     print(f"{out}: {done.edits} edits, {done.units} verdicts")
     if done.in_both:
-        tell(f"{done.in_both} verdicts were in more than one run; the first run's stand")
+        tell(f"{done.in_both} units were in more than one run; the first verdict of each stands")
     if done.unreadable:
         tell(f"{len(done.unreadable)} edits cannot be read and are left out ({', '.join(done.unreadable[:3])} …)")
 

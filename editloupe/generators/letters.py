@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,10 +14,13 @@ from editloupe.generators.contract import Checked, Puzzle, PuzzleKind, Undecided
 from editloupe.generators.drawing import YELLOW, Cell, CellGrid, pixels_of, tinted_cells
 from editloupe.generators.lexicon import Lexicon, Node, lexicon
 from editloupe.images import Pixels
+from editloupe.types import UserError
 
 RARE = "XZQJ"
 """Letters put behind a word's end, so that it does not run on by chance (Edit-Compass, A.3.1)."""
 Letters = Sequence[Sequence[str]]
+TRIES = 1000
+"""Grids made before a list of words is given up; nearly always one of the first few will do."""
 
 
 def longest_words(grid: Letters, words: Lexicon, starts: Sequence[Cell]) -> list[str]:
@@ -69,8 +73,12 @@ def _grid_with(word: str, size: int, rng: random.Random) -> tuple[list[list[str]
 def make(rng: random.Random, *, name: str, everywhere: bool, given: bool, words: Lexicon | None = None) -> Puzzle:
     """Make one puzzle; it is kept only if the answer is the only longest word, or the word can be read but once."""
     known = words or lexicon()
-    while True:
-        word = rng.choice(known.of_length(5, 10) if given else known.of_length(6, 12))
+    shortest, longest = (5, 10) if given else (6, 12)
+    fitting = known.of_length(shortest, longest)
+    if not fitting:
+        raise UserError(f"{known.about}: none of them has {shortest} to {longest} letters, as {name} needs")
+    for _ in range(TRIES):
+        word = rng.choice(fitting)
         size = rng.randint(max(6, len(word) // 2 + 2), max(8, len(word) // 2 + 3))
         grid, path = _grid_with(word, size, rng)
         cells = [(row, column) for row in range(size) for column in range(size)]
@@ -79,7 +87,12 @@ def make(rng: random.Random, *, name: str, everywhere: bool, given: bool, words:
             break
         if not given and longest_words(grid, known, starts) == [word]:
             break
-    return _drawn(name, grid, path, word, marked=not everywhere, given=given)
+    else:
+        raise UserError(f"{known.about}: no grid of {name} could be made from them")
+    facts: dict[str, Any] = {"lexicon": known.about}
+    if not given:
+        facts["longest_proven"] = known.is_dictionary
+    return _drawn(name, grid, path, word, marked=not everywhere, given=given, facts=facts)
 
 
 def paths_of(grid: Letters, word: str) -> list[list[Cell]]:
@@ -95,7 +108,9 @@ def paths_of(grid: Letters, word: str) -> list[list[Cell]]:
     return paths
 
 
-def _drawn(name: str, grid: Letters, path: list[Cell], word: str, marked: bool, given: bool) -> Puzzle:
+def _drawn(
+    name: str, grid: Letters, path: list[Cell], word: str, marked: bool, given: bool, facts: Mapping[str, Any]
+) -> Puzzle:
     layout = CellGrid(len(grid), len(grid[0]))
     fills = {path[0]: YELLOW} if marked else {}
     where_en = " It begins in the yellow cell." if marked else ""
@@ -122,12 +137,17 @@ def _drawn(name: str, grid: Letters, path: list[Cell], word: str, marked: bool, 
             "word": word,
             "path": [list(cell) for cell in path],
             "start": list(path[0]) if marked else None,
+            **facts,
         },
     )
 
 
-def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
-    """Read the coloured cells: they must spell the word on a path down and right, from the marked cell if there is one."""
+def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels, given: bool = True) -> Checked:
+    """Read the coloured cells: they must spell the word on a path down and right, from the marked cell if there is one.
+
+    Where the longest word is asked and the list that made the puzzle is no dictionary, another path of as many letters or
+    more is left undecided: it may spell a word that the list does not hold.
+    """
     grid = facts["grid"]
     try:
         cells = tinted_cells(CellGrid(len(grid), len(grid[0])), answer, YELLOW)
@@ -137,12 +157,19 @@ def check(facts: Mapping[str, Any], picture: Pixels, answer: Pixels) -> Checked:
     if word is None:
         return Checked(False, f"the {len(cells)} coloured cells are not one path down and right", None)
     start = facts.get("start")
-    right = word == facts["word"] and (start is None or min(cells) == tuple(start))
+    begins = start is None or min(cells) == tuple(start)
+    right = word == facts["word"] and begins
+    proven = given or facts.get("longest_proven", False)
+    if not proven and begins and word != facts["word"] and len(word) >= len(facts["word"]):
+        listed = facts.get("lexicon", "the list it was made with")
+        return Checked(None, f"the coloured cells spell {word}; {listed}, cannot tell whether that is a word", word)
     return Checked(right, f"the coloured cells spell {word}, asked is {facts['word']}", word)
 
 
 def _task(name: str, about: str, everywhere: bool, given: bool) -> PuzzleKind:
-    return PuzzleKind(name, about, partial(make, name=name, everywhere=everywhere, given=given), check)
+    return PuzzleKind(
+        name, about, partial(make, name=name, everywhere=everywhere, given=given), partial(check, given=given)
+    )
 
 
 TASKS = (
@@ -151,3 +178,11 @@ TASKS = (
     _task("Word", "a given word from a marked cell", everywhere=False, given=True),
     _task("Global_Word", "a given word from anywhere", everywhere=True, given=True),
 )
+
+
+def with_words(task: PuzzleKind, words: Lexicon) -> PuzzleKind:
+    """Return a letter puzzle made from these words; another puzzle has no words to choose, which is the user's mistake."""
+    if task.name not in {known.name for known in TASKS}:
+        raise UserError(f"{task.name} is no puzzle of letters: it takes no --lexicon")
+    made: Callable[..., Puzzle] = task.make
+    return replace(task, make=partial(made, words=words))

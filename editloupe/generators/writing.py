@@ -20,6 +20,8 @@ from editloupe.images import Pixels, open_picture
 from editloupe.types import UserError
 
 MANIFEST, FACTS = "manifest.jsonl", "facts.jsonl"
+MADE_FROM = ("lexicon", "longest_proven")
+"""Facts of a puzzle that stand in the manifest too: which words it was made from, and whether they settle its answer."""
 
 
 def write_billiards(folder: Path, count: int, seed: int = 0, bounces: tuple[int, int] = billiards.BOUNCES) -> int:
@@ -69,6 +71,7 @@ def write_puzzles(folder: Path, task: PuzzleKind, count: int, seed: int = 0, lan
                 "instruction": puzzle.instruction_en if language == "en" else puzzle.instruction_cn,
                 "instruction_type": task.name,
                 "language": language,
+                **{name: puzzle.facts[name] for name in MADE_FROM if name in puzzle.facts},
             }
         )
     _write(folder, lines, facts)

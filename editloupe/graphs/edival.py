@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import operator
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -19,23 +19,26 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
 from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
+from editloupe.agent.answers import Given
 from editloupe.graphs.edival_context import EdivalContext
 from editloupe.graphs.edival_observations import Detection, compare, cut_out, detect, measure, step_of
 from editloupe.graphs.loop import LOOP, CaseContext, Failure, opening, usage_of_steps
 from editloupe.graphs.stage import texts_of
 from editloupe.images import ImageError
 from editloupe.rubrics.case import EDITED, SOURCE, Case
-from editloupe.rubrics.edival.questions import compare_text, crop_queries, question
-from editloupe.rubrics.edival.rules import DetectorQuery, Finding, Hit, decide, detector_queries
+from editloupe.rubrics.edival.questions import compare_text, crop_queries, precheck, question
+from editloupe.rubrics.edival.rules import DetectorQuery, Hit, decide, detector_queries
 from editloupe.rubrics.edival.scoring import consistency
 from editloupe.rubrics.edival.tasks import Task, wording
 from editloupe.rubrics.edival.turn import BASE, Turn
+from editloupe.rubrics.model import Rubric
 from editloupe.tools.contract import ToolError
 from editloupe.types import Edit, Outcome, Reason, Sha, Step, Trace, Unjudged, Usage, Verdict
 
 FOLLOWING, CONSISTENCY, QUALITY = "instruction_following", "content_consistency", "visual_quality"
 CRITERIA = (FOLLOWING, CONSISTENCY, QUALITY)
 """EdiVal-IF, EdiVal-CC, EdiVal-VQ."""
+BOTH = "detector and lmm"
 OF_THE_REPLY = frozenset(
     {Reason.UNREADABLE, Reason.NO_ANSWER, Reason.TRUNCATED, Reason.NOT_UNDERSTOOD, Reason.LOW_CONFIDENCE}
 )
@@ -49,6 +52,8 @@ class Followed:
     number: int
     success: bool | None
     why: str
+    by: str = ""
+    """Who decided: `detector`, `lmm`, or both."""
     steps: tuple[Step, ...] = ()
     prompt: tuple[str, ...] = ()
     failure: Failure | None = None
@@ -107,7 +112,9 @@ async def ground(state: PictureState, runtime: Runtime[EdivalContext]) -> Comman
         detections = await asyncio.to_thread(_detections, context, state, task)
     except ToolError as error:
         failure = Failure(Reason.MODEL_ERROR, f"the detector could not be used: {error}")
-        return Command(goto="conclude", update={"followed": [Followed(number, None, failure.detail, failure=failure)]})
+        return Command(
+            goto="conclude", update={"followed": [Followed(number, None, failure.detail, "detector", failure=failure)]}
+        )
     steps = [step_of(0, f"{task.type}: {wording(task)}", detections)] if detections else []
     context.tell(context.heading(state["edit"], FOLLOWING), steps)
     found = {one.query: one.hits for one in detections}
@@ -129,36 +136,77 @@ def _detections(context: EdivalContext, state: PictureState, task: Task) -> list
 
 
 async def rule(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
-    """Decide one task by its boxes."""
+    """Decide one task by its boxes; where its type has a pre-check, an LMM must agree.
+
+    Both must say yes, whoever comes first. Boxes cost nothing, so the LMM is asked about what they let pass only.
+    """
     context, number = runtime.context, state["number"]
-    finding = decide(state["turn"].tasks[number], state["seen"], context.rules)
+    task = state["turn"].tasks[number]
+    finding = decide(task, state["seen"], context.rules)
     last = Step(index=len(state["steps"]), thought=f"By the boxes: {finding.why}.", answer=_word(finding.success))
     context.tell(context.heading(state["edit"], FOLLOWING), [last])
-    return PictureState(followed=[Followed(number, finding.success, finding.why, (*state["steps"], last))])
+    steps = (*state["steps"], last)
+    if not finding.success or task.type not in context.rules.precheck:
+        return PictureState(followed=[Followed(number, finding.success, finding.why, "detector", steps)])
+    pictures = {name: state["pictures"][name] for name in (SOURCE, EDITED)}
+    answered = await _answered(context, state, precheck(task), pictures)
+    steps = (*steps, *answered.steps)
+    if answered.failure:
+        followed = Followed(number, None, answered.why, BOTH, steps, answered.prompt, answered.failure)
+    elif answered.success:
+        followed = Followed(number, True, f"{finding.why}; the LMM agrees", BOTH, steps, answered.prompt)
+    else:
+        why = f"the LMM does not see what the boxes say ({finding.why}): {answered.why}"
+        followed = Followed(number, False, why, BOTH, steps, answered.prompt)
+    return PictureState(followed=[followed])
 
 
 async def ask(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
     """Ask an LMM about one task's crop; its steps follow those of the detector."""
-    context, edit, number = runtime.context, state["edit"], state["number"]
+    context, number = runtime.context, state["number"]
     task = state["turn"].tasks[number]
     hit = next((hits[0] for hits in state["seen"].values() if hits), None)
     shown = await asyncio.to_thread(cut_out, context, context.shared.album[state["pictures"][EDITED]], hit)
+    answered = await _answered(context, state, question(task), {EDITED: shown})
+    steps = [*state["steps"], *answered.steps]
+    success, why = answered.success, answered.why
+    if task.type == "text_change" and answered.given:
+        finding = compare_text(str(answered.given.values["text"]), task, hit is not None, context.rules)
+        steps.append(Step(index=len(steps), thought=f"Compared: {finding.why}.", answer=_word(finding.success)))
+        success, why = finding.success, finding.why
+    return PictureState(
+        followed=[Followed(number, success, why, "lmm", tuple(steps), answered.prompt, answered.failure)]
+    )
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What an LMM said to one question."""
+
+    given: Given | None
+    success: bool | None
+    why: str
+    steps: tuple[Step, ...]
+    prompt: tuple[str, ...]
+    failure: Failure | None
+
+
+async def _answered(
+    context: EdivalContext, state: PictureState, rubric: Rubric, pictures: Mapping[str, Sha]
+) -> Answered:
+    """Run the loop for one question about one task."""
+    edit, task = state["edit"], state["turn"].tasks[state["number"]]
     about = edit if len(state["turn"].tasks) == 1 else edit.model_copy(update={"instruction": wording(task)})
-    case = Case(edit=about, rubric=question(task), mode="tools", pictures={EDITED: shown})
+    case = Case(edit=about, rubric=rubric, mode="tools", pictures=pictures)
     case_context = CaseContext(context.shared, case, context.heading(edit, FOLLOWING))
     start = await asyncio.to_thread(opening, case_context)
     end = await LOOP.ainvoke(start, {"recursion_limit": context.shared.limits.recursion_limit}, context=case_context)
-    steps, prompt = [*state["steps"], *end["steps"]], texts_of(start)
+    steps, prompt = tuple(end["steps"]), texts_of(start)
     given, failure = end["given"], end["failure"]
     if given is None or failure:
         failure = failure or Failure(Reason.NO_ANSWER, "the judge gave no answer")
-        return PictureState(followed=[Followed(number, None, failure.detail, tuple(steps), prompt, failure)])
-    if task.type == "text_change":
-        finding = compare_text(str(given.values["text"]), task, hit is not None, context.rules)
-        steps.append(Step(index=len(steps), thought=f"Compared: {finding.why}.", answer=_word(finding.success)))
-    else:
-        finding = Finding(given.score == 1.0, end["steps"][-1].thought)
-    return PictureState(followed=[Followed(number, finding.success, finding.why, tuple(steps), prompt)])
+        return Answered(None, None, failure.detail, steps, prompt, failure)
+    return Answered(given, given.score == 1.0, steps[-1].thought, steps, prompt, None)
 
 
 async def compare_pictures(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureState:
@@ -243,7 +291,7 @@ def outcome_of(followed: Sequence[Followed], turn: Turn, steps: Sequence[Step]) 
     values = {
         "types": [task.type for task in turn.tasks],
         "follows": [one.success for one in followed],
-        "by": ["detector" if task.by_detector else "lmm" for task in turn.tasks],
+        "by": [one.by for one in followed],
         "why": [one.why for one in followed],
     }
     return Verdict(

@@ -148,11 +148,22 @@ def compare(
         "objects": objects,
         "square": base.size[0] == base.size[1],
         "not_found": [name for name in unchanged if name not in objects],
+        "not_masked": [],
     }
     pictures: tuple[Sha, ...] = ()
     if background:
         boxes = [pixels_of(hit, base.size) for hits in found.values() for hit in hits]
-        rest = backgrounds_alike(base.pixels, current.pixels, boxes, context.features)
+        rules = context.rules
+        rest = backgrounds_alike(
+            base.pixels,
+            current.pixels,
+            boxes,
+            context.features,
+            rules.background_features,
+            rules.background_patch_share,
+        )
+        seen = {query.phrase for query, hits in found.items() if hits}
+        values["not_masked"] = [name for name in known if name not in seen]
         if rest is not None:
             values |= {"background": rest.features, "background_l1": rest.l1}
             there = resized(current.pixels, base.size)
@@ -203,4 +214,7 @@ def _sentence(values: Mapping[str, Any]) -> str:
         else:
             by = "" if features is None else f"{features:.4f} by features, "
             parts.append(f"{title}: {by}{l1:.4f} by pixels.")
+    if values["not_masked"]:
+        listed = ", ".join(f'"{name}"' for name in values["not_masked"])
+        parts.append(f"Found in neither picture, so not left out of the background: {listed}.")
     return " ".join(parts)

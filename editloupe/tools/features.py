@@ -9,10 +9,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ DINO_V3 = "facebook/dinov3-vitb16-pretrain-lvd1689m"
 """The paper's choice (Section O.3); `facebook/dinov2-base` is the one it was swapped with."""
 CONFIG = "preprocessor_config.json"
 Vectors = npt.NDArray[np.float64]
+Masks = npt.NDArray[np.bool_]
+Masking = Literal["patches", "painted"]
+"""How features leave boxes out: by pooling the patches outside them, or by painting them black in both pictures."""
 
 
 class Features(Protocol):
@@ -43,6 +46,9 @@ class Features(Protocol):
 
     def embed(self, pictures: Sequence[Pixels]) -> Vectors:
         """Return one vector a picture; raises ToolError where the model cannot be used."""
+
+    def patches(self, pictures: Sequence[Pixels]) -> Vectors:
+        """Return the vectors of a grid of patches, pictures × rows × columns × dimensions."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,9 @@ class FeatureSettings:
 
 
 @dataclass(frozen=True)
-class _Loaded:
+class Loaded:
+    """A model in memory, and how pictures are made ready for it."""
+
     model: Any
     device: str
     size: tuple[int, int]
@@ -73,7 +81,7 @@ class DinoFeatures:
     def __init__(self, settings: FeatureSettings | None = None) -> None:
         self._settings = settings or FeatureSettings()
         self._lock = threading.Lock()
-        self._loaded: _Loaded | None = None
+        self._loaded: Loaded | None = None
         self.fingerprint = key("features", self._settings.model, self._settings.precision)[:16]
         self.loads = 0
 
@@ -95,21 +103,28 @@ class DinoFeatures:
 
     def embed(self, pictures: Sequence[Pixels]) -> Vectors:
         """Return the pooled feature of every picture, in batches."""
+        return self._in_batches(pictures, lambda out, loaded: out.pooler_output)
+
+    def patches(self, pictures: Sequence[Pixels]) -> Vectors:
+        """Return the features of every picture's patches, without those of the class and register tokens before them."""
+        return self._in_batches(pictures, _patch_grid)
+
+    def _in_batches(self, pictures: Sequence[Pixels], pick: Callable[[Any, Loaded], Any]) -> Vectors:
         with self._lock:
             loaded = self._load()
             size = self._settings.batch_size
-            parts = [self._batch(loaded, pictures[i : i + size]) for i in range(0, len(pictures), size)]
+            parts = [self._batch(loaded, pictures[i : i + size], pick) for i in range(0, len(pictures), size)]
         return np.concatenate(parts)
 
-    def _batch(self, loaded: _Loaded, pictures: Sequence[Pixels]) -> Vectors:
+    def _batch(self, loaded: Loaded, pictures: Sequence[Pixels], pick: Callable[[Any, Loaded], Any]) -> Vectors:
         torch = module("torch")
         ready = np.stack([prepared(p, loaded.size, loaded.mean, loaded.deviation) for p in pictures])
         values = torch.from_numpy(ready).to(loaded.device, loaded.model.dtype)
         with torch.inference_mode():
             out = loaded.model(pixel_values=values)
-        return np.asarray(out.pooler_output.float().cpu().numpy(), np.float64)
+        return np.asarray(pick(out, loaded).float().cpu().numpy(), np.float64)
 
-    def _load(self) -> _Loaded:
+    def _load(self) -> Loaded:
         if self._loaded is None:
             problem = self.unavailable()
             if problem:
@@ -127,7 +142,7 @@ class DinoFeatures:
             facts = json.loads(Path(config).read_text("utf-8"))
             size = side_of(facts)
             mean, deviation = (np.asarray(facts[name], np.float64) for name in ("image_mean", "image_std"))
-            self._loaded = _Loaded(model.to(device).eval(), device, (size, size), mean, deviation)
+            self._loaded = Loaded(model.to(device).eval(), device, (size, size), mean, deviation)
             self.loads += 1
         return self._loaded
 
@@ -139,6 +154,16 @@ class DinoFeatures:
             return isinstance(hub.try_to_load_from_cache(self._settings.model, name), str)
         except hub.errors.HFValidationError:
             return False
+
+
+def _patch_grid(out: Any, loaded: Loaded) -> Any:
+    """Return the last tokens of a reply as rows and columns; a picture of the model's size has side // patch of each."""
+    side = getattr(loaded.model.config, "patch_size", None)
+    if not isinstance(side, int):
+        raise ToolError("The feature model says nothing about the size of its patches.")
+    rows, columns = loaded.size[1] // side, loaded.size[0] // side
+    tokens = out.last_hidden_state
+    return tokens[:, -rows * columns :].reshape(len(tokens), rows, columns, -1)
 
 
 def side_of(facts: dict[str, Any]) -> int:
@@ -172,7 +197,7 @@ def cosine(a: Vectors, b: Vectors) -> float:
     return max(0.0, min(1.0, float(a @ b) / scale)) if scale else 0.0
 
 
-def l1_similarity(a: Pixels, b: Pixels, mask: npt.NDArray[np.bool_] | None = None) -> float:
+def l1_similarity(a: Pixels, b: Pixels, mask: Masks | None = None) -> float:
     """Return 1 − the mean absolute difference of two pictures of one size, 0 to 1, over the masked pixels only.
 
     >>> l1_similarity(np.zeros((2, 2, 3), np.uint8), np.full((2, 2, 3), 51, np.uint8))
@@ -205,7 +230,7 @@ def regions_alike(base: Pixels, other: Pixels, boxes: Sequence[Box], features: F
     return found
 
 
-def without(pixels: Pixels, boxes: Sequence[Box]) -> tuple[Pixels, npt.NDArray[np.bool_]]:
+def without(pixels: Pixels, boxes: Sequence[Box]) -> tuple[Pixels, Masks]:
     """Return the picture with these boxes painted black, and the mask of what is left."""
     left = np.ones(pixels.shape[:2], np.bool_)
     for box in boxes:
@@ -215,15 +240,58 @@ def without(pixels: Pixels, boxes: Sequence[Box]) -> tuple[Pixels, npt.NDArray[n
     return painted, left
 
 
+def shares(mask: Masks, rows: int, columns: int) -> Vectors:
+    """Return which share of every cell of a grid a mask leaves, whole pixels counted in parts where cells cut them.
+
+    >>> shares(np.array([[True, True, False]]), 1, 2)
+    array([[1.        , 0.33333333]])
+    """
+    return _overlap(rows, mask.shape[0]) @ mask.astype(np.float64) @ _overlap(columns, mask.shape[1]).T
+
+
+def _overlap(cells: int, pixels: int) -> Vectors:
+    """Return cells × pixels: which share of a cell lies in each pixel of a line."""
+    edges, lines = np.linspace(0, pixels, cells + 1), np.arange(pixels, dtype=np.float64)
+    low, high = edges[:-1, None], edges[1:, None]
+    covered = np.clip(np.minimum(high, lines + 1) - np.maximum(low, lines), 0, None)
+    return np.asarray(covered * cells / pixels, np.float64)
+
+
+def pooled(grid: Vectors, weights: Vectors) -> Vectors:
+    """Return the weighted mean of a grid's vectors, each brought to length 1 first so that none counts more than another."""
+    vectors = grid.reshape(-1, grid.shape[-1])
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0)
+    flat = weights.reshape(-1)
+    return np.asarray(flat @ unit / flat.sum(), np.float64)
+
+
 def backgrounds_alike(
-    base: Pixels, other: Pixels, boxes: Sequence[Box], features: Features | None
+    base: Pixels,
+    other: Pixels,
+    boxes: Sequence[Box],
+    features: Features | None,
+    masking: Masking = "patches",
+    least_share: float = 0.5,
 ) -> Similarity | None:
-    """Compare what lies outside all boxes; None where they cover everything."""
+    """Compare what lies outside all boxes; None where they cover everything.
+
+    By `patches`, both pictures are seen whole and the patches of which at least `least_share` is background are pooled by
+    that share; where there is none, there is no similarity by features. By `painted`, the boxes are painted black first, which
+    makes two pictures the more alike the more of them is painted.
+    """
     there = resized(other, (base.shape[1], base.shape[0]))
     left, mask = without(base, boxes)
     right, _ = without(there, boxes)
     if not mask.any():
         return None
-    vectors = features.embed([left, right]) if features else None
-    alike = None if vectors is None else cosine(vectors[0], vectors[1])
+    alike = None
+    if features is not None and masking == "painted":
+        vectors = features.embed([left, right])
+        alike = cosine(vectors[0], vectors[1])
+    elif features is not None:
+        grids = features.patches([base, there])
+        weights = shares(mask, *grids.shape[1:3])
+        weights = np.where(weights >= least_share - 1e-9, weights, 0.0)  # shares of pixels are not exact in binary
+        alike = cosine(pooled(grids[0], weights), pooled(grids[1], weights)) if weights.any() else None
     return Similarity(alike, l1_similarity(left, right, mask))

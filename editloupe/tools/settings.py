@@ -19,8 +19,8 @@ EnhancerName = Literal["auto", "realesrgan", "fast", "none", "spandrel"]
 Precision = Literal["float32", "float16", "bfloat16"]
 Switch = Literal["auto", "on", "off"]
 
-GROUNDING_DINO = "IDEA-Research/grounding-dino-base"
-"""The published weights; `grounding-dino-tiny` is half as large."""
+GROUNDING_DINO = "IDEA-Research/grounding-dino-tiny"
+"""Swin-T, for which the thresholds in use were published; `grounding-dino-base` is the larger Swin-B."""
 
 
 @dataclass(frozen=True)

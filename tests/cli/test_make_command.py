@@ -103,3 +103,21 @@ def test_a_folder_is_not_written_twice(tmp_path: Path, capsys: pytest.CaptureFix
     assert run(command) == 0
     assert run(command) == 2
     assert "already" in capsys.readouterr().err
+
+
+def test_letter_puzzles_are_made_from_a_list_of_words_and_every_item_says_which(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "fruit.txt").write_text("banana orchard\nplantain\n")
+    words = ["--lexicon", str(tmp_path / "fruit.txt"), "--count", "2"]
+    assert run(["make", "longest_word", str(tmp_path / "puzzles"), *words]) == 0
+    assert "too few to prove" in capsys.readouterr().err
+    for edit in load_manifest(tmp_path / "puzzles/manifest.jsonl"):
+        assert edit.extra["lexicon"].endswith("fruit.txt, 3 words")
+        assert edit.extra["longest_proven"] is False
+    assert run(["make", "check", str(tmp_path / "puzzles")]) == 0
+    assert "2 of 2 right" in capsys.readouterr().out
+    assert run(["make", "knapsack", str(tmp_path / "others"), *words]) == 2
+    assert "takes no --lexicon" in capsys.readouterr().err
+    assert run(["make", "word", str(tmp_path / "others"), "--lexicon", str(tmp_path / "none.txt")]) == 2
+    assert "cannot be read" in capsys.readouterr().err

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from editloupe.asked import Asked
 from editloupe.cli.main import run as command
+from editloupe.evals.runs.merging import merge
 from editloupe.evals.runs.store import Run
 from tests.evals.sample_runs import Line, make_run
 from tests.evals.samples import judgement
@@ -49,6 +51,59 @@ def test_merged_runs_hold_everything_once(tmp_path: Path, capsys: pytest.Capture
     assert command(["run", "merge", str(first), str(second), "--out", str(out)]) == 2
     assert "is a run already" in capsys.readouterr().err
     assert command(["run", "merge", str(first), "--out", str(tmp_path / "c")]) == 2
+
+
+def test_a_verdict_stands_before_a_unit_left_unjudged(tmp_path: Path) -> None:
+    first = make_run(tmp_path / "one", [Line("x", None, model="a")], pictures=True)
+    second = make_run(tmp_path / "two", [Line("x", 3, 2, model="a")], pictures=True)
+    assert command(["run", "merge", str(first), str(second), "--out", str(tmp_path / "both")]) == 0
+    with Run.open(tmp_path / "both") as run:
+        assert [getattr(unit.outcome, "score", None) for unit in run.units()] == [3, 4]
+
+
+def test_configurations_of_one_name_that_ask_different_things_stay_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both_follow = Asked("instruction_following", {"criterion": "instruction_following"})
+    for name, wording in (("one", "a"), ("two", "b")):
+        make_run(tmp_path / name, [Line("x", 3, 2)], pictures=True)
+        with Run.write(tmp_path / name) as run:
+            began = run.configure({"judge": "j"}, [both_follow])
+            asked = Asked("visual_consistency", {"criterion": "visual_consistency", "wording": wording})
+            assert run.configure({"judge": "j"}, [both_follow, asked]) == began
+            with run.transaction() as connection:
+                for one in (both_follow, asked):
+                    connection.execute("UPDATE answers SET asked = ? WHERE criterion = ?", (one.key, one.criterion))
+    assert command(["run", "merge", str(tmp_path / "one"), str(tmp_path / "two"), "--out", str(tmp_path / "both")]) == 0
+    with Run.open(tmp_path / "both") as run:
+        names = [one.name for one in run.configurations()]
+        assert len(names) == 2
+        for name in names:
+            assert [unit.criterion for unit in run.units(configuration=name)] == [
+                "instruction_following",
+                "visual_consistency",
+            ]
+        assert set(names) <= {one["name"] for one in run.about()["configurations"]}
+
+
+def test_a_merge_that_cannot_be_finished_leaves_nothing_that_looks_like_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (make_run(tmp_path / name, [Line(name)]) for name in ("one", "two"))
+    out = ["--out", str(tmp_path / "new" / "both")]
+    assert command(["run", "merge", str(first), str(first), *out]) == 2
+    assert "the same run is named twice" in capsys.readouterr().err
+    monkeypatch.setattr("editloupe.evals.runs.merging._copy_pictures", _stop)
+    with pytest.raises(KeyboardInterrupt):
+        merge([first, second], tmp_path / "new" / "both")
+    assert list((tmp_path / "new").iterdir()) == []
+    monkeypatch.undo()
+    assert command(["run", "merge", str(first), str(second), *out]) == 0
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["both"]
+
+
+def _stop(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_pruning_takes_what_nothing_refers_to_and_keeps_the_edits_pictures(

@@ -17,8 +17,10 @@ from editloupe.tools.features import (
     backgrounds_alike,
     cosine,
     l1_similarity,
+    pooled,
     prepared,
     regions_alike,
+    shares,
     without,
 )
 from editloupe.types import Box
@@ -35,6 +37,10 @@ class MeanColor:
 
     def embed(self, pictures: Sequence[Pixels]) -> Vectors:
         return np.stack([picture.reshape(-1, 3).mean(0) for picture in pictures]).astype(np.float64)
+
+    def patches(self, pictures: Sequence[Pixels]) -> Vectors:
+        """Every pixel is a patch."""
+        return np.stack(pictures).astype(np.float64)
 
 
 def flat(color: tuple[int, int, int], size: tuple[int, int] = (20, 10)) -> Pixels:
@@ -88,6 +94,39 @@ class TestWithWeights:
         assert other.features is not None
         assert other.features < 1
         assert same.l1 == 1 > other.l1
+
+    @pytest.mark.parametrize(("version", "grid"), [(2, (4, 4)), (3, (4, 4))])
+    def test_patches_lie_where_they_are_in_the_picture(
+        self, folders: dict[int, Path], version: int, grid: tuple[int, int]
+    ) -> None:
+        features = DinoFeatures(FeatureSettings(str(folders[version]), device="cpu"))
+        base = textured(64, 64, 0)
+        changed = base.copy()
+        changed[48:, 48:] = 255 - changed[48:, 48:]
+        found = features.patches([base, changed])
+        assert found.shape == (2, *grid, 32)
+        apart = np.linalg.norm(found[0] - found[1], axis=-1)
+        assert np.unravel_index(apart.argmax(), grid) == (3, 3), "the changed corner differs most"
+
+    def test_black_paint_makes_backgrounds_alike_and_pooled_patches_do_not(self, folders: dict[int, Path]) -> None:
+        """The same changed strip beside ever larger boxes: paint hides it, patches keep it."""
+        features = DinoFeatures(FeatureSettings(str(folders[3]), device="cpu"))
+        base, other = textured(64, 64, 0), textured(64, 64, 5)
+        most = [box(0, 0, 64, 48)]
+        painted, patches = (backgrounds_alike(base, other, most, features, way) for way in ("painted", "patches"))
+        bare = backgrounds_alike(base, other, [], features, "painted")
+        assert painted is not None
+        assert patches is not None
+        assert bare is not None
+        assert painted.features is not None
+        assert patches.features is not None
+        assert bare.features is not None
+        assert painted.features > bare.features, "paint over three quarters of both makes them alike"
+        assert painted.features > patches.features
+        assert painted.l1 == patches.l1
+        same = backgrounds_alike(base, base, most, features)
+        assert same is not None
+        assert same.features == pytest.approx(1)
 
     def test_settings_are_told_apart(self) -> None:
         assert DinoFeatures(FeatureSettings("a")).fingerprint != DinoFeatures(FeatureSettings("b")).fingerprint
@@ -151,6 +190,51 @@ def test_the_background_is_what_no_box_covers() -> None:
     assert inside is not None
     assert inside.features == pytest.approx(0)
     assert backgrounds_alike(base, other, [box(0, 0, 20, 10)], MeanColor()) is None
+
+
+def test_every_patch_of_the_background_counts_alike_and_none_inside_a_box() -> None:
+    base, other = flat((100, 0, 0)), flat((0, 100, 0))
+    base[:, :10], other[:, :10] = (0, 0, 200), (0, 0, 200)
+    base[:, :9], other[:, :9] = (1, 2, 3), (30, 20, 10)
+    found = backgrounds_alike(base, other, [box(0, 0, 9, 10)], MeanColor())
+    assert found is not None
+    assert found.features == pytest.approx(1 / 101), (
+        "one column in eleven is the same blue, ten turned from red to green"
+    )
+
+
+def test_the_share_of_every_cell_is_worked_out_where_cells_cut_pixels() -> None:
+    mask = np.array([[True, False, False], [True, True, False]])
+    assert shares(mask, 2, 3).tolist() == mask.astype(float).tolist()
+    assert shares(mask, 1, 1)[0, 0] == pytest.approx(0.5)
+    assert shares(mask, 1, 2)[0] == pytest.approx([5 / 6, 1 / 6])
+
+
+def test_a_patch_that_is_mostly_object_does_not_count_and_none_left_has_no_similarity() -> None:
+    class Coarse(MeanColor):
+        """Two patches side by side."""
+
+        def patches(self, pictures: Sequence[Pixels]) -> Vectors:
+            halves = [[[p[:, :10].reshape(-1, 3).mean(0), p[:, 10:].reshape(-1, 3).mean(0)]] for p in pictures]
+            return np.asarray(halves, np.float64)
+
+    base, other = flat((100, 0, 0)), flat((100, 0, 0))
+    other[:, :10] = (0, 100, 0)
+    four, six = (backgrounds_alike(base, other, [box(0, 0, width, 10)], Coarse()) for width in (4, 6))
+    assert four is not None
+    assert six is not None
+    assert four.features == pytest.approx(1 / np.hypot(1, 0.6)), "0.6 of the first patch against all of the second"
+    assert six.features == pytest.approx(1), "0.4 of a patch is not enough"
+    none = backgrounds_alike(base, other, [box(0, 0, 6, 10), box(10, 0, 16, 10)], Coarse())
+    assert none is not None
+    assert none.features is None
+    assert none.l1 < 1
+
+
+def test_long_vectors_count_no_more_than_short_ones() -> None:
+    grid = np.array([[[100.0, 0.0], [0.0, 1.0], [0.0, 0.0]]])
+    assert pooled(grid, np.array([[1.0, 1.0, 0.0]])).tolist() == [0.5, 0.5]
+    assert pooled(grid, np.array([[3.0, 1.0, 0.0]])).tolist() == [0.75, 0.25]
 
 
 def test_painting_out_leaves_the_original_alone() -> None:

@@ -1,9 +1,21 @@
-"""DINO and OWL-ViT with tiny random weights, saved as folders that the real loading code reads."""
+"""DINO, OWL-ViT and CLIP with tiny random weights, saved as folders that the real loading code reads."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+
+_LETTERS = [*"abcdefghijklmnopqrstuvwxyz", *(f"{c}</w>" for c in "abcdefghijklmnopqrstuvwxyz")]
+_VOCABULARY = {token: i for i, token in enumerate([*_LETTERS, "<|startoftext|>", "<|endoftext|>"])}
+_SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+_TEXT = {
+    **_SMALL,
+    "vocab_size": len(_VOCABULARY),
+    "bos_token_id": len(_LETTERS),
+    "eos_token_id": len(_LETTERS) + 1,
+    "pad_token_id": 0,
+}
+_VISION = {**_SMALL, "image_size": 64, "patch_size": 16}
 
 
 def save_tiny_dino(folder: Path, version: int = 3, seed: int = 0) -> Path:
@@ -37,24 +49,30 @@ def save_tiny_owl(folder: Path, seed: int = 0) -> Path:
     )
 
     folder.mkdir(parents=True, exist_ok=True)
-    letters = [*"abcdefghijklmnopqrstuvwxyz", *(f"{c}</w>" for c in "abcdefghijklmnopqrstuvwxyz")]
-    vocabulary = {token: i for i, token in enumerate([*letters, "<|startoftext|>", "<|endoftext|>"])}
-    tokenizer = CLIPTokenizer(vocab=vocabulary, merges=[], model_max_length=16)
+    tokenizer = CLIPTokenizer(vocab=_VOCABULARY, merges=[], model_max_length=16)
     torch.manual_seed(seed)
-    small = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = OwlViTConfig(
-        text_config={
-            **small,
-            "vocab_size": len(vocabulary),
-            "max_position_embeddings": 16,
-            "bos_token_id": len(letters),
-            "eos_token_id": len(letters) + 1,
-            "pad_token_id": 0,
-        },
-        vision_config={**small, "image_size": 64, "patch_size": 16},
-        projection_dim=16,
-    )
+    config = OwlViTConfig(text_config=_TEXT | {"max_position_embeddings": 16}, vision_config=_VISION, projection_dim=16)
     OwlViTForObjectDetection(config).eval().save_pretrained(folder)
     images = OwlViTImageProcessorPil(size={"height": 64, "width": 64}, crop_size={"height": 64, "width": 64})
     OwlViTProcessor(image_processor=images, tokenizer=tokenizer).save_pretrained(folder)
+    return folder
+
+
+def save_tiny_clip(folder: Path, seed: int = 0) -> Path:
+    """Write a CLIP of 16 dimensions with its tokenizer and the preprocessor file a published model has."""
+    import torch
+    from transformers import CLIPConfig, CLIPModel, CLIPTokenizer
+
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(seed)
+    config = CLIPConfig(text_config=_TEXT | {"max_position_embeddings": 77}, vision_config=_VISION, projection_dim=16)
+    CLIPModel(config).eval().save_pretrained(folder)
+    CLIPTokenizer(vocab=_VOCABULARY, merges=[], model_max_length=77).save_pretrained(folder)
+    facts = {
+        "size": {"shortest_edge": 64},
+        "crop_size": {"height": 64, "width": 64},
+        "image_mean": [0.48145466, 0.4578275, 0.40821073],
+        "image_std": [0.26862954, 0.26130258, 0.27577711],
+    }
+    (folder / "preprocessor_config.json").write_text(json.dumps(facts))
     return folder

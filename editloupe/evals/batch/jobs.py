@@ -14,6 +14,7 @@ from editloupe.asked import Question
 from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.edit_files import EditFiles
 from editloupe.evals.batch.held import Held, HeldUnit
+from editloupe.evals.batch.shared_units import SharedUnits
 from editloupe.evals.runs import enrolment
 from editloupe.evals.runs.enrolment import Enrolled, Entry
 from editloupe.evals.runs.putting import Answer
@@ -45,7 +46,8 @@ class Job:
     """One edit, one repeat, and the criteria that are missing."""
 
     edit: Edit
-    position: int
+    position: int | None
+    """In the manifest; None where that is not read as a whole."""
     repeat: int
     criteria: tuple[str, ...]
     tries: int = 1
@@ -78,10 +80,11 @@ class Planner:
         self._run, self._judge, self._repeats = run, judge, repeats
         self._how = how or Again()
         self._reader: sqlite3.Connection = run.reader()
-        self._held = Held(self._reader, judge.asked(), self._how.keep)
-        self._turn, self._waiting = threading.Lock(), threading.Lock()
-        self._under_way: dict[tuple[Question, int], list[int]] = {}
-        """Edits that wait for a unit another edit is being asked."""
+        asked = judge.asked()
+        self._held = Held(self._reader, asked, self._how.keep)
+        self._every = {one.key for one in asked}
+        self._turn, self._counting = threading.Lock(), threading.Lock()
+        self._shared = SharedUnits()
         self.held = 0
         """Units that were found judged, or unjudged and not to be tried again."""
         self.held_unjudged = 0
@@ -99,9 +102,10 @@ class Planner:
             if not (rows := enrolment.rows_of(self._reader, edit.id)):
                 continue
             files = EditFiles(edit, rows)
-            same = enrolment.same_edit(rows, edit.model, enrolment.content_of(edit, files.hashes))
+            model = enrolment.model_of(edit)
+            same = enrolment.same_edit(rows, model, enrolment.content_of(edit, files.hashes))
             if same is None:
-                further += any(row.model == edit.model for row in rows)
+                further += any(row.model == model for row in rows)
             else:
                 concerned.update(self._changed(same.edit, edit, criteria, files.hashes))
         return Survey(units, tuple(self._told(concerned, further)))
@@ -138,47 +142,61 @@ class Planner:
     def jobs(self, edits: Iterable[tuple[int, Edit]]) -> Iterator[Job]:
         """Yield the jobs of these edits, in order; what the run holds already is passed over."""
         for position, edit in edits:
-            yield from self._jobs_of(position, edit)
+            # Of edits that are picked out the place in the manifest is not known: those the run holds keep theirs.
+            yield from self._jobs_of(None if self._how.only else position, edit)
 
     def some(self, jobs: Iterator[Job], count: int) -> list[Job]:
         """Take the next few jobs; `close` waits until they are there."""
         with self._turn:
             return list(itertools.islice(jobs, count))
 
-    def _jobs_of(self, position: int, edit: Edit) -> Iterator[Job]:
+    def _jobs_of(self, position: int | None, edit: Edit) -> Iterator[Job]:
         rows = enrolment.rows_of(self._reader, edit.id)
         files = EditFiles(edit, rows)
         number = self._enrolled(position, edit, files, rows)
+        criteria = self._judge.criteria_for(edit)
+        questions = {criterion: self._question(edit, criterion, files.hashes) for criterion in criteria}
+        self._take_back(number, {question.asked for question in questions.values()})
         for repeat in range(self._repeats):
             missing: dict[int, dict[str, Question]] = {}
             answers: list[Answer] = []
-            for criterion in self._judge.criteria_for(edit):
-                question = self._question(edit, criterion, files.hashes)
+            for criterion, question in questions.items():
+                if self._shared.follows(question, repeat, number):
+                    continue
                 unit = self._held.unit(number, question, repeat)
-                tries = self._tries(unit) if unit else 1
+                tries = self._tries(unit, question, repeat) if unit else 1
                 if unit and not tries:
                     self._count(unit)
                     if number is not None:
                         answers.append(Answer(number, criterion, question.asked, repeat, unit.unit, question.shown))
-                elif not self._follows(question, repeat, number):
+                else:
+                    self._shared.begin(question, repeat)
                     missing.setdefault(tries, {})[criterion] = question
             self._link(answers)
             for tries, questions in missing.items():
                 yield Job(edit, position, repeat, tuple(questions), tries, number, questions, files.hashes)
 
-    def _enrolled(self, position: int, edit: Edit, files: EditFiles, rows: list[Enrolled]) -> int | None:
+    def _enrolled(self, position: int | None, edit: Edit, files: EditFiles, rows: list[Enrolled]) -> int | None:
         """Bring the run's row of the edit up to date and return its number; without a row and a writer there is none."""
         content = enrolment.content_of(edit, files.hashes)
-        same = enrolment.same_edit(rows, edit.model, content)
+        same = enrolment.same_edit(rows, model := enrolment.model_of(edit), content)
         if not self._run.writable:
             return same.edit if same else None
-        others = [row.edit for row in rows if row.model == edit.model and row is not same]
+        others = [row.edit for row in rows if row.model == model and row is not same]
         if others and self._how.replace and content is not None:
             self._run.forget(others)
         return self._run.enrol([Entry(edit, position, content, files.stamps, files.pictures)])[0]
 
+    def _take_back(self, number: int | None, asked: set[str]) -> None:
+        """Have an edit no longer answered in a wording that is another kind of edit's: its task was told otherwise before."""
+        if number is None or not self._run.writable or not (others := self._every - asked):
+            return
+        rows = self._reader.execute("SELECT DISTINCT asked FROM answers WHERE edit = ?", (number,))
+        if stale := others.intersection(key for (key,) in rows):
+            self._run.take_back(number, stale)
+
     def _count(self, unit: HeldUnit) -> None:
-        with self._waiting:
+        with self._counting:
             self.held += 1
             self.held_unjudged += unit.status != "judged"
 
@@ -192,30 +210,23 @@ class Planner:
         if new and self._run.writable:
             self._run.answer(new)
 
-    def _follows(self, question: Question, repeat: int, number: int | None) -> bool:
-        """Note a unit as under way; True where it is already, for another edit that shows the judge the same."""
-        if question.shown is None or number is None:
-            return False
-        with self._waiting:
-            waiting = self._under_way.get((question, repeat))
-            if waiting is None:
-                self._under_way[question, repeat] = []
-                return False
-            waiting.append(number)
-            return True
-
     def followers(self, job: Job) -> dict[str, tuple[int, ...]]:
-        """Return the edits that wait for the units of a job, which is over, by criterion."""
-        with self._waiting:
-            found = {
-                criterion: tuple(self._under_way.pop((question, job.repeat), ()))
-                for criterion, question in job.questions.items()
-            }
-            self.held += sum(map(len, found.values()))
-        return found
+        """Return the edits that wait for the units of a job, by criterion, when these are about to be written."""
+        return {name: self._shared.followers(question, job.repeat) for name, question in job.questions.items()}
 
-    def _tries(self, unit: HeldUnit) -> int:
+    def over(self, job: Job, outcomes: Mapping[str, str], also: Mapping[str, tuple[int, ...]]) -> None:
+        """Note a job as over: what was written of it, by criterion with its status, answers also those that waited for it."""
+        for criterion, status in outcomes.items():
+            if self._how.anew or status != "judged":
+                self._shared.settle(job.questions[criterion], job.repeat)
+        with self._counting:
+            self.held += sum(len(also.get(criterion, ())) for criterion in outcomes)
+        self._shared.end(job.questions.values(), job.repeat)
+
+    def _tries(self, unit: HeldUnit, question: Question, repeat: int) -> int:
         """Return which try a unit that is held is due for; 0 where it is done."""
+        if self._shared.settled(question, repeat):
+            return 0
         if self._how.anew:
             return unit.tries + 1
         if unit.status == "judged":

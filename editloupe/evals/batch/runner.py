@@ -115,14 +115,20 @@ class Runner:
                 done.album.clear()
 
     async def _file(self, done: Done) -> None:
-        kept, also = finished_part(done.judgement), self._planner.followers(done.job)
-        self.tally.held = self._planner.held
+        kept, written = finished_part(done.judgement), dict[str, str]()
+        also = self._planner.followers(done.job)
         if self._gate:
             self._gate.finished(done.judgement)
         if reason := _cap_reached(done):
             self.stop.why = self.stop.why or reason
+        try:
+            if kept.verdicts:
+                await self._writer.keep(self._filing(done, kept, also))
+                written = {outcome.criterion: outcome.status for outcome in kept.verdicts}
+        finally:
+            self._planner.over(done.job, written, also)
+            self.tally.held = self._planner.held
         if kept.verdicts:
-            await self._writer.keep(self._filing(done, kept, also))
             self.tally.add(kept)
             if self._first_failures:
                 self._first_failures.add(kept)

@@ -14,7 +14,7 @@ from editloupe.evals.edival.judge import EdivalJudge
 from editloupe.evals.edival.results import Expected, Result, edits_of, expected, find_results, find_results_of
 from editloupe.graphs.edival import CRITERIA, FOLLOWING
 from editloupe.judge_settings import JudgeSettings
-from editloupe.rubrics.edival.questions import question
+from editloupe.rubrics.edival.questions import precheck, question
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.turn import read_turn
 from editloupe.rubrics.protocol import MissingInput
@@ -105,16 +105,24 @@ class OpenEdivalJudge:
 
 
 def assumed(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[str, float]:
-    """Return assumed tokens of one unit: a question about a crop for every task that boxes do not settle."""
+    """Return assumed tokens of one unit: a question about a crop for every task that boxes do not settle.
+
+    A pre-check is assumed for every task that may have one; those that the boxes turn down already have none.
+    """
     if description["spec"] == "rules" or criterion != FOLLOWING:
         return {"requests": 0.0}
     try:
-        asked = [question(task) for task in read_turn(edit).tasks if not task.by_detector]
+        tasks = read_turn(edit).tasks
     except MissingInput:
         return {"requests": 0.0}
+    checked = description.get("rules", {}).get("precheck", ())
+    asked = [question(task) for task in tasks if not task.by_detector]
+    confirmed = [precheck(task) for task in tasks if task.type in checked]
+    pictures = len(asked) + 2 * len(confirmed)
+    asked += confirmed
     texts = sum(len(rubric.model_dump_json()) for rubric in asked) / CHARACTERS_A_TOKEN
     return {
         "requests": float(len(asked)),
-        "input_tokens": texts + len(asked) * TOKENS_A_PICTURE,
+        "input_tokens": texts + pictures * TOKENS_A_PICTURE,
         "output_tokens": float(len(asked) * TOKENS_A_REPLY),
     }

@@ -18,8 +18,8 @@ from editloupe.graphs.edival_context import EdivalContext
 from editloupe.images import Album, WireLimits
 from editloupe.judge_settings import JudgeSettings
 from editloupe.pixel_budget import room_for
-from editloupe.rubrics.edival import ASKED
-from editloupe.rubrics.edival.questions import question
+from editloupe.rubrics.edival import ASKED, PRECHECKS
+from editloupe.rubrics.edival.questions import precheck, question
 from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.rubrics.edival.turn import KEY, read_turn
 from editloupe.rubrics.protocol import MissingInput
@@ -173,7 +173,10 @@ class EdivalJudge(DescribedJudge):
             "detector": self.instruments.finder.fingerprint,
             "features": features.fingerprint if features else None,
             "quality": quality.fingerprint if quality else None,
-            "questions": [question(task).model_dump(mode="json") for task in ASKED],
+            "questions": [
+                *(question(task).model_dump(mode="json") for task in ASKED),
+                *(precheck(task).model_dump(mode="json") for task in PRECHECKS if task.type in self.rules.precheck),
+            ],
         }
 
     def rubric_texts(self) -> dict[str, Any]:

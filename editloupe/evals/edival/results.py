@@ -126,7 +126,16 @@ def edits_of(results: Iterable[Result], chains: Iterable[ChainFile], chain_folde
 
 
 def _before(chain: ChainFile, turn: int) -> Pools:
-    return chain.start if turn == 1 else chain.turns[turn - 2].pools
+    """Return the pools before a turn, with every text that an earlier turn put anywhere.
+
+    A chain written by a version that did not keep such text in the pools is judged as any other.
+    """
+    if turn == 1:
+        return chain.start
+    pools = chain.turns[turn - 2].pools
+    texts = (one.task.text for one in chain.turns[: turn - 1] if one.task.type == "text_change" and not one.task.object)
+    missing = tuple(text for text in texts if text and text not in pools.all)
+    return pools.model_copy(update={"all": (*pools.all, *missing)}) if missing else pools
 
 
 def _folders(folder: Path) -> list[Path]:

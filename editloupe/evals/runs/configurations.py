@@ -32,9 +32,14 @@ class Configuration:
 
 def name_for(connection: sqlite3.Connection, asked: Sequence[Asked]) -> str:
     """Return the name of the configuration these questions belong to: one here that asks nothing otherwise, or a new one."""
+    return name_among(connection, [(question.criterion, question.key) for question in asked])
+
+
+def name_among(connection: sqlite3.Connection, asked: Sequence[tuple[str, str]], preferred: str | None = None) -> str:
+    """Do the same for criteria with the keys of their questions; a preferred name is taken where it is free."""
     wanted: dict[str, set[str]] = {}
-    for question in asked:
-        wanted.setdefault(question.criterion, set()).add(question.key)
+    for criterion, key in asked:
+        wanted.setdefault(criterion, set()).add(key)
     query = "SELECT configuration, criterion, asked FROM configurations JOIN asked USING (asked) ORDER BY configurations.rowid"
     known: dict[str, dict[str, set[str]]] = {}
     for name, criterion, key in connection.execute(query):
@@ -43,7 +48,9 @@ def name_for(connection: sqlite3.Connection, asked: Sequence[Asked]) -> str:
         shared = here.keys() & wanted.keys()
         if shared and all(here[criterion] == wanted[criterion] for criterion in shared):
             return name
-    return content_key({"asked": sorted(question.key for question in asked)})[:16]
+    if preferred is not None and preferred not in known:
+        return preferred
+    return content_key({"asked": sorted(key for _, key in asked)})[:16]
 
 
 def extend(connection: sqlite3.Connection, clean: Redactor, asked: Sequence[Asked], name: str) -> None:

@@ -97,7 +97,7 @@ def enrol(connection: sqlite3.Connection, entry: Entry, clean: Redactor) -> int:
     """Bring the run's row of an edit up to date with the manifest, making one where there is none; return its number."""
     edit = entry.edit
     rows = rows_of(connection, edit.id)
-    found = same_edit(rows, _model(edit), entry.content)
+    found = same_edit(rows, model_of(edit), entry.content)
     if found is not None and edit.model is None and found.model is not None:
         edit = edit.model_copy(update={"model": found.model})
     facts = clean(storable_text(record_json(edit)))
@@ -106,7 +106,7 @@ def enrol(connection: sqlite3.Connection, entry: Entry, clean: Redactor) -> int:
         values = (
             _free_name(connection, edit, bool(rows)),
             storable_text(edit.id),
-            _model(edit),
+            model_of(edit),
             entry.content,
             _position(connection, entry.position),
             facts,
@@ -121,7 +121,7 @@ def enrol(connection: sqlite3.Connection, entry: Entry, clean: Redactor) -> int:
     now = Enrolled(
         found.edit,
         found.name,
-        _model(edit),
+        model_of(edit),
         entry.content or found.content,
         found.position if entry.position is None else entry.position,
         facts,
@@ -143,7 +143,8 @@ def forget(connection: sqlite3.Connection, edits: Iterable[int]) -> None:
         connection.execute("DELETE FROM edits WHERE edit = ?", (edit,))
 
 
-def _model(edit: Edit) -> str | None:
+def model_of(edit: Edit) -> str | None:
+    """Return an edit's model as the tables hold it."""
     return None if edit.model is None else storable_text(edit.model)
 
 
@@ -157,7 +158,7 @@ def _position(connection: sqlite3.Connection, position: int | None) -> int:
 def _free_name(connection: sqlite3.Connection, edit: Edit, taken: bool) -> str:
     """Return the id, where another edit has it id@model, and where that is taken too a number behind it."""
     plain = storable_text(edit.id)
-    stem = f"{plain}@{_model(edit)}" if taken and edit.model else plain
+    stem = f"{plain}@{model_of(edit)}" if taken and edit.model else plain
     name, number = stem, 1
     while connection.execute("SELECT 1 FROM edits WHERE name = ?", (name,)).fetchone():
         number += 1

@@ -14,7 +14,7 @@ from typing import Any
 
 from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.enrolment import Enrolled, Entry, enrol
-from editloupe.evals.runs.putting import ANSWER, insert_unit
+from editloupe.evals.runs.putting import ANSWER, insert_unit, write_over
 from editloupe.evals.runs.redact import Redactor
 from editloupe.evals.runs.store import FILE, Run
 from editloupe.types import Edit, Usage, UserError
@@ -25,6 +25,10 @@ _ANSWERS = (
     f"SELECT answers.unit, {_OWN}, {_UNIT} FROM answers JOIN units ON units.unit = answers.unit "
     "WHERE answers.edit = ? ORDER BY answers.answer"
 )
+_STATUS = (
+    "SELECT units.status FROM answers JOIN units ON units.unit = answers.unit "
+    "WHERE answers.edit = ? AND answers.asked = ? AND answers.repeat = ?"
+)
 
 
 @dataclass
@@ -34,7 +38,7 @@ class Merged:
     edits: int = 0
     units: int = 0
     in_both: int = 0
-    """Units that an earlier run had already; the first run's stand."""
+    """Units that an earlier run had already; the first run's stand, unless only a later one has a verdict."""
     unreadable: list[str] = field(default_factory=list)
     """Names of edits that could not be read and are left out."""
 
@@ -47,34 +51,70 @@ def merge(runs: Sequence[Path], out: Path) -> Merged:
                 raise UserError(f"{folder} was written by an earlier version; `editloupe run migrate {folder}` first")
     if (out / FILE).exists():
         raise UserError(f"{out} is a run already; merge into another folder")
-    merged = Merged()
-    with Run.write(out) as target:
-        for folder in runs:
-            with Run.open(folder) as source:
-                _merge_one(source, target, merged)
+    if len({folder.resolve() for folder in runs}) < len(runs):
+        raise UserError("the same run is named twice; what was spent would count twice")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is not empty; merge into another folder")
+    merged, part = Merged(), out.absolute().with_name(f".{out.absolute().name}.part")
+    try:
+        # It takes its name when everything is in it: half of a run looks like a whole one.
+        shutil.rmtree(part, ignore_errors=True)
+        with Run.write(part) as target:
+            for folder in runs:
+                with Run.open(folder) as source:
+                    _merge_one(source, target, merged)
+        part.replace(out)
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
     return merged
 
 
 def _merge_one(source: Run, target: Run, merged: Merged) -> None:
-    target.add_configurations(source.about().get("configurations", ()))
     with closing(source.reader()) as old, target.transaction() as new:
         old.row_factory = sqlite3.Row
         for row in old.execute("SELECT asked, criterion, facts FROM asked"):
             new.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?)", tuple(row))
-        for row in old.execute("SELECT configuration, asked FROM configurations ORDER BY rowid"):
-            configurations.link(new, row["configuration"], row["asked"])
+        names = _merge_configurations(old, new)
         first = new.execute("SELECT coalesce(max(position) + 1, 0) FROM edits").fetchone()[0]
         for row in old.execute("SELECT * FROM edits ORDER BY position, edit_id, name"):
-            _merge_edit(old, new, row, first, merged)
+            _merge_edit(old, new, row, first, merged, names)
         for row in old.execute("SELECT sha, text FROM texts"):
             new.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", tuple(row))
         for row in old.execute("SELECT key, edit_id, reply, kept_at FROM replies"):
             new.execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?)", tuple(row))
         _add_spending(old, new)
+    known = source.about().get("configurations", ())
+    target.add_configurations({**one, "name": names.get(str(one["name"]), one["name"])} for one in known)
     _copy_pictures(source, target)
 
 
-def _merge_edit(old: sqlite3.Connection, new: sqlite3.Connection, row: sqlite3.Row, first: int, merged: Merged) -> None:
+def _merge_configurations(old: sqlite3.Connection, new: sqlite3.Connection) -> dict[str, str]:
+    """Take over which questions belong together and return the names these have in the new run, by their old ones.
+
+    Two runs that began alike and went on differently have configurations of one name that ask different things.
+    """
+    query = "SELECT configuration, asked, criterion FROM configurations JOIN asked USING (asked) ORDER BY configurations.rowid"
+    questions: dict[str, list[tuple[str, str]]] = {}
+    for name, asked, criterion in old.execute(query):
+        questions.setdefault(str(name), []).append((str(criterion), str(asked)))
+    names: dict[str, str] = {}
+    for name, own in questions.items():
+        names[name] = configurations.name_among(new, own, preferred=name)
+        for _, asked in own:
+            configurations.link(new, names[name], asked)
+    return names
+
+
+def _merge_edit(
+    old: sqlite3.Connection,
+    new: sqlite3.Connection,
+    row: sqlite3.Row,
+    first: int,
+    merged: Merged,
+    names: Mapping[str, str],
+) -> None:
     edit, pictures = None, {}
     with suppress(ValueError, TypeError, RecursionError):
         edit, pictures = Edit.model_validate_json(row["facts"]), json.loads(row["pictures"])
@@ -87,22 +127,29 @@ def _merge_edit(old: sqlite3.Connection, new: sqlite3.Connection, row: sqlite3.R
     merged.edits += number > last
     for answer in old.execute(_ANSWERS, (row["edit"],)):
         place = (number, answer["own_asked"], answer["own_repeat"])
-        if new.execute("SELECT 1 FROM answers WHERE edit = ? AND asked = ? AND repeat = ?", place).fetchone():
+        if there := new.execute(_STATUS, place).fetchone():
             merged.in_both += 1
-            continue
-        unit = _merge_unit(old, new, answer, merged)
+            if there[0] == "judged" or answer["status"] != "judged":
+                continue
+        unit = _merge_unit(old, new, answer, merged, names)
         own = (answer["own_criterion"], answer["own_asked"], answer["own_repeat"])
         new.execute(ANSWER, (number, *own, unit, answer["own_shown"]))
 
 
-def _merge_unit(old: sqlite3.Connection, new: sqlite3.Connection, answer: sqlite3.Row, merged: Merged) -> int:
-    """Return the number of the unit an answer points to, copied with its traces where the new run has none like it."""
-    values: Mapping[str, Any] = {name: answer[name] for name in schema.UNIT_COLUMNS}
-    same = "SELECT unit FROM units WHERE shown = :shown AND asked = :asked AND repeat = :repeat"
+def _merge_unit(
+    old: sqlite3.Connection, new: sqlite3.Connection, answer: sqlite3.Row, merged: Merged, names: Mapping[str, str]
+) -> int:
+    """Return the number of the unit an answer points to, copied with its traces where the new run has no verdict like it."""
+    values: dict[str, Any] = {name: answer[name] for name in schema.UNIT_COLUMNS}
+    values["configuration"] = names.get(str(answer["configuration"]), answer["configuration"])
+    same = "SELECT unit, status FROM units WHERE shown = :shown AND asked = :asked AND repeat = :repeat"
     if found := new.execute(same, values).fetchone():
-        return int(found[0])
-    unit = insert_unit(new, values)
-    merged.units += 1
+        if found[1] == "judged" or answer["status"] != "judged":
+            return int(found[0])
+        unit = write_over(new, int(found[0]), values)
+    else:
+        unit = insert_unit(new, values)
+        merged.units += 1
     for trace in old.execute("SELECT * FROM traces WHERE unit = ? ORDER BY trace", (answer["unit"],)).fetchall():
         number = new.execute(
             "INSERT INTO traces (unit, target, seconds, head) VALUES (?, ?, ?, ?)",

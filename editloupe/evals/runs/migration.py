@@ -38,6 +38,14 @@ from editloupe.types import Edit, UserError
 
 KEPT = "run.v1.sqlite"
 """The old file, which stays beside the one made of it."""
+READERS_LEAVE = 2.0
+"""Seconds within which whoever reads the run may finish."""
+_EDITS = (
+    "SELECT edit_id, position, edit, pictures FROM edits UNION ALL "
+    "SELECT DISTINCT edit_id, (SELECT max(position) + 1 FROM edits), '', '{}' FROM units "
+    "WHERE edit_id NOT IN (SELECT edit_id FROM edits) ORDER BY 2, 1"
+)
+"""Also those of which only verdicts are left: such an edit is told as one that cannot be read."""
 _OLD = "of version 1"
 _MADE = ("asked", "shown", "used")
 """Columns of a unit that version 1 had not."""
@@ -65,7 +73,7 @@ def migrate(folder: Path) -> Migrated | None:
     with closing(schema.connect_to_read(path)) as reader:  # tells what is no run
         if schema.version_of(reader) == schema.VERSION:
             return None
-    if (folder / KEPT).exists():
+    if (folder / KEPT).exists() and not (folder / KEPT).samefile(path):  # else a migration that was stopped set it aside
         raise UserError(f"{folder / KEPT} is there already; move it away first, so that nothing is written over")
     try:
         lock = RunLock(folder / LOCK)
@@ -75,6 +83,8 @@ def migrate(folder: Path) -> Migrated | None:
         return _migrated(folder, path)
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error.strerror or error}") from None
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise UserError(f"{folder} cannot be migrated ({error}); it stays as it was") from None
     finally:
         lock.release()
 
@@ -84,10 +94,8 @@ def _migrated(folder: Path, path: Path) -> Migrated:
     for left in (part, *(part.with_name(part.name + end) for end in ("-wal", "-shm"))):
         left.unlink(missing_ok=True)
     about = _about(folder)
-    with closing(sqlite3.connect(path, isolation_level=None)) as old:
-        # The old file must be whole when it is set aside: a log that stayed beside it would be read with the new one.
-        if old.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
-            raise UserError(f"{folder} is being read by another program, such as the studio; close that first")
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=READERS_LEAVE)) as old:
+        _take_alone(old, folder)
         old.row_factory = sqlite3.Row
         with closing(schema.connect_to_write(part)) as new:
             found = _Migration(old, new, about).run()
@@ -103,7 +111,24 @@ def _migrated(folder: Path, path: Path) -> Migrated:
     return replace(found, kept=folder / KEPT)
 
 
+def _take_alone(old: sqlite3.Connection, folder: Path) -> None:
+    """Have the old file to oneself and whole: whoever has it open would go on to read the log of the one in its place."""
+    old.execute("PRAGMA locking_mode = EXCLUSIVE")
+    try:
+        old.execute("BEGIN IMMEDIATE")
+        old.execute("COMMIT")
+        busy = bool(old.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise
+        busy = True
+    if busy:
+        raise UserError(f"{folder} is being read by another program, such as the studio; close that first")
+
+
 def _set_aside(path: Path, kept: Path) -> None:
+    if kept.exists():
+        return
     try:
         os.link(path, kept)
     except OSError:  # a disk without links
@@ -129,7 +154,7 @@ class _Migration:
         described = {str(one["name"]): _Described(one) for one in self.about["configurations"]}
         edits = units = traces = 0
         self.new.execute("BEGIN IMMEDIATE")
-        for row in self.old.execute("SELECT edit_id, position, edit, pictures FROM edits ORDER BY position, edit_id"):
+        for row in self.old.execute(_EDITS):
             edit, pictures = _read(row)
             number = self._edit(row, edit, pictures)
             edits += 1
@@ -149,7 +174,7 @@ class _Migration:
             "INSERT INTO edits (name, edit_id, model, content, position, facts, pictures, files) "
             "VALUES (?, ?, NULL, NULL, ?, ?, ?, '{}')"
         )
-        values = (row["edit_id"], row["edit_id"], row["position"], row["edit"], row["pictures"])
+        values = (row["edit_id"], row["edit_id"], row["position"] or 0, row["edit"], row["pictures"])
         return int(self.new.execute(query, values).lastrowid or 0)
 
     def _unit(

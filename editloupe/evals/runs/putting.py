@@ -58,6 +58,11 @@ def _unit(connection: sqlite3.Connection, unit: Mapping[str, Any], edit: int) ->
     """Write a unit in its place and return its number; what it was before, with its traces, is gone."""
     if (number := _place(connection, unit, edit)) is None:
         return insert_unit(connection, unit)
+    return write_over(connection, number, unit)
+
+
+def write_over(connection: sqlite3.Connection, number: int, unit: Mapping[str, Any]) -> int:
+    """Write a unit in the place of another and return its number; the other one's traces are gone."""
     connection.execute("DELETE FROM steps WHERE trace IN (SELECT trace FROM traces WHERE unit = ?)", (number,))
     connection.execute("DELETE FROM traces WHERE unit = ?", (number,))
     connection.execute(f"UPDATE units SET {_SET} WHERE unit = :unit", {**unit, "unit": number})

@@ -208,6 +208,12 @@ class Run:
         with self.transaction() as connection:
             connection.executemany(ANSWER, answers)
 
+    def take_back(self, edit: int, asked: Iterable[str]) -> None:
+        """Have an edit no longer answered in these ways of asking; the verdicts stay in the file."""
+        with self.transaction() as connection:
+            places = [(edit, key) for key in asked]
+            connection.executemany("DELETE FROM answers WHERE edit = ? AND asked = ?", places)
+
     def forget(self, edits: Iterable[int]) -> None:
         """Take edits out of every table; their verdicts stay in the file and are found again where the edits come back."""
         with self.transaction() as connection:

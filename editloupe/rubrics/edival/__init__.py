@@ -14,7 +14,7 @@ from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import Protocol, Untouched
 from editloupe.types import Edit
 
-__all__ = ["ASKED", "EDIVAL"]
+__all__ = ["ASKED", "EDIVAL", "PRECHECKS"]
 
 ASKED = (
     Task(type="color_alter", object="OBJECT", color="COLOR"),
@@ -23,6 +23,13 @@ ASKED = (
     Task(type="background_change", background="BACKGROUND"),
 )
 """One task of each type that an LMM is asked about."""
+
+
+PRECHECKS = (
+    Task(type="subject_add", new_object="NEW OBJECT"),
+    Task(type="subject_replace", object="OBJECT", new_object="NEW OBJECT"),
+)
+"""One task of each type whose outcome an LMM may be asked to confirm."""
 
 
 def following(edit: Edit, scores: Mapping[str, float]) -> float | None:

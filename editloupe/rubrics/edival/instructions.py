@@ -217,4 +217,4 @@ def _holds(values: Mapping[str, Any], pools: Pools, boxes: Mapping[str, Sequence
     if not all(name in pools.unchanged and boxes.get(name) for name in names):
         return False
     best = [max(boxes[name], key=lambda hit: hit.score) for name in names]
-    return related(best[0], best[1], values["position"], 0.0, 0.0)
+    return related(best[0], best[1], values["position"], 0.0)

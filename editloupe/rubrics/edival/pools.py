@@ -72,9 +72,13 @@ def material_alter(pools: Pools, task: Task) -> Pools:
 
 
 def text_change(pools: Pools, task: Task) -> Pools:
-    """The object carries another text; text put anywhere touches no object."""
+    """The object carries another text; text put anywhere touches no object and is none, but it is no background either.
+
+    It goes by its own words, by which the detector is asked for it, as in the paper's public code.
+    """
     if task.object is None:
-        return pools
+        appeared = None if task.text in pools.all else task.text
+        return _with(pools, available=pools.available, appeared=appeared)
     old = pools.find(task.object)
     changed = old.model_copy(update={"text": task.text})
     return _with(pools, available=_in_place(pools, old, changed), touched=old.name)

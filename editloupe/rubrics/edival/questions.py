@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from editloupe.rubrics.edival.rules import DetectorQuery, Finding, Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
-from editloupe.rubrics.edival.tasks import Task
+from editloupe.rubrics.edival.tasks import Task, with_article
 from editloupe.rubrics.load import load_rubric
 from editloupe.rubrics.model import Rubric
 from editloupe.safe_text import quoted
@@ -39,6 +39,18 @@ def question(task: Task) -> Rubric:
             "notes": tuple(note.format(**filled) for note in rubric.notes),
         }
     )
+
+
+def precheck(task: Task) -> Rubric:
+    """Return the rubric by which an LMM confirms on both pictures what boxes say of an addition or a replacement."""
+    if task.type == "subject_replace":
+        asked = f"Is {with_article(str(task.new_object))} to be seen after the edit where the {task.object} was before?"
+    elif task.type == "subject_add":
+        asked = f"Is {with_article(str(task.new_object))} to be seen after the edit that was not there before?"
+    else:
+        raise ValueError(f"{task.type} has no pre-check")
+    rubric = _text("precheck")
+    return rubric.model_copy(update={"question": rubric.question.format(asked=asked)})
 
 
 def crop_queries(task: Task, name_after: str | None = None) -> tuple[DetectorQuery, ...]:

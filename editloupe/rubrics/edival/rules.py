@@ -86,20 +86,39 @@ def usable(hits: Iterable[Hit], threshold: float, large: float) -> list[Hit]:
     return sorted(kept, key=lambda hit: -hit.score)
 
 
+def unique(hits: Sequence[Hit], limit: float) -> list[Hit]:
+    """Return the boxes, best first, without those that overlap a better one by more than a limit; 1.0 keeps all.
+
+    >>> twice = [Hit(x1=0, y1=0, x2=0.5, y2=1, score=0.9), Hit(x1=0, y1=0, x2=0.5, y2=0.9, score=0.8)]
+    >>> len(unique(twice, 0.8)), len(unique(twice, 1.0))
+    (1, 2)
+    """
+    kept: list[Hit] = []
+    for hit in sorted(hits, key=lambda hit: -hit.score):
+        if all(iou(hit, better) <= limit for better in kept):
+            kept.append(hit)
+    return kept
+
+
+def holds(outer: Hit, inner: Hit) -> bool:
+    """Whether a box lies wholly inside another."""
+    return outer.x1 <= inner.x1 and outer.y1 <= inner.y1 and outer.x2 >= inner.x2 and outer.y2 >= inner.y2
+
+
 def grounded(hits: Sequence[Hit], max_side: float, max_area: float) -> bool:
     """Whether an object counts as grounded: found, and none of its boxes too large (Algorithm 1)."""
     sizes = [hit.size for hit in hits]
     return bool(sizes) and all(w < max_side and h < max_side and w * h <= max_area for w, h in sizes)
 
 
-def related(a: Hit, b: Hit, position: Position, margin_x: float, margin_y: float) -> bool:
+def related(a: Hit, b: Hit, position: Position, margin: float) -> bool:
     """Whether the center of a box lies left of, right of, above or below another's by more than a margin."""
     (ax, ay), (bx, by) = a.center, b.center
     return {
-        "left": ax < bx - margin_x,
-        "right": ax > bx + margin_x,
-        "above": ay < by - margin_y,
-        "below": ay > by + margin_y,
+        "left": ax < bx - margin,
+        "right": ax > bx + margin,
+        "above": ay < by - margin,
+        "below": ay > by + margin,
     }[position]
 
 
@@ -143,7 +162,7 @@ def subject_add(
     after: Sequence[Hit],
     reference_after: Sequence[Hit] | None = None,
     position: Position | None = None,
-    margins: tuple[float, float] = (0.0, 0.0),
+    margin: float = 0.0,
 ) -> Finding:
     """Not found before, found after, and where a position is asked, best box against best box (Algorithm 5)."""
     if not after:
@@ -154,7 +173,7 @@ def subject_add(
         return Finding(True, "the object was not there before the edit and is found after it")
     if not reference_after:
         return Finding(False, "the object the position is told by was not found after the edit")
-    return _placed(after, reference_after, position, margins)
+    return _placed(after, reference_after, position, margin)
 
 
 def position_change(
@@ -162,16 +181,23 @@ def position_change(
     after: Sequence[Hit],
     reference_after: Sequence[Hit],
     position: Position,
-    margins: tuple[float, float] = (0.0, 0.0),
+    margin: float = 0.0,
+    contained_fails: bool = False,
 ) -> Finding:
-    """Both found after, no more instances than before, best box against best box (Algorithm 6)."""
+    """Both found after, no more instances than before, best box against best box (Algorithm 6).
+
+    With `contained_fails`, neither of the two may lie wholly inside the other: that is one thing found under two names.
+    """
     if not after:
         return Finding(False, "the object was not found after the edit")
     if not reference_after:
         return Finding(False, "the object the position is told by was not found after the edit")
     if len(after) > len(before):
         return Finding(False, f"there are more instances than before ({len(before)} before, {len(after)} after)")
-    return _placed(after, reference_after, position, margins)
+    one, other = _best(after), _best(reference_after)
+    if contained_fails and (holds(one, other) or holds(other, one)):
+        return Finding(False, "one of the two objects' boxes holds the other whole")
+    return _placed(after, reference_after, position, margin)
 
 
 def count_change(after: Sequence[Hit], count: int) -> Finding:
@@ -206,7 +232,8 @@ def decide(task: Task, seen: DetectorHits, settings: EdivalSettings) -> Finding:
         raise ValueError(f"{task.type} is not decided by boxes")
     threshold = settings.threshold_of(task.type)
     hits = [usable(seen[query], threshold, settings.large_box) for query in detector_queries(task, settings)]
-    margins = (settings.margin_x, settings.margin_y)
+    if task.type in ("position_change", "count_change"):
+        hits = [unique(found, settings.duplicate_iou) for found in hits]
     match task.type:
         case "subject_replace":
             return subject_replace_absent(*hits) if settings.replace_rule == "absent" else subject_replace(*hits)
@@ -214,22 +241,27 @@ def decide(task: Task, seen: DetectorHits, settings: EdivalSettings) -> Finding:
             return subject_remove(*hits)
         case "subject_add":
             reference = hits[2] if len(hits) > 2 else None
-            return subject_add(hits[0], hits[1], reference, task.position, margins)
+            return subject_add(hits[0], hits[1], reference, task.position, settings.margin_subject_add)
         case "position_change":
             assert task.position is not None
-            return position_change(hits[0], hits[1], hits[2], task.position, margins)
+            fails = settings.contained == "fails"
+            return position_change(
+                hits[0], hits[1], hits[2], task.position, settings.margin_position_change, contained_fails=fails
+            )
         case _:
             assert task.count is not None
             return count_change(hits[0], task.count)
 
 
-def _placed(
-    after: Sequence[Hit], reference: Sequence[Hit], position: Position, margins: tuple[float, float]
-) -> Finding:
-    best, other = max(after, key=lambda hit: hit.score), max(reference, key=lambda hit: hit.score)
+def _best(hits: Sequence[Hit]) -> Hit:
+    return max(hits, key=lambda hit: hit.score)
+
+
+def _placed(after: Sequence[Hit], reference: Sequence[Hit], position: Position, margin: float) -> Finding:
+    best, other = _best(after), _best(reference)
     (x, y), (u, v) = best.center, other.center
     where = f"its center is at ({x:.2f}, {y:.2f}), the other's at ({u:.2f}, {v:.2f}); asked: {position}"
-    return Finding(related(best, other, position, *margins), where)
+    return Finding(related(best, other, position, margin), where)
 
 
 def _boxes(number: int) -> str:

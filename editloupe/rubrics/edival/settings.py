@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from editloupe.rubrics.edival.tasks import TaskType
 from editloupe.rubrics.yaml_files import read_yaml
 from editloupe.types import Record, UserError
 
 Share = Annotated[float, Field(ge=0, le=1)]
+PAPER = "paper"
+"""The name under which `load_settings` knows the paper's own matching."""
+PRECHECKED: tuple[TaskType, ...] = ("subject_add", "subject_replace")
+"""Types whose outcome an LMM may be asked to confirm."""
 
 
 class EdivalSettings(Record):
@@ -29,15 +33,28 @@ class EdivalSettings(Record):
     threshold_subject_remove: Share
     threshold_position_change: Share
     large_box: Share
-    margin_x: Share
-    margin_y: Share
+    margin_subject_add: Share
+    margin_position_change: Share
+    contained: Literal["counts", "fails"]
+    duplicate_iou: Share
     small_box: Share
     enlarged_box: Share
     least_crop: Annotated[int, Field(ge=1)]
     replace_rule: Literal["overlap", "absent"]
+    precheck: tuple[TaskType, ...]
+    background_features: Literal["patches", "painted"]
+    background_patch_share: Annotated[float, Field(gt=0, le=1)]
     text_match: Literal["auto", "equal", "contains"]
     max_turns: Annotated[int, Field(ge=1)]
     max_count: Annotated[int, Field(ge=2)]
+
+    @field_validator("precheck")
+    @classmethod
+    def _can_be_asked(cls, types: tuple[TaskType, ...]) -> tuple[TaskType, ...]:
+        for kind in types:
+            if kind not in PRECHECKED:
+                raise ValueError(f"{kind} has no pre-check; {' and '.join(PRECHECKED)} have one")
+        return tuple(kind for kind in PRECHECKED if kind in types)
 
     def threshold_of(self, kind: TaskType) -> float:
         """Return the detector threshold of an instruction type."""
@@ -66,20 +83,32 @@ class EdivalSettings(Record):
 @cache
 def published() -> EdivalSettings:
     """Return the settings of the paper, and ours where it prints none."""
-    return EdivalSettings(**{name: entry["value"] for name, entry in sources().items()})
+    return EdivalSettings(**_values(sources()))
 
 
 @cache
-def sources() -> dict[str, dict[str, Any]]:
-    """Return the table with the source of every value."""
-    content: dict[str, dict[str, Any]] = yaml.safe_load((files(__package__) / "thresholds.yaml").read_text("utf-8"))
+def paper() -> EdivalSettings:
+    """Return the settings of the paper with everything known of its own matching; paper.yaml says where from."""
+    return published().but(_values(sources(PAPER)))
+
+
+@cache
+def sources(table: str = "thresholds") -> dict[str, dict[str, Any]]:
+    """Return the table with the source of every value, or that of what `paper` changes in it."""
+    content: dict[str, dict[str, Any]] = yaml.safe_load((files(__package__) / f"{table}.yaml").read_text("utf-8"))
     return content
 
 
+def _values(table: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: entry["value"] for name, entry in table.items()}
+
+
 def load_settings(file: Path | None) -> EdivalSettings:
-    """Return the published settings with the values of a YAML file in their place."""
+    """Return the published settings, those called `paper`, or the published ones with the values of a YAML file."""
     if file is None:
         return published()
+    if str(file) == PAPER:
+        return paper()
     content = read_yaml(file)
     if not isinstance(content, dict):
         raise UserError(f"{file} must map names of settings to values")

@@ -245,6 +245,26 @@ def test_two_pairs_of_files_of_one_name_are_kept_apart(tmp_path: Path, capsys: p
         assert len({unit.name for unit in run.units()}) == 2
 
 
+def test_judging_one_edit_again_leaves_the_order_of_the_manifest(server: ScriptedServer, tmp_path: Path) -> None:
+    manifest = write_manifest(tmp_path, 3)
+    judge_into(server, manifest)
+    judge_into(server, manifest, "--only", "e2")
+    with Run.open(tmp_path / "run") as run:
+        assert [name for *_, name in run.edits()] == ["e0", "e1", "e2"]
+
+
+def test_a_model_whose_name_cannot_be_written_down_is_known_again(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = rewrite(write_manifest(tmp_path, 1), lambda number, row: row.update(model="half \ud83d"))
+    judge_into(server, manifest)
+    write_picture(tmp_path / "img/e0.png", 77)
+    capsys.readouterr()
+    judge_into(server, manifest, "--replace")
+    assert "1 edits have other pictures" in capsys.readouterr().err
+    assert len(held(tmp_path)) == 2
+
+
 def test_nothing_edited_is_judged_as_a_model_beside_the_others_where_asked_for(
     server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

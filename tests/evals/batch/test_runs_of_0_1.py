@@ -133,3 +133,38 @@ def test_what_cannot_be_read_is_taken_over_as_it_is(kept: Path, capsys: pytest.C
         assert len(list(run.units())) == 12
         assert [edit.id for edit, *_ in run.edits()] == ["e0", "e2"]
         assert "1 edits cannot be read" in " ".join(run.damage.sentences())
+
+
+def test_a_run_that_is_open_elsewhere_is_left_alone(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Run.open(kept / "plain") as run:
+        assert len(list(run.units())) == 12
+        assert command(["run", "migrate", str(kept / "plain")]) == 2
+        assert "is being read by another program" in capsys.readouterr().err
+        assert len(list(run.units())) == 12
+    assert command(["run", "migrate", str(kept / "plain")]) == 0
+
+
+def test_a_migration_stopped_before_its_last_step_is_carried_on(kept: Path) -> None:
+    before = everything(kept / "plain")
+    (kept / "plain" / OLD_FILE).hardlink_to(kept / "plain" / FILE)
+    assert command(["run", "migrate", str(kept / "plain")]) == 0
+    assert everything(kept / "plain") == before
+    assert not (kept / "plain" / OLD_FILE).samefile(kept / "plain" / FILE)
+
+
+def test_verdicts_whose_edit_is_gone_are_taken_over_too(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(sqlite3.connect(kept / "plain" / FILE)) as connection, connection:
+        connection.execute("DELETE FROM edits WHERE edit_id = 'e1'")
+    assert command(["run", "migrate", str(kept / "plain")]) == 0
+    assert "12 verdicts" in capsys.readouterr().out
+    with Run.open(kept / "plain") as run:
+        assert len(list(run.units())) == 12
+
+
+def test_a_file_that_cannot_be_read_to_its_end_stays_as_it_was(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(sqlite3.connect(kept / "plain" / FILE)) as connection, connection:
+        connection.execute("DROP TABLE steps")
+    before = (kept / "plain" / FILE).read_bytes()
+    assert command(["run", "migrate", str(kept / "plain")]) == 2
+    assert "cannot be migrated (no such table: steps); it stays as it was" in capsys.readouterr().err
+    assert (kept / "plain" / FILE).read_bytes() == before

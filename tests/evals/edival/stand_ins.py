@@ -30,6 +30,7 @@ PAINT: Mapping[str, Rgb] = {
     "wooden box": (140, 90, 40),
     "paper red sign": (220, 20, 20),
     "lamp": (250, 220, 40),
+    "HELLO": (10, 10, 10),
 }
 """What the scripted detector takes for what: flat patches of exactly this color."""
 
@@ -68,6 +69,10 @@ class MeanColor:
 
     def embed(self, pictures: Sequence[Pixels]) -> Vectors:
         return np.stack([picture.reshape(-1, 3).mean(0) for picture in pictures]).astype(np.float64)
+
+    def patches(self, pictures: Sequence[Pixels]) -> Vectors:
+        """Every pixel is a patch."""
+        return np.stack(pictures).astype(np.float64)
 
 
 class Brightness:

@@ -8,6 +8,7 @@ import pytest
 
 from editloupe.evals.edival.files import ChainFile, read_folder
 from editloupe.evals.edival.results import edits_of, expected, find_results
+from editloupe.rubrics.edival.tasks import Task
 from editloupe.rubrics.edival.turn import read_turn
 from editloupe.types import UserError
 from tests.evals.edival import stand_ins as s
@@ -40,6 +41,17 @@ def test_an_edit_goes_from_the_turn_before_to_the_turn_and_knows_its_base(
     assert turn.unchanged == ("wooden box", "paper red sign")
     assert turn.names_after == ("lamp",)
     assert (second.turn, second.model, second.instruction_type) == (2, "m", "subject_add")
+
+
+def test_text_that_was_put_anywhere_is_no_background_from_its_turn_on(tmp_path: Path, chains: list[ChainFile]) -> None:
+    """Also in a chain whose file does not list it, as files of earlier versions."""
+    (chain,) = chains
+    put = chain.turns[0].model_copy(update={"task": Task(type="text_change", text="HELLO"), "pools": chain.start})
+    old = [chain.model_copy(update={"turns": (put, *chain.turns[1:])})]
+    s.put(tmp_path / "results", "m", "multi", {1: s.GOOD[0], 2: s.GOOD[1]})
+    first, second = edits_of(find_results(tmp_path / "results", old), old, tmp_path / "chains")
+    assert read_turn(first).all == (*chain.start.all, "HELLO")
+    assert read_turn(second).all == (*chain.start.all, "HELLO", "lamp")
 
 
 @pytest.mark.parametrize("mode", ["complex", "complex-shuffled", "complex-ordered", "complex-keep"])

@@ -74,7 +74,9 @@ def test_a_text_on_an_object_touches_the_object_and_a_text_anywhere_touches_none
     after = update(POOLS, on_cup)
     assert after.find("ceramic white cup").text == "ANN"
     assert after.unchanged == ("wooden box", "red sign")
-    assert update(POOLS, Task(type="text_change", text="HELLO")) == POOLS
+    anywhere = update(POOLS, Task(type="text_change", text="HELLO"))
+    assert anywhere == POOLS.model_copy(update={"all": (*NAMES, "HELLO")}), "it is there, and it is no object to edit"
+    assert update(anywhere, Task(type="text_change", text="HELLO")) == anywhere
 
 
 def test_a_moved_object_stays_available_and_its_reference_stays_unchanged() -> None:
@@ -161,7 +163,8 @@ class Replay:
         return found
 
     def all(self) -> set[object]:
-        return {name for thing in self.things() for name in thing["names"]}  # type: ignore[attr-defined]
+        texts = {task.text for task in self.history if task.type == "text_change" and not task.object}
+        return {name for thing in self.things() for name in thing["names"]} | texts  # type: ignore[attr-defined]
 
     def unchanged(self) -> set[object]:
         return {thing["first"] for thing in self.things() if thing["first"] and not thing["touched"]}

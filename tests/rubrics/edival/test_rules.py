@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from editloupe.rubrics.edival import rules
-from editloupe.rubrics.edival.rules import DetectorQuery, Hit, decide, detector_queries, grounded, iou, related, usable
-from editloupe.rubrics.edival.settings import EdivalSettings, published
+from editloupe.rubrics.edival.rules import (
+    DetectorQuery,
+    Hit,
+    decide,
+    detector_queries,
+    grounded,
+    iou,
+    related,
+    unique,
+    usable,
+)
+from editloupe.rubrics.edival.settings import EdivalSettings, load_settings, paper, published, sources
 from editloupe.rubrics.edival.tasks import TYPES, Position, Task
+from editloupe.types import UserError
 
 
 def box(x1: float, y1: float, x2: float, y2: float, score: float = 0.9) -> Hit:
@@ -55,15 +67,15 @@ def test_an_object_is_grounded_if_it_is_found_and_no_box_is_too_large(hits: list
 @pytest.mark.parametrize(("position", "hit"), [("left", LEFT), ("right", RIGHT), ("above", TOP), ("below", BOTTOM)])
 def test_a_relation_holds_for_its_own_side_and_for_no_other(position: Position, hit: Hit) -> None:
     for other in ("left", "right", "above", "below"):
-        assert related(hit, MIDDLE, other, 0.02, 0.02) is (other == position)
+        assert related(hit, MIDDLE, other, 0.02) is (other == position)
 
 
 def test_a_relation_needs_more_than_the_margin() -> None:
     one, other = box(0.25, 0.25, 0.5, 0.5), box(0.5, 0.5, 0.75, 0.75)
-    assert related(one, other, "left", 0.24, 0)
-    assert related(one, other, "above", 0, 0.24)
-    assert not related(one, other, "left", 0.25, 0), "exactly the margin is not enough"
-    assert not related(one, other, "above", 0, 0.25)
+    assert related(one, other, "left", 0.24)
+    assert related(one, other, "above", 0.24)
+    assert not related(one, other, "left", 0.25), "exactly the margin is not enough"
+    assert not related(one, other, "above", 0.25)
 
 
 class TestReplace:
@@ -129,7 +141,7 @@ class TestAdd:
     def test_a_position_is_checked_against_the_reference_after_the_edit(
         self, position: Position, success: bool
     ) -> None:
-        assert rules.subject_add([], [LEFT], [MIDDLE], position, (0.02, 0.02)).success is success
+        assert rules.subject_add([], [LEFT], [MIDDLE], position, 0.02).success is success
 
     def test_a_reference_that_is_gone_fails(self) -> None:
         assert not rules.subject_add([], [LEFT], [], "left").success
@@ -232,7 +244,86 @@ def test_types_an_lmm_answers_have_no_rule() -> None:
 
 
 def test_every_setting_has_a_value_and_a_source() -> None:
-    from editloupe.rubrics.edival.settings import sources
-
     assert set(sources()) == set(EdivalSettings.model_fields)
-    assert all(entry["source"] for entry in sources().values())
+    assert all(entry["source"] for table in (sources(), sources("paper")) for entry in table.values())
+
+
+class TestThePapersOwnMatching:
+    """What the paper's public code settles where the paper leaves it open, against what is done without it."""
+
+    def test_each_value_differs_from_the_default_and_nothing_else_does(self) -> None:
+        ours, theirs = published().model_dump(), paper().model_dump()
+        assert {name for name in ours if ours[name] != theirs[name]} == set(sources("paper"))
+
+    @pytest.mark.parametrize(
+        ("distance", "ours", "theirs"), [(0.01, False, False), (0.025, True, False), (0.04, True, True)]
+    )
+    def test_an_addition_must_be_further_to_the_side(self, distance: float, ours: bool, theirs: bool) -> None:
+        task = Task(type="subject_add", new_object="n", reference="r", position="left")
+        seen = {
+            DetectorQuery("before", "n"): [],
+            DetectorQuery("after", "n"): [box(0.4 - distance, 0.4, 0.6 - distance, 0.6)],
+            DetectorQuery("after", "r"): [MIDDLE],
+        }
+        assert decide(task, seen, published()).success is ours
+        assert decide(task, seen, paper()).success is theirs
+
+    def test_a_moved_object_needs_no_margin(self) -> None:
+        task = Task(type="position_change", object="a", reference="r", position="left")
+        seen = {
+            DetectorQuery("before", "a"): [RIGHT],
+            DetectorQuery("after", "a"): [box(0.39, 0.4, 0.59, 0.6)],
+            DetectorQuery("after", "r"): [MIDDLE],
+        }
+        assert not decide(task, seen, published()).success
+        assert decide(task, seen, paper()).success
+
+    @pytest.mark.parametrize("inside", ["a", "r"])
+    def test_a_box_inside_the_other_is_no_position(self, inside: str) -> None:
+        task = Task(type="position_change", object="a", reference="r", position="left")
+        small, large = box(0.3, 0.4, 0.4, 0.6), box(0.2, 0.3, 0.9, 0.7)
+        if inside == "r":
+            small, large = box(0.2, 0.3, 0.7, 0.7), box(0.5, 0.4, 0.6, 0.6)
+        seen = {
+            DetectorQuery("before", "a"): [RIGHT],
+            DetectorQuery("after", "a"): [small],
+            DetectorQuery("after", "r"): [large],
+        }
+        assert decide(task, seen, published()).success
+        finding = decide(task, seen, paper())
+        assert not finding.success
+        assert "holds the other whole" in finding.why
+
+    def test_boxes_of_one_thing_are_counted_once(self) -> None:
+        task = Task(type="count_change", object="a", count=2)
+        again, beside = box(0.0, 0.4, 0.2, 0.59, 0.5), box(0.05, 0.4, 0.25, 0.6, 0.5)
+        assert iou(LEFT, again) > 0.8 > iou(LEFT, beside)
+        twice = {DetectorQuery("after", "a"): [LEFT, again, RIGHT]}
+        assert not decide(task, twice, published()).success
+        assert decide(task, twice, paper()).success
+        three = {DetectorQuery("after", "a"): [LEFT, beside, RIGHT]}
+        assert "3 boxes" in decide(task, three, paper()).why, "boxes that overlap less are two things"
+
+    def test_a_box_found_twice_is_no_copy_of_a_moved_object(self) -> None:
+        task = Task(type="position_change", object="a", reference="r", position="left")
+        seen = {
+            DetectorQuery("before", "a"): [RIGHT],
+            DetectorQuery("after", "a"): [LEFT, box(0.0, 0.4, 0.2, 0.59, 0.5)],
+            DetectorQuery("after", "r"): [MIDDLE],
+        }
+        assert "more instances" in decide(task, seen, published()).why
+        assert decide(task, seen, paper()).success
+
+    def test_the_best_of_several_boxes_of_one_thing_stays(self) -> None:
+        weak, strong = box(0.0, 0.4, 0.2, 0.59, 0.5), box(0.0, 0.4, 0.2, 0.6, 0.9)
+        assert unique([weak, strong], 0.8) == [strong]
+
+    def test_it_goes_by_its_name_or_stands_in_a_file(self, tmp_path: Path) -> None:
+        assert load_settings(Path("paper")) == paper() != load_settings(None) == published()
+        (tmp_path / "own.yaml").write_text("precheck: [subject_replace, subject_add]\nduplicate_iou: 0.8\n")
+        own = load_settings(tmp_path / "own.yaml")
+        assert (own.precheck, own.duplicate_iou) == (("subject_add", "subject_replace"), 0.8)
+
+    def test_a_type_without_a_precheck_is_the_users_mistake(self) -> None:
+        with pytest.raises(UserError, match="count_change has no pre-check"):
+            published().but({"precheck": ["count_change"]})
