@@ -13,9 +13,9 @@ from editloupe.rubrics.protocol import MissingInput
 from editloupe.types import Box, Edit
 
 LARGEST_EXPANSION, SMALLEST_EXPANSION = 6.0, 0.3
-"""λ_max and λ_min of DLEBench, Equation 1."""
+"""λ_max and λ_min (DLEBench, Equation 1)."""
 SMALL_SIDE, LARGE_SIDE = 32, 256
-"""S_min and S_max of DLEBench, Equation 1."""
+"""S_min and S_max (DLEBench, Equation 1)."""
 BOX_SLACK = 2
 """Pixels an annotated box may reach over the border before it counts as lying outside: annotators round."""
 

@@ -73,7 +73,9 @@ def migrate(folder: Path) -> Migrated | None:
     with closing(schema.connect_to_read(path)) as reader:  # tells what is no run
         if schema.version_of(reader) == schema.VERSION:
             return None
-    if (folder / KEPT).exists() and not (folder / KEPT).samefile(path):  # else a migration that was stopped set it aside
+    if (folder / KEPT).exists() and not (folder / KEPT).samefile(
+        path
+    ):  # else a migration that was stopped set it aside
         raise UserError(f"{folder / KEPT} is there already; move it away first, so that nothing is written over")
     try:
         lock = RunLock(folder / LOCK)
