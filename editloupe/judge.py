@@ -23,7 +23,7 @@ from editloupe.judge_settings import JudgeSettings
 from editloupe.pixel_budget import room_for
 from editloupe.question_facts import question_facts
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput, Protocol, telling, without_type_notes
+from editloupe.rubrics.protocol import MissingInput, Protocol, telling, without_ours
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.shown import shown_of
@@ -298,7 +298,7 @@ def _protocol_of(setup: Setup, name: str | None, rubrics: Sequence[str | Path], 
     name = name or (None if rubrics else setup.protocol)
     found = with_files(name, rubrics) if rubrics else setup.worded(find_protocol(name or DEFAULT.name))
     found = found if settings.tells is None else telling(found, settings.tells)
-    return found if settings.type_notes else without_type_notes(found)
+    return found if settings.our_notes else without_ours(found)
 
 
 def edits_at_once(spec: str, criteria: int, concurrency: int) -> int:

@@ -21,7 +21,7 @@ class JudgeSettings(ModelSettings):
     """Verdicts of a judge that knows its confidence end unjudged below this."""
     differences: Differences = "model"
     """Who lists the differences where a rubric has them listed first: the model, or the tool."""
+    our_notes: bool = True
+    """Whether rubrics keep the parts that their papers do not have; False leaves those out."""
     tells: tuple[Telling, ...] | None = None
     """What of an edit's own text the judge is given, whatever its rubric says; None leaves that to the rubric."""
-    type_notes: bool = True
-    """Whether the judge is told what holds for single types of instruction; those notes are EditLoupe's own."""

@@ -33,7 +33,8 @@ def question_facts(
 ) -> dict[str, Any]:
     """Return what decides the answers to a rubric; `tools` says of each tool what it shows depends on."""
     looks, by_rules = rubric.modes[mode].tools, split_spec(spec)[0] == RULES
-    structured = profile.structured_output and not isinstance(rubric.answer, LabelAnswer)
+    structured = profile.structured_output and not looks and not isinstance(rubric.answer, LabelAnswer)
+    written = structured and not profile.reasons
     facts: dict[str, Any] = {
         "criterion": rubric.criterion,
         "variant": rubric.variant,
@@ -49,8 +50,12 @@ def question_facts(
         facts["rules"] = rules_fingerprint()
     else:
         native = profile.native_tools and looks
-        facts["wording"] = text_key(system_text(rubric, mode, _SOME_TOOL if looks else (), native, structured))
+        tools_told = _SOME_TOOL if looks else ()
+        prompt = system_text(rubric, mode, tools_told, native, structured, written)
+        # What is told beside the system text, such as how the instruction is introduced, is in the wording alone.
+        facts["wording"] = text_key(f"{prompt}\n{rubric.wording.model_dump_json()}")
         facts |= {"sampling": sampling(profile, settings), "structured": structured}
+        facts |= {"written_reasoning": True} if written else {}
         facts |= {"max_repairs": settings.max_repairs, "max_image_bytes": profile.max_image_bytes}
     if looks:
         facts |= {"max_turns": settings.max_turns, "tools": {name: dict(one) for name, one in tools.items()}}

@@ -118,10 +118,11 @@ def test_the_key_of_a_unit_changes_with_what_decides_it(edit: Edit, tmp_path: Pa
         key(Judge("openai:gpt-4o"), edit),
         key(Judge("openai:gpt-4.1", settings=JudgeSettings(max_turns=3)), edit),
         key(Judge("openai:gpt-4.1", settings=JudgeSettings(temperature=0.5)), edit),
+        key(Judge("openai:gpt-4.1", settings=JudgeSettings(our_notes=False)), edit),
         key(Judge("openai:gpt-4.1", tools=ToolSettings(max_regions=2)), edit),
     }
     assert key(judge, edit) not in others
-    assert len(others) == 9
+    assert len(others) == 10
 
 
 @pytest.mark.usefixtures("with_key")
@@ -170,7 +171,7 @@ def test_the_type_of_an_instruction_is_told_only_where_that_is_asked_for(edit: E
         settings = JudgeSettings(tells=tells)
         with Judge("openai:gpt-4.1", mode="plain", base_url=server.openai_url, settings=settings) as judge:
             assert judge.judge(typed).verdicts
-    told = ["Type of instruction: Change Material" in request.text for request in server.requests]
+    told = ['Type of instruction: "Change Material"' in request.text for request in server.requests]
     assert sorted(told) == [False, False, True, True]
 
 

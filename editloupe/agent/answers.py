@@ -26,6 +26,7 @@ from typing import Any
 
 from editloupe.agent.calls import read_calls
 from editloupe.agent.problems import Malformed, shallow, short
+from editloupe.agent.schemas import REASONING
 from editloupe.agent.sections import Part, Sections, split
 from editloupe.agent.shown import given_of, stands_apart
 from editloupe.agent.tags import drop_layout
@@ -57,6 +58,8 @@ class Given:
     score_100: float | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
     reason: str = ""
+    reasoning: str = ""
+    """What was written out step by step before the decision, where a reply has room for it."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def read(
     except Malformed as problem:
         called = bool(native_calls or broken_calls or sections.calls)
         return Reading(sections.thought, problem=str(problem), called=called)
-    return Reading(sections.thought if labels else given.reason or sections.thought, answer=given)
+    return Reading(sections.thought if labels else given.reasoning or given.reason or sections.thought, answer=given)
 
 
 def read_object(text: str) -> dict[str, Any]:
@@ -189,6 +192,12 @@ def plain(text: str) -> str:
 
 def _from_json(sections: Sections, answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> Given:
     item = _final_object(sections, _keys(answer))
+    reasoning = item.pop(REASONING, "") if REASONING not in _keys(answer) else ""
+    given = _given(item, answer)
+    return replace(given, reasoning=reasoning) if isinstance(reasoning, str) else given
+
+
+def _given(item: Mapping[str, Any], answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> Given:
     if not isinstance(answer, TextAnswer):  # a text read off a picture may be anything
         _filled_in(item)
     reason_key = None if isinstance(answer, TextAnswer) else answer.reason_key

@@ -31,6 +31,8 @@ class ModelSettings(ProviderParameters):
     coordinates: Literal["auto", "pixels", "per_mille"] = "auto"
     structured: Literal["auto", "on", "off"] = "auto"
     """Whether the provider is held to the answer's JSON schema; `auto` follows the model's profile."""
+    written_reasoning: Literal["auto", "on", "off"] = "auto"
+    """Whether a reply held to JSON begins with reasoning step by step; `auto`: where the model has no reasoning of its own."""
     temperature: float | None = None
     """None: 0 where the model accepts it, nothing sent where it does not."""
     max_output_tokens: int | None = None
@@ -112,6 +114,8 @@ def adjusted(profile: Profile, settings: ModelSettings) -> Profile:
         changes["per_mille"] = settings.coordinates == "per_mille"
     if settings.structured != "auto":
         changes["structured_output"] = settings.structured == "on"
+    if settings.written_reasoning != "auto":
+        changes["reasons"] = settings.written_reasoning == "off"
     return profile.model_copy(update=changes)
 
 

@@ -23,6 +23,8 @@ class Profile(Record):
     """Largest encoded picture that is sent."""
     structured_output: bool = False
     """Whether the provider can be told to answer in JSON."""
+    reasons: bool = True
+    """Whether the family reasons by itself before it replies; else a reply held to JSON begins with written reasoning."""
 
 
 RULES_PROFILE = Profile(family="Embedded rules", provider="rules", pattern=r"", native_tools=True)

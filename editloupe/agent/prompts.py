@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from editloupe.agent.schemas import REASONING
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import (
     Answer,
@@ -18,100 +19,103 @@ from editloupe.rubrics.model import (
     Rubric,
     TextAnswer,
 )
+from editloupe.rubrics.wording import Wording, filled
+from editloupe.safe_text import quoted, quoted_lines
 from editloupe.types import Mode
 
-ROLE = (
-    "You are a careful judge of image edits. An editing program was given a picture and an instruction; you decide how well "
-    "it did, by the rubric below and by nothing else. Say only what you can see."
-)
-
-_STEPS_OF_LABELS, _STEPS = "# The checks, strictly in this order", "# How to go about it, in this order"
+USUAL_WORDING = Wording()
 EARLIER_FINDINGS = "earlier_findings"
 """The fact of a case that holds what was found out beforehand: introductions to texts."""
 
 
 def system_text(
-    rubric: Rubric, mode: Mode, tools: Sequence[Mapping[str, Any]], native: bool, structured: bool = False
+    rubric: Rubric,
+    mode: Mode,
+    tools: Sequence[Mapping[str, Any]],
+    native: bool,
+    structured: bool = False,
+    written: bool = False,
 ) -> str:
-    """Return the fixed text of a rubric in one mode; the same for every edit, so that providers can cache it."""
-    mode_text = rubric.modes[mode]
+    """Return the fixed text of a rubric in one mode; the same for every edit, so that providers can cache it.
+
+    A `structured` reply is nothing but JSON; `written`: it begins with reasoning, for models that have none of their own.
+    """
+    mode_text, words = rubric.modes[mode], rubric.wording
+    type_notes = rubric.type_notes if mode_text.type_notes else {}
+    told_tools = _tools(tools, words) if tools and not native else ""
+    answering = how_to_answer(rubric.answer, bool(tools), native, structured, written, words)
+    if words.whole:
+        return filled(words.whole, tools=told_tools, how_to_answer=answering)
     parts = [
-        ROLE,
-        f"# Criterion: {rubric.title}\n{rubric.question.strip()}",
-        f"# What you are shown\n{mode_text.setting.strip()}",
-        _numbered(_STEPS_OF_LABELS if isinstance(rubric.answer, LabelAnswer) else _STEPS, rubric.steps),
-        _answers(rubric.answer),
-        _bullets("# Notes", (*rubric.notes, *mode_text.notes)),
-        _bullets("# By type of instruction", [f"{name}: {note.strip()}" for name, note in rubric.type_notes.items()]),
-        _tools(tools) if tools and not native else "",
-        how_to_answer(rubric.answer, bool(tools), native, structured),
+        words.role,
+        f"{filled(words.criterion, title=rubric.title)}\n{rubric.question.strip()}",
+        f"{words.shown}\n{mode_text.setting.strip()}",
+        _numbered(words.steps_to_labels if isinstance(rubric.answer, LabelAnswer) else words.steps, rubric.steps),
+        _answers(rubric.answer, words),
+        _bullets(words.notes, (*rubric.notes, *mode_text.notes)),
+        _bullets(words.type_notes, [f"{name}: {note.strip()}" for name, note in type_notes.items()]),
+        told_tools,
+        answering,
         _examples(rubric, mode, bool(tools), native, structured),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
 def task_text(case: Case, per_mille: bool, tools: bool) -> str:
-    """Return the edit's own text, which closes the request."""
-    tells = case.rubric.tells
-    lines = [f"Editing instruction: {case.edit.instruction.strip()}"] if "instruction" in tells else []
+    """Return the edit's own text, which closes the request; whatever others wrote is quoted in it."""
+    tells, words = case.rubric.tells, case.rubric.wording
+    lines = [_told(words.instruction, case.edit.instruction)] if "instruction" in tells else []
     if case.edit.instruction_type and "type" in tells:
-        lines.append(f"Type of instruction: {case.edit.instruction_type}")
+        lines.append(_told(words.instruction_type, case.edit.instruction_type))
     if case.edit.hint and "hint" in tells:
-        lines.append(f"Hint: {case.edit.hint}")
-    lines += [f"{introduction}\n{text}" for introduction, text in case.facts.get(EARLIER_FINDINGS, {}).items()]
+        lines.append(_told(words.hint, case.edit.hint))
+    findings = case.facts.get(EARLIER_FINDINGS, {})
+    lines += [f"{introduction}\n{quoted_lines(text)}" for introduction, text in findings.items()]
     if case.target is not None:
-        lines.append(
-            f"This edit has {len(case.edit.target_boxes)} targets; you are shown target {case.target + 1}. Judge this one alone."
-        )
+        lines.append(filled(words.one_target, targets=len(case.edit.target_boxes), target=case.target + 1))
     if tools:
-        lines.append(positions(per_mille))
-    lines.append(f"Judge {case.rubric.title}.")
-    return "\n".join(lines)
+        lines.append(words.per_mille if per_mille else words.pixels)
+    lines.append(filled(words.judge, title=case.rubric.title))
+    return "\n".join(line for line in lines if line)
 
 
-def positions(per_mille: bool) -> str:
-    """Say how positions are counted."""
-    if per_mille:
-        return "Positions are [x1, y1, x2, y2] in thousandths of the picture's width and height: 0 to 1000, from the top left."
-    return "Positions are [x1, y1, x2, y2] in pixels of the picture as shown, its size is stated before it, from the top left."
+def _told(template: str, text: str) -> str:
+    return filled(template, lines=quoted_lines(text), quoted=quoted(text))
 
 
-def how_to_answer(answer: Answer, tools: bool, native: bool, structured: bool = False) -> str:
+def how_to_answer(
+    answer: Answer,
+    tools: bool,
+    native: bool,
+    structured: bool = False,
+    written: bool = False,
+    words: Wording = USUAL_WORDING,
+) -> str:
     """Say in which form a reply can be read; structured replies are nothing but their JSON object."""
     if structured:
-        shape = json.dumps(_shape(answer), ensure_ascii=False)
-        return f"# How to answer\nReply with one JSON object and nothing else, the reasoning first: {shape}"
-    lines = ["# How to answer", "Begin every reply with your reasoning: <Start Thinking>…</Start Thinking>."]
+        reasoning = {REASONING: words.step_by_step} if written and not isinstance(answer, TextAnswer) else {}
+        shape = json.dumps({**reasoning, **_shape(answer, words)}, ensure_ascii=False)
+        return f"{words.how_to_answer}\n{filled(words.json_alone, shape=shape)}"
+    lines = [words.how_to_answer, words.think]
     if tools:
-        how = (
-            "call one or more tools"
-            if native
-            else "write one block <tool_call>…</tool_call> with one JSON object "
-            '{"name": …, "parameters": {…}} for each tool you call'
-        )
-        lines.append(
-            f"Then do one of two things, never both: {how}, and stop there until you see what they return; "
-            "or give your final answer. Ask for all the looks you need in one turn together. "
-            "Never write down what a tool might return."
-        )
-    lines.append(f"The final answer is {final_form(answer)}")
-    return "\n".join(lines)
+        lines.append(filled(words.call_or_answer, calling=words.native_calls if native else words.text_calls))
+    lines.append(filled(words.final_answer, form=final_form(answer, words)))
+    return "\n".join(line for line in lines if line)
 
 
-def final_form(answer: Answer) -> str:
+def final_form(answer: Answer, words: Wording = USUAL_WORDING) -> str:
     """Say what a final answer looks like."""
     if isinstance(answer, LabelAnswer):
-        names = ", ".join(label.name for label in answer.labels)
-        return f"<Start Final Answer>Label</Start Final Answer>, where Label is exactly one of: {names}."
-    return f"one JSON object at the end of the reply: {json.dumps(_shape(answer), ensure_ascii=False)}"
+        return filled(words.label_form, labels=", ".join(label.name for label in answer.labels))
+    return filled(words.json_form, shape=json.dumps(_shape(answer, words), ensure_ascii=False))
 
 
-def _shape(answer: Answer) -> dict[str, str]:
+def _shape(answer: Answer, words: Wording) -> dict[str, str]:
     if isinstance(answer, LabelAnswer):
         raise TypeError("labels are not answered in JSON")
     reason: dict[str, str] = {}
     if not isinstance(answer, TextAnswer) and answer.reason_key:
-        reason = {answer.reason_key: "why, in a few sentences"}
+        reason = {answer.reason_key: words.reason}
     if isinstance(answer, NumberAnswer):
         return {**reason, answer.key: f"a whole number from {answer.low} to {answer.high}"}
     if isinstance(answer, ChecksAnswer):
@@ -121,17 +125,17 @@ def _shape(answer: Answer) -> dict[str, str]:
     return {**reason, answer.key: "yes or no"}
 
 
-def _answers(answer: Answer) -> str:
+def _answers(answer: Answer, words: Wording) -> str:
     if isinstance(answer, LabelAnswer):
         blocks = []
         for label in answer.labels:
             findings = "".join(f"\n  - {finding.strip()}" for finding in label.when)
             blocks.append(f"- {label.name}: {label.meaning.strip()}{findings}")
-        return "# The labels, worst first\n" + "\n".join(blocks)
+        return f"{words.labels}\n" + "\n".join(blocks)
     if isinstance(answer, ChecksAnswer):
-        return _numbered("# The items", [_item(check) for check in answer.checks])
+        return _numbered(words.items, [_item(check) for check in answer.checks])
     if isinstance(answer, NumberAnswer):
-        scale = f"# The scale\nWhole numbers from {answer.low} (worst) to {answer.high} (best)."
+        scale = filled(words.scale, low=answer.low, high=answer.high)
         return "\n".join((scale, *(_band(band) for band in answer.bands)))
     return ""
 
@@ -146,24 +150,25 @@ def _item(check: Check) -> str:
     return f"{check.key}: {check.question.strip()} ({' / '.join(check.values)}){gate}"
 
 
-def _tools(tools: Sequence[Mapping[str, Any]]) -> str:
+def _tools(tools: Sequence[Mapping[str, Any]], words: Wording) -> str:
     lines = "\n".join(json.dumps(tool, ensure_ascii=False) for tool in tools)
-    return f"# Tools\nThe functions you can call, one JSON description a line:\n<tools>\n{lines}\n</tools>"
+    return filled(words.tools, tools=lines)
 
 
 def _examples(rubric: Rubric, mode: Mode, tools: bool, native: bool, structured: bool) -> str:
     shown = [e for e in rubric.examples if mode in e.modes and (tools or not e.calls)]
     if not shown:
         return ""
-    return "# Examples\n" + "\n\n".join(
-        f"## Example {i}\n{_example(e, native, structured)}" for i, e in enumerate(shown, 1)
+    words = rubric.wording
+    return f"{words.examples}\n" + "\n\n".join(
+        f"## Example {i}\n{_example(e, native, structured, words)}" for i, e in enumerate(shown, 1)
     )
 
 
-def _example(example: Example, native: bool, structured: bool) -> str:
+def _example(example: Example, native: bool, structured: bool, words: Wording) -> str:
     thought = example.thought.strip()
     lines = [
-        f"Editing instruction: {example.instruction}",
+        _told(words.instruction, example.instruction),
         f"(Thinks: {thought})" if structured else f"<Start Thinking>{thought}</Start Thinking>",
     ]
     if example.calls and native:

@@ -26,11 +26,13 @@ _FENCE = (
     rf"`{_OPENS_A_LINE}(?P<ticks>``++)(?P<info>[^`\n]*+)$"
     rf"|~{_OPENS_A_LINE}(?P<tildes>~~++)(?P<about>[^\n]*+)$"
 )
+_QUOTED_LINE = rf">{_OPENS_A_LINE}(?P<quotation>)"
+_NEXT_QUOTED_LINE = re.compile(r"[^\n]*+(?:\n {0,3}+>[^\n]*+)*+")
 _BRACE = r"\{(?P<brace>)(?=\s*+(?:[\"“”'‘’`{}]|\w{1,80}+\s*+[:=]))"
 _BRACES = re.compile(r"[{}]")
 _FLAGS = re.IGNORECASE | re.MULTILINE
 _TAG = re.compile(TAG, _FLAGS)
-_MARK = re.compile(rf"{TAG}|<!--(?P<comment>)|{_FENCE}", _FLAGS)
+_MARK = re.compile(rf"{TAG}|<!--(?P<comment>)|{_QUOTED_LINE}|{_FENCE}", _FLAGS)
 _MARK_OR_BRACE = re.compile(rf"{_MARK.pattern}|{_BRACE}", _FLAGS)
 _FENCE_LINE = re.compile(_FENCE, _FLAGS)
 _NEXT_WORD = re.compile(r"\s{0,8}+(\w{0,40}+)")
@@ -86,8 +88,9 @@ class Part:
 
     @property
     def blank(self) -> bool:
-        """True where nothing is said."""
-        return self.kind in ("text", "code") and not says_something(self.text)
+        """True where nothing is said, not even on the line of a fence that nothing closes."""
+        unclosed = self.kind == "code" and not self.closed
+        return self.kind in ("text", "code") and not says_something(self.source if unclosed else self.text)
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,10 @@ class _Scanner:
         if found.lastgroup == "comment":
             end = self.text.find("-->", found.end())
             return self._section("shown", found.start(), found.end(), end, end + 3)
+        if found.lastgroup == "quotation":
+            lines = _NEXT_QUOTED_LINE.match(self.text, found.end())
+            end = lines.end() if lines else found.end()
+            return self._section("shown", found.start(), found.end(), end, end)
         tag = tag_of(found)
         if tag is None:
             return found.end()

@@ -34,6 +34,7 @@ JudgeOfCrops = Annotated[
         "criteria",
         "max_repairs",
         "structured",
+        "written_reasoning",
         "temperature",
         "max_output_tokens",
         "long_side",

@@ -75,12 +75,12 @@ class JudgeOptions:
             rich_help_panel=JUDGING,
         ),
     ] = None
-    type_notes: Annotated[
+    our_notes: Annotated[
         bool | None,
         typer.Option(
-            "--type-notes/--no-type-notes",
-            show_default="type-notes",
-            help="Tell the judge what holds for single types of instruction, or not; the notes are EditLoupe's own.",
+            "--our-notes/--no-our-notes",
+            show_default="our-notes",
+            help="Keep the parts of a rubric that its paper does not have, such as notes by type, or leave them out.",
             rich_help_panel=JUDGING,
         ),
     ] = None
@@ -123,6 +123,14 @@ class JudgeOptions:
         typer.Option(
             show_default=str(USUAL.structured),
             help="auto, on or off: hold the provider to the answer's JSON schema.",
+            rich_help_panel=ASKING,
+        ),
+    ] = None
+    written_reasoning: Annotated[
+        str | None,
+        typer.Option(
+            show_default=str(USUAL.written_reasoning),
+            help="auto, on or off: write reasoning step by step first in a reply held to JSON; auto: by the model.",
             rich_help_panel=ASKING,
         ),
     ] = None
@@ -193,6 +201,7 @@ class JudgeOptions:
             "tool_calls": ("auto", "native", "text"),
             "coordinates": ("auto", "pixels", "per_mille"),
             "structured": ("auto", "on", "off"),
+            "written_reasoning": ("auto", "on", "off"),
             "differences": ("model", "tool"),
         }
         given = {name: getattr(self, name) for name in JudgeSettings.model_fields if hasattr(self, name)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+import yaml
 from rich.console import Console
 from rich.text import Text
 
@@ -13,25 +14,38 @@ from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAns
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.registry import protocols as all_protocols
+from editloupe.rubrics.rewording import words_of
 from editloupe.rubrics.roles import OPTIONAL, role_of
 from editloupe.types import UserError
 
 
 def protocols(
     action: Annotated[str, typer.Argument(help="list, or show with a protocol's name.")] = "list",
-    name: Annotated[str | None, typer.Argument(help="The protocol to show.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="The protocol to show; with --as-file, also one rubric: dlebench/visual_consistency."),
+    ] = None,
+    as_file: Annotated[
+        bool,
+        typer.Option("--as-file", help="With show: write all words as a file for --rubric, ready to be edited."),
+    ] = False,
 ) -> None:
     """List the protocols, or print the whole texts and formulas of one.
 
-    Example: editloupe protocols show dlebench
+    Example: editloupe protocols show dlebench --as-file > words.yaml
     """
     console = Console(highlight=False)
+    if as_file and action != "show":
+        raise UserError("--as-file goes with `editloupe protocols show NAME`")
     if action == "list" and name is None:
         for known in all_protocols():
             _list(known, console)
         return
     if action != "show" or not name:
         raise UserError("write `editloupe protocols` or `editloupe protocols show NAME`")
+    if as_file:
+        print(rewording_file(name), end="")
+        return
     _show(find_protocol(name), console)
 
 
@@ -67,6 +81,36 @@ def _show(protocol: Protocol, console: Console) -> None:
             if rubric.stage:
                 console.print(Text(f"Asked first, {rubric.stage.title}: {rubric.stage.question.strip()}\n"))
             console.print(Text(system_text(rubric, mode, (), native=True)))
+
+
+def rewording_file(name: str) -> str:
+    """Return all words of a protocol's rubrics, or of one rubric, as a rewording file; left as it is, it changes no word."""
+    protocol_name, _, wanted = name.partition("/")
+    protocol = find_protocol(protocol_name)
+    rubrics = [rubric for rubric in protocol.rubrics if not wanted or wanted in (rubric.name, rubric.criterion)]
+    if not rubrics:
+        choices = ", ".join(f"{protocol.name}/{rubric.name}" for rubric in protocol.rubrics)
+        raise UserError(f'"{name}" is no rubric; there are: {choices}')
+    from editloupe.tools.detect import DetectObject
+    from editloupe.tools.localize import LocalizeDifferences
+    from editloupe.tools.read_text import ReadText
+    from editloupe.tools.zoom import ZoomInImage
+
+    tools = (ZoomInImage, LocalizeDifferences, DetectObject, ReadText)
+    descriptions = {tool.name: tool.description for tool in tools}
+    around = rubrics[0].wording.model_dump(mode="json") | {"tool_descriptions": descriptions}
+    content = {"wording": around, "rewordings": [words_of(rubric) for rubric in rubrics]}
+    return yaml.dump(content, Dumper=_ReadableDumper, allow_unicode=True, sort_keys=False, width=120)
+
+
+class _ReadableDumper(yaml.SafeDumper):
+    """Writes texts of several lines as they are."""
+
+
+_ReadableDumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
 
 
 def kind_of(answer: Answer) -> str:

@@ -184,11 +184,19 @@ def _deciding(cases: Sequence[Judged]) -> Judged | None:
     if not given:
         return None
     rubric = given[0].case.rubric
-    if len(given) == 1 or not isinstance(rubric.answer, LabelAnswer):
+    if len(given) == 1:
         return given[0]
+    if not isinstance(rubric.answer, LabelAnswer):
+        return min(given, key=_score)  # the first of several alike
     worst = worst_label(rubric, [_target_label(one) for one in given])
     alike = [one for one in given if _target_label(one) == worst]
     return max(alike, key=lambda one: 1.0 if one.confidence is None else one.confidence)
+
+
+def _score(one: Judged) -> float:
+    """Return a target's score; one without a number is no better than any other."""
+    assert one.given is not None
+    return float("inf") if one.given.score_100 is None else one.given.score_100
 
 
 def _is_settled(decided: Judged | None) -> bool:

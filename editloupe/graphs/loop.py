@@ -28,6 +28,7 @@ from editloupe.agent.prompts import final_form, system_text, task_text
 from editloupe.agent.schemas import answer_schema
 from editloupe.graphs.context import LiveContext, SharedContext
 from editloupe.rubrics.case import Case
+from editloupe.rubrics.wording import filled
 from editloupe.tools.contract import Frame, Tool, View
 from editloupe.types import Observation, Reason, Step, ToolCall, Trace, Usage
 
@@ -61,7 +62,7 @@ class CaseContext(LiveContext):
     def schema(self) -> dict[str, Any] | None:
         """Return the schema replies are held to, where the provider can and nothing but an answer is expected."""
         held = self.shared.chat.profile.structured_output and not self.case.uses_tools
-        return answer_schema(self.case.rubric.answer) if held else None
+        return answer_schema(self.case.rubric.answer, not self.shared.chat.profile.reasons) if held else None
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,10 @@ def opening(context: CaseContext) -> LoopState:
         for block in announced(name, sha, context.shared.album, context.shared.wire)
     ]
     blocks.append(text_block(task_text(case, profile.per_mille, bool(schemas))))
-    system = system_text(case.rubric, case.mode, schemas, profile.native_tools, context.schema() is not None)
+    structured = context.schema() is not None
+    system = system_text(
+        case.rubric, case.mode, schemas, profile.native_tools, structured, structured and not profile.reasons
+    )
     return LoopState(
         messages=[SystemMessage(system), HumanMessage(blocks)],
         steps=[],
@@ -224,7 +228,7 @@ async def repair(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     """Tell the model exactly what was wrong with its reply."""
     current = state["current"]
     assert current is not None
-    problem = f"{current.problem} Say it again in the required form."
+    problem = filled(runtime.context.case.rubric.wording.repair, problem=current.problem)
     last = state["messages"][-1]
     reply = last if isinstance(last, AIMessage) else None
     update = LoopState(messages=correction(reply, problem), repairs=state["repairs"] + 1)
@@ -235,8 +239,8 @@ async def insist(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     """Ask for the answer and forbid the tools: the turns are used up."""
     context = runtime.context
     last = state["messages"][-1]
-    form = final_form(context.case.rubric.answer)
-    sentence = f"Your turns are used up and no tool may be called any more. Answer with what you have seen: {form}"
+    rubric = context.case.rubric
+    sentence = filled(rubric.wording.insist, form=final_form(rubric.answer, rubric.wording))
     reply = last if isinstance(last, AIMessage) else None
     return _closed(state, context, LoopState(messages=correction(reply, sentence), insisted=True))
 
@@ -268,11 +272,16 @@ async def _observation(context: CaseContext, view: View, call: ToolCall, number:
 def _schemas(context: CaseContext) -> list[dict[str, Any]]:
     """Return the offered tools as function descriptions."""
     tools = context.tools()
+    words = context.case.rubric.wording.tool_descriptions
     view = context.view() if tools else None
     return [
         {
             "type": "function",
-            "function": {"name": tool.name, "description": tool.description, "parameters": tool.schema(view)},
+            "function": {
+                "name": tool.name,
+                "description": words.get(tool.name, tool.description),
+                "parameters": tool.schema(view),
+            },
         }
         for tool in tools
         if view

@@ -74,6 +74,7 @@ def stage_case(case: Case, stage: Stage) -> Case:
         answer=TextAnswer(key=stage.key, shape="one difference a line, or the word none"),
         modes={"plain": ModeText(setting=stage.setting, images=stage.images)},
         tells=stage.tells,
+        wording=case.rubric.wording,
     )
     pictures = {name: sha for name, sha in case.pictures.items() if name in stage.images}
     return case.model_copy(update={"rubric": rubric, "mode": "plain", "pictures": pictures})

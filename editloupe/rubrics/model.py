@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from editloupe.rubrics import formula
 from editloupe.rubrics.ranges import range_of
+from editloupe.rubrics.wording import Wording
 from editloupe.types import Mode, Record
 
 Telling = Literal["instruction", "type", "hint"]
@@ -243,6 +244,10 @@ class ModeText(Record):
     """Names of the pictures, in the order they are sent; `?` behind a name: only where the edit has one."""
     tools: bool = False
     notes: tuple[str, ...] = ()
+    type_notes: bool = True
+    """Whether the rubric's notes by type hold in this mode."""
+    targets: Literal["whole", "crops", "white"] = "whole"
+    """How a rubric of one's own shows annotated targets: whole pictures, crops round each, or each painted white."""
 
 
 class Stage(Record):
@@ -276,14 +281,22 @@ class Rubric(Record):
     notes: tuple[str, ...] = ()
     type_notes: Mapping[str, str] = Field(default_factory=dict)
     """What holds for one instruction type only; given with the edits of that type and, where the type is unknown, all of them."""
+    ours: tuple[Literal["steps", "notes", "type_notes", "examples"], ...] = ()
+    """Parts that the paper does not have and that can be left out."""
     answer: Answer
     examples: tuple[Example, ...] = ()
     modes: Mapping[Mode, ModeText]
     tells: tuple[Telling, ...] = ("instruction", "type", "hint")
     """What of the edit's own text the judge is given."""
     stage: Stage | None = None
+    wording: Wording = Wording()
+    """The sentences around the rubric."""
 
     @property
     def name(self) -> str:
         """Criterion and variant in one word, unique in a protocol."""
         return f"{self.criterion}/{self.variant}" if self.variant else self.criterion
+
+    def without_ours(self) -> Rubric:
+        """Return the rubric with no more than its paper has."""
+        return self.model_copy(update={part: {} if part == "type_notes" else () for part in self.ours})

@@ -196,9 +196,9 @@ def telling(protocol: Protocol, tells: Sequence[Telling]) -> Protocol:
     return replace(protocol, rubrics=rubrics)
 
 
-def without_type_notes(protocol: Protocol) -> Protocol:
-    """Return the protocol without what its rubrics say of single types of instruction."""
-    return replace(protocol, rubrics=tuple(rubric.model_copy(update={"type_notes": {}}) for rubric in protocol.rubrics))
+def without_ours(protocol: Protocol) -> Protocol:
+    """Return the protocol with no more in its rubrics than the paper has."""
+    return replace(protocol, rubrics=tuple(rubric.without_ours() for rubric in protocol.rubrics))
 
 
 def worst_label(rubric: Rubric, labels: Sequence[str]) -> str:
@@ -224,6 +224,6 @@ __all__ = [
     "no_facts",
     "telling",
     "undecided",
-    "without_type_notes",
+    "without_ours",
     "worst_label",
 ]

@@ -1,14 +1,44 @@
-"""Other words for a bundled rubric: its question, steps, notes and meanings may change, its answer may not."""
+"""Other words for a bundled rubric: every sentence the judge reads may change, the answers it can give may not."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from editloupe.rubrics.model import Answer, ChecksAnswer, Example, LabelAnswer, NumberAnswer, Rubric
+from editloupe.rubrics.model import (
+    Answer,
+    ChecksAnswer,
+    Example,
+    LabelAnswer,
+    ModeText,
+    NumberAnswer,
+    Rubric,
+    Stage,
+    Telling,
+)
+from editloupe.rubrics.wording import Wording
 from editloupe.types import Mode, Record, UserError
+
+
+class StageWords(Record):
+    """Other words for the question that is asked first."""
+
+    title: str | None = None
+    question: str | None = None
+    setting: str | None = None
+    notes: tuple[str, ...] | None = None
+    introduction: str | None = None
+
+
+def checked_wording(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return fields of a wording; raises ValueError where one is unknown."""
+    for name in given:
+        if name not in Wording.model_fields:
+            raise ValueError(f'there is no sentence "{name}"; there are: {", ".join(Wording.model_fields)}')
+    Wording.model_validate(given)
+    return given
 
 
 class Rewording(Record):
@@ -24,8 +54,23 @@ class Rewording(Record):
     examples: tuple[Example, ...] | None = None
     settings: Mapping[Mode, str] = Field(default_factory=dict)
     """What the judge is told about its pictures, by mode."""
+    mode_notes: Mapping[Mode, tuple[str, ...]] = Field(default_factory=dict)
+    """The notes of a mode."""
     meanings: Mapping[str, str] = Field(default_factory=dict)
     """Texts by label, by a band's name or by a check's key."""
+    findings: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    """The findings that lead to a label, by label."""
+    tells: tuple[Telling, ...] | None = None
+    """What of the edit's own text the judge is given."""
+    stage: StageWords | None = None
+    """The question that is asked first, where there is one."""
+    wording: Mapping[str, Any] = Field(default_factory=dict)
+    """Sentences around the rubric: fields of Wording."""
+
+    @field_validator("wording")
+    @classmethod
+    def _are_sentences(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        return checked_wording(given)
 
     @property
     def protocol(self) -> str:
@@ -45,19 +90,77 @@ class Rewording(Record):
 
 def reworded(rubric: Rubric, rewording: Rewording) -> Rubric:
     """Return the rubric in other words; raises ValueError where they do not fit it."""
-    plain: dict[str, Any] = rewording.model_dump(
-        exclude={"extends", "settings", "meanings", "examples"}, exclude_none=True
+    names = ("title", "question", "steps", "notes", "type_notes", "examples", "tells")
+    plain = {name: given for name in names if (given := getattr(rewording, name)) is not None}
+    answer = _with_findings(_answer(rubric.answer, rewording.meanings), rewording.findings)
+    # What the user wrote is the user's, and stays where parts of ours are left out.
+    ours = tuple(part for part in rubric.ours if getattr(rewording, part) in (None, getattr(rubric, part)))
+    return rubric.model_copy(
+        update={
+            **plain,
+            "ours": ours,
+            "answer": answer,
+            "modes": _modes(rubric, rewording),
+            "stage": _stage(rubric, rewording.stage),
+            "wording": rubric.wording.model_copy(update=dict(rewording.wording)),
+        }
     )
-    if rewording.examples is not None:
-        plain["examples"] = rewording.examples
-    for mode in rewording.settings:
-        if mode not in rubric.modes:
-            raise ValueError(f"settings: {rubric.name} has no {mode} mode")
-    modes = {
-        mode: text.model_copy(update={"setting": rewording.settings[mode]}) if mode in rewording.settings else text
+
+
+def _modes(rubric: Rubric, rewording: Rewording) -> dict[Mode, ModeText]:
+    for field, given in (("settings", rewording.settings), ("mode_notes", rewording.mode_notes)):
+        for mode in given:
+            if mode not in rubric.modes:
+                raise ValueError(f"{field}: {rubric.name} has no {mode} mode")
+    return {
+        mode: text.model_copy(
+            update={
+                "setting": rewording.settings.get(mode, text.setting),
+                "notes": rewording.mode_notes.get(mode, text.notes),
+            }
+        )
         for mode, text in rubric.modes.items()
     }
-    return rubric.model_copy(update={**plain, "modes": modes, "answer": _answer(rubric.answer, rewording.meanings)})
+
+
+def _stage(rubric: Rubric, words: StageWords | None) -> Stage | None:
+    if words is None:
+        return rubric.stage
+    if rubric.stage is None:
+        raise ValueError(f"stage: {rubric.name} asks nothing first")
+    return rubric.stage.model_copy(update=words.model_dump(exclude_none=True))
+
+
+def _with_findings(answer: Answer, findings: Mapping[str, tuple[str, ...]]) -> Answer:
+    if not findings:
+        return answer
+    if not isinstance(answer, LabelAnswer):
+        raise ValueError("findings: this rubric's answer has no labels")
+    _known(findings, [label.name for label in answer.labels], "findings")
+    labels = tuple(x.model_copy(update={"when": findings.get(x.name, x.when)}) for x in answer.labels)
+    return answer.model_copy(update={"labels": labels})
+
+
+def words_of(rubric: Rubric) -> dict[str, Any]:
+    """Return all words of a rubric as a rewording has them, without the sentences around it; read back, nothing changes."""
+    answer = rubric.answer
+    words: dict[str, Any] = {"extends": f"{rubric.protocol}/{rubric.name}", "title": rubric.title}
+    words["question"] = rubric.question
+    words |= {"steps": list(rubric.steps), "notes": list(rubric.notes), "type_notes": dict(rubric.type_notes)}
+    words["settings"] = {mode: text.setting for mode, text in rubric.modes.items()}
+    words["mode_notes"] = {mode: list(text.notes) for mode, text in rubric.modes.items()}
+    if isinstance(answer, LabelAnswer):
+        words["meanings"] = {label.name: label.meaning for label in answer.labels}
+        words["findings"] = {label.name: list(label.when) for label in answer.labels}
+    elif isinstance(answer, NumberAnswer):
+        words["meanings"] = {band.name: band.meaning for band in answer.bands}
+    elif isinstance(answer, ChecksAnswer):
+        words["meanings"] = {check.key: check.question for check in answer.checks}
+    words["examples"] = [example.model_dump(mode="json") for example in rubric.examples]
+    words["tells"] = list(rubric.tells)
+    if rubric.stage:
+        words["stage"] = rubric.stage.model_dump(mode="json", include=set(StageWords.model_fields))
+    return words
 
 
 def _answer(answer: Answer, meanings: Mapping[str, str]) -> Answer:
@@ -78,7 +181,7 @@ def _answer(answer: Answer, meanings: Mapping[str, str]) -> Answer:
     raise ValueError("meanings: this rubric's answer has nothing to explain")
 
 
-def _known(meanings: Mapping[str, str], names: Sequence[str]) -> None:
-    for name in meanings:
+def _known(given: Mapping[str, Any], names: Sequence[str], field: str = "meanings") -> None:
+    for name in given:
         if name not in names:
-            raise ValueError(f'meanings: there is no "{name}"; there are: {", ".join(names)}')
+            raise ValueError(f'{field}: there is no "{name}"; there are: {", ".join(names)}')

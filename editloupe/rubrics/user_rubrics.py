@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -17,15 +17,32 @@ from editloupe.rubrics import roles
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.load import mistake, with_tools
 from editloupe.rubrics.model import Answer, Example, LabelAnswer, ModeText, Rubric, Telling
-from editloupe.rubrics.protocol import Protocol, first_variant, undecided
+from editloupe.rubrics.protocol import MissingInput, Protocol, first_variant, undecided
 from editloupe.rubrics.registry import OWN
 from editloupe.rubrics.registry import protocol as find_protocol
-from editloupe.rubrics.rewording import Rewording, reworded
+from editloupe.rubrics.rewording import Rewording, checked_wording, reworded
+from editloupe.rubrics.target_pictures import checked_boxes, crop_case, masked_case
 from editloupe.rubrics.yaml_files import read_yaml
 from editloupe.types import Edit, Mode, Record, UserError, Verdict
 
 WORD = r"^[a-z][a-z0-9_]*$"
 MARKS = " \t\r\n*_`#>\"'“”‘’"
+
+
+class OwnOracle(Record):
+    """The oracle mode of a rubric of one's own: what is shown where the targets of an edit are annotated."""
+
+    targets: Literal["whole", "crops", "white"] = "crops"
+    """Crops round each target, judged one by one; or whole pictures with the targets painted white, or as they are."""
+    pictures: tuple[str, ...] = Field(("source", "edited"), min_length=1)
+    setting: str = Field(min_length=1)
+    notes: tuple[str, ...] = ()
+    tools: bool = False
+
+    def mode(self) -> ModeText:
+        """Return the mode as a rubric has it."""
+        images = tuple(roles.name_of(role) for role in self.pictures)
+        return ModeText(setting=self.setting, images=images, tools=self.tools, notes=self.notes, targets=self.targets)
 
 
 class OwnRubric(Record):
@@ -44,6 +61,8 @@ class OwnRubric(Record):
     steps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tells: tuple[Telling, ...] = ("instruction", "type", "hint")
+    oracle: OwnOracle | None = None
+    """How it is asked where targets are annotated; without it there is no oracle mode."""
     answer: Answer
     examples: tuple[Example, ...] = ()
 
@@ -96,7 +115,7 @@ class OwnRubric(Record):
             notes=self.notes,
             answer=self.answer,
             examples=self.examples,
-            modes={"plain": plain},
+            modes={"plain": plain, **({"oracle": self.oracle.mode()} if self.oracle else {})},
             tells=self.tells,
         )
         return with_tools(made)
@@ -104,7 +123,7 @@ class OwnRubric(Record):
 
 def with_files(protocol: str | None, files: Sequence[str | Path]) -> Protocol:
     """Return a protocol of the user's own rubrics, or a bundled one in the user's words, or with own rubrics beside it."""
-    read = [(Path(file), _read(Path(file))) for file in files]
+    read = [(Path(file), one) for file in files for one in _read(Path(file))]
     rewordings = [(file, one) for file, one in read if isinstance(one, Rewording)]
     own = [(file, one) for file, one in read if isinstance(one, OwnRubric)]
     if not rewordings and protocol in (None, OWN):
@@ -153,8 +172,34 @@ class _AskedBeside:
         return undecided(edit, rubric) if rubric.criterion in self.own else self.paper.settle(edit, rubric)
 
     def make_cases(self, edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
-        make = roles.make_cases if rubric.criterion in self.own else self.paper.make_cases
+        make = make_own_cases if rubric.criterion in self.own else self.paper.make_cases
         return make(edit, rubric, mode, album)
+
+
+def make_own_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Case]:
+    """Return the cases of a rubric of one's own: whole pictures by role, or what its oracle mode makes of the targets."""
+    text = rubric.modes[mode]
+    if mode != "oracle" or text.targets == "whole":
+        return roles.make_cases(edit, rubric, mode, album)
+    pictures = {name: album[sha] for name, sha in roles.gather(edit, text.images, album).items()}
+    source = album.open(edit.source)
+    boxes = checked_boxes(edit, source)
+    if not boxes:
+        raise MissingInput(f"oracle mode needs target boxes for edit {edit.id}")
+    if text.targets == "white":
+        return [masked_case(edit, rubric, pictures, boxes, album, source)]
+    several = len(boxes) > 1
+    return [
+        crop_case(edit, rubric, pictures, (box,), album, number if several else None, source)
+        for number, box in enumerate(boxes)
+    ]
+
+
+def own_case_facts(edit: Edit, rubric: Rubric, mode: Mode) -> dict[str, Any]:
+    """Return the targets, where the pictures of a case depend on them."""
+    if mode != "oracle" or rubric.modes[mode].targets == "whole":
+        return {}
+    return {"target_boxes": [list(box) for box in edit.target_boxes]}
 
 
 def protocol_from_folder(folder: str | Path, *, name: str, title: str, source: str, **more: Any) -> Protocol:
@@ -165,11 +210,11 @@ def protocol_from_folder(folder: str | Path, *, name: str, title: str, source: s
     files = sorted(Path(folder).glob("*.yaml"))
     if not files:
         raise UserError(f"{folder} holds no rubric, a file that ends in .yaml")
-    read = [(file, one) for file in files if isinstance(one := _read(file), OwnRubric)]
+    read = [(file, one) for file in files for one in _read(file) if isinstance(one, OwnRubric)]
     if len(read) < len(files):
         raise UserError(f"{folder} holds a file that rewords another rubric; a paper has rubrics of its own")
     rubrics = _rubrics(read, name)
-    given = {"default_mode": "plain", "make_cases": roles.make_cases, **more}
+    given = {"default_mode": "plain", "make_cases": make_own_cases, "case_facts": own_case_facts, **more}
     return Protocol(name=name, title=title, source=source, rubrics=rubrics, **given)
 
 
@@ -180,7 +225,8 @@ def _protocol_of(read: Sequence[tuple[Path, OwnRubric]]) -> Protocol:
         source=", ".join(file.name for file, _ in read),
         rubrics=_rubrics(read, OWN),
         default_mode="plain",
-        make_cases=roles.make_cases,
+        make_cases=make_own_cases,
+        case_facts=own_case_facts,
     )
 
 
@@ -206,13 +252,29 @@ def _reworded_protocol(protocol: str | None, read: Sequence[tuple[Path, Rewordin
     return replace(found, rubrics=tuple(rubrics))
 
 
-def _read(file: Path) -> OwnRubric | Rewording:
+class RewordingFile(Record):
+    """Other words for several rubrics of a protocol in one file."""
+
+    wording: Mapping[str, Any] = Field(default_factory=dict)
+    """Sentences around all of them."""
+    rewordings: tuple[Rewording, ...] = Field(min_length=1)
+
+    @field_validator("wording")
+    @classmethod
+    def _are_sentences(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        return checked_wording(given)
+
+
+def _read(file: Path) -> Sequence[OwnRubric | Rewording]:
     content = read_yaml(file)
     if not isinstance(content, dict):
         raise UserError(f"{file.name} must hold fields with values, such as question: …")
-    kind: type[OwnRubric | Rewording] = Rewording if "extends" in content else OwnRubric
     try:
-        return kind.model_validate(content)
+        if "rewordings" in content:
+            several = RewordingFile.model_validate(content)
+            shared = several.wording
+            return [one.model_copy(update={"wording": {**shared, **one.wording}}) for one in several.rewordings]
+        return [(Rewording if "extends" in content else OwnRubric).model_validate(content)]
     except ValidationError as error:
         raise UserError(f"{file.name}: {mistake(error)}") from None
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from editloupe.images import Picture
+from editloupe.safe_text import quoted
 from editloupe.tools import drawing
 from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View
 from editloupe.tools.grounding import GroundingDino
@@ -65,15 +66,15 @@ class DetectObject:
             raise ToolError("detect_object_name is empty; copy the object's name from the instruction.")
         if not named_in(phrase, view.instruction):
             raise ToolError(
-                f'"{phrase}" is not made of words of the instruction; detect_object_name takes its words only: '
-                f'"{view.instruction.strip()}".'
+                f"{quoted(phrase)} is not made of words of the instruction; detect_object_name takes its words only: "
+                f"{quoted(view.instruction)}."
             )
         named = key(self.name, self.version, picture.sha, phrase.lower(), self._fingerprint)
         kept = view.memory.get(named, lambda: self._search(picture, phrase))
         data = {"picture": name, "phrase": phrase, "objects": kept.data["objects"]}
         objects = kept.data["objects"][:MOST]
         if not objects:
-            return ToolResult(f'No "{phrase}" was found in {name}.', (), data)
+            return ToolResult(f"No {quoted(phrase)} was found in {name}.", (), data)
         say = view.frame(name).say
         listed = "; ".join(
             f"{i}. {say(Box.model_validate(o['box']))}, confidence {o['confidence']:.2f}"
@@ -82,12 +83,12 @@ class DetectObject:
         found = len(kept.data["objects"])
         count = "1 box" if found == 1 else f"{found} boxes"
         count += f", the best {MOST} of them" if found > MOST else ""
-        text = f'"{phrase}" in {name}: {count}. {listed}.'
+        text = f"{quoted(phrase)} in {name}: {count}. {listed}."
         boxes = [Box.model_validate(o["box"]) for o in objects]
         marks = [f"{i}: {o['confidence']:.2f}" for i, o in enumerate(objects, 1)]
         # Drawn each time: a drawing is as large as the picture, and cheaper to make than to keep.
         marked = drawing.with_boxes(picture.pixels, boxes, marks)
-        return ToolResult(text, (ToolPicture(marked, f'{name} with boxes round "{phrase}"'),), data)
+        return ToolResult(text, (ToolPicture(marked, f"{name} with boxes round {quoted(phrase)}"),), data)
 
     def _search(self, picture: Picture, phrase: str) -> Kept:
         found = self.model.detect(picture.pixels, phrase)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from editloupe.images import Pixels
+from editloupe.safe_text import quoted
 from editloupe.tools import drawing, geometry
 from editloupe.tools.contract import Kept, ToolResult, View
 from editloupe.tools.devices import module
@@ -90,7 +91,7 @@ class ReadText:
         if not lines:
             return ToolResult(f"No text was found in {where}.", (), data)
         listed = "; ".join(
-            f"“{line['text']}” at {frame.say(Box.model_validate(line['box']))}, confidence {line['confidence']:.2f}"
+            f"{quoted(line['text'])} at {frame.say(Box.model_validate(line['box']))}, confidence {line['confidence']:.2f}"
             for line in lines
         )
         return ToolResult(f"Text in {where}: {listed}.", (), data)

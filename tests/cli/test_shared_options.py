@@ -26,6 +26,7 @@ LEFT_OUT = {
         "--rubric",
         "--differences",
         "--tells",
+        "--our-notes",
         "--max-turns",
         "--tool-calls",
         "--coordinates",
@@ -34,7 +35,7 @@ LEFT_OUT = {
         "--overview",
         "--read-text",
         "--tools",
-        "--type-notes",
+        "--our-notes",
     },
 }
 PARTS = {
@@ -81,8 +82,8 @@ def about_a_judge() -> dict[str, Any]:
     }
 
 
-def test_there_are_thirty_six_of_them() -> None:
-    assert len(about_a_judge()) == 36
+def test_there_are_thirty_seven_of_them() -> None:
+    assert len(about_a_judge()) == 37
 
 
 @pytest.mark.parametrize("command", [*LISTS_ALL, *LEFT_OUT, *PARTS])
@@ -101,7 +102,7 @@ def test_the_defaults_are_those_of_the_settings() -> None:
     assert settings == set(JudgeSettings.model_fields) - {"retry", "headers"}
     for name in settings:
         assert not found[name].default, name  # what is not given is left to the set-up
-        if (value := getattr(usual, name)) not in (None, {}) and name != "type_notes":
+        if (value := getattr(usual, name)) not in (None, {}) and name != "our_notes":
             assert found[name].show_default == str(value), name
 
 

@@ -113,12 +113,45 @@ def test_a_provider_that_can_is_held_to_the_answers_schema(tmp_path: Path, scrip
     form = server.requests[0].body["response_format"]["json_schema"]
     assert form["strict"] is True
     assert form["schema"]["properties"]["direction"] == {"type": "string", "enum": ["0", "0.5", "1"]}
-    assert next(iter(form["schema"]["properties"])) == "reason"
+    assert list(form["schema"]["properties"])[:2] == ["step_by_step", "reason"]
     assert "nothing else" in server.requests[0].system
     judge(server, "vibe", "google_genai", criteria=["lighting_direction"]).judge(edit)
     config = server.requests[-1].body["generationConfig"]
     assert config["responseMimeType"] == "application/json"
     assert config["responseJsonSchema"]["required"] == ["reason", "direction", "physics"]
+
+
+@pytest.mark.parametrize(
+    ("model", "setting", "written"),
+    [
+        ("gpt-4o", "auto", True),
+        ("gpt-4.1-mini", "auto", True),
+        ("gpt-5.1", "auto", False),
+        ("gpt-4o", "off", False),
+        ("gpt-5.1", "on", True),
+    ],
+)
+def test_a_model_without_reasoning_of_its_own_writes_it_down_first(
+    model: str, setting: Any, written: bool, tmp_path: Path, scripted: StartServer
+) -> None:
+    reply = '{"step_by_step": "First the hat, then the rest.", "reason": "seen", "score": 4}'
+    server = scripted(say(reply))
+    settings = JudgeSettings(written_reasoning=setting)
+    with Judge(
+        f"openai:{model}",
+        base_url=server.openai_url,
+        protocol="edit-compass",
+        criteria=["visual_quality"],
+        settings=settings,
+    ) as judge:
+        judgement = judge.judge(edit_for(tmp_path, "ADD"))
+        facts = judge.asked_of(edit_for(tmp_path, "ADD"), "visual_quality").facts
+    (request,) = server.requests
+    keys = list(request.body["response_format"]["json_schema"]["schema"]["properties"])
+    assert keys == (["step_by_step"] if written else []) + ["reason", "score"]
+    assert ("step by step and as long as needed" in request.system) is written
+    assert facts.get("written_reasoning", False) is written
+    assert judgement.traces[0].steps[0].thought == "First the hat, then the rest."
 
 
 def test_a_server_that_cannot_and_tools_mode_are_asked_in_words_only(tmp_path: Path, scripted: StartServer) -> None:
@@ -186,7 +219,7 @@ def test_differences_are_listed_first_and_told_with_the_question(tmp_path: Path,
     first, second = server.requests
     assert len(first.images) == 2
     assert "Put the hat" not in first.text
-    assert "listed beforehand:\n1. the hat on the left is new" in second.text
+    assert "listed beforehand:\n> 1. the hat on the left is new" in second.text
     (trace,) = judgement.traces
     assert [step.index for step in trace.steps] == [0, 1]
     assert judgement.verdicts[0].usage.requests == 2
@@ -209,7 +242,7 @@ def test_differences_may_come_from_the_tool_whose_crops_are_shown(tmp_path: Path
     )
     judgement = opened.judge(edit)
     (request,) = server.requests
-    assert "listed beforehand:\nAbout" in request.text
+    assert "listed beforehand:\n> About" in request.text
     assert len(request.images) == 3
     assert judgement.traces[0].steps[0].observations[0].tool == "localize_differences"
     assert opened.describe()["settings"]["differences"] == "tool"

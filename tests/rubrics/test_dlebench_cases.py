@@ -11,8 +11,8 @@ import pytest
 from editloupe.images import Album
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.dlebench import DLEBENCH
-from editloupe.rubrics.dlebench.cases import crop_box, expansion
 from editloupe.rubrics.protocol import MissingInput
+from editloupe.rubrics.target_pictures import crop_box, expansion
 from editloupe.types import Box, Edit, Mode
 from tests.pictures import save, textured
 

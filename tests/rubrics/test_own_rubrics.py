@@ -12,6 +12,8 @@ import yaml
 
 from editloupe import Judge, UserError, Verdict
 from editloupe.cli.main import run
+from editloupe.cli.protocols import rewording_file
+from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.rubrics.wiseedit.scoring import OUTPUT
 from editloupe.types import Box
@@ -251,3 +253,109 @@ def test_a_report_tells_an_own_criterion_and_leaves_the_papers_scores_as_they_ar
     assert any("no part of any score: Agreement of shadows" in note for note in told["notes"])
     assert run(["agree", str(tmp_path / "run"), "--format", "json", "--resamples", "100"]) == 0
     assert json.loads(capsys.readouterr().out)["shadow_agreement"]["mae"]["value"] == 1
+
+
+@pytest.mark.parametrize("name", ["dlebench", "wiseedit", "vibe", "edit-compass", "dlebench/visual_consistency"])
+def test_the_words_of_a_protocol_as_a_file_change_no_word(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["protocols", "show", name, "--as-file"]) == 0
+    (path,) = files(tmp_path, capsys.readouterr().out)
+    protocol = name.partition("/")[0]
+    for mine, bundled in zip(with_files(protocol, [path]).rubrics, find_protocol(protocol).rubrics, strict=True):
+        assert mine.model_copy(update={"wording": bundled.wording}) == bundled
+        described = mine.wording.model_copy(update={"tool_descriptions": {}})
+        assert described == bundled.wording
+
+
+def test_every_sentence_the_judge_reads_can_be_replaced(tmp_path: Path, scripted: StartServer) -> None:
+    """A file in which every word is `other` leaves none of ours in what is sent."""
+    content = replaced(yaml.safe_load(rewording_file("dlebench/visual_consistency")))
+    (path,) = files(tmp_path, yaml.safe_dump(content, allow_unicode=True))
+    server = scripted([say("no answer"), final("Perfect Consistency")])
+    judge = Judge("openai:gpt-4.1", base_url=server.openai_url, rubrics=[path], criteria=["visual_consistency"])
+    judge.judge(edit_for(tmp_path))
+    for request in server.requests:
+        assert set(re.findall(r"[a-zA-Z]{4,}", request.system)) <= {"other", *LABEL_WORDS}
+    told = [line for line in request.messages[0].texts[-1].split("\n") if not line.startswith(">")]
+    assert set(" ".join(told).split()) == {"other"}
+    assert {tool["function"]["description"] for tool in request.body["tools"]} == {"other"}
+
+
+LABEL_WORDS = {"Scene", "Collapse", "Multiple", "Anomalies", "Single", "Anomaly", "Perfect", "Consistency"}
+LABEL_WORDS |= {"Change", "Color", "Removal", "Object", "Replace", "Count"}
+FIXED = ("extends", "modes", "tells", "calls", "answer")
+
+
+def replaced(value: Any, key: str = "") -> Any:
+    """A file's content with every sentence replaced; the places where others' words go stay."""
+    if key in FIXED:
+        return value
+    if isinstance(value, dict):
+        return {name: replaced(inner, name) for name, inner in value.items() if name not in ("whole", "examples")} | (
+            {"examples": []} if "extends" in value else {}
+        )
+    if isinstance(value, list):
+        return [replaced(inner) for inner in value]
+    kept = [place for place in ("{lines}", "{quoted}", "{labels}", "{form}") if place in value]
+    return "\n".join(["other", *kept])
+
+
+def test_a_whole_prompt_can_be_given_word_for_word(tmp_path: Path, scripted: StartServer) -> None:
+    text = "extends: dlebench/instruction_following\nwording:\n  whole: |-\n    My prompt.\n    {how_to_answer}\n"
+    server = scripted(final("Wrong Action"))
+    with Judge(
+        "openai:gpt-4.1",
+        base_url=server.openai_url,
+        rubrics=files(tmp_path, text),
+        mode="plain",
+        criteria=["instruction_following"],
+    ) as judge:
+        (verdict,) = judge.judge(edit_for(tmp_path)).verdicts
+    assert isinstance(verdict, Verdict)
+    assert server.requests[0].system.startswith("My prompt.\n# How to answer\n")
+
+
+def test_an_unknown_sentence_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match='there is no sentence "rolle"'):
+        with_files("dlebench", files(tmp_path, "extends: dlebench/visual_consistency\nwording: {rolle: x}\n"))
+
+
+def test_other_words_around_a_rubric_are_another_question(tmp_path: Path) -> None:
+    edit = edit_for(tmp_path)
+    text = "extends: dlebench/visual_consistency\nwording: {instruction: 'Order: {quoted}'}\n"
+    keys = {
+        Judge("openai:gpt-4.1", base_url="http://127.0.0.1:9/v1", protocol="dlebench", rubrics=rubrics)
+        .asked_of(edit, "visual_consistency")
+        .key
+        for rubrics in ([], files(tmp_path, text))
+    }
+    assert len(keys) == 2
+
+
+ORACLE = """
+name: target_kept
+question: Is the target still there?
+answer: {kind: yes_no}
+oracle:
+  targets: %s
+  setting: You see the source, then the result.
+"""
+
+
+@pytest.mark.parametrize(("targets", "requests", "size"), [("crops", 2, (70, 70)), ("white", 1, (320, 240))])
+def test_a_rubric_of_one_s_own_can_have_an_oracle_mode(
+    targets: str, requests: int, size: tuple[int, int], tmp_path: Path, scripted: StartServer
+) -> None:
+    replies = iter(["yes", "no"])
+    server = scripted(lambda _: say(json.dumps({"reason": "seen", "answer": next(replies)})))
+    picture = save(textured(320, 240), tmp_path / "s.png")
+    boxes = (Box(x1=100, y1=100, x2=110, y2=110), Box(x1=200, y1=100, x2=210, y2=110))
+    edit = edit_for(tmp_path, source=picture, edited=picture, target_boxes=boxes)
+    with Judge(
+        "openai:gpt-4.1", base_url=server.openai_url, rubrics=files(tmp_path, ORACLE % targets), mode="oracle"
+    ) as judge:
+        (verdict,) = judge.judge(edit).verdicts
+    assert len(server.requests) == requests
+    assert verdict.label == ("no" if requests == 2 else "yes"), "the worst of the targets stands"
+    assert {image.pixels for image in server.requests[0].images} == {size}

@@ -122,7 +122,7 @@ def test_a_set_up_goes_before_the_environment_and_single_settings_before_the_set
     assert chosen.tool_settings(ToolSettings(max_regions=7)).max_regions == 7
     assert chosen.tool_settings(ToolSettings(max_regions=7)).comparison == "pixels"
     assert chosen.judge_settings(JudgeSettings(tool_calls="auto", max_turns=3)) == JudgeSettings(
-        tells=("instruction",), type_notes=False, tool_calls="auto", coordinates="pixels", max_turns=3
+        tells=("instruction",), our_notes=False, tool_calls="auto", coordinates="pixels", max_turns=3
     )
     changed = chosen.but(judging={"coordinates": "auto"}, tools={"max_regions": 5})
     assert changed.judge_settings().coordinates == "auto"

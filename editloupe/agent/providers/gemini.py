@@ -33,12 +33,21 @@ PROFILES: tuple[Profile, ...] = (
         structured_output=True,
     ),
     Profile(
+        family="Gemini 2.5",
+        provider="google_genai",
+        pattern=r"gemini-2\.5",
+        native_tools=True,
+        per_mille=True,
+        structured_output=True,
+    ),
+    Profile(
         family="Gemini",
         provider="google_genai",
         pattern=r"gemini",
         native_tools=True,
         per_mille=True,
         structured_output=True,
+        reasons=False,
     ),
     Profile(family="Gemma", provider="google_genai", pattern=r"", native_tools=False, per_mille=True),
 )

@@ -31,7 +31,12 @@ PROFILES: tuple[Profile, ...] = (
         structured_output=True,
     ),
     Profile(
-        family="OpenAI chat", provider="openai", pattern=r"(gpt-4|chatgpt)", native_tools=True, structured_output=True
+        family="OpenAI chat",
+        provider="openai",
+        pattern=r"(gpt-4|chatgpt)",
+        native_tools=True,
+        structured_output=True,
+        reasons=False,
     ),
     Profile(family="Qwen3-VL", provider="openai", pattern=r"qwen-?3", native_tools=False, per_mille=True),
     Profile(family="Qwen2.5-VL", provider="openai", pattern=r"qwen-?2", native_tools=False),

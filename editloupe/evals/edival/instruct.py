@@ -40,6 +40,7 @@ from editloupe.rubrics.edival.pools import Pools, start, update
 from editloupe.rubrics.edival.rules import Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import Task, TaskType, texts, wording
+from editloupe.safe_text import quoted
 from editloupe.types import Edit, Usage
 
 LISTS = "lists"
@@ -162,13 +163,13 @@ def asked(planned: Plan, pools: Pools) -> str:
         "text_change": item and item.text,
     }
     values: dict[str, Any] = {
-        "object": item.name if item else "",
-        "reference": planned.reference,
+        "object": quoted(item.name) if item else "",
+        "reference": quoted(planned.reference or ""),
         "position": lists["positions"][planned.position] if planned.position else "",
-        "current": current.get(planned.type) or "not known",
+        "current": quoted(known) if (known := current.get(planned.type)) else "not known",
         "colors": ", ".join(lists["lists"]["colors"]),
-        "names": ", ".join(one.name for one in pools.available),
-        "counts": ", ".join(f"{one.name} ({one.count})" for one in pools.available),
+        "names": ", ".join(quoted(one.name) for one in pools.available),
+        "counts": ", ".join(f"{quoted(one.name)} ({one.count})" for one in pools.available),
         "count": planned.count,
     }
     return " ".join(str(proposal_texts[name]).format(**values).split())
@@ -176,7 +177,7 @@ def asked(planned: Plan, pools: Pools) -> str:
 
 def inventory(pools: Pools) -> str:
     """Return the line that says what is in the picture by now."""
-    names = ", ".join(item.name for item in pools.available) or "nothing that can be edited"
+    names = ", ".join(quoted(item.name) for item in pools.available) or "nothing that can be edited"
     return f"By now the inventory holds: {names}."
 
 

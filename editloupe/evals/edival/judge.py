@@ -154,6 +154,7 @@ class EdivalJudge(DescribedJudge):
             **{name: every[name] for name in ("rules", "detector", "questions")},
             "sampling": sampling(profile, self.settings),
             "structured": profile.structured_output,
+            **({"written_reasoning": True} if profile.structured_output and not profile.reasons else {}),
             "max_image_bytes": profile.max_image_bytes,
         }
 

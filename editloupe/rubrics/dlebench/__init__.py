@@ -63,6 +63,16 @@ DLEBENCH = Protocol(
         "A label's score s (1 to 4) counts (s − 1) / 3 × 100; an instruction type's score is the mean of its "
         "Instruction Following and its Visual Consistency; the overall score is the plain mean over the types."
     ),
+    formulas={
+        "label": "(score - 1) / 3 * 100",
+        "type": "mean(instruction_following, visual_consistency)",
+        "overall": "mean over the types",
+        "several targets": "the worst label",
+        "crop of a target in oracle mode": (
+            "each side grows by λ of itself: 6.0 where the shorter side s ≤ 32 pixels, 0.3 where s ≥ 256, "
+            "between them (1 - α) * 6.0 + α * 0.3 with α = (s - 32) / 224"
+        ),
+    },
     untouched=Untouched(
         criteria={"instruction_following": 0.0, "visual_consistency": 100.0},
         why="A target left as it was is Localization Failure, and nothing else changed is Perfect Consistency (Tables 3 and 5).",

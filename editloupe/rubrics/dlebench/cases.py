@@ -2,88 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from editloupe.images import Album, Picture, Pixels
+from editloupe.images import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput, letters
-from editloupe.types import Box, Edit, Mode
+from editloupe.rubrics.target_pictures import checked_boxes, crop_case, masked_case
+from editloupe.types import Edit, Mode
 
-LARGEST_EXPANSION, SMALLEST_EXPANSION = 6.0, 0.3
-"""λ_max and λ_min of Equation 1."""
-SMALL_SIDE, LARGE_SIDE = 32, 256
-"""S_min and S_max of Equation 1."""
 COUNTING = ("changecount", "count")
 """The letters of the type whose targets are judged together."""
-BOX_SLACK = 2
-"""Pixels an annotated box may reach over the border before it counts as lying outside: annotators round."""
-
-
-def expansion(shorter_side: float) -> float:
-    """Return λ(s), how much context a crop gets around its target (Equation 1).
-
-    >>> expansion(20), expansion(144), expansion(300)
-    (6.0, 3.15, 0.3)
-    """
-    alpha = (shorter_side - SMALL_SIDE) / (LARGE_SIDE - SMALL_SIDE)
-    alpha = min(1.0, max(0.0, alpha))
-    return (1 - alpha) * LARGEST_EXPANSION + alpha * SMALLEST_EXPANSION
-
-
-def crop_box(target: Box, width: int, height: int) -> Box:
-    """Return the adaptive crop around a target: each side grows by λ(s) of itself, half at either end, within the picture.
-
-    >>> crop_box(Box.model_validate([100, 100, 132, 132]), 1000, 1000)
-    Box(x1=4, y1=4, x2=228, y2=228)
-    """
-    target_width, target_height = target.size
-    ratio = expansion(min(target_width, target_height))
-    dx, dy = target_width * ratio / 2, target_height * ratio / 2
-    grown = Box(x1=round(target.x1 - dx), y1=round(target.y1 - dy), x2=round(target.x2 + dx), y2=round(target.y2 + dy))
-    return grown.clamped(width, height) or target
-
-
-def union(boxes: Sequence[Box]) -> Box:
-    """Return the smallest box around several."""
-    return Box(
-        x1=min(b.x1 for b in boxes),
-        y1=min(b.y1 for b in boxes),
-        x2=max(b.x2 for b in boxes),
-        y2=max(b.y2 for b in boxes),
-    )
-
-
-def mapped(box: Box, source: Picture, other: Picture) -> Box:
-    """Return a source box in the pixels of another picture of the same scene, whatever its size."""
-    scaled = box.scaled(other.size[0] / source.size[0], other.size[1] / source.size[1])
-    return scaled.clamped(*other.size) or Box(x1=0, y1=0, x2=1, y2=1)
-
-
-def painted_white(pixels: Pixels, boxes: Sequence[Box]) -> Pixels:
-    """Return the picture with these boxes painted white (Section 4.2, Oracle-guided Mode)."""
-    masked = pixels.copy()
-    for box in boxes:
-        masked[box.y1 : box.y2, box.x1 : box.x2] = 255
-    return masked
-
-
-def checked_boxes(edit: Edit, source: Picture) -> tuple[Box, ...]:
-    """Return the targets within the source picture; a box that lies outside is the user's mistake."""
-    width, height = source.size
-    inside = []
-    for box in edit.target_boxes:
-        over = max(-box.x1, -box.y1, box.x2 - width, box.y2 - height)
-        clamped = box.clamped(width, height)
-        if over > BOX_SLACK or clamped is None:
-            raise MissingInput(
-                f"target box {list(box)} lies outside the source picture, which is {width} × {height} pixels"
-            )
-        inside.append(clamped)
-    return tuple(inside)
 
 
 def case_facts(edit: Edit, rubric: Rubric, mode: Mode) -> dict[str, Any]:
@@ -110,32 +39,7 @@ def make_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Cas
     assert edit.reference is not None
     pictures = {SOURCE: source, EDITED: edited, REFERENCE: album.open(edit.reference)}
     if rubric.criterion == "visual_consistency":
-        return [_masked_case(edit, rubric, pictures, boxes, album)]
+        return [masked_case(edit, rubric, pictures, boxes, album)]
     groups = [boxes] if _together(edit) else [(box,) for box in boxes]
     several = len(groups) > 1
-    return [_crop_case(edit, rubric, pictures, group, album, i if several else None) for i, group in enumerate(groups)]
-
-
-def _masked_case(edit: Edit, rubric: Rubric, pictures: dict[str, Picture], boxes: Sequence[Box], album: Album) -> Case:
-    source = pictures[SOURCE]
-    places = {name: tuple(mapped(box, source, picture) for box in boxes) for name, picture in pictures.items()}
-    masked = {name: album.add(painted_white(picture.pixels, places[name])) for name, picture in pictures.items()}
-    shas = {name: picture.sha for name, picture in masked.items()}
-    return Case(edit=edit, rubric=rubric, mode="oracle", pictures=shas, target_boxes=places)
-
-
-def _crop_case(
-    edit: Edit, rubric: Rubric, pictures: dict[str, Picture], boxes: Sequence[Box], album: Album, target: int | None
-) -> Case:
-    source = pictures[SOURCE]
-    frame = crop_box(union(boxes), *source.size)
-    shas, places = {}, {}
-    for name, picture in pictures.items():
-        part = mapped(frame, source, picture)
-        crop = np.ascontiguousarray(picture.pixels[part.y1 : part.y2, part.x1 : part.x2])
-        shas[name] = album.add(crop).sha
-        width, height = part.size
-        local = [mapped(box, source, picture) for box in boxes]
-        moved = [Box(x1=b.x1 - part.x1, y1=b.y1 - part.y1, x2=b.x2 - part.x1, y2=b.y2 - part.y1) for b in local]
-        places[name] = tuple(b.clamped(width, height) or Box(x1=0, y1=0, x2=width, y2=height) for b in moved)
-    return Case(edit=edit, rubric=rubric, mode="oracle", pictures=shas, target=target, target_boxes=places)
+    return [crop_case(edit, rubric, pictures, group, album, i if several else None) for i, group in enumerate(groups)]

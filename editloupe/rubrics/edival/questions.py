@@ -12,6 +12,7 @@ from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import Task, with_article
 from editloupe.rubrics.load import load_rubric
 from editloupe.rubrics.model import Rubric
+from editloupe.safe_text import quoted
 
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
@@ -26,10 +27,12 @@ def question(task: Task) -> Rubric:
     if task.by_detector:
         raise ValueError(f"{task.type} is settled by boxes")
     rubric = _text(task.type)
-    where = f"on the {task.object}" if task.object else "in the picture"
+    where = f"on the {quoted(task.object)}" if task.object else "in the picture"
     values = {"object": task.object, "color": task.color, "material": task.material}
     values |= {"background": task.background, "where": where}
-    filled = {key: str(value) for key, value in values.items() if value is not None}
+    filled = {
+        key: value if key == "where" else quoted(str(value)) for key, value in values.items() if value is not None
+    }
     return rubric.model_copy(
         update={
             "question": rubric.question.format(**filled),

@@ -1,0 +1,94 @@
+"""Every rubric has the content of its paper: each condition that is listed beside it stands in a named part of it."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+from editloupe.rubrics.model import ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
+from editloupe.rubrics.registry import protocol
+
+FOLDERS = {
+    "dlebench": "dlebench",
+    "wiseedit": "wiseedit",
+    "vibe": "vibe",
+    "edit-compass": "editcompass",
+    "editreward-compass": "editreward",
+}
+"""Protocols whose judge is an LMM with the paper's prompts; EdiVal-Agent's is mostly a detector."""
+
+
+class Condition(NamedTuple):
+    """One line of a paper: where it stands, the part of the rubric that covers it, a word there, and the line in our words."""
+
+    source: str
+    part: str
+    word: str
+    says: str
+
+
+def conditions(folder: str) -> dict[str, list[Condition]]:
+    text = (files("editloupe.rubrics") / folder / "conditions.yaml").read_text("utf-8")
+    return {name: [Condition(*map(str, line)) for line in lines] for name, lines in yaml.safe_load(text).items()}
+
+
+def own_rubrics(name: str) -> list[Rubric]:
+    """The rubrics of a protocol, without those it shares with another one."""
+    shared = {rubric.name for rubric in protocol("edit-compass").rubrics} if name == "editreward-compass" else set()
+    return [rubric for rubric in protocol(name).rubrics if rubric.name not in shared]
+
+
+def part_of(rubric: Rubric, part: str) -> str:
+    """The words of one named part of a rubric, on one line."""
+    name, _, which = part.partition("/")
+    answer, words = rubric.answer, ""
+    if name == "labels" and isinstance(answer, LabelAnswer):
+        words = " ".join(" ".join((x.meaning, *x.when)) for x in answer.labels if x.name == which)
+    elif name == "bands" and isinstance(answer, NumberAnswer):
+        words = " ".join(x.meaning for x in answer.bands if x.low == int(which))
+    elif name in ("checks", "gates") and isinstance(answer, ChecksAnswer):
+        (check,) = [x for x in answer.checks if x.key == which]
+        words = check.question if name == "checks" else " ".join(check.only_if.values())
+    elif name == "modes":
+        words = " ".join((rubric.modes[which].setting, *rubric.modes[which].notes))  # type: ignore[index]
+    elif name == "examples":
+        words = " ".join(f"{x.thought} {x.answer}" for x in rubric.examples)
+    elif name == "stage" and rubric.stage:
+        words = rubric.stage.question
+    elif name in ("question", "steps", "notes"):
+        given = getattr(rubric, name)
+        words = given if isinstance(given, str) else " ".join(given)
+    return " ".join(words.split())
+
+
+LISTED = [
+    pytest.param(protocol_name, rubric_name, one, id=f"{protocol_name}/{rubric_name}: {one.says}")
+    for protocol_name, folder in FOLDERS.items()
+    for rubric_name, lines in conditions(folder).items()
+    for one in lines
+]
+
+
+@pytest.mark.parametrize(("name", "rubric_name", "condition"), LISTED)
+def test_a_condition_of_the_paper_stands_in_a_named_part_of_the_rubric(
+    name: str, rubric_name: str, condition: Condition
+) -> None:
+    (rubric,) = [rubric for rubric in own_rubrics(name) if rubric.name == rubric_name]
+    assert condition.part.partition("/")[0] not in rubric.ours
+    wanted = " ".join(condition.word.split()).casefold()
+    assert wanted in part_of(rubric, condition.part).casefold()
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_every_rubric_has_its_list(name: str) -> None:
+    assert sorted(conditions(FOLDERS[name])) == sorted(rubric.name for rubric in own_rubrics(name))
+
+
+def test_what_is_ours_can_be_left_out() -> None:
+    for rubric in protocol("dlebench").rubrics:
+        assert rubric.ours == ("type_notes",)
+        assert rubric.type_notes
+        assert not rubric.without_ours().type_notes
