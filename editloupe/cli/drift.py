@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -108,7 +108,9 @@ def _edits(table: Table, count: int, seed: int) -> list[Edit]:
                         f'the edit "{row.name}" cannot be judged again: its picture {paths[0]} is gone and the run kept no copy'
                     )
                 kept[role] = tuple(place for place in places if place is not None)
-            single = {role: kept.pop(role)[0] for role in ("source", "edited", "reference") if role in kept}
+            single: dict[str, Any] = {
+                role: kept.pop(role)[0] for role in ("source", "edited", "reference") if role in kept
+            }
             found.append(row.edit.model_copy(update={**single, "more_images": kept}))
     if not found:
         raise UserError(f"the run {table.name} has no edit with a verdict, so there is nothing to judge again")

@@ -17,7 +17,7 @@ from editloupe.whole_files import write_text
 if TYPE_CHECKING:
     from editloupe.evals.edival.metrics import EdivalFigures
     from editloupe.evals.papers.paper import Section
-    from editloupe.evals.report.blocks import Block
+    from editloupe.evals.report.block_types import Block
     from editloupe.rubrics.edival.scoring import Missing
 
 FORMATS = ("text", "md", "html", "json", "latex", "csv")
@@ -57,7 +57,7 @@ def report(
     """
     from editloupe.evals.edival.report import blocks, drawings, grid
     from editloupe.evals.edival.tables import chosen, tables
-    from editloupe.evals.report.blocks import Heading
+    from editloupe.evals.report.block_types import Heading
     from editloupe.evals.report.table_formats import as_facts
 
     kind = kind_of(format, out)

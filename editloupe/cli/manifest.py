@@ -16,7 +16,7 @@ from editloupe.safe_text import for_json
 
 if TYPE_CHECKING:
     from editloupe.evals.manifests.stats import ManifestStats
-    from editloupe.evals.report.blocks import Block
+    from editloupe.evals.report.block_types import Block
 
 FIGURE_FORMATS = ("png", "svg")
 
@@ -94,7 +94,7 @@ def _save_figures(found: Sequence[ManifestStats], folder: Path) -> int:
 def _blocks(found: Sequence[ManifestStats]) -> Iterator[Block]:
     """Tell the counts: one column a manifest."""
     from editloupe.evals.manifests.stats import QUANTILES
-    from editloupe.evals.report.blocks import Grid, Heading, Paragraph, Points
+    from editloupe.evals.report.block_types import Grid, Heading, Paragraph, Points
     from editloupe.evals.report.figures.manifests import told
 
     names = [one.name for one in found]

@@ -35,7 +35,6 @@ LEFT_OUT = {
         "--overview",
         "--read-text",
         "--tools",
-        "--our-notes",
     },
 }
 PARTS = {

@@ -10,7 +10,7 @@ import numpy as np
 from editloupe.evals.analysis import statistics as st
 from editloupe.evals.analysis.bootstrap import Bools, Floats
 from editloupe.evals.papers.paper import Cell, Section
-from editloupe.evals.report.blocks import Block, Grid, Heading, Points
+from editloupe.evals.report.block_types import Block, Grid, Heading, Points
 from editloupe.evals.report.table_formats import cell_text
 from editloupe.rubrics.edival.tasks import TYPES
 from editloupe.types import Record

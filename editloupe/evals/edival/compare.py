@@ -9,7 +9,7 @@ import numpy as np
 from editloupe.evals.analysis.statistics import pearson, spearman
 from editloupe.evals.edival.metrics import EdivalFigures, TurnFigures
 from editloupe.evals.papers.paper import Section
-from editloupe.evals.report.blocks import Block, Grid, Heading, Paragraph
+from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph
 from editloupe.types import Record, UserError
 
 METRICS: Mapping[str, Callable[[TurnFigures], float | None]] = {

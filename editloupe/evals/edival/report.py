@@ -9,7 +9,7 @@ from editloupe.evals.edival.metrics import EdivalFigures, ModelFigures, TurnFigu
 from editloupe.evals.edival.results import MULTI
 from editloupe.evals.edival.tables import PaperTable, at_last_turn, tables
 from editloupe.evals.papers.paper import Section
-from editloupe.evals.report.blocks import Block, Drawing, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.block_types import Block, Drawing, Grid, Heading, Paragraph, Points
 from editloupe.evals.report.draw_figures import Draw
 from editloupe.evals.report.table_formats import NONE, cell_text
 from editloupe.rubrics.edival.scoring import pareto

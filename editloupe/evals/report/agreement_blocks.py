@@ -7,18 +7,8 @@ from collections.abc import Iterator
 from editloupe.evals.analysis.agreement import Agreement, Confusion
 from editloupe.evals.analysis.compare import Difference, RunComparison
 from editloupe.evals.analysis.pairing import TITLES
-from editloupe.evals.report.blocks import (
-    Block,
-    Grid,
-    Heading,
-    Paragraph,
-    Points,
-    agreement_grids,
-    field_grids,
-    measures_grid,
-    p_value,
-    people_blocks,
-)
+from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.blocks import agreement_grids, field_grids, measures_grid, p_value, people_blocks
 from editloupe.safe_text import counted
 
 SHOWN = 20

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from importlib.resources import files
 
 from editloupe.evals.analysis.instructive import Instructive
-from editloupe.evals.report.blocks import Block, Cases, Drawing, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.block_types import Block, Cases, Drawing, Grid, Heading, Paragraph, Points
 from editloupe.evals.report.draw_figures import Draw
 from editloupe.evals.report.thumbnails import PICTURES, Thumbnail, thumbnails, tool_picture
 from editloupe.evals.runs.store import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from editloupe.evals.analysis.instructive import Instructive
-from editloupe.evals.report.blocks import Block, Cases, Drawing, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.block_types import Block, Cases, Drawing, Grid, Heading, Paragraph, Points
 from editloupe.safe_text import code_for_markdown, counted, for_markdown, trace_command
 
 

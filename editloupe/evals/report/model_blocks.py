@@ -7,16 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from editloupe.evals.analysis.model_records import ModelComparison, ModelPair, PairDifference
 from editloupe.evals.analysis.paired import OVERALL
 from editloupe.evals.analysis.parts import BETWEEN
-from editloupe.evals.report.blocks import (
-    Block,
-    Grid,
-    Heading,
-    Paragraph,
-    Points,
-    letter,
-    models_grid,
-    p_value,
-)
+from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.blocks import letter, models_grid, p_value
 
 REFERENCE = "nothing"
 """How a table of pairs calls the reference."""

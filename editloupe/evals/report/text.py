@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from editloupe.evals.analysis.instructive import Instructive
-from editloupe.evals.report.blocks import Block, Cases, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.block_types import Block, Cases, Grid, Heading, Paragraph, Points
 from editloupe.safe_text import counted, printable, trace_command
 
 WIDTH = 110

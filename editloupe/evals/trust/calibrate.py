@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 from pydantic import ValidationError
-from scipy import stats
+from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe.evals.analysis.bootstrap import Bools, Floats
 from editloupe.evals.analysis.estimate import Number

@@ -89,8 +89,9 @@ def _other_judges(table: Table) -> dict[str, Floats]:
         for one in others:
             other = table_of_configuration(run, one.name)
             for row in other.rows if other else ():
-                place = places.get(row.name)
-                for criterion, units in row.units.items() if place is not None else ():
+                if (place := places.get(row.name)) is None:
+                    continue
+                for criterion, units in row.units.items():
                     mine = table.rows[place].units.get(criterion, ())
                     if mine and mine[0].judged and units[0].judged:
                         asked[criterion][place] += 1

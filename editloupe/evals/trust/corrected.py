@@ -8,7 +8,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from scipy import stats
+from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints, numbered
 from editloupe.evals.analysis.estimate import finite
@@ -212,7 +212,7 @@ class _PartWork:
     def notes(self) -> Iterator[str]:
         """Say where the labelled edits are not like the others."""
         sheet = self.sheet
-        given = np.isfinite(self.people).any(1)
+        given = np.asarray(np.isfinite(self.people).any(1))
         if given.sum() < FEWEST:
             return
         lacking = [

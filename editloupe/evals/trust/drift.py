@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe.evals.analysis import statistics as st
 from editloupe.evals.analysis.agreement import pairing, scale_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from scipy import stats
+from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe.evals.analysis.bootstrap import Bools, Floats
 from editloupe.evals.analysis.estimate import Number

@@ -6,8 +6,10 @@ the interval is that of the delta method, clustered by source picture.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from scipy import stats
+from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 from editloupe.evals.analysis.sheet import Sheet
@@ -65,7 +67,7 @@ def yes_share(
         return YesShare(judge=share * 100, labels=n, why=why)
     sensitivity = float((yes * judge).sum() / yes.sum())
     specificity = float((no * ~judge).sum() / no.sum())
-    rates = {"judge": share * 100, "sensitivity": sensitivity, "specificity": specificity, "labels": n}
+    rates: dict[str, Any] = {"judge": share * 100, "sensitivity": sensitivity, "specificity": specificity, "labels": n}
     power = sensitivity + specificity - 1
     if power < LEAST_POWER:
         return YesShare(

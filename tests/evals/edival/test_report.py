@@ -12,7 +12,7 @@ from editloupe.evals.edival import compare as comparing
 from editloupe.evals.edival.metrics import EdivalFigures, models_of
 from editloupe.evals.edival.report import blocks, drawings, points
 from editloupe.evals.edival.tables import SHORT
-from editloupe.evals.report.blocks import Drawing, Grid, Heading
+from editloupe.evals.report.block_types import Drawing, Grid, Heading
 from editloupe.evals.report.figures import as_svg
 from editloupe.evals.report.html import as_html
 from editloupe.evals.report.markdown import as_markdown

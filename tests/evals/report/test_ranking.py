@@ -6,7 +6,8 @@ from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.run_rows import table_of
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
 from editloupe.evals.report import Leaderboard, Report, build_leaderboard, build_report
-from editloupe.evals.report.blocks import Grid, sequence
+from editloupe.evals.report.block_types import Grid
+from editloupe.evals.report.blocks import sequence
 from editloupe.evals.report.markdown import as_markdown
 from editloupe.evals.report.text import as_text
 from tests.evals.model_runs import Scores, model_run

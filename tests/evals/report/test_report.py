@@ -10,7 +10,8 @@ from editloupe.evals.analysis.human import human_labels
 from editloupe.evals.analysis.instructive import instructive
 from editloupe.evals.analysis.run_rows import table_of
 from editloupe.evals.report import Report, build_leaderboard, build_report
-from editloupe.evals.report.blocks import Cases, Drawing, Heading, sequence
+from editloupe.evals.report.block_types import Cases, Drawing, Heading
+from editloupe.evals.report.blocks import sequence
 from editloupe.evals.report.draw_figures import drawings
 from editloupe.evals.report.html import as_html
 from editloupe.evals.report.markdown import as_markdown

@@ -1,6 +1,6 @@
 """Reports in the terminal: what a narrow screen does to wide tables."""
 
-from editloupe.evals.report.blocks import Grid
+from editloupe.evals.report.block_types import Grid
 from editloupe.evals.report.text import as_text
 
 
