@@ -30,6 +30,8 @@ _QUOTED_LINE = rf">{_OPENS_A_LINE}(?P<quotation>)"
 _NEXT_QUOTED_LINE = re.compile(r"[^\n]*+(?:\n {0,3}+>[^\n]*+)*+")
 _BRACE = r"\{(?P<brace>)(?=\s*+(?:[\"“”'‘’`{}]|\w{1,80}+\s*+[:=]))"
 _BRACES = re.compile(r"[{}]")
+_MARKER = re.compile(r"<\|\w{1,40}+\|>")
+"""What chat templates put between turns, and some servers leave in a reply."""
 _FLAGS = re.IGNORECASE | re.MULTILINE
 _TAG = re.compile(TAG, _FLAGS)
 _MARK = re.compile(rf"{TAG}|<!--(?P<comment>)|{_QUOTED_LINE}|{_FENCE}", _FLAGS)
@@ -90,7 +92,8 @@ class Part:
     def blank(self) -> bool:
         """True where nothing is said, not even on the line of a fence that nothing closes."""
         unclosed = self.kind == "code" and not self.closed
-        return self.kind in ("text", "code") and not says_something(self.source if unclosed else self.text)
+        said = _MARKER.sub("", self.source) if unclosed else self.text
+        return self.kind in ("text", "code") and not says_something(said)
 
 
 @dataclass(frozen=True)
@@ -243,9 +246,8 @@ class _Scanner:
             if other.name == tag.name or kind == other.kind == "call":
                 return self._section(kind, tag.start, tag.end, other.start, other.end)
             if self.thinking and other.kind == "thought" and (other.closing or kind == "answer"):
-                return (
-                    tag.end
-                )  # merely spoken of, in a thought that the prompt has opened or before one that begins here
+                # Merely spoken of, in a thought that the prompt has opened or before one that begins here.
+                return tag.end
         return self._section(kind, tag.start, tag.end, -1, -1)
 
     def _object(self, start: int) -> int:

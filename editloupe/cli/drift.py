@@ -39,7 +39,7 @@ def drift(
     error: Annotated[
         float, typer.Option("--error", help="Probability of telling a change where there is none.")
     ] = 0.05,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the draw; same seed, same edits.")] = 0,
+    draw_seed: Annotated[int, typer.Option("--draw-seed", min=0, help="Seed of the draw; same seed, same edits.")] = 0,
     configuration: Annotated[
         str | None,
         typer.Option("--configuration", help="Which judge's verdicts of the anchor, where it holds several."),
@@ -67,7 +67,7 @@ def drift(
         raise UserError(
             f"the run {table.name} was judged in {' and '.join(table.modes)} mode; name one with --configuration"
         )
-    wanted = _edits(table, edits, seed)
+    wanted = _edits(table, edits, draw_seed)
     judge.announce()
     criteria = [name for name in table.criteria if name not in table.own]
     opened = replace(judge, protocol=None if judge.rubrics else table.protocol, mode=table.modes[0], criteria=criteria)

@@ -22,6 +22,7 @@ from typing_extensions import TypedDict  # pydantic makes no schema of typing's 
 from editloupe.agent.answers import Given
 from editloupe.graphs.edival_context import EdivalContext
 from editloupe.graphs.edival_observations import Detection, compare, cut_out, detect, measure, step_of
+from editloupe.graphs.engine import Graph
 from editloupe.graphs.loop import LOOP, CaseContext, Failure, opening, usage_of_steps
 from editloupe.graphs.stage import texts_of
 from editloupe.images import ImageError
@@ -149,7 +150,7 @@ async def rule(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureS
     if not finding.success or task.type not in context.rules.precheck:
         return PictureState(followed=[Followed(number, finding.success, finding.why, "detector", steps)])
     pictures = {name: state["pictures"][name] for name in (SOURCE, EDITED)}
-    answered = await _answered(context, state, precheck(task), pictures)
+    answered = await _answered(LOOP, context, state, precheck(task), pictures)
     steps = (*steps, *answered.steps)
     if answered.failure:
         followed = Followed(number, None, answered.why, BOTH, steps, answered.prompt, answered.failure)
@@ -167,7 +168,7 @@ async def ask(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureSt
     task = state["turn"].tasks[number]
     hit = next((hits[0] for hits in state["seen"].values() if hits), None)
     shown = await asyncio.to_thread(cut_out, context, context.shared.album[state["pictures"][EDITED]], hit)
-    answered = await _answered(context, state, question(task), {EDITED: shown})
+    answered = await _answered(LOOP, context, state, question(task), {EDITED: shown})
     steps = [*state["steps"], *answered.steps]
     success, why = answered.success, answered.why
     if task.type == "text_change" and answered.given:
@@ -192,15 +193,15 @@ class Answered:
 
 
 async def _answered(
-    context: EdivalContext, state: PictureState, rubric: Rubric, pictures: Mapping[str, Sha]
+    loop: Graph, context: EdivalContext, state: PictureState, rubric: Rubric, pictures: Mapping[str, Sha]
 ) -> Answered:
-    """Run the loop for one question about one task."""
+    """Run the loop for one question about one task; a node names the loop itself, so that LangGraph shows it inside."""
     edit, task = state["edit"], state["turn"].tasks[state["number"]]
     about = edit if len(state["turn"].tasks) == 1 else edit.model_copy(update={"instruction": wording(task)})
     case = Case(edit=about, rubric=rubric, mode="tools", pictures=pictures)
     case_context = CaseContext(context.shared, case, context.heading(edit, FOLLOWING))
     start = await asyncio.to_thread(opening, case_context)
-    end = await LOOP.ainvoke(start, {"recursion_limit": context.shared.limits.recursion_limit}, context=case_context)
+    end = await loop.ainvoke(start, {"recursion_limit": context.shared.limits.recursion_limit}, context=case_context)
     steps, prompt = tuple(end["steps"]), texts_of(start)
     given, failure = end["given"], end["failure"]
     if given is None or failure:

@@ -29,7 +29,7 @@ def test_a_gemini_behind_a_proxy_counts_in_thousandths_and_is_sent_no_temperatur
 @pytest.mark.parametrize(
     ("provider", "name", "family", "per_mille"),
     [
-        ("openai", "gemini/gemini-2.5-flash", "Gemini", True),
+        ("openai", "gemini/gemini-2.5-flash", "Gemini 2.5", True),
         ("openai", "openrouter/openai/gpt-5.1", "OpenAI reasoning", False),
         ("openai", "google/gemma-3-27b-it", "Gemma", True),
         ("openai", "anthropic/claude-sonnet-4.5", "OpenAI-compatible", False),

@@ -100,7 +100,7 @@ def test_a_tool_that_repeats_the_instruction_quotes_it(text: str, tmp_path: Path
             {"target_image": "Edited Image", "detect_object_name": "no such words"}, view_of(text, tmp_path)
         )
     assert ours(str(caught.value)) == [
-        '"" does not occur in the instruction; detect_object_name must be copied from it: "".'
+        '"" is not made of words of the instruction; detect_object_name takes its words only: "".'
     ]
 
 

@@ -120,7 +120,7 @@ def test_an_own_criterion_has_its_title_and_can_be_labelled(studio: OpenStudio, 
     text = "name: mood\ntitle: The mood of it\nquestion: Is it merry?\nanswer: {kind: yes_no}\n"
     (tmp_path / "mood.yaml").write_text(text, "utf-8")
     rubric = with_files("dlebench", [tmp_path / "mood.yaml"]).rubric("mood")
-    asked = Asked("mood", {"wording": rubric.model_dump(mode="json", exclude={"modes"})})
+    asked = Asked("mood", {"criterion": "mood", "protocol": "dlebench"})
     edit = Edit(id="e", source=tmp_path / "a.png", edited=tmp_path / "b.png", instruction="Cheer it up")
     whole = Judgement(
         edit=edit,
@@ -131,7 +131,8 @@ def test_an_own_criterion_has_its_title_and_can_be_labelled(studio: OpenStudio, 
         traces=(Trace(edit_id="e", criterion="mood", protocol="own", mode="plain", judge="j", steps=(Step(index=0),)),),
     )
     with Run.write(tmp_path / "run") as opened:
-        configuration = opened.configure({"protocol": "dlebench"}, [asked])
+        described = {"protocol": "dlebench", "rubrics": {"mood": rubric.model_dump(mode="json")}}
+        configuration = opened.configure(described, [asked])
         question = {"mood": Question(asked.key, "shown")}
         opened.save_all([Filing(whole, questions=question, configuration=configuration)])
     client = studio(runs=(tmp_path / "run",))

@@ -59,7 +59,7 @@ def verdicts(out: Path) -> list[tuple[Any, ...]]:
             pictures = [sha for step in trace.steps for seen in step.observations for sha in seen.pictures]
             assert all(run.pictures.find(sha) for sha in pictures)
             facts = unit.outcome.model_dump(exclude={"usage"})
-            found.append((unit.edit_id, unit.criterion, unit.key, facts, pictures))
+            found.append((unit.edit_id, unit.criterion, unit.shown, facts, pictures))
         return found
 
 

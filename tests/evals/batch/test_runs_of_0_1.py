@@ -81,17 +81,15 @@ def test_what_it_holds_is_used_on_a_word_although_the_type_was_told_then(
     assert "changed" not in again.err, "what was kept once is kept"
 
 
-def test_without_a_change_of_what_is_told_nothing_is_asked_again(
-    kept: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_did_not_change_is_not_told_as_changed(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["run", "migrate", str(kept / "plain")]) == 0
     capsys.readouterr()
-    assert (
-        command(judge_on(kept, "plain", "--mode", "plain", "--repeats", "2", "--tells", "instruction,type,hint")) == 0
-    )
+    given = ["--mode", "plain", "--repeats", "2", "--tells", "instruction,type,hint", "--keep"]
+    assert command(judge_on(kept, "plain", *given)) == 0
     told = capsys.readouterr()
     assert "12 held before, 0 missing" in told.out
-    assert "changed" not in told.err
+    assert "the wording of instruction_following changed: 6 units" in told.err
+    assert "what the judge is told" not in told.err
 
 
 def test_what_is_missing_is_judged_into_it(kept: Path) -> None:

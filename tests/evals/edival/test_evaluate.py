@@ -170,7 +170,7 @@ def test_the_lmm_sees_the_enlarged_crop_and_one_question(place: Place, scripted:
     request = server.requests[0]
     (shown,) = request.messages[-1].images
     assert shown.pixels == (192, 256), "the cup's 30 × 40 pixels, scaled up to a longer side of 256"
-    assert "whether the ceramic white cup is blue" in request.system
+    assert 'whether the "ceramic white cup" is "blue"' in request.system
 
 
 @pytest.mark.long

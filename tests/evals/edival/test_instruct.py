@@ -95,7 +95,7 @@ def test_the_model_is_told_what_is_there_and_what_is_asked(
     asker = Asker(open_chat("openai:gpt-4.1", server.openai_url, ModelSettings()))
     make(tmp_path, scene, types=("count_change",), asker=asker, judge="x")
     text = server.requests[0].messages[-1].text
-    assert "ceramic white cup (1), wooden box (1), red sign (1)" in text
+    assert '"ceramic white cup" (1), "wooden box" (1), "red sign" (1)' in text
     assert server.requests[0].messages[-1].images
     assert "{" in text
     assert "{count" not in text
