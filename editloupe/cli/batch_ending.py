@@ -45,7 +45,7 @@ class Closing:
 def judge_into_run(batch: Batch, given: BatchOptions, closing: Closing | None = None) -> int:
     """Judge a batch, or only estimate it, tell how it ended and return the exit code."""
     if given.dry_run:
-        return _show_forecast(dry_run(batch), given.as_json)
+        return _show_forecast(dry_run(batch, tell), given.as_json)
     ending = judge_batch(batch, quiet=given.quiet, signals=True, say=tell)
     with Run.open(batch.out) as run:
         left = summary.unjudged(run, ending.configuration)
@@ -81,6 +81,7 @@ def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: b
         facts = {
             "units": tally.total,
             "held": tally.held,
+            "shared": tally.shared,
             "judged": tally.judged,
             "unjudged": dict(tally.unjudged),
             "missing": tally.missing,
@@ -128,7 +129,9 @@ def _sentence(ending: Ending) -> str:
     if ending.spending.estimated:
         spent += f" (tokens of {ending.spending.estimated} requests estimated: the server did not report them)"
     done = f"{tally.judged} judged, {sum(tally.unjudged.values())} unjudged in {duration(tally.seconds)}"
-    return f"{done}, {tally.held} held before, {tally.missing} missing{spent if usage.requests else ''}"
+    shared = f"{tally.shared} shared with edits that show the judge the same, " if tally.shared else ""
+    before = tally.held - tally.shared
+    return f"{done}, {shared}{before} held before, {tally.missing} missing{spent if usage.requests else ''}"
 
 
 def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], closing: Closing) -> list[str]:

@@ -90,8 +90,8 @@ class Ending:
         return 3 if unjudged or not self.complete else 0
 
 
-def dry_run(batch: Batch) -> Forecast:
-    """Estimate what a batch would take; nothing is judged and nothing is written."""
+def dry_run(batch: Batch, say: Say = lambda sentence: None) -> Forecast:
+    """Estimate what a batch would take, and say what would be paid a second time; nothing is judged and nothing is written."""
     with ExitStack() as open_:
         if (batch.out / FILE).exists():
             run = open_.enter_context(Run.open(batch.out))
@@ -102,6 +102,8 @@ def dry_run(batch: Batch) -> Forecast:
         described = judge.describe()
         planner = Planner(run, judge, batch.again, batch.repeats)
         open_.callback(planner.close)
+        for sentence in planner.survey(batch.edits()).changes:
+            say(sentence)
         return forecast(run, planner.jobs(enumerate(batch.edits())), described, _price(batch, judge.spec), batch.assume)
 
 

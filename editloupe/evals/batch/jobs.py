@@ -88,6 +88,8 @@ class Planner:
         self.held = 0
         """Units that were found judged, or unjudged and not to be tried again."""
         self.held_unjudged = 0
+        self.shared = 0
+        """Of these, units that were asked in this session about another edit, which shows the judge the same."""
 
     def survey(self, edits: Iterable[Edit]) -> Survey:
         """Read the whole manifest before anything is asked: how many units it has, and what would be paid a second time.
@@ -220,7 +222,8 @@ class Planner:
             if self._how.anew or status != "judged":
                 self._shared.settle(job.questions[criterion], job.repeat)
         with self._counting:
-            self.held += sum(len(also.get(criterion, ())) for criterion in outcomes)
+            shared = sum(len(also.get(criterion, ())) for criterion in outcomes)
+            self.held, self.shared = self.held + shared, self.shared + shared
         self._shared.end(job.questions.values(), job.repeat)
 
     def _tries(self, unit: HeldUnit, question: Question, repeat: int) -> int:

@@ -29,7 +29,9 @@ class Tally:
     total: int = 0
     """Units of the manifest."""
     held: int = 0
-    """Units the run held before."""
+    """Units that need not be asked: the run held them before, or another edit's are theirs too."""
+    shared: int = 0
+    """Of these, those that this session judged for another edit."""
     judged: int = 0
     unjudged: Counter[str] = field(default_factory=Counter)
     """By reason."""

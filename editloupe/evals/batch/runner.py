@@ -127,7 +127,7 @@ class Runner:
                 written = {outcome.criterion: outcome.status for outcome in kept.verdicts}
         finally:
             self._planner.over(done.job, written, also)
-            self.tally.held = self._planner.held
+            self.tally.held, self.tally.shared = self._planner.held, self._planner.shared
         if kept.verdicts:
             self.tally.add(kept)
             if self._first_failures:

@@ -114,7 +114,9 @@ def load_outputs(
     told: dict[str, None] = {}
     paper = known_paper(layout)
     read, part, naming = _reading(Path(data), layout, paper, languages, allow_outside, protocol, told.setdefault)
-    surveys, passed_over = resolve(_given(results), models, read, part)
+    given = _given(results)
+    _check_folders(given)
+    surveys, passed_over = resolve(given, models, read, part)
     notes = [*told, *passed_over]
     judged_by = known_paper(protocol or layout)
     by_rule = judged_by is not None and judged_by.missing_output is not None
@@ -123,6 +125,16 @@ def load_outputs(
         sentence for one in surveys for sentence in (*naming(one.of.folder, one.of.model), *assumptions(one, counts))
     ]
     return LoadedOutputs(lambda: edits_of(read, surveys, part), tuple(one.of.model for one in surveys), tuple(notes))
+
+
+def _check_folders(given: Sequence[Given]) -> None:
+    """Refuse one folder that is named as the outputs of two models."""
+    named: dict[Path, str | None] = {}
+    for one in given:
+        place = one.folder.resolve()
+        if place in named and named[place] != one.model:
+            raise UserError(f"{one.folder} is named as the outputs of both {named[place]} and {one.model}")
+        named[place] = one.model
 
 
 def _given(results: Results) -> list[Given]:

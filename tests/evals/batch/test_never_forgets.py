@@ -168,13 +168,16 @@ def test_what_is_shown_otherwise_is_said_before_it_is_paid_again(
     assert server.served == 6, "the verdicts about the edit without the hint are still there"
 
 
-def test_the_same_picture_of_two_models_is_asked_about_once(server: ScriptedServer, tmp_path: Path) -> None:
+def test_the_same_picture_of_two_models_is_asked_about_once(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     first, second = of_models(tmp_path, ("a", "b"), count=1)
     shutil.copy(tmp_path / "img/a-0.png", tmp_path / "img/b-0.png")
     both = tmp_path / "both.jsonl"
     both.write_text(first.read_text() + second.read_text())
     judge_into(server, both)
     assert server.served == 2
+    assert "2 shared with edits that show the judge the same, 0 held before, 0 missing" in capsys.readouterr().out
     assert [(model, criterion) for _, model, criterion, _ in held(tmp_path)] == [
         ("a", "instruction_following"),
         ("a", "visual_consistency"),
@@ -275,3 +278,23 @@ def test_nothing_edited_is_judged_as_a_model_beside_the_others_where_asked_for(
     capsys.readouterr()
     assert command(["report", str(tmp_path / "run"), "--resamples", "100"]) == 0
     assert "nothing edited" in capsys.readouterr().out
+
+
+def test_one_folder_is_not_taken_for_the_outputs_of_two_models(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = write_manifest(tmp_path, 1)
+    given = ("--results", f"A={tmp_path / 'img'}", "--results", f"B={tmp_path / 'img'}")
+    judge_into(server, manifest, *given, code=2)
+    assert "is named as the outputs of both A and B" in capsys.readouterr().err
+
+
+def test_an_estimate_says_what_would_be_paid_again(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = write_manifest(tmp_path, 2)
+    judge_into(server, manifest)
+    capsys.readouterr()
+    judge_into(server, manifest, "--long-side", "512", "--dry-run")
+    assert "long_side (2048, then 512) changed: 2 units of instruction_following" in capsys.readouterr().err
+    assert server.served == 4
