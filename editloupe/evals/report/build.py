@@ -19,6 +19,7 @@ from editloupe.evals.analysis.parts import BETWEEN, parts_of
 from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_rows import BASELINE, NO_MODEL, Table, table_of
 from editloupe.evals.analysis.scores import Score, Scores, UnjudgedRule, scores
+from editloupe.evals.manifests.pairs import PAIRS
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.evals.report.corrected_blocks import corrected_table
 from editloupe.evals.report.model import Entry, Leaderboard, PaperTable, Report, Spent
@@ -186,6 +187,9 @@ def _answer(table: Table, found: Scores, how: Resampling, rankings: Sequence[Mod
     overall = found.overall
     who = f"{' + '.join(table.judges)} in {' + '.join(table.modes)} mode"
     lowest = found.unjudged_rule == "worst" and found.coverage.unjudged > 0
+    if any(PAIRS in row.edit.extra for row in table.rows):
+        candidates = f"Pairs of {_count(len(table.rows), 'candidate')}, judged by {who}"
+        return f"{candidates}: the table has the share in people's order. A mean over winners and losers says nothing."
     if len(found.parts) > 1:
         bound = " (at least: what is unjudged counts as the worst)" if lowest else ""
         several = f"{_count(len(found.parts), 'score')}{bound} from {_count(len(table.rows), 'edit')}, judged by {who}"

@@ -69,7 +69,9 @@ def test_three_judges_are_three_rows_and_every_cell_is_the_share_of_right_pairs(
         ["openai:gpt-4.1", "·", "backwards", "0.2500", "0.0000", "0.5000", "0.2500", *whole],
     ]
     assert run(["report", str(tmp_path / "fair"), "--format", "json", "--resamples", "100"]) == 0
-    (printed,) = json.loads(capsys.readouterr().out)["tables"]
+    report = json.loads(capsys.readouterr().out)
+    assert "the table has the share in people's order" in report["answer"]
+    (printed,) = report["tables"]
     assert printed["columns"][1:5] == ["Instruction Awareness", "Visual Consistency", "Visual Quality", "AVG"]
     assert [row[:5] for row in printed["rows"]] == [["point-wise", *["1.0000"] * 4], ["pair-wise", *["0.0000"] * 4]]
 
