@@ -49,7 +49,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "run",
-        "editloupe.cli.run",
+        "editloupe.cli.runs",
         "app",
         "Look at a run's folder, bring an old one up to date, merge, prune.",
         group=True,
