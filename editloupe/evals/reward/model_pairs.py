@@ -8,6 +8,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.bradley_terry import Comparison, Ranking, bradley_terry
 from editloupe.evals.analysis.pair_results import Half, PairKey, pair_results, row_halves
+from editloupe.evals.analysis.parts import BETWEEN, grouped, shared_apart_fields
 from editloupe.evals.analysis.run_rows import NO_MODEL, RunRow, Table
 from editloupe.evals.manifests.pairs import PAIRS, Pair
 from editloupe.rubrics.registry import known_protocol, pair_rules
@@ -83,7 +84,28 @@ def rank_models(
             raise UserError(f'no pair was asked about "{unknown[0]}"; there are: {", ".join(asked)}')
         pooled = [one for found in asked.values() for one in found]
         return [_ranked(pooled if name == OVERALL else asked[name], name, how) for name in wanted]
-    return [_by_scores(tables, protocol, name, how) for name in dimensions or (OVERALL,)]
+    return [
+        _named(_by_scores(some, protocol, name, how), part)
+        for part, some in _apart(tables)
+        for name in dimensions or (OVERALL,)
+    ]
+
+
+def _apart(tables: Sequence[Table]) -> list[tuple[str, Sequence[Table]]]:
+    """Return what the paper keeps apart, such as languages, one by one with its name; one that has a single model is left out."""
+    fields = shared_apart_fields(tables)
+    parts: dict[str, list[Table]] = {}
+    for table in tables:
+        for group, rows in grouped(table.rows, fields).items():
+            parts.setdefault(BETWEEN.join(group), []).append(table.with_rows(rows))
+    several: list[tuple[str, Sequence[Table]]] = [
+        (name, some) for name, some in parts.items() if len({row.model for one in some for row in one.rows}) > 1
+    ]
+    return several or [("", tables)]
+
+
+def _named(ranking: Ranking, part: str) -> Ranking:
+    return ranking.model_copy(update={"dimension": f"{ranking.dimension}{BETWEEN}{part}"}) if part else ranking
 
 
 def _ranked(found: Sequence[Comparison], dimension: str, how: Resampling | None, *notes: str) -> Ranking:

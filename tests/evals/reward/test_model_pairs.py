@@ -14,14 +14,19 @@ from editloupe.cli.main import run
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.run_rows import table_of
 from editloupe.evals.reward.model_pairs import pairs_of_models, rank_models
+from editloupe.rubrics.wiseedit.scoring import DP, IF, KF, VQ
 from editloupe.types import Edit, UserError
 from tests.conftest import StartServer
+from tests.evals.papers.judged_runs import edit, keep
 from tests.evals.reward.samples import asked, fair, picture
 from tests.evals.sample_runs import Line, make_run
 from tests.pictures import save, textured
 from tests.scripted import say
 
 FEW = Resampling(100)
+
+WISE = (IF, DP, VQ, KF)
+"""The metrics of WiseEdit's Awareness."""
 
 
 def outputs(folder: Path, levels: Mapping[str, Sequence[int]]) -> Path:
@@ -180,3 +185,18 @@ def test_pairs_of_models_are_made_of_the_same_source_and_instruction() -> None:
         pairs_of_models([edit("1", "a"), edit("2", "a")], ("IA",))
     with pytest.raises(UserError, match="no two models have an output"):
         pairs_of_models([edit("1", "a"), edit("2", "b", "Else")], ("IA",))
+
+
+def test_languages_that_a_paper_keeps_apart_are_ranked_apart(tmp_path: Path) -> None:
+    better = {"en": "a", "cn": "b"}
+    lines = [
+        (
+            edit(f"{language}{n}", "Awareness", model, language=language),
+            dict.fromkeys(WISE, 90.0 if model == first else 10.0),
+        )
+        for language, first in better.items()
+        for n in range(3)
+        for model in ("a", "b")
+    ]
+    rankings = rank_models([table_of(keep(tmp_path / "run", "wiseedit", lines))], (), FEW)
+    assert {one.dimension: one.models[0].model for one in rankings} == {"overall · en": "a", "overall · cn": "b"}
