@@ -15,7 +15,7 @@ _BROKEN = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLIT
 _TOLD = (sqlite3.DatabaseError, sqlite3.OperationalError, sqlite3.InternalError, UnicodeDecodeError)
 _RAISED = (sqlite3.Error, UnicodeDecodeError)
 """What reading rows raises; a message of SQLite's own may quote the damaged bytes and not be a text."""
-_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError, IndexError)
+UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError, IndexError)
 """What reading a value raises that is not what it should be; pydantic's own error is a ValueError."""
 EXAMPLES = 3
 
@@ -40,7 +40,7 @@ class Damage:
         """Read one thing; where that fails, the place is remembered and the reader goes on with the next."""
         try:
             yield
-        except _UNREADABLE:
+        except UNREADABLE:
             self.add(what, place)
 
     def add(self, what: str, place: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from editloupe.evals.runs.damage import Damage
+from editloupe.evals.runs.damage import UNREADABLE, Damage
 from editloupe.evals.runs.schema import READABLE, VERSION
 from editloupe.storable import MARK, fits, storable
 from editloupe.types import KEPT, Edit, Step, Trace, UserError
@@ -62,10 +62,10 @@ class KeptEdit(NamedTuple):
 
 def read_edit(damage: Damage, name: Any, text: Any, pictures: Any) -> KeptEdit | None:
     """Return an edit; without its pictures where only those cannot be read, None where it cannot be read itself."""
-    edit = None
-    with damage.reading("edits", str(name)):
+    try:
         edit = Edit.model_validate_json(text, context=KEPT)
-    if edit is None:
+    except UNREADABLE:
+        damage.add("edits", str(name))
         return None
     shas: Pictures = {}
     with damage.reading("lists of pictures", str(name)):
