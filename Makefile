@@ -26,12 +26,13 @@ test: lint docs browser
 	$(MAKE) --no-print-directory strict
 
 # The asynchronous parts once more, with Python's development mode watching: nothing unawaited, unheard or left open. It takes
-# twice the time, so the long tests among them are left to `make slow`.
+# twice the time, so the long tests among them are left to `make slow`, and so are those that only compute or read text.
 strict: LEFT_OUT ?= $(HEAVY)
+strict: STRICT ?= tests/agent tests/graphs tests/evals/batch tests/evals/runs tests/evals/edival tests/evals/reward \
+	tests/test_judge.py tests/test_judge_closing.py --ignore=tests/agent/rules --ignore=tests/agent/test_untrusted_text.py
 strict: $(VENV)/.full
 	PYTHONASYNCIODEBUG=1 PYTHONDEVMODE=1 $(PYTEST) -W error::ResourceWarning -W "error:coroutine:RuntimeWarning" \
-		-m 'not ($(LEFT_OUT))' \
-		tests/agent tests/graphs tests/evals tests/test_judge.py tests/test_judge_closing.py
+		-m 'not ($(LEFT_OUT))' $(STRICT)
 
 # The long forms of the tests and those that need a real server: an hour or two. LiteLLM's proxy wants an older openai package.
 slow: lint browser
@@ -39,7 +40,8 @@ slow: lint browser
 	$(PYTHON) -m venv $(VENV)-litellm
 	$(VENV)-litellm/bin/python -m pip --disable-pip-version-check -q install 'litellm[proxy]'
 	$(BIN)/python -X faulthandler -m pytest -m slow -o faulthandler_timeout=3600
-	$(MAKE) --no-print-directory strict LEFT_OUT='slow or ray or models'
+	$(MAKE) --no-print-directory strict LEFT_OUT='slow or ray or models' \
+		STRICT='tests/agent tests/graphs tests/evals tests/test_judge.py tests/test_judge_closing.py'
 
 # The site, in site/. It ends at any warning, and where a public name is missing from the reference.
 docs: $(VENV)/.docs
