@@ -26,8 +26,8 @@ from editloupe.evals.report.model import Entry, Leaderboard, PaperTable, Report,
 from editloupe.evals.report.ranking import rank_runs, ranking_answer, ranking_notes, ranks_of_parts
 from editloupe.evals.report.report_tables import cross_tables, printed
 from editloupe.evals.runs.store import Run
-from editloupe.evals.trust.corrected import corrected_scores
 from editloupe.evals.trust.label_queue import LabelQueue
+from editloupe.evals.trust.records import CorrectedScores
 from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.types import UserError
 
@@ -65,7 +65,7 @@ def build_report(
         sections = ()
         notes.append(f"The paper's own tables are left out: {error}.")
     tables = tuple(printed(one, table.protocol) for one in (*sections, *cross_tables(table, found, intervals)))
-    mended = corrected_scores(table, people, queue, how.level) if corrected else None
+    mended = _corrected(table, people, queue, how) if corrected else None
     if mended is not None:
         tables = (*tables, printed(corrected_table(mended, table.titles), table.protocol))
     areas = {name: trend for name in table.criteria if (trend := area_trend(table, name)) is not None}
@@ -181,6 +181,12 @@ def _first(entries: Sequence[Entry]) -> str:
     if close:
         return f"{told}; its interval overlaps with that of {', '.join(close)}, so the order among them is not settled."
     return f"{told}, ahead of {rivals[0].run} with {rivals[0].overall.told(1)}."
+
+
+def _corrected(table: Table, people: Human, queue: LabelQueue | None, how: Resampling) -> CorrectedScores:
+    from editloupe.evals.trust.corrected import corrected_scores  # loads scipy's distributions
+
+    return corrected_scores(table, people, queue, how.level)
 
 
 def _answer(table: Table, found: Scores, how: Resampling, rankings: Sequence[ModelComparison]) -> str:

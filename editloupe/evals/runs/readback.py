@@ -67,9 +67,11 @@ def read_edit(damage: Damage, name: Any, text: Any, pictures: Any) -> KeptEdit |
     except UNREADABLE:
         damage.add("edits", str(name))
         return None
-    shas: Pictures = {}
-    with damage.reading("lists of pictures", str(name)):
+    try:
         shas = _PICTURES.validate_json(pictures)
+    except UNREADABLE:
+        damage.add("lists of pictures", str(name))
+        shas = {}
     return KeptEdit(edit, shas, str(name))
 
 
