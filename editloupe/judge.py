@@ -6,12 +6,14 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
 from editloupe.agent.models import open_chat
+from editloupe.agent.tool_words import without_usual
 from editloupe.asked import Asked
 from editloupe.described_judge import DescribedJudge
 from editloupe.graphs.by_loop import tool_notes
@@ -296,9 +298,16 @@ class Judge(DescribedJudge):
 def _protocol_of(setup: Setup, name: str | None, rubrics: Sequence[str | Path], settings: JudgeSettings) -> Protocol:
     """Return the protocol as it is asked: the user's rubrics or words in it, and what the settings say of its texts."""
     name = name or (None if rubrics else setup.protocol)
-    found = with_files(name, rubrics) if rubrics else setup.worded(find_protocol(name or DEFAULT.name))
+    found = reworded_protocol(name, rubrics) if rubrics else setup.worded(find_protocol(name or DEFAULT.name))
     found = found if settings.tells is None else telling(found, settings.tells)
     return found if settings.our_notes else without_ours(found)
+
+
+def reworded_protocol(name: str | None, rubrics: Sequence[str | Path]) -> Protocol:
+    """Return a protocol with the user's rubrics or words in it; words that a tool has by itself are none of the user's."""
+    found = with_files(name, rubrics)
+    worded = (rubric.model_copy(update={"wording": without_usual(rubric.wording)}) for rubric in found.rubrics)
+    return replace(found, rubrics=tuple(worded))
 
 
 def edits_at_once(spec: str, criteria: int, concurrency: int) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from editloupe.images import Album
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.load import load_rubric
-from editloupe.rubrics.model import LabelAnswer, Rubric, Telling
+from editloupe.rubrics.model import LabelAnswer, PartText, Rubric, Telling
 from editloupe.rubrics.pairs import PairRules
 from editloupe.types import Edit, Mode, Record, UserError, Verdict
 
@@ -120,6 +120,8 @@ class Protocol:
     """What is computed for what, as formulas to print."""
     repeats: int = 1
     """How often the paper has every edit judged."""
+    parts: Mapping[str, PartText] = field(default_factory=dict)
+    """Questions about parts of an edit that an engine asks in a rubric's place, by name, so that they can be reworded."""
     pairs: PairRules | None = None
     """How two candidates are set against each other, where the paper does that."""
     untouched: Untouched | None = None

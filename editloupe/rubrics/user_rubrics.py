@@ -246,7 +246,7 @@ def _reworded_protocol(protocol: str | None, read: Sequence[tuple[Path, Rewordin
     for file, one in read:
         place = one.place(rubrics, file.name)
         try:
-            rubrics[place] = reworded(rubrics[place], one)
+            rubrics[place] = reworded(rubrics[place], one, found.parts)
         except ValueError as error:
             raise UserError(f"{file.name}: {error}") from None
     return replace(found, rubrics=tuple(rubrics))

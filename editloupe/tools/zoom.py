@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from editloupe.images import Picture
 from editloupe.tools import drawing, geometry
@@ -13,6 +13,12 @@ from editloupe.tools.parameters import read_box
 from editloupe.types import Box
 
 BOTH = "both"
+BOX_WORDS = "The region [x1, y1, x2, y2] {unit}; x2 > x1 and y2 > y1."
+BOX_UNITS = {
+    "pixels": "in absolute pixels of the picture at the size it was announced with",
+    "per_mille": "in thousandths of the picture's width and height, from 0 to 1000",
+}
+"""What the numbers of a box are counted in, by how a model speaks of positions."""
 SMALLEST = 64
 """Smaller boxes are grown to this many pixels of the original: nothing can be recognised without its surroundings."""
 
@@ -27,6 +33,8 @@ class ZoomInImage:
         f'With target_image "{BOTH}" the same region of the first two pictures is shown side by side. '
         "Use it on the target of the instruction and on everything that looks suspicious."
     )
+
+    parameter_words: ClassVar[Mapping[str, str]] = {"bbox_2d": BOX_WORDS, "target_image": "The picture to look at."}
 
     def __init__(self, enhancer: Enhancer) -> None:
         self._enhancer = enhancer
@@ -45,7 +53,7 @@ class ZoomInImage:
                 "target_image": {
                     "type": "string",
                     "enum": [*names, BOTH] if len(names) > 1 else names,
-                    "description": "The picture to look at.",
+                    "description": self.parameter_words["target_image"],
                 },
             },
             "required": ["bbox_2d", "target_image"],
@@ -90,20 +98,16 @@ class ZoomInImage:
         return ToolResult(text, (ToolPicture(drawing.side_by_side(*shown.pictures), caption),), data)
 
 
-def box_schema(view: View) -> dict[str, Any]:
+def box_schema(view: View, words: str = BOX_WORDS) -> dict[str, Any]:
     """Return the schema of a box in the numbers this model speaks."""
     per_mille = any(view.frame(name).per_mille for name in view.pictures)
-    unit = (
-        "in thousandths of the picture's width and height, from 0 to 1000"
-        if per_mille
-        else "in absolute pixels of the picture at the size it was announced with"
-    )
+    unit = BOX_UNITS["per_mille" if per_mille else "pixels"]
     return {
         "type": "array",
         "items": {"type": "number"},
         "minItems": 4,
         "maxItems": 4,
-        "description": f"The region [x1, y1, x2, y2] {unit}; x2 > x1 and y2 > y1.",
+        "description": words.format(unit=unit),
     }
 
 

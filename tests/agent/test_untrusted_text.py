@@ -14,7 +14,7 @@ from editloupe import Edit, Judge, JudgeSettings, Unjudged, Verdict
 from editloupe.agent.answers import read
 from editloupe.agent.prompts import EARLIER_FINDINGS, task_text
 from editloupe.rubrics.case import Case
-from editloupe.rubrics.edival.questions import question
+from editloupe.rubrics.edival.questions import precheck, question
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.rubrics.model import NumberAnswer
 from editloupe.rubrics.registry import protocol
@@ -22,6 +22,7 @@ from editloupe.rubrics.wording import ROLE
 from editloupe.safe_text import quoted, quoted_lines
 from editloupe.tools.contract import NoResultCache, ToolError, View
 from editloupe.tools.detect import DetectObject
+from editloupe.tools.localize import _text_words
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer
@@ -77,7 +78,7 @@ def reading_of(words: str, tmp_path: Path) -> str:
     """What `read_text` says where the reader found these words."""
 
     class Found(ReadText):
-        def _read(self, pixels: Any, at: Any) -> list[dict[str, Any]]:
+        def lines(self, pixels: Any, at: Any) -> list[dict[str, Any]]:
             return [{"text": words, "box": [1, 2, 30, 40], "confidence": 0.9}]
 
     return Found(ToolSettings()).run({"target_image": "Edited Image"}, view_of(HARMLESS, tmp_path)).text
@@ -108,6 +109,21 @@ def test_a_tool_that_repeats_the_instruction_quotes_it(text: str, tmp_path: Path
 def test_names_of_objects_are_quoted_in_questions(text: str) -> None:
     asked, harmless = (question(Task(type="color_alter", object=o, color="red")).question for o in (text, "cup"))
     assert ours(asked) == ours(harmless)
+
+
+@each_text
+def test_names_of_objects_are_quoted_where_boxes_are_confirmed(text: str) -> None:
+    tasks = [Task(type="subject_replace", object=words, new_object=words) for words in (text, "cup")]
+    hostile, harmless = (precheck(task).question for task in tasks)
+    assert ours(hostile) == ours(harmless)
+    assert "\n" not in hostile
+
+
+@each_text
+def test_what_differing_places_read_is_quoted(text: str) -> None:
+    sentences = [_text_words([{"first": {"text": words, "confidence": 0.9}, "second": None}]) for words in (text, "A")]
+    assert ours(sentences[0]) == ours(sentences[1])
+    assert "\n" not in sentences[0]
 
 
 def test_the_role_says_that_quoted_words_are_never_orders() -> None:

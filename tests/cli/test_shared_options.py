@@ -23,7 +23,6 @@ LEFT_OUT = {
     "edival evaluate": {  # crops and no tools: nothing to choose about protocols, modes and calls
         "--protocol",
         "--mode",
-        "--rubric",
         "--differences",
         "--tells",
         "--our-notes",

@@ -12,8 +12,6 @@ import yaml
 
 from editloupe import Judge, UserError, Verdict
 from editloupe.cli.main import run
-from editloupe.cli.protocols import rewording_file
-from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.rubrics.wiseedit.scoring import OUTPUT
 from editloupe.types import Box
@@ -253,52 +251,6 @@ def test_a_report_tells_an_own_criterion_and_leaves_the_papers_scores_as_they_ar
     assert any("no part of any score: Agreement of shadows" in note for note in told["notes"])
     assert run(["agree", str(tmp_path / "run"), "--format", "json", "--resamples", "100"]) == 0
     assert json.loads(capsys.readouterr().out)["shadow_agreement"]["mae"]["value"] == 1
-
-
-@pytest.mark.parametrize("name", ["dlebench", "wiseedit", "vibe", "edit-compass", "dlebench/visual_consistency"])
-def test_the_words_of_a_protocol_as_a_file_change_no_word(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["protocols", "show", name, "--as-file"]) == 0
-    (path,) = files(tmp_path, capsys.readouterr().out)
-    protocol = name.partition("/")[0]
-    for mine, bundled in zip(with_files(protocol, [path]).rubrics, find_protocol(protocol).rubrics, strict=True):
-        assert mine.model_copy(update={"wording": bundled.wording}) == bundled
-        described = mine.wording.model_copy(update={"tool_descriptions": {}})
-        assert described == bundled.wording
-
-
-def test_every_sentence_the_judge_reads_can_be_replaced(tmp_path: Path, scripted: StartServer) -> None:
-    """A file in which every word is `other` leaves none of ours in what is sent."""
-    content = replaced(yaml.safe_load(rewording_file("dlebench/visual_consistency")))
-    (path,) = files(tmp_path, yaml.safe_dump(content, allow_unicode=True))
-    server = scripted([say("no answer"), final("Perfect Consistency")])
-    judge = Judge("openai:gpt-4.1", base_url=server.openai_url, rubrics=[path], criteria=["visual_consistency"])
-    judge.judge(edit_for(tmp_path))
-    for request in server.requests:
-        assert set(re.findall(r"[a-zA-Z]{4,}", request.system)) <= {"other", *LABEL_WORDS}
-    told = [line for line in request.messages[0].texts[-1].split("\n") if not line.startswith(">")]
-    assert set(" ".join(told).split()) == {"other"}
-    assert {tool["function"]["description"] for tool in request.body["tools"]} == {"other"}
-
-
-LABEL_WORDS = {"Scene", "Collapse", "Multiple", "Anomalies", "Single", "Anomaly", "Perfect", "Consistency"}
-LABEL_WORDS |= {"Change", "Color", "Removal", "Object", "Replace", "Count"}
-FIXED = ("extends", "modes", "tells", "calls", "answer")
-
-
-def replaced(value: Any, key: str = "") -> Any:
-    """A file's content with every sentence replaced; the places where others' words go stay."""
-    if key in FIXED:
-        return value
-    if isinstance(value, dict):
-        return {name: replaced(inner, name) for name, inner in value.items() if name not in ("whole", "examples")} | (
-            {"examples": []} if "extends" in value else {}
-        )
-    if isinstance(value, list):
-        return [replaced(inner) for inner in value]
-    kept = [place for place in ("{lines}", "{quoted}", "{labels}", "{form}") if place in value]
-    return "\n".join(["other", *kept])
 
 
 def test_a_whole_prompt_can_be_given_word_for_word(tmp_path: Path, scripted: StartServer) -> None:
