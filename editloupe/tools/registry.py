@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from editloupe.safe_text import quoted
 from editloupe.tools.contract import NoResultCache, ResultCache, Selective, Tool, ToolError, ToolResult, View
 from editloupe.tools.detect import DetectObject
 from editloupe.tools.enhance import Enhancer, build_enhancer
@@ -144,7 +145,7 @@ class Toolbox:
             return self._tools[name]
         if name in self._withheld:
             raise ToolError(f"{name} is not available here: {self._withheld[name]}.")
-        raise ToolError(f'There is no tool called "{name}". The tools are: {", ".join(self._tools)}.')
+        raise ToolError(f"There is no tool called {quoted(name)}. The tools are: {', '.join(self._tools)}.")
 
     def run(self, name: str, parameters: Any, view: View) -> ToolResult:
         """Run a tool; raises ToolError, never anything else, with a sentence for the model.
