@@ -67,6 +67,22 @@ def test_a_file_that_is_left_as_it_is_asks_nothing_anew(name: str, tmp_path: Pat
         assert keys[0] == keys[1], (mode, spec)
 
 
+def test_a_set_up_words_what_a_file_leaves_as_it_is(tmp_path: Path) -> None:
+    path = written(tmp_path, rewording_file("dlebench"))
+    asked = {}
+    for name, rubrics in (("none", ()), ("as it is", (path,))):
+        with Judge(SPECS[0], setup="dlebench-paper", base_url="http://127.0.0.1:9/v1", rubrics=rubrics) as judge:
+            asked[name] = [one.facts for one in judge.asked()]
+    assert asked["none"] == asked["as it is"]
+    content = yaml.safe_load(rewording_file("dlebench"))
+    content["rewordings"][0]["mode_notes"]["tools"] = ["Look twice."]
+    with Judge(
+        SPECS[0], setup="dlebench-paper", base_url="http://127.0.0.1:9/v1", rubrics=(written(tmp_path, content),)
+    ) as judge:
+        assert judge.rubric("instruction_following").modes["tools"].notes == ("Look twice.",)
+        assert "strictly pixel by pixel" in " ".join(judge.rubric("visual_consistency").modes["tools"].notes)
+
+
 def test_a_file_that_is_left_as_it_is_leaves_a_tool_its_other_form(tmp_path: Path, scripted: StartServer) -> None:
     """Set to compare pixels strictly, a tool is described otherwise; the file with the usual description must not undo that."""
     path = written(tmp_path, rewording_file("dlebench/visual_consistency"))
