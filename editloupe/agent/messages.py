@@ -34,7 +34,8 @@ def text_block(text: str) -> Block:
 def announced(name: str, sha: Sha, album: Album, limits: WireLimits, words: Wording = USUAL_WORDING) -> list[Block]:
     """Return a picture behind a line that gives its name and its size as sent."""
     width, height = album[sha].wire(limits).size
-    return [text_block(filled(words.picture, name=name, width=width, height=height)), picture_block(sha, name)]
+    line = filled(words.picture, name=name, width=width, height=height)
+    return [*([text_block(line)] if line.strip() else []), picture_block(sha, name)]
 
 
 def observed(

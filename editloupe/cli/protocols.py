@@ -81,6 +81,11 @@ def _show(protocol: Protocol, console: Console) -> None:
             if rubric.stage:
                 console.print(Text(f"Asked first, {rubric.stage.title}: {rubric.stage.question.strip()}\n"))
             console.print(Text(system_text(rubric, mode, (), native=True)))
+    for what, part in protocol.parts.items():
+        console.rule(Text(f"{part.title} ({what})"), align="left")
+        console.print(
+            Text("\n".join((part.setting.strip(), part.question.strip(), *(f"- {one}" for one in part.notes))))
+        )
 
 
 def rewording_file(name: str) -> str:

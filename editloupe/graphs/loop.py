@@ -101,7 +101,8 @@ def opening(context: CaseContext) -> LoopState:
         for name, sha in case.pictures.items()
         for block in announced(name, sha, context.shared.album, context.shared.wire, case.rubric.wording)
     ]
-    blocks.append(text_block(task_text(case, profile.per_mille, bool(schemas))))
+    if task := task_text(case, profile.per_mille, bool(schemas)):
+        blocks.append(text_block(task))
     structured = context.schema() is not None
     system = system_text(
         case.rubric, case.mode, schemas, profile.native_tools, structured, structured and not profile.reasons

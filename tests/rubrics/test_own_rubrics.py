@@ -255,6 +255,7 @@ def test_a_report_tells_an_own_criterion_and_leaves_the_papers_scores_as_they_ar
 
 def test_a_whole_prompt_can_be_given_word_for_word(tmp_path: Path, scripted: StartServer) -> None:
     text = "extends: dlebench/instruction_following\nwording:\n  whole: |-\n    My prompt.\n    {how_to_answer}\n"
+    text += "  picture: ''\n  instruction: 'Editing Instruction: {quoted}'\n  judge: ''\n"
     server = scripted(final("Wrong Action"))
     with Judge(
         "openai:gpt-4.1",
@@ -266,6 +267,10 @@ def test_a_whole_prompt_can_be_given_word_for_word(tmp_path: Path, scripted: Sta
         (verdict,) = judge.judge(edit_for(tmp_path)).verdicts
     assert isinstance(verdict, Verdict)
     assert server.requests[0].system.startswith("My prompt.\n# How to answer\n")
+    (message,) = server.requests[0].messages
+    (told,) = message.texts
+    assert told.splitlines()[0] == 'Editing Instruction: "Put the hat on the taller person."'
+    assert len(message.images) == 2
 
 
 def test_an_unknown_sentence_is_told(tmp_path: Path) -> None:
@@ -311,3 +316,31 @@ def test_a_rubric_of_one_s_own_can_have_an_oracle_mode(
     assert len(server.requests) == requests
     assert verdict.label == ("no" if requests == 2 else "yes"), "the worst of the targets stands"
     assert {image.pixels for image in server.requests[0].images} == {size}
+
+
+WORDED = """
+name: target_kept
+question: Is the target still there?
+answer: {kind: yes_no}
+tools:
+  setting: Two pictures and a lens.
+  notes: [Use the lens once.]
+wording:
+  whole: |-
+    Printed prompt, word for word.
+    {tools}{how_to_answer}
+"""
+
+
+def test_a_rubric_of_one_s_own_says_every_word_itself(tmp_path: Path, scripted: StartServer) -> None:
+    paths = files(tmp_path, WORDED, WORDED.split("wording:")[0].replace("target_kept", "second"))
+    server = scripted(lambda _: say('{"reason": "seen", "answer": "yes"}'))
+    with Judge("openai:gpt-4.1", base_url=server.openai_url, rubrics=paths, mode="tools") as judge:
+        assert {verdict.label for verdict in judge.judge(edit_for(tmp_path)).verdicts} == {"yes"}
+    whole, parts = sorted((request.system for request in server.requests), key=len)
+    assert whole.startswith("Printed prompt, word for word.\n# How to answer\n")
+    assert "Two pictures and a lens." in parts
+    assert "- Use the lens once." in parts
+    assert "You can look closer" not in parts
+    with pytest.raises(UserError, match='there is no sentence "rolle"'):
+        with_files(None, files(tmp_path, WORDED.replace("whole:", "rolle:")))
