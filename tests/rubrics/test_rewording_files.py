@@ -183,7 +183,8 @@ def replies(rubric: Rubric, mode: Mode, text_calls: bool) -> Any:
     names = [image.rstrip("?") for image in rubric.modes[mode].images]
     zooms = [call("zoom_in_image", bbox_2d=[0, 0, 50, 50 + n], target_image=names[0]) for n in range(12)]
     wrong = call("zoom_in_image", bbox_2d=[9, 9, 5, 5], target_image=names[0])
-    looks = calls(wrong, *zooms) if rubric.criterion == "instruction_following" else calls(wrong, zooms[0])
+    compared = call("localize_differences", comparison_image_1=names[0], comparison_image_2=names[-1])
+    looks = calls(wrong, *zooms) if rubric.criterion == "instruction_following" else calls(wrong, zooms[0], compared)
     both = calls(
         call("zoom_in_image", bbox_2d=BOX, target_image=names[0]), text="5 <Start Final Answer>5</Start Final Answer>"
     )
