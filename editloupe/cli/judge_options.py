@@ -172,6 +172,8 @@ class JudgeOptions:
     tools: ToolOptions = ToolOptions()
     tool_memory: int | None = None
     """Bytes the tools may remember in memory; no option, for whoever opens the judge to set."""
+    shared_results: Path | None = None
+    """Where judges that are opened one after the other share their tools' results, unless a folder is set; no option."""
 
     def open(self, **hooks: Any) -> Judge:
         """Return the judge these options describe."""
@@ -188,8 +190,10 @@ class JudgeOptions:
 
     def chosen(self) -> Setup:
         """Return the set-up that was named, or the default one, with the single options in their places."""
+        named, given = find_setup(self.setup), self.tools.given()
         memory = {} if self.tool_memory is None else {"memory_bytes": self.tool_memory}
-        return find_setup(self.setup).but(judging=self._given(), tools={**self.tools.given(), **memory})
+        chosen = named.but(judging=self._given(), tools={**given, **memory})
+        return chosen if self.shared_results is None else chosen.sharing(self.shared_results)
 
     def settings(self) -> JudgeSettings:
         """Return how the judge is asked."""

@@ -73,10 +73,12 @@ class OlderWay:
 class Held:
     """Finds what answers a question; reads through one connection, from one thread at a time."""
 
-    def __init__(self, reader: sqlite3.Connection, asked: Sequence[Asked], keep: bool = False) -> None:
+    def __init__(
+        self, reader: sqlite3.Connection, asked: Sequence[Asked], keep: bool = False, exact: bool = False
+    ) -> None:
         self._reader, self._keep = reader, keep
         self._asked = {one.key: one for one in asked}
-        self._older = {one.key: _older(reader, one, self._asked) for one in asked}
+        self._older = {one.key: [] if exact else _older(reader, one, self._asked) for one in asked}
 
     def unit(self, edit: int | None, question: Question, repeat: int) -> HeldUnit | None:
         """Return the unit that answers a question about an edit; None where it has to be asked."""
