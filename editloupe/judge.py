@@ -23,7 +23,7 @@ from editloupe.judge_settings import JudgeSettings
 from editloupe.pixel_budget import room_for
 from editloupe.question_facts import question_facts
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput, Protocol, telling, without_ours
+from editloupe.rubrics.protocol import MissingInput, Protocol, cropping, telling, without_ours
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.shown import shown_of
@@ -296,7 +296,9 @@ class Judge(DescribedJudge):
 def _protocol_of(setup: Setup, name: str | None, rubrics: Sequence[str | Path], settings: JudgeSettings) -> Protocol:
     """Return the protocol as it is asked: the user's rubrics or words in it, and what the settings say of its texts."""
     name = name or (None if rubrics else setup.protocol)
-    found = with_files(name, rubrics) if rubrics else setup.worded(find_protocol(name or DEFAULT.name))
+    # The user's words go before the set-up's, which go before ours.
+    found = with_files(name, rubrics, setup.worded) if rubrics else setup.worded(find_protocol(name or DEFAULT.name))
+    found = found if settings.target_crop is None else cropping(found, settings.target_crop)
     found = found if settings.tells is None else telling(found, settings.tells)
     return found if settings.our_notes else without_ours(found)
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from editloupe.evals.ablation import Ablation, Combination
     from editloupe.evals.batch.batch import Ending
 
+WIDTH = 120
+"""Columns of the text."""
 FORMATS = ("text", "md", "json", "csv", "latex")
 
 
@@ -56,7 +58,7 @@ def ablate(
 
     Replies, looks and verdicts that are the same are shared. A value that is a set has + between its parts.
 
-    Example: editloupe ablate edits.jsonl --vary tools=none,zoom_in_image,all --vary max-turns=4,8 --human labels.csv --out runs/ablation
+    Example: editloupe ablate edits.jsonl --vary tools=none,zoom_in_image,all --vary max-turns=4,8 --out runs/ablation
     """
     kind = chosen_format("json" if options.as_json else format, None, FORMATS)
     which.check()
@@ -125,7 +127,9 @@ def _estimate(made: Sequence[Combination], kind: str) -> int:
     measured = any(one.measured for one in found)
     basis = "from units judged already" if measured else "assumed, nothing judged yet"
     print(f"{len(made)} combinations: {units} units to judge, about {requests} requests, {whole} ({basis})")
-    tell("questions that several combinations ask are counted once; single replies that they share are not known before")
+    tell(
+        "questions that several combinations ask are counted once; single replies that they share are not known before"
+    )
     return 0
 
 
@@ -137,10 +141,14 @@ def _ended(found: Ablation, endings: Sequence[Ending | None], out: Path) -> int:
     for sentence in dict.fromkeys(sentence for ending in endings if ending for sentence in ending.damage):
         tell(sentence)
     if last is not None and last.stops_requested and not last.complete:
-        tell(f"stopped; nothing is lost, {waiting} combinations were not begun. Continue with the same command: {again}")
+        tell(
+            f"stopped; nothing is lost, {waiting} combinations were not begun. Continue with the same command: {again}"
+        )
         return INTERRUPTED
     if last is not None and last.why and not last.complete:
-        tell(f"stopped: {last.why}; {waiting} combinations were not begun. Continue with a higher cap, nothing is asked twice")
+        tell(
+            f"stopped: {last.why}; {waiting} combinations were not begun. Continue with a higher cap, nothing is asked twice"
+        )
     for row in found.rows:
         if lost := sum(cell.unjudged for cell in row.criteria.values()):
             which = ("--configuration", row.configuration) if row.configuration else ()
@@ -152,7 +160,7 @@ def _text(found: Ablation) -> str:
     from editloupe.evals.ablation import ablation_blocks
     from editloupe.evals.report.text import as_text
 
-    return as_text(tuple(ablation_blocks(found)))
+    return as_text(tuple(ablation_blocks(found)), WIDTH)
 
 
 def _markdown(found: Ablation) -> str:

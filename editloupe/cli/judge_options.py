@@ -13,7 +13,7 @@ from editloupe.cli.model_options import ModelOptions
 from editloupe.cli.options import ASKING, JUDGING, JudgeSpec, ToolOptions, one_of, tell
 from editloupe.judge import JUDGE_VARIABLE, Judge
 from editloupe.judge_settings import JudgeSettings
-from editloupe.rubrics.model import Telling
+from editloupe.rubrics.model import TargetCrop, Telling
 from editloupe.rubrics.registry import DEFAULT, DEFAULT_FOR_PAIRS
 from editloupe.setups.setup import Setup, find_setup, setup_names
 from editloupe.types import Mode
@@ -65,6 +65,13 @@ class JudgeOptions:
         typer.Option(
             show_default=str(USUAL.differences),
             help="model or tool: who lists differences where a rubric has them listed first (Edit-Compass).",
+            rich_help_panel=JUDGING,
+        ),
+    ] = None
+    target_crop: Annotated[
+        str | None,
+        typer.Option(
+            help="adaptive, each_end or box: how much the crops of oracle mode show round a target; else as the rubric says.",
             rich_help_panel=JUDGING,
         ),
     ] = None
@@ -207,6 +214,7 @@ class JudgeOptions:
             "structured": ("auto", "on", "off"),
             "written_reasoning": ("auto", "on", "off"),
             "differences": ("model", "tool"),
+            "target_crop": get_args(TargetCrop),
         }
         given = {name: getattr(self, name) for name in JudgeSettings.model_fields if hasattr(self, name)}
         given = {name: value for name, value in given.items() if value is not None} | self.model.given()

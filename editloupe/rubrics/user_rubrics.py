@@ -5,7 +5,7 @@ Every mistake in a file is told in one sentence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -121,14 +121,23 @@ class OwnRubric(Record):
         return with_tools(made)
 
 
-def with_files(protocol: str | None, files: Sequence[str | Path]) -> Protocol:
-    """Return a protocol of the user's own rubrics, or a bundled one in the user's words, or with own rubrics beside it."""
+def _as_it_is(protocol: Protocol) -> Protocol:
+    return protocol
+
+
+def with_files(
+    protocol: str | None, files: Sequence[str | Path], worded: Callable[[Protocol], Protocol] = _as_it_is
+) -> Protocol:
+    """Return a protocol of the user's own rubrics, or a bundled one in the user's words, or with own rubrics beside it.
+
+    `worded` makes of a bundled one what the user's words are put into.
+    """
     read = [(Path(file), one) for file in files for one in _read(Path(file))]
     rewordings = [(file, one) for file, one in read if isinstance(one, Rewording)]
     own = [(file, one) for file, one in read if isinstance(one, OwnRubric)]
     if not rewordings and protocol in (None, OWN):
         return _protocol_of(own)
-    found = _reworded_protocol(protocol, rewordings) if rewordings else find_protocol(str(protocol))
+    found = _reworded_protocol(protocol, rewordings, worded) if rewordings else worded(find_protocol(str(protocol)))
     return _with_own(found, own) if own else found
 
 
@@ -237,11 +246,13 @@ def _rubrics(read: Sequence[tuple[Path, OwnRubric]], protocol: str) -> tuple[Rub
     return tuple(one.rubric(file.name, protocol) for file, one in read)
 
 
-def _reworded_protocol(protocol: str | None, read: Sequence[tuple[Path, Rewording]]) -> Protocol:
+def _reworded_protocol(
+    protocol: str | None, read: Sequence[tuple[Path, Rewording]], worded: Callable[[Protocol], Protocol]
+) -> Protocol:
     names = {one.protocol for _, one in read} | ({protocol} if protocol else set())
     if len(names) > 1:
         raise UserError(f"the rubric files reword {' and '.join(sorted(names))}; one run is judged by one protocol")
-    found = find_protocol(names.pop())
+    found = worded(find_protocol(names.pop()))
     rubrics = list(found.rubrics)
     for file, one in read:
         place = one.place(rubrics, file.name)

@@ -201,7 +201,7 @@ def _cell(units: Sequence[RunUnit], expected: int, mean: float | None, effort: E
 
 def _differences(
     against: RunComparison | str, criterion: str, agreed: Agreement | None
-) -> dict[str, Estimate | float | None | dict[str, Estimate]]:
+) -> dict[str, Estimate | float | dict[str, Estimate] | None]:
     if isinstance(against, str):
         return {"difference": missing(against)}
     found = against.criteria.get(criterion)

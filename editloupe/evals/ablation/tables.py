@@ -8,11 +8,13 @@ from editloupe.evals.ablation.records import MEASURES, Ablation, AblationCell
 from editloupe.evals.analysis.estimate import Estimate
 from editloupe.evals.papers.paper import Cell, Section
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
-from editloupe.evals.report.blocks import p_value
+from editloupe.evals.report.blocks import letter, p_value
 from editloupe.evals.report.report_tables import HIGH, LOW
 
 TITLES = {"spearman": "ρ", "accuracy": "exact", "mae": "MAE"}
 EFFORT = ("tool calls", "remembered", "seconds", "cost")
+SHORT = ("calls", "shared", "seconds", "cost")
+"""The same where the columns of a terminal are few."""
 
 
 def ablation_table(found: Ablation, criterion: str | None = None) -> Section:
@@ -56,15 +58,17 @@ def _ends(one: Estimate | None) -> list[Cell]:
 
 def notes_of(found: Ablation) -> tuple[str, ...]:
     """Return what has to be known to read the tables."""
-    told = ["Differences (Δ) are to the first row, over the edits that both judged; p is that of a two-sided sign-flip test."]
+    told = [
+        "Differences (Δ) are to the first row, over the edits that both judged; p is that of a two-sided sign-flip test."
+    ]
     if found.origin is not None:
         told.append(
             f"Agreement with people: labels of {found.annotators} annotator{'s' if found.annotators > 1 else ''} "
             f"from {found.origin}; exact is the share of equal labels, MAE in steps of the scale."
         )
     told.append(
-        "Tool calls and seconds are those of a verdict. A look that another criterion or combination had taken before is "
-        "remembered and takes no time; a reply that is shared counts with the time and the price it once had."
+        "Calls of tools and seconds are those of a verdict. A look that another criterion or combination has taken is shared, "
+        "and takes no more than the wait for it; a reply that is shared counts with the time and the price it once had."
     )
     return (*told, *found.notes)
 
@@ -75,6 +79,8 @@ def ablation_blocks(found: Ablation) -> Iterator[Block]:
     missing = [row.name for row in found.rows if not row.complete]
     if missing:
         yield Paragraph(f"Not everything is judged: {'; '.join(missing)}.", "warning")
+    values = [(letter(place), *(row.values.get(key, "–") for key in found.varied)) for place, row in enumerate(found.rows)]
+    yield Grid(("combination", *found.varied), tuple(values))
     for criterion, title in found.titles.items():
         yield Heading(title)
         yield _levels(found, criterion)
@@ -89,12 +95,12 @@ def ablation_blocks(found: Ablation) -> Iterator[Block]:
 def _levels(found: Ablation, criterion: str) -> Grid:
     measures = MEASURES if found.origin is not None else ()
     rows = []
-    for row in found.rows:
+    for place, row in enumerate(found.rows):
         if cell := row.criteria.get(criterion):
             agreed = [_told(cell.agreement.get(name)) for name in measures]
             counts = f"{cell.judged} of {cell.expected}"
-            rows.append((row.name, counts, _number(cell.mean, 1), *agreed, *_effort(cell)))
-    columns = ("combination", "judged", "mean", *(TITLES[name] for name in measures), *EFFORT)
+            rows.append((letter(place), counts, _number(cell.mean, 1), *agreed, *_effort(cell)))
+    columns = ("", "judged", "mean", *(TITLES[name] for name in measures), *SHORT)
     return Grid(columns, tuple(rows))
 
 
@@ -107,12 +113,12 @@ def _effort(cell: AblationCell) -> tuple[str, ...]:
 def _changes(found: Ablation, criterion: str) -> Grid:
     measures = MEASURES if found.origin is not None else ()
     rows = []
-    for row in found.rows[1:]:
+    for place, row in enumerate(found.rows[1:], start=1):
         if (cell := row.criteria.get(criterion)) and cell.difference is not None:
             agreed = [_told(cell.agreement_difference.get(name)) for name in measures]
             edits = str(cell.difference.n)
-            rows.append((row.name, edits, _told(cell.difference, 1), p_value(cell.p), *agreed))
-    columns = ("against the first row", "edits", "Δ mean", "p", *(f"Δ {TITLES[name]}" for name in measures))
+            rows.append((f"{letter(place)} − {letter(0)}", edits, _told(cell.difference, 1), p_value(cell.p), *agreed))
+    columns = ("", "edits", "Δ mean", "p", *(f"Δ {TITLES[name]}" for name in measures))
     return Grid(columns, tuple(rows))
 
 
