@@ -79,7 +79,9 @@ def ablation_blocks(found: Ablation) -> Iterator[Block]:
     missing = [row.name for row in found.rows if not row.complete]
     if missing:
         yield Paragraph(f"Not everything is judged: {'; '.join(missing)}.", "warning")
-    values = [(letter(place), *(row.values.get(key, "–") for key in found.varied)) for place, row in enumerate(found.rows)]
+    values = [
+        (letter(place), *(row.values.get(key, "–") for key in found.varied)) for place, row in enumerate(found.rows)
+    ]
     yield Grid(("combination", *found.varied), tuple(values))
     for criterion, title in found.titles.items():
         yield Heading(title)
