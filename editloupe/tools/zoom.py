@@ -15,6 +15,7 @@ from editloupe.types import Box
 BOTH = "both"
 SMALLEST = 64
 """Pixels of the original to which smaller boxes are grown, unless it is set otherwise."""
+_PAIR = f'With target_image "{BOTH}" the same region of the first two pictures is shown side by side. '
 
 
 class ZoomInImage:
@@ -22,15 +23,15 @@ class ZoomInImage:
 
     name = "zoom_in_image"
     version = "2"
+    description = (
+        "Shows one region of a picture closely, cut out in full resolution and enlarged where it is small. "
+        f"{_PAIR}Use it on the target of the instruction and on everything that looks suspicious."
+    )
 
     def __init__(self, enhancer: Enhancer, smallest: int = SMALLEST, offers_both: bool = True) -> None:
         self._enhancer, self._smallest, self._offers_both = enhancer, smallest, offers_both
-        pair = f'With target_image "{BOTH}" the same region of the first two pictures is shown side by side. '
-        self.description = (
-            "Shows one region of a picture closely, cut out in full resolution and enlarged where it is small. "
-            f"{pair if offers_both else ''}"
-            "Use it on the target of the instruction and on everything that looks suspicious."
-        )
+        if not offers_both:
+            self.description = self.description.replace(_PAIR, "")
 
     def unavailable(self) -> str | None:
         """It always can."""

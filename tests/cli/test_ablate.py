@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,21 @@ def test_a_verdict_given_without_a_tool_does_not_stand_for_one_that_could_have_u
     turned = asked(command(server, manifest, tmp_path / "turned", "--vary", again), capsys)
     assert server.served == 64
     assert [row["criteria"][IF]["mean"] for row in turned["rows"]] == [0.0, 50.0]
+
+
+def test_verdicts_that_stand_in_for_others_in_a_batch_do_not_in_an_ablation(
+    scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, manifest, out = scripted(by_tools), labelled(write_manifest(tmp_path, 4)), tmp_path / "run"
+    judge = ["--judge", "openai:gpt-4.1", "--base-url", server.openai_url, "--quiet", "--criterion", IF]
+    both = f"zoom_in_image,{DIFFERENCES}"
+    for tools in ("zoom_in_image", both):
+        assert run(["batch", str(manifest), "--out", str(out), *judge, "--tools", tools]) == 0
+    assert server.served == 4, "no verdict used a tool, so those given without differences stand"
+    vary = f"tools={both.replace(',', '+')},zoom_in_image"
+    found = asked(command(server, manifest, out, "--criterion", IF, "--vary", vary), capsys)
+    assert server.served == 8
+    assert [row["criteria"][IF]["mean"] for row in found["rows"]] == [50.0, 0.0]
 
 
 def test_looks_are_counted_and_combinations_share_them(
@@ -202,7 +218,7 @@ def test_the_table_comes_in_every_format(
     assert (rows[2]["Δ mean"], rows[2]["exact"], rows[2]["judged"]) == ("-50.0", "0.25", "4")
     assert "|  | judged | mean | ρ | exact | MAE |" in printed["md"]
     assert printed["latex"].count(r"\begin{table}") == 2
-    assert "mode=plain" in printed["text"]
+    assert re.search(r"B +plain", printed["text"])
 
 
 def test_an_estimate_writes_nothing_and_counts_what_is_asked_twice_once(
