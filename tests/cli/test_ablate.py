@@ -17,6 +17,7 @@ from tests.evals.samples import write_manifest
 from tests.pictures import edit_pair
 from tests.scripted import Answer, Request, ScriptedServer, call, final
 
+pytestmark = pytest.mark.long
 IF, VC = "instruction_following", "visual_consistency"
 DIFFERENCES = "localize_differences"
 

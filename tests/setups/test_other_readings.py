@@ -15,6 +15,7 @@ from tests.evals.edival import stand_ins
 from tests.pictures import edit_pair, save
 from tests.scripted import Request, ScriptedServer, final
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).parent.parent.parent
 ANNOTATORS = ROOT / "examples" / "annotators_rule.yaml"
 PROTOCOLS = (ROOT / "docs" / "protocols.md").read_text("utf-8")

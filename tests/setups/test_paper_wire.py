@@ -27,6 +27,7 @@ from tests.conftest import StartServer
 from tests.pictures import save, textured
 from tests.scripted import Answer, Image, Request, ScriptedServer, call, final, think_and_call_text
 
+pytestmark = pytest.mark.models
 INVERTS = """7767517
 3 3
 Input data 0 1 data

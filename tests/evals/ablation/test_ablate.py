@@ -18,6 +18,7 @@ from tests.evals.samples import write_manifest
 from tests.pictures import edit_pair
 from tests.scripted import Answer, Request, final, say
 
+pytestmark = pytest.mark.long
 QUICK = Resampling(100)
 IF, VC = "instruction_following", "visual_consistency"
 
