@@ -25,7 +25,7 @@ from editloupe.judge_settings import JudgeSettings
 from editloupe.pixel_budget import room_for
 from editloupe.question_facts import question_facts
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput, Protocol, telling, without_ours
+from editloupe.rubrics.protocol import MissingInput, Protocol, cropping, telling, without_ours
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.shown import shown_of
@@ -299,6 +299,7 @@ def _protocol_of(setup: Setup, name: str | None, rubrics: Sequence[str | Path], 
     """Return the protocol as it is asked: the user's rubrics or words in it, and what the settings say of its texts."""
     name = name or (None if rubrics else setup.protocol)
     found = reworded_protocol(name, rubrics, setup) if rubrics else setup.worded(find_protocol(name or DEFAULT.name))
+    found = found if settings.target_crop is None else cropping(found, settings.target_crop)
     found = found if settings.tells is None else telling(found, settings.tells)
     return found if settings.our_notes else without_ours(found)
 
