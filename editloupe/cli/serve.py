@@ -93,6 +93,7 @@ def serve(
         body_bytes=max_body * 2**20,
         bodies_bytes=max(512, 2 * max_body) * 2**20,
         allow_pickle=allow_pickle,
+        mean_of_criteria=bool(given.criteria),
     )
     try:
         from editloupe.reward_server.serving import serve_rewards

@@ -109,6 +109,7 @@ def _health(scorer: EditScorer) -> Callable[[], Awaitable[Response]]:
             "status": state,
             "rewards": {name: [state] for name in scorer.names},
             "scale": [0, 1],
+            "score": "the mean of the criteria" if settings.mean_of_criteria else "by the protocol's formula",
             "unjudged": "null, or the dialect's error; never a number",
             "judge": judge.spec,
             "protocol": judge.protocol,

@@ -224,9 +224,15 @@ class EditScorer:
     def _scored(self, edit: Edit, verdicts: tuple[Outcome, ...]) -> Scored:
         usage = sum((one.usage for one in verdicts), Usage())
         left = next((one for one in verdicts if isinstance(one, Unjudged)), None)
-        score = None if left else self.judge.score(edit, verdicts)
+        score = None if left else self._formula(edit, verdicts)
         why = f"{left.criterion}: {left.detail}" if left else None if score is not None else "no score applies"
         return Scored(None if score is None else score / 100, why, verdicts, usage)
+
+    def _formula(self, edit: Edit, verdicts: tuple[Outcome, ...]) -> float | None:
+        if not self.settings.mean_of_criteria:
+            return self.judge.score(edit, verdicts)
+        found = [one.score_100 for one in verdicts if isinstance(one, Verdict) and one.score_100 is not None]
+        return sum(found) / len(found) if found and len(found) == len(verdicts) else None
 
     def _count(self, verdicts: tuple[Outcome, ...]) -> None:
         for one in verdicts:

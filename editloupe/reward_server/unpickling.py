@@ -246,7 +246,8 @@ class _DataUnpickler(pickle.Unpickler):
             return _RawImage
         if (module, name) == ("PIL.PngImagePlugin", "iTXt"):  # among the notes of a PNG, which are not read
             return _Raw
-        found = _MAKERS.get((module, name))
+        # Pickles of the second protocol and older have Python 2's name of the built-in ones.
+        found = _MAKERS.get(("builtins" if module == "__builtin__" else module, name))
         if found is None:
             raise NotData(f"the pickle names {module[:60]}.{name[:60]}, which is no data")
         return found
