@@ -95,7 +95,7 @@ def verl(
     if solution_image is not None:
         row["edited"] = solution_image
     edit = _edit(row, None, "edited" if row.get("edited") is not None else None, None)
-    opened = _shared(judge, options)
+    opened = _shared(judge, {name: value for name, value in options.items() if name not in _VERLS_OWN})
     (one,) = [Reward(score=None, why=edit)] if isinstance(edit, str) else rewards([edit], opened.judge())
     if one.score is None:
         if unjudged == "raise":
@@ -123,6 +123,8 @@ class _Opened:
             return self._judge
 
 
+_VERLS_OWN = ("reward_router_address", "reward_model_tokenizer")
+"""What verl adds where a reward model of its own runs."""
 _JUDGES: dict[str, _Opened] = {}
 """Judges of `verl`, which is called sample by sample; by spec and options, for as long as the process lives."""
 _LOCK = threading.Lock()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import importlib.util
 import inspect
 import math
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +19,7 @@ from editloupe.rewards import NotJudged, trl, verl
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
 from tests.reward_server.running import INSTRUCTION, asking, labelled
-from tests.scripted import ScriptedServer, say
+from tests.scripted import say
 
 
 @pytest.fixture
@@ -149,44 +147,3 @@ def test_verl_opens_one_judge_for_all_samples(pair: tuple[Path, Path], monkeypat
         assert verl("edits", "", "", info, judge="rules", mode="plain")["judged"]
     assert len(rewards._JUDGES) == 1
     next(iter(rewards._JUDGES.values())).judge().close()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not importlib.util.find_spec("trl"), reason="TRL is not installed")
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_trls_own_code_calls_it(pair: tuple[Path, Path], asynchronous: bool) -> None:
-    """Its trainer's reward step, with everything around it left out: no model, no data, one process."""
-    import torch
-    from trl.trainer import grpo_trainer, utils
-
-    with ScriptedServer(labelled, log=False) as server, asking(server) as judge:
-        function = trl(judge, asynchronous=asynchronous)
-        logged: dict[str, Any] = {}
-        thread, loop, ready = utils.start_event_loop_in_daemon(name="test")
-        ready.wait()
-        stub = SimpleNamespace(
-            accelerator=SimpleNamespace(device=torch.device("cpu"), gather=lambda value: value, process_index=0),
-            reward_funcs=[function],
-            reward_processing_classes=[None],
-            reward_func_names=[utils.get_callable_name(function)],
-            state=SimpleNamespace(global_step=0),
-            args=SimpleNamespace(report_to=[]),
-            environments=None,
-            async_loop=loop,
-            _log_completion_extra=logged.__setitem__,
-            _log_metric=logged.__setitem__,
-        )
-        inputs = [{"prompt": asked(), "image": Image.open(pair[0])} for _ in range(2)]
-        completions = [[{"role": "assistant", "content": text}] for text in (data_url(pair[1]), "no")]
-        gather, grpo_trainer.gather = grpo_trainer.gather, lambda value: value
-        try:
-            found = grpo_trainer.GRPOTrainer._calculate_rewards(
-                stub, inputs, [one["prompt"] for one in inputs], completions, [[1], [2]]
-            )
-        finally:
-            grpo_trainer.gather = gather
-            utils.shutdown_event_loop_in_daemon(thread, loop)
-    assert stub.reward_func_names == ["editloupe"]
-    assert found[0, 0].item() == 0.5
-    assert torch.isnan(found[1, 0])
-    assert sys.modules["trl"].__version__
