@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 
 from editloupe.images import declared_pixels
-from editloupe.memory_picture import PictureSource
+from editloupe.memory_picture import MemoryPicture, PictureSource
 from editloupe.types import UserError
 
 MEGAPIXELS = 500
@@ -125,6 +125,11 @@ if hasattr(os, "register_at_fork"):
 async def room_for(paths: Iterable[PictureSource]) -> AsyncIterator[None]:
     """Hold room for these pictures, of which only the headers are read."""
     several = tuple(dict.fromkeys(paths))
-    pixels = await asyncio.to_thread(lambda: sum(map(declared_pixels, several)))
+    if all(
+        isinstance(one, MemoryPicture) for one in several
+    ):  # no file is read, and a thread costs more than the headers
+        pixels = sum(map(declared_pixels, several))
+    else:
+        pixels = await asyncio.to_thread(lambda: sum(map(declared_pixels, several)))
     async with pixel_budget().room(pixels):
         yield
