@@ -25,6 +25,7 @@ LAYERS = (
         "rgb_pixels",
         "safe_text",
         "storable",
+        "user_error",
         "whole_files",
     ),
     ("rubrics", "tools"),
