@@ -22,6 +22,8 @@ from editloupe.evals.runs.single import keep_judgement
 from editloupe.evals.runs.store import Run
 from editloupe.images import Album, hash_bytes, hash_pixels, open_picture
 from editloupe.memory_picture import MemoryPicture
+from editloupe.tools.comparison_pool import ComparisonPool
+from editloupe.tools.difference import compare
 from tests.conftest import StartServer
 from tests.pictures import edit_pair, textured
 from tests.scripted import Request, final
@@ -271,3 +273,15 @@ async def test_a_judge_on_an_event_loop_takes_them_too(pair: tuple[Path, Path]) 
     async with Judge("rules", mode="plain") as judge:
         found = await asyncio.gather(*(judge.ajudge(edit) for edit in edits))
     assert all(one.judged for one in found)
+
+
+def test_pictures_in_memory_reach_the_processes_that_compare(pair: tuple[Path, Path]) -> None:
+    edit = Edit(source=Image.open(pair[0]), edited=pair[1].read_bytes(), instruction=INSTRUCTION)
+    pool = ComparisonPool(1)
+    try:
+        there = pool(*(open_picture(one).pixels for one in edit.paths))
+    finally:
+        pool.close()
+    here = compare(*(open_picture(path).pixels for path in pair))
+    assert [region.box for region in there.regions] == [region.box for region in here.regions]
+    assert pool.pids == []

@@ -16,6 +16,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from editloupe.evals.runs.redact import Redactor
 from editloupe.reward_server import json_dialects, pickle_dialects
@@ -54,7 +55,7 @@ def _route(dialect: Dialect, scorer: EditScorer) -> Callable[[Request], Awaitabl
     clean = Redactor()
 
     async def ask(request: Request) -> Response:
-        answer = await _answered(dialect, scorer, await request.body(), clean)
+        answer = await _answered(dialect, scorer, request, clean)
         scorer.metrics.count("requests_total", dialect=dialect.name, code=str(answer.status_code))
         return answer
 
@@ -62,12 +63,16 @@ def _route(dialect: Dialect, scorer: EditScorer) -> Callable[[Request], Awaitabl
     return ask
 
 
-async def _answered(dialect: Dialect, scorer: EditScorer, body: bytes, clean: Redactor) -> Response:
+async def _answered(dialect: Dialect, scorer: EditScorer, request: Request, clean: Redactor) -> Response:
     limits = WireLimits(scorer.settings.queue, scorer.settings.picture_pixels)
     try:
-        parsed = await asyncio.to_thread(dialect.read, body, limits)
-        del body  # the pictures have their own copies by now
+        # Nobody keeps the body, which the request itself would: the edits' pictures are copies, and wait long enough.
+        parsed = await asyncio.to_thread(dialect.read, b"".join([part async for part in request.stream()]), limits)
         found = dialect.answer(parsed, parsed.whole(await scorer.score(parsed.edits)), scorer)
+    except ClientDisconnect:
+        return error("the client has gone", 499)
+    except HTTPException:
+        raise
     except (BadRequest, TooMany) as mistake:
         return error(clean(str(mistake)), 413 if isinstance(mistake, TooMany) else 400)
     except Busy as full:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import uvicorn
 
+from editloupe.evals.batch.local_executor import compare_in_pool
 from editloupe.judge import Judge
 from editloupe.reward_server.app import create_app
 from editloupe.reward_server.kept_run import KeptRun
@@ -30,6 +31,8 @@ def serve_rewards(judge: Judge, settings: RewardServerSettings) -> int:
         except OSError as error:
             raise UserError(str(error)) from None
         settings = replace(settings, port=listener.getsockname()[1])
+        if (pool := compare_in_pool(judge)) is not None:
+            stack.callback(pool.close)
         run = stack.enter_context(closing(KeptRun(settings.out, judge))) if settings.out else None
         scorer = EditScorer(judge, settings, run)
         config = uvicorn.Config(

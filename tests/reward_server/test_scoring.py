@@ -12,14 +12,16 @@ import httpx
 import pytest
 
 from editloupe.evals.runs.store import Run
+from editloupe.images import encode
 from editloupe.reward_server import EditScorer, RewardServerSettings
 from editloupe.reward_server.kept_run import KeptRun
 from editloupe.reward_server.scoring import Busy
 from editloupe.reward_server.wire import WireLimits, make_edit
 from editloupe.types import Edit, UserError
 from tests.conftest import StartServer
+from tests.pictures import textured
 from tests.reward_server.running import INSTRUCTION, asking, b64, labelled, own, png, running
-from tests.scripted import Request, fault, say, wrong_key
+from tests.scripted import Request, fault, final, say, wrong_key
 
 
 def edit(seed: int, instruction: str = INSTRUCTION) -> Edit:
@@ -182,23 +184,29 @@ def test_a_run_that_cannot_be_written_stops_the_paying(
     assert "no space left" in capsys.readouterr().err
 
 
-def ask_until_answered(url: str, seed: int) -> tuple[int, float | None, int]:
-    """Ask as a patient client does: come back when told to, sooner here."""
+def ask_until_answered(url: str, number: int, size: tuple[int, int]) -> tuple[int, float | None, int]:
+    """Ask as a patient client does: come back when told to, sooner here. Every edit has a picture nobody saw before."""
     busy = 0
-    with httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+    edited = textured(*size, 1)
+    edited[:4, :4] = number % 256, number // 256, 7
+    with httpx.Client(base_url=url, timeout=60, trust_env=False, verify=False) as client:
+        body = {
+            "source": b64(png(0, size)),
+            "edited": b64(encode(edited)),
+            "instruction": f"Number {number}.",
+        }
         while True:
-            answer = client.post("/v1/judge", json={"edits": [own(1, instruction=f"Number {seed}.")]})
+            answer = client.post("/v1/judge", json={"edits": [body]})
             if answer.status_code == 200:
-                return seed, answer.json()["results"][0]["score"], busy
+                return number, answer.json()["results"][0]["score"], busy
             assert answer.status_code == 429
+            assert int(answer.headers["retry-after"]) >= 1
             busy += 1
-            threading.Event().wait(0.05)
+            threading.Event().wait(0.1)
 
 
 def by_number(request: Request) -> Any:
     """Answer with a label that depends on the edit's own number."""
-    from tests.scripted import final
-
     number = int(str(request.body).rpartition("Number ")[2].partition(".")[0])
     if "Perfect Consistency" in request.system:
         return final(("Scene Collapse", "Perfect Consistency")[number % 2])
@@ -207,19 +215,26 @@ def by_number(request: Request) -> Any:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("clients", "requests"), [(20, 100), pytest.param(200, 2000, marks=pytest.mark.slow)], ids=["short", "long"]
+    ("clients", "requests", "size"),
+    [
+        pytest.param(16, 60, (64, 48), id="short"),
+        pytest.param(200, 2000, (512, 384), id="long", marks=[pytest.mark.slow, pytest.mark.timeout(1200)]),
+    ],
 )
-def test_many_clients_of_a_slow_model_are_all_answered_each_with_its_own(
-    scripted: StartServer, clients: int, requests: int
+def test_many_clients_of_a_slow_model_are_all_answered_each_with_its_own_in_bounded_memory(
+    scripted: StartServer, clients: int, requests: int, size: tuple[int, int]
 ) -> None:
-    model = scripted(by_number, log=False, delay=0.05)
+    model = scripted(by_number, log=False, delay=0.1)
     with (
-        running(asking(model), queue=clients // 2, concurrency=clients // 2) as server,
+        running(asking(model), queue=clients // 2, concurrency=clients // 4) as server,
         ThreadPoolExecutor(clients) as pool,
     ):
-        found = list(pool.map(lambda seed: ask_until_answered(server.url, seed), range(requests)))
+        found = list(pool.map(lambda n: ask_until_answered(server.url, n, size), range(requests // 10)))
+        before = server.metric("resident_bytes")
+        found += pool.map(lambda n: ask_until_answered(server.url, n, size), range(requests // 10, requests))
         assert server.metric("pending_edits") == 0
-        assert server.scorer.metrics.value("edits_total", outcome="judged") == requests
-    assert [(seed, score) for seed, score, _ in found] == [(n, (n % 2 + n // 2 % 2) / 2) for n in range(requests)]
+        assert server.metric("edits_total", outcome="judged") == requests
+        assert (server.metric("resident_bytes") - before) / 2**20 < 200  # all pictures at once would be 2 GB
+    assert [(number, score) for number, score, _ in found] == [(n, (n % 2 + n // 2 % 2) / 2) for n in range(requests)]
     assert sum(busy for *_, busy in found) > 0
     assert model.served == 2 * requests
