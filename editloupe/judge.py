@@ -22,6 +22,7 @@ from editloupe.graphs.edit import EDIT_GRAPH, EditContext
 from editloupe.images import Album, WireLimits
 from editloupe.judge_lifecycle import JudgeLifecycle
 from editloupe.judge_settings import JudgeSettings
+from editloupe.memory_picture import PictureSource
 from editloupe.pixel_budget import room_for
 from editloupe.question_facts import question_facts
 from editloupe.rubrics.model import Rubric
@@ -247,7 +248,7 @@ class Judge(DescribedJudge):
             known = self._questions[rubric.name] = Asked(rubric.criterion, facts)
         return known
 
-    def shown(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> str | None:
+    def shown(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> str | None:
         """Return the key of what of an edit the judge is shown; None where a picture it needs has no hash."""
         return shown_of(self._protocol, self._rubric_for(edit, criterion), self.mode, edit).key(hashes)
 

@@ -11,8 +11,20 @@ from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    PlainSerializer,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
+from editloupe.memory_picture import SCHEME, MemoryPicture, PictureSource
 from editloupe.storable import storable_text
 from editloupe.user_error import UserError as UserError
 
@@ -121,8 +133,37 @@ def _writable(value: Any, room: int = DEEPEST) -> Any:
     raise ValueError(f"a field holds {type(value).__name__}; only texts, numbers, lists and mappings can be kept")
 
 
-File = Annotated[Path, PlainSerializer(lambda path: storable_text(str(path)), return_type=str, when_used="json")]
-"""A picture's path; written down with whole characters even where the disk has a name that is no text."""
+def _taken(value: Any) -> Any:
+    """Return a picture in memory under its hash, and whatever names a file as it is."""
+    if isinstance(value, str):
+        in_memory = value.startswith("data:") or (value.startswith(SCHEME) and MemoryPicture.named(value) is not None)
+        if not in_memory:
+            return value
+    elif value is None or isinstance(value, PurePath):
+        return value
+    from editloupe.picture_input import as_memory_picture  # it loads what decodes pictures
+
+    return as_memory_picture(value)
+
+
+File = Annotated[
+    Path | InstanceOf[MemoryPicture],
+    BeforeValidator(_taken),
+    PlainSerializer(lambda source: storable_text(str(source)), return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "path"}),
+]
+"""A picture's path, or the picture itself: bytes, a data URL, a PIL image or a numpy array, kept under its hash.
+
+In JSON a path is written with whole characters even where the disk has a name that is no text, and a picture in memory
+as `memory:` and its hash.
+"""
+
+
+def in_file(source: PictureSource) -> Path:
+    """Return the path of a picture, where only files will do."""
+    if isinstance(source, MemoryPicture):
+        raise UserError(f"{source.told} is in no file, and one is needed here")
+    return source
 
 
 KEPT = "kept"
@@ -133,7 +174,7 @@ class Edit(Record):
     """What is judged: an instruction, the picture before, the picture after."""
 
     id: str = ""
-    """Unique in a run; the stem of the edited picture's file name where none is given."""
+    """Unique in a run; the stem of the edited picture's file name where none is given, in memory the head of its hash."""
     source: File
     edited: File
     instruction: str
@@ -155,23 +196,25 @@ class Edit(Record):
     """Other fields of the manifest, kept for grouping and for protocols that read them."""
 
     @property
-    def files(self) -> dict[str, tuple[Path, ...]]:
-        """The files of its pictures, by role; a role with a field of its own is that field's."""
+    def files(self) -> dict[str, tuple[PictureSource, ...]]:
+        """Its pictures, by role; a role with a field of its own is that field's."""
         reference = {"reference": (self.reference,)} if self.reference else {}
         named = {"source": (self.source,), "edited": (self.edited,), **reference}
         return named | {role: paths for role, paths in self.more_images.items() if role not in named}
 
     @property
-    def paths(self) -> tuple[Path, ...]:
-        """The files of its pictures, whatever their roles."""
+    def paths(self) -> tuple[PictureSource, ...]:
+        """Its pictures, whatever their roles."""
         return tuple(path for paths in self.files.values() for path in paths)
 
     @model_validator(mode="before")
     @classmethod
     def _id_from_file_name(cls, value: Any) -> Any:
-        if isinstance(value, Mapping) and not value.get("id") and isinstance(value.get("edited"), (str, Path)):
-            return {**value, "id": Path(value["edited"]).stem}
-        return value
+        if not isinstance(value, Mapping) or value.get("id") or value.get("edited") is None:
+            return value
+        edited = _taken(value["edited"])
+        own = edited.sha[:16] if isinstance(edited, MemoryPicture) else Path(edited).stem
+        return {**value, "edited": edited, "id": own}
 
     @field_validator("id", "instruction", "instruction_type", "hint", "model", "human", "extra")
     @classmethod

@@ -19,7 +19,10 @@ LAYERS = (
         "images",
         "lazy_names",
         "loop_thread",
+        "memory_picture",
+        "picture_input",
         "pixel_budget",
+        "rgb_pixels",
         "safe_text",
         "storable",
         "user_error",
@@ -30,7 +33,7 @@ LAYERS = (
     ("graphs",),
     ("judge", "judge_lifecycle", "judge_settings", "described_judge", "question_facts", "setups"),
     ("evals", "generators"),
-    ("studio", "cli", "app", "demo", "__main__"),
+    ("studio", "reward_server", "rewards", "cli", "app", "demo", "__main__"),
 )
 """The parts of the package from the lowest up: a part imports from below and from its own layer."""
 APART = {"rubrics", "tools"}

@@ -8,7 +8,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from editloupe.asked import Question
 from editloupe.evals.batch.batch_judge import BatchJudge
@@ -19,6 +18,7 @@ from editloupe.evals.runs import enrolment
 from editloupe.evals.runs.enrolment import Enrolled, Entry
 from editloupe.evals.runs.putting import Answer
 from editloupe.evals.runs.store import Run
+from editloupe.memory_picture import PictureSource
 from editloupe.types import Edit, Sha
 
 
@@ -56,7 +56,7 @@ class Job:
     number: int | None = None
     """The edit's in the run; None where nothing is written."""
     questions: Mapping[str, Question] = field(default_factory=dict)
-    hashes: Mapping[Path, Sha] = field(default_factory=dict)
+    hashes: Mapping[PictureSource, Sha] = field(default_factory=dict)
     """Of the pictures, as they went into the questions."""
 
 
@@ -115,7 +115,7 @@ class Planner:
         return Survey(units, tuple(self._told(concerned, further)))
 
     def _changed(
-        self, number: int, edit: Edit, criteria: Iterable[str], hashes: Mapping[Path, Sha]
+        self, number: int, edit: Edit, criteria: Iterable[str], hashes: Mapping[PictureSource, Sha]
     ) -> Iterator[tuple[str, str]]:
         """Yield, for every verdict of an edit that does not answer any more, what changed and the criterion."""
         for criterion in criteria:
@@ -140,7 +140,7 @@ class Planner:
         )
         return f"{count} edits have other pictures or another instruction than the run holds under the same id and model: {kept}"
 
-    def _question(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> Question:
+    def _question(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> Question:
         return Question(self._judge.asked_of(edit, criterion).key, self._judge.shown(edit, criterion, hashes))
 
     def jobs(self, edits: Iterable[tuple[int, Edit]]) -> Iterator[Job]:

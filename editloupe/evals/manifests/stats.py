@@ -17,7 +17,7 @@ from editloupe.evals.manifests.datasets import Naming, edit_from
 from editloupe.evals.manifests.ids import IdSet
 from editloupe.evals.manifests.readers import Row, reader_for
 from editloupe.images import ImageError, declared_size
-from editloupe.types import Box, Edit, Record, UserError
+from editloupe.types import Box, Edit, Record, UserError, in_file
 
 NO_TYPE = "(no type)"
 EDGES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
@@ -123,7 +123,7 @@ class _Counts:
             self._widths.append(width)
             self._heights.append(height)
         if edit.target_boxes:
-            self._measure(edit.source, edit.target_boxes)
+            self._measure(in_file(edit.source), edit.target_boxes)
 
     def _measure(self, source: Path, boxes: Sequence[Box]) -> None:
         try:

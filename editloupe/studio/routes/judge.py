@@ -22,7 +22,7 @@ from editloupe.setups.setup import setup_names
 from editloupe.studio.live import LiveJob
 from editloupe.studio.request import JudgeRequest, edit_of, judge_of, read_request
 from editloupe.studio.studio import Studio, studio_of
-from editloupe.types import UserError
+from editloupe.types import UserError, in_file
 
 router = APIRouter()
 PROPOSED = ("rules", *(provider.example for provider in PROVIDERS))
@@ -80,7 +80,7 @@ def example(request: Request, name: str) -> Response:
             "instruction": edit.instruction,
             "instruction_type": edit.instruction_type or "",
             "boxes": [list(box) for box in edit.target_boxes],
-            "pictures": {role: uploads.copy(paths[0]) for role, paths in edit.files.items()},
+            "pictures": {role: uploads.copy(in_file(paths[0])) for role, paths in edit.files.items()},
         }
     )
 

@@ -16,6 +16,7 @@ from editloupe.images import open_picture
 from editloupe.studio.picture_cache import MEDIA_TYPES, small_copy
 from editloupe.studio.studio import studio_of
 from editloupe.studio.uploads import SHA
+from editloupe.types import in_file
 
 router = APIRouter()
 Sha = Annotated[str, Path(pattern=SHA)]
@@ -55,7 +56,7 @@ def example(name: str) -> Response:
 
 @cache
 def _example_pictures() -> dict[str, FilePath]:
-    return {edit.id: edit.edited for edit in read_manifest(demo_manifest())}
+    return {edit.id: in_file(edit.edited) for edit in read_manifest(demo_manifest())}
 
 
 def _made(data: bytes | None, media_type: str) -> Response:
