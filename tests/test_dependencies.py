@@ -33,7 +33,18 @@ LAYERS = (
     ("graphs",),
     ("judge", "judge_lifecycle", "judge_settings", "described_judge", "question_facts", "setups"),
     ("evals", "generators"),
-    ("studio", "reward_server", "rewards", "cli", "app", "demo", "__main__"),
+    (
+        "studio",
+        "reward_server",
+        "rewards",
+        "evaluators",
+        "inspect",
+        "mcp_server",
+        "cli",
+        "app",
+        "demo",
+        "__main__",
+    ),
 )
 """The parts of the package from the lowest up: a part imports from below and from its own layer."""
 APART = {"rubrics", "tools"}
