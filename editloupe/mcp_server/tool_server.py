@@ -27,8 +27,8 @@ from editloupe.rubrics.load import mistake
 INSTRUCTIONS = (
     "EditLoupe judges instruction-based image edits and looks closely at pictures. judge_edit judges one edit (source picture, "
     "instruction, edited picture) and says why; localize_differences, zoom_in_image, read_text and detect_object look at "
-    "pictures; read_trace tells what a judge thought and saw. Pictures are paths inside the server's roots, base64 or data URLs; positions "
-    "are pixels of the picture. Unjudged means that there is no verdict, not that the edit is bad."
+    "pictures; read_trace tells what a judge thought and saw. Pictures are paths inside the server's roots, base64 or data "
+    "URLs; positions are pixels of the picture. Unjudged means that there is no verdict, not that the edit is bad."
 )
 
 
