@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Coroutine, Sequence
+from typing import Annotated, Any, TypeVar
 
+import anyio
 from mcp.server.mcpserver import Context
 from mcp_types import CallToolResult
 from pydantic import Field, ValidationError
@@ -21,6 +22,8 @@ from editloupe.mcp_server.results import Shown, failure, success
 from editloupe.rubrics.load import mistake
 from editloupe.safe_text import one_line, shortened
 from editloupe.types import Edit, Judgement, Outcome, Step, Trace, Unjudged, Usage, UserError, Verdict
+
+T = TypeVar("T")
 
 
 class Judging:
@@ -68,17 +71,20 @@ class Judging:
                 hint=hint or None,
             )
             edit = type_reader(self._judge.protocol, notes.append)(edit)
-            album, progress = Album(), _Progress(ctx)
             async with self._places:
-                try:
-                    judgement = await self._judge.ajudge(edit, criteria=criteria, watcher=progress, album=album)
-                    notes += await asyncio.to_thread(self._kept.keep, judgement, album)
-                    return await asyncio.to_thread(self._told, judgement, album, notes)
-                finally:
-                    await progress.finish()
-                    album.clear()
+                return await _undisturbed(self._judged(edit, criteria, ctx, notes))
         except UserError as error:
             return failure(str(error))
+
+    async def _judged(self, edit: Edit, criteria: Sequence[str], ctx: Context, notes: Sequence[str]) -> CallToolResult:
+        album, progress = Album(), _Progress(ctx)
+        try:
+            judgement = await self._judge.ajudge(edit, criteria=criteria, watcher=progress, album=album)
+            kept = await asyncio.to_thread(self._kept.keep, judgement, album)
+            return await asyncio.to_thread(self._told, judgement, album, [*notes, *kept])
+        finally:
+            await progress.finish()
+            album.clear()
 
     def _edit(self, **fields: Any) -> Edit:
         try:
@@ -139,6 +145,22 @@ def verdict_line(outcome: Outcome) -> str:
     label = outcome.label or ", ".join(f"{name}: {value}" for name, value in outcome.values.items()) or "judged"
     because = f". {outcome.rationale.strip()}" if outcome.rationale.strip() else ""
     return f"{outcome.criterion}: {label}{score}{because}"
+
+
+async def _undisturbed(work: Coroutine[Any, Any, T]) -> T:
+    """Do something that is cancelled once, and whose end is waited for.
+
+    Where a client leaves, its request is cancelled again at every await, as anyio does it. A graph that is ending its tasks
+    would be torn out of that and leave some running.
+    """
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([task])
+        raise
 
 
 class _Progress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -33,6 +34,7 @@ def serve_stdio(open_judge: Callable[[], Judge], settings: McpSettings) -> int:
             async with judge:
                 await server.run_stdio_async()
 
+    _log_plainly()
     with _stdout_kept_clear():
         judge = open_judge()
     try:
@@ -58,6 +60,7 @@ def _stdout_kept_clear() -> Iterator[None]:
 
 def serve_http(judge: Judge, settings: McpSettings, port: int) -> int:
     """Serve on this machine's own address until stopped and return the exit code; the judge is closed at the end."""
+    _log_plainly()
     with ExitStack() as stack:
         stack.enter_context(judge)
         try:
@@ -80,6 +83,11 @@ def serve_http(judge: Judge, settings: McpSettings, port: int) -> int:
         server.run(sockets=[listener])
     server.say_stopped()
     return server.exit_code
+
+
+def _log_plainly() -> None:
+    """Have warnings written as lines: the protocol's package would draw a traceback for half a minute otherwise."""
+    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
 
 
 def http_app(tools: ToolServer, settings: McpSettings) -> ASGIApp:
