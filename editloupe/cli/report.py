@@ -105,8 +105,10 @@ def report(
 
     how = Resampling(resamples, seed)
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
+    gc.disable()
     tables = [table_of(run, protocol, configuration) for run in dict.fromkeys(runs)]
     gc.freeze()  # the tables stay until the end; the collector need not walk through them again and again
+    gc.enable()
     _check_columns(by or (), tables)
     if queue is not None and (not corrected or len(tables) > 1):
         raise UserError(

@@ -124,7 +124,7 @@ class Table:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The fields that edits can be grouped by: those of an edit that are given, and every further column of the manifest."""
-        given = [name for name in _EDIT_FIELDS if any(row.field(name) is not None for row in self.rows)]
+        given = [name for name in _EDIT_FIELDS if any(getattr(row.edit, name) is not None for row in self.rows)]
         return (*given, *dict.fromkeys(name for row in self.rows for name in row.edit.extra))
 
     @cached_property
@@ -191,18 +191,24 @@ class Table:
         found = Numbers(np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape), np.zeros(shape))
         repeats = {repeat: place for place, repeat in enumerate(self.repeats)}
         criteria = {criterion: place for place, criterion in enumerate(self.criteria)}
+        places: list[tuple[int, int, int]] = []
+        units: list[RunUnit] = []
         for number, row in enumerate(self.rows):
-            for criterion, units in row.units.items():
-                for unit in units:
-                    place = number, repeats[unit.repeat], criteria[criterion]
-                    if not unit.judged:
-                        found.unjudged[place] = 1
-                        continue
-                    found.judged[place] = 1
-                    if unit.score is not None:
-                        found.score[place] = unit.score
-                    if unit.score_100 is not None:
-                        found.score_100[place] = unit.score_100
+            for criterion, own in row.units.items():
+                column = criteria[criterion]
+                places += [(number, repeats[unit.repeat], column) for unit in own]
+                units += own
+        where = np.array(places, np.int64).reshape(-1, 3)
+        judged = np.array([unit.judged for unit in units], bool)
+        for cells, marked in ((found.judged, judged), (found.unjudged, ~judged)):
+            cells[tuple(where[marked].T)] = 1
+        for cells, numbers in (
+            (found.score, [unit.score for unit in units]),
+            (found.score_100, [unit.score_100 for unit in units]),
+        ):
+            values = np.array(numbers, float)
+            known = judged & ~np.isnan(values)
+            cells[tuple(where[known].T)] = values[known]
         found.score_100[:] = self.reported(found.score_100)
         return found
 

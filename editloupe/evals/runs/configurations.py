@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,3 +113,11 @@ def describe(about: dict[str, Any], name: str, description: Mapping[str, Any], n
         return False
     known |= {"rubrics": rubrics, "criteria": criteria}
     return True
+
+
+def add_descriptions(about: dict[str, Any], known: Iterable[Mapping[str, Any]]) -> bool:
+    """Add descriptions of another run's configurations to run.json where they are not there yet."""
+    names = {one["name"] for one in about["configurations"]}
+    added = [dict(one) for one in known if one["name"] not in names]
+    about["configurations"] += added
+    return bool(added)

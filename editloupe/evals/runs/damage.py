@@ -18,6 +18,8 @@ _RAISED = (sqlite3.Error, UnicodeDecodeError)
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError, IndexError)
 """What reading a value raises that is not what it should be; pydantic's own error is a ValueError."""
 EXAMPLES = 3
+AT_ONCE = 500
+"""Rows fetched at a time."""
 
 
 class RunDamaged(UserError):
@@ -84,6 +86,12 @@ class RunConnection(sqlite3.Connection):
         return super().cursor(_RunCursor).executemany(*given)
 
 
+def rows_of(cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a cursor, many fetched at a time: one by one, fetching takes longer than reading."""
+    while rows := cursor.fetchmany(AT_ONCE):
+        yield from rows
+
+
 class _RunCursor(sqlite3.Cursor):
     """Spelled out method by method: these are called for every row that is read and written.
 
@@ -105,6 +113,12 @@ class _RunCursor(sqlite3.Cursor):
     def fetchone(self) -> Any:
         try:
             return super().fetchone()
+        except _RAISED as error:
+            raise (_as_damage(error, self.connection) or error) from None
+
+    def fetchmany(self, *given: Any) -> list[Any]:
+        try:
+            return super().fetchmany(*given)
         except _RAISED as error:
             raise (_as_damage(error, self.connection) or error) from None
 

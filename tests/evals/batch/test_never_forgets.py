@@ -15,7 +15,7 @@ from editloupe.evals.runs.store import Run
 from tests.conftest import StartServer
 from tests.evals.batch.test_batch import answers
 from tests.evals.samples import write_manifest, write_picture
-from tests.scripted import Answer, Request, ScriptedServer, call
+from tests.scripted import Answer, Fault, Request, ScriptedServer, call
 
 Rows = list[dict[str, Any]]
 
@@ -205,6 +205,52 @@ def test_everything_is_judged_again_only_where_that_is_said(server: ScriptedServ
     judge_into(server, manifest, "--replace")
     assert server.served == 8
     assert len(held(tmp_path)) == 4
+
+
+def test_a_replacement_that_was_stopped_goes_on_and_a_later_one_begins_anew(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest, a_request = write_manifest(tmp_path, 4), 120
+    judge_into(server, manifest)
+    some = ("--concurrency", "1", "--max-tokens", str(12 * a_request))
+    judge_into(server, manifest, "--replace", *some, code=3)
+    assert server.served == 12, "two of the four edits were replaced"
+    judge_into(server, manifest, "--replace", "--limit", "1")
+    assert server.served == 14, "another set of edits is another replacement, begun and finished beside it"
+    capsys.readouterr()
+    judge_into(server, manifest, "--replace", "--dry-run")
+    assert "4 units to judge" in capsys.readouterr().out
+    judge_into(server, manifest, "--replace")
+    assert "going on with the replacement begun at" in capsys.readouterr().err
+    assert server.served == 18
+    judge_into(server, manifest)
+    assert server.served == 18, "without the option nothing is asked"
+    judge_into(server, manifest, "--replace")
+    assert "going on" not in capsys.readouterr().err
+    assert server.served == 26
+    with Run.open(tmp_path / "run") as run:
+        assert "replacing" not in run.about()
+        assert [unit.tries for unit in run.units()] == [4, 4, 3, 3, 3, 3, 3, 3]
+
+
+def test_a_replacement_in_which_the_server_failed_goes_on_with_what_failed(
+    scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    broken = False
+
+    def answers_or_breaks(request: Request) -> Answer | Fault:
+        return Fault(400, "The engine is being restarted.") if broken and "Do 1" in request.text else answers(request)
+
+    server = scripted(answers_or_breaks)
+    manifest = write_manifest(tmp_path, 3)
+    judge_into(server, manifest)
+    broken = True
+    judge_into(server, manifest, "--replace", code=3)
+    broken, before = False, server.served
+    judge_into(server, manifest, "--replace")
+    assert server.served == before + 2
+    assert len(held(tmp_path)) == 6
 
 
 def test_a_tool_that_was_not_used_changes_nothing_and_one_that_was_does(
