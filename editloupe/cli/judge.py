@@ -18,6 +18,7 @@ from editloupe.evals.runs.single import keep_judgement
 from editloupe.evals.runs.store import Run
 from editloupe.images import Album
 from editloupe.judge import Judge
+from editloupe.plurals import number_of
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.safe_text import for_json, one_line, printable, trace_command
@@ -200,7 +201,7 @@ def _show_outcome(outcome: Outcome, rubric: Rubric, console: Console) -> None:
     if outcome.rationale:
         console.print(Text(f"  because: {printable(outcome.rationale)}", style="italic"))
     tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
-    asked = f", {outcome.usage.requests} requests, {tokens} tokens" if outcome.usage.requests else ""
+    asked = f", {number_of(outcome.usage.requests, 'request')}, {tokens} tokens" if outcome.usage.requests else ""
     console.print(Text(f"  {outcome.steps} steps{asked}", style="dim"))
 
 

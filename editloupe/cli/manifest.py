@@ -12,6 +12,7 @@ import typer
 from editloupe.cli.options import one_of, tell
 from editloupe.evals.papers import layouts
 from editloupe.evals.papers.registry import known_paper
+from editloupe.plurals import number_of
 from editloupe.safe_text import for_json
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def stats(
     named = _names(manifests)
     found = [manifest_stats(path, naming, allow_outside, name, type_reader(layout)) for path, name in named.items()]
     if out is not None:
-        tell(f"{_save_figures(found, out)} figures in {out}")
+        tell(f"{number_of(_save_figures(found, out), 'figure')} in {out}")
     if as_json:
         print(for_json({"manifests": [one.model_dump(mode="json") for one in found]}, 2))
         return
@@ -98,7 +99,9 @@ def _blocks(found: Sequence[ManifestStats]) -> Iterator[Block]:
     from editloupe.evals.report.figures.manifests import told
 
     names = [one.name for one in found]
-    listed = [f"{one.name}: {one.samples} samples in {one.rows} rows{_models(one)}" for one in found]
+    listed = [
+        f"{one.name}: {number_of(one.samples, 'sample')} in {number_of(one.rows, 'row')}{_models(one)}" for one in found
+    ]
     yield Paragraph(". ".join(listed) + ".")
     if notes := tuple(f"{one.name}: {note}" for one in found for note in one.notes):
         yield Points(notes)

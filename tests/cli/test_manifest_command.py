@@ -71,7 +71,7 @@ def test_manifests_without_targets_have_no_figures_of_areas(tmp_path: Path, caps
 def test_two_files_of_one_name_go_by_their_folders(tmp_path: Path, capsys: Any) -> None:
     paths = [write(tmp_path / name, [sample(1, [0, 0, 9, 9])]) for name in ("a", "b")]
     assert run(["manifest", "stats", *map(str, paths)]) == 0
-    assert "a/edits: 1 samples" in capsys.readouterr().out
+    assert "a/edits: 1 sample in 1 row" in capsys.readouterr().out
 
 
 def test_a_papers_names_of_fields_are_read(tmp_path: Path, capsys: Any) -> None:

@@ -29,7 +29,7 @@ class Matched:
 
 def edited(row: RunRow) -> str:
     """Return what tells edited pictures apart: the content hash, or the path where the run has no hash."""
-    return next(iter(row.pictures.get("edited", ())), str(row.edit.edited))
+    return shas[0] if (shas := row.pictures.get("edited")) else str(row.edit.edited)
 
 
 def picture_of(row: RunRow) -> Hashable:

@@ -18,6 +18,7 @@ from editloupe.evals.analysis.run_units import RunUnit, units_of
 from editloupe.evals.runs.configurations import Configuration
 from editloupe.evals.runs.readback import recorded_rubrics
 from editloupe.evals.runs.store import Run
+from editloupe.plurals import number_of
 from editloupe.rubrics.model import Answer, LabelAnswer
 from editloupe.rubrics.protocol import first_variant
 from editloupe.rubrics.registry import OWN, known_protocol
@@ -52,14 +53,14 @@ class RunRow:
     @property
     def case(self) -> tuple[Any, ...]:
         """What the outputs of two editing models share: source picture, instruction, targets and further inputs."""
-        given = {role: shas for role, shas in self.pictures.items() if role not in ("source", "edited")}
-        inputs = tuple((role, *given[role]) for role in sorted(given))
+        given = [role for role in self.pictures if role not in ("source", "edited")]
+        inputs = tuple((role, *self.pictures[role]) for role in sorted(given)) if given else ()
         return self.source, self.edit.instruction, self.edit.target_boxes, self.edit.turn, inputs
 
     @property
     def source(self) -> str:
         """What tells source images apart: the content hash, or the path where the run has no hash."""
-        return next(iter(self.pictures.get("source", ())), str(self.edit.source))
+        return shas[0] if (shas := self.pictures.get("source")) else str(self.edit.source)
 
     def field(self, name: str) -> Any:
         """Return a field of the edit or of its manifest line, None where it has none."""
@@ -86,7 +87,10 @@ class Table:
     @cached_property
     def criteria(self) -> tuple[str, ...]:
         """The criteria that were asked, in the protocol's order."""
-        asked = dict.fromkeys(criterion for row in self.rows for criterion in row.units)
+        asked: dict[str, None] = {}
+        for row in self.rows:
+            if not asked.keys() >= row.units.keys():
+                asked.update(dict.fromkeys(row.units))
         protocol = known_protocol(self.protocol)
         order = list(protocol.criteria) if protocol else []
         return tuple(sorted(asked, key=lambda name: order.index(name) if name in order else len(order)))
@@ -360,7 +364,7 @@ def choose(run: Run, protocol: str | None = None, configuration: str | None = No
         raise UserError(
             f"the run {run.folder.name} holds verdicts of {' and '.join(protocols)}; name one with --protocol"
         )
-    listed = "; ".join(f"{one.name} ({one.title}, {one.units} units)" for one in left or found)
+    listed = "; ".join(f"{one.name} ({one.title}, {number_of(one.units, 'unit')})" for one in left or found)
     if not left:
         raise UserError(f'the run {run.folder.name} has no configuration "{configuration}"; it has: {listed}')
     raise UserError(f"the run {run.folder.name} was judged in several ways; name one with --configuration: {listed}")

@@ -148,7 +148,9 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         if batch.again.anew:
             planner.replacement = replacements.begin(run, survey.key)
             if planner.replacement.continued:
-                say(f"going on with the replacement begun at {planner.replacement.began}: what it judged is not asked again")
+                say(
+                    f"going on with the replacement begun at {planner.replacement.began}: what it judged is not asked again"
+                )
         if signals:  # until here, where nothing was asked yet, a stop ends the command at once
             open_.enter_context(listening(stop))
         executor = await _executor(batch, run, judge, traffic)

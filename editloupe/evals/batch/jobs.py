@@ -21,6 +21,7 @@ from editloupe.evals.runs.enrolment import Enrolled, Entry
 from editloupe.evals.runs.putting import Answer
 from editloupe.evals.runs.replacements import Replacement
 from editloupe.evals.runs.store import Run
+from editloupe.plurals import number_of, verb
 from editloupe.types import Edit, Sha
 
 
@@ -134,7 +135,7 @@ class Planner:
         then = "the old verdicts are used" if self._how.keep else "judged again; --keep uses the old verdicts"
         then = "judged again in their place" if self._how.anew else then
         for (what, criterion), count in concerned.items():
-            yield f"{what} changed: {count} units of {criterion}, {then}"
+            yield f"{what} changed: {number_of(count, 'unit')} of {criterion}, {then}"
         if further:
             yield self._further(further)
 
@@ -144,7 +145,10 @@ class Planner:
             if self._how.replace
             else "both are kept and both count; --replace keeps only the manifest's"
         )
-        return f"{count} edits have other pictures or another instruction than the run holds under the same id and model: {kept}"
+        return (
+            f"{number_of(count, 'edit')} {verb(count, 'has', 'have')} other pictures or another instruction than "
+            f"the run holds under the same id and model: {kept}"
+        )
 
     def _question(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> Question:
         return Question(self._judge.asked_of(edit, criterion).key, self._judge.shown(edit, criterion, hashes))

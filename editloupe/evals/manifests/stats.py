@@ -17,6 +17,7 @@ from editloupe.evals.manifests.datasets import Naming, edit_from
 from editloupe.evals.manifests.ids import IdSet
 from editloupe.evals.manifests.readers import Row, reader_for
 from editloupe.images import ImageError, declared_size
+from editloupe.plurals import number_of, verb
 from editloupe.types import Box, Edit, Record, UserError
 
 NO_TYPE = "(no type)"
@@ -162,11 +163,20 @@ class _Counts:
 
     def _notes(self) -> Iterator[str]:
         if untargeted := self._targets[0]:
-            yield f"{untargeted} of {sum(self._targets.values())} samples have no annotated target."
+            yield (
+                f"{untargeted} of {number_of(sum(self._targets.values()), 'sample')} "
+                f"{verb(untargeted, 'has', 'have')} no annotated target."
+            )
         if self._unopened:
-            yield f"{self._unopened} samples with targets have no area, for their pictures cannot be opened: {self._first}."
+            yield (
+                f"{number_of(self._unopened, 'sample')} with targets {verb(self._unopened, 'has', 'have')} no area, "
+                f"for the pictures cannot be opened: {self._first}."
+            )
         if self._outside:
-            yield f"{self._outside} targets reach beyond their picture; only what lies inside is counted."
+            yield (
+                f"{number_of(self._outside, 'target')} {verb(self._outside, 'reaches', 'reach')} beyond the "
+                "picture; only what lies inside is counted."
+            )
 
 
 @lru_cache(maxsize=4096)

@@ -75,9 +75,11 @@ def held(connection: sqlite3.Connection, protocol: str | None = None) -> list[Co
     One whose every verdict another one uses as well is not listed: to show it would show the same again.
     """
     query = (
-        "SELECT configurations.configuration, judge, mode, protocol, count(*) FROM configurations "
-        "JOIN answers ON answers.asked = configurations.asked JOIN units ON units.unit = answers.unit "
-        "GROUP BY configurations.configuration ORDER BY min(units.unit)"
+        "SELECT own.name, judge, mode, protocol, own.held FROM "
+        "(SELECT configuration AS name, sum(count) AS held, min(first) AS first FROM configurations "
+        "JOIN (SELECT asked, count(*) AS count, min(unit) AS first FROM answers "
+        "WHERE unit IN (SELECT unit FROM units) GROUP BY asked) USING (asked) GROUP BY configuration) AS own "
+        "JOIN units ON units.unit = own.first ORDER BY own.first"
     )
     rows = connection.execute(query)
     found = [Configuration(str(name), str(judge), str(mode), str(own), count) for name, judge, mode, own, count in rows]

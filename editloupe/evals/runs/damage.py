@@ -18,6 +18,13 @@ _RAISED = (sqlite3.Error, UnicodeDecodeError)
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError, IndexError)
 """What reading a value raises that is not what it should be; pydantic's own error is a ValueError."""
 EXAMPLES = 3
+_ONE = {
+    "edits with verdicts": "edit with verdicts",
+    "kept replies": "kept reply",
+    "lists of pictures": "list of pictures",
+    "texts of prompts": "text of a prompt",
+}
+"""How one of several is called, where that is not a letter less."""
 AT_ONCE = 500
 """Rows fetched at a time."""
 
@@ -60,9 +67,10 @@ class Damage:
 
 def _sentence(what: str, places: list[str]) -> str:
     some = ", ".join(places[:EXAMPLES])
+    things = f"1 {_ONE.get(what) or what.removesuffix('s')}" if len(places) == 1 else f"{len(places)} {what}"
     more = " …" if len(places) > EXAMPLES else ""
     them = "it is left out" if len(places) == 1 else "they are left out"
-    return f"The run is damaged: {len(places)} {what} cannot be read, and {them} ({some}{more})."
+    return f"The run is damaged: {things} cannot be read, and {them} ({some}{more})."
 
 
 class RunConnection(sqlite3.Connection):

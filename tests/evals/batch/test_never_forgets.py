@@ -152,7 +152,7 @@ def test_what_is_shown_otherwise_is_said_before_it_is_paid_again(
     judge_into(server, manifest, "--keep")
     said = capsys.readouterr().err
     assert (
-        "what the judge is shown of the edit changed: 1 units of instruction_following, the old verdicts are used"
+        "what the judge is shown of the edit changed: 1 unit of instruction_following, the old verdicts are used"
         in said
     )
     assert server.served == 4
@@ -276,7 +276,7 @@ def test_a_tool_that_was_not_used_changes_nothing_and_one_that_was_does(
     capsys.readouterr()
     judge_into(server, manifest, *with_tools)
     said = capsys.readouterr().err
-    assert "the tools (zoom_in_image) changed: 1 units of instruction_following" in said
+    assert "the tools (zoom_in_image) changed: 1 unit of instruction_following" in said
     assert server.served == before, "the requests are the same, so the replies that were kept answer them"
     with Run.open(tmp_path / "run") as run:
         assert len({(unit.name, unit.criterion, unit.asked) for unit in run.units()}) == 12
@@ -310,7 +310,7 @@ def test_a_model_whose_name_cannot_be_written_down_is_known_again(
     write_picture(tmp_path / "img/e0.png", 77)
     capsys.readouterr()
     judge_into(server, manifest, "--replace")
-    assert "1 edits have other pictures" in capsys.readouterr().err
+    assert "1 edit has other pictures" in capsys.readouterr().err
     assert len(held(tmp_path)) == 2
 
 

@@ -19,6 +19,7 @@ from editloupe.evals.report.figures.style import (
     sheet,
     shortened,
 )
+from editloupe.plurals import number_of
 
 
 def area_curves(manifests: Sequence[ManifestStats]) -> Figure:
@@ -112,7 +113,7 @@ def samples_by_type(manifests: Sequence[ManifestStats]) -> Figure:
                 )
             axes.set_yticks(places, [plain(name) for name in shortened(list(one.types))])
             axes.set_xlim(0, 1.18 * max(one.types.values()))
-            axes.set_title(plain(f"{shortened([one.name])[0]}: {one.samples} samples"), fontsize=9)
+            axes.set_title(plain(f"{shortened([one.name])[0]}: {number_of(one.samples, 'sample')}"), fontsize=9)
             axes.tick_params(axis="y", length=0)
         panels[-1].set_xlabel("samples")
     return figure
