@@ -32,14 +32,24 @@ class CasePool:
     """The edited picture of every case by number, by model; -1 where there is none."""
 
     def present(self, model: str) -> Bools:
-        """Return which cases a model has an output for."""
+        """Return which of the cases that count a model has an output for."""
         found = np.zeros(len(self.telling), bool)
         found[self.places[model]] = True
-        return found
+        return found & self.grid.counting
 
     def judged(self, model: str) -> Bools:
-        """Return which cases of a model have a verdict."""
-        return np.asarray(np.isfinite(self.sides[model]).any(1))
+        """Return which of the cases that count have a verdict for a model."""
+        return np.asarray(np.isfinite(self.sides[model]).any(1)) & self.grid.counting
+
+    def uncounted(self) -> Counter[str]:
+        """Return how many cases have no part in the overall score, by their group."""
+        places = self.grid.of_row[~self.grid.counting]
+        return Counter(self.grid.groups[place] for place in places.tolist())
+
+    def clusters(self, a: str, b: str) -> int:
+        """Return how many independent cases two models are compared on: sources where several cases share one."""
+        rows = self.judged(a) & self.judged(b)
+        return min(len(np.unique(way.of_item[rows])) for way in self.grid.ways)
 
     def with_constant(self, model: str, columns: Floats) -> CasePool:
         """Return the pool with a further model that returns the source everywhere and scores what `columns` say."""
