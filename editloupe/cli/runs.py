@@ -101,8 +101,11 @@ def _lines(found: RunInfo) -> list[str]:
         models = ", ".join(f"{one_line(name)} ({count})" for name, count in found.models.items())
         lines.append(f"editing models: {models}")
     for one in found.configurations:
+        differs = f" · {one_line(one.differs)}" if one.differs else ""
         repeats = f", {one.repeats} repeats" if one.repeats > 1 else ""
-        lines.append(f"configuration {one.name}: {one_line(one.judge)} · {one.protocol} · {one.mode} mode{repeats}")
+        lines.append(
+            f"configuration {one.name}: {one_line(one.judge)} · {one.protocol} · {one.mode} mode{differs}{repeats}"
+        )
         lines.append(f"  {', '.join(one.criteria)}: {one.judged} judged, {one.unjudged} unjudged")
     cost = "cost unknown" if found.cost is None else f"${found.cost:.4f}"
     lines.append(

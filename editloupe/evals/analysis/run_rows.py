@@ -83,6 +83,8 @@ class Table:
     """Which of the run's configurations this is."""
     waiting: tuple[Edit, ...] = ()
     """Edits of the manifest that have no unit yet."""
+    differs: str = ""
+    """What tells the configuration from an earlier one of the run with the same judge, protocol and mode."""
 
     @cached_property
     def criteria(self) -> tuple[str, ...]:
@@ -153,8 +155,9 @@ class Table:
 
     @property
     def title(self) -> str:
-        """Judge, protocol and mode in a few words."""
-        return f"{' + '.join(self.judges)} · {self.protocol} · {' + '.join(self.modes)} mode"
+        """Judge, protocol and mode in a few words, and what tells the configuration from another one of these."""
+        parts = (" + ".join(self.judges), self.protocol, f"{' + '.join(self.modes)} mode", self.differs)
+        return " · ".join(filter(None, parts))
 
     @property
     def by_rules(self) -> bool:
@@ -303,7 +306,9 @@ def _read(run: Run, chosen: Configuration) -> Table:
     if not rows:
         raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.sentences())}")
     name, about = run.folder.resolve().name, run.about()
-    return Table(name, run.folder, chosen.protocol, rows, about, run.damage.sentences(), chosen.name, waiting)
+    return Table(
+        name, run.folder, chosen.protocol, rows, about, run.damage.sentences(), chosen.name, waiting, chosen.differs
+    )
 
 
 def _rows(run: Run, chosen: Configuration) -> tuple[tuple[RunRow, ...], tuple[Edit, ...]]:

@@ -212,4 +212,5 @@ async def _executor(batch: Batch, run: Run, judge: BatchJudge, traffic: TrafficC
 
 
 def _price(batch: Batch, spec: str) -> Price | None:
-    return batch.price or price_of(spec, batch.prices)
+    known = price_of(spec, batch.prices)
+    return batch.price or known

@@ -25,7 +25,8 @@ from editloupe.plurals import number_of, verb
 
 def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[Block]:
     """Tell a report: the answer, how sure it is, the tables, the edits to look at, and how it was made."""
-    yield Heading(f"{report.run}: {report.judge} · {report.protocol} · {report.mode} mode", level)
+    what = " · ".join(filter(None, (report.judge, report.protocol, f"{report.mode} mode", report.differs)))
+    yield Heading(f"{report.run}: {what}", level)
     yield Paragraph(report.answer, "answer")
     if report.baseline:
         yield Paragraph(report.baseline, "warning")

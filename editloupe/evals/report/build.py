@@ -79,6 +79,7 @@ def build_report(
         folder=str(table.folder),
         judge=" + ".join(table.judges),
         mode=" + ".join(table.modes),
+        differs=table.differs,
         answer=_answer(table, found, how, rankings),
         certainty=tuple(_certainty(table, found, agreed, how)),
         baseline=BASELINE if table.by_rules else None,

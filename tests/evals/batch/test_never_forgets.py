@@ -110,6 +110,27 @@ def test_another_judge_is_judged_beside_the_first_and_tables_ask_which(
     assert "openai:gpt-4o" in said
 
 
+def test_two_ways_of_asking_one_judge_say_what_tells_them_apart(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest, run = write_manifest(tmp_path, 2), str(tmp_path / "run")
+    judge_into(server, manifest)
+    judge_into(server, manifest, "--long-side", "512", "--keep", "--limit", "1")
+    judge_into(server, manifest, "--long-side", "512")
+    capsys.readouterr()
+    first, second = "openai:gpt-4.1 · dlebench · plain mode", "plain mode · long_side (2048, then 512)"
+    assert command(["report", run]) == 2
+    said = capsys.readouterr().err
+    assert f"({first}, 4 units)" in said
+    assert f"{second}, 4 units" in said
+    assert command(["run", "info", run]) == 0
+    assert second in capsys.readouterr().out
+    with Run.open(run) as opened:
+        latest = opened.configurations()[-1].name
+    assert command(["report", run, "--configuration", latest, "--resamples", "100"]) == 0
+    assert second in capsys.readouterr().out
+
+
 def test_the_address_of_the_server_decides_nothing(server: ScriptedServer, tmp_path: Path) -> None:
     manifest = write_manifest(tmp_path, 2)
     judge_into(server, manifest)
