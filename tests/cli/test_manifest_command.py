@@ -97,3 +97,26 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     told = capsys.readouterr().err
     assert sentence in told
     assert len(told.strip().splitlines()) == 1
+
+
+def test_types_go_by_the_names_of_a_report_and_by_the_papers_families(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds = ["removal", "Removal Object", "colour", "Style"]
+    path = write(tmp_path, [sample(number, instruction_type=kind) for number, kind in enumerate(kinds)])
+    assert run(["manifest", "stats", str(path), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["manifests"]
+    assert found["types"] == {"Removal Object": 2, "Change Color": 1, "Style": 1}
+    assert found["families"] == {
+        "attribute-level": {"Change Color": 1},
+        "object-level": {"Removal Object": 2},
+        "other": {"Style": 1},
+    }
+    figure = figures.samples_by_type([manifest_stats(path, families={"a": ["removal"], "b": ["colour"]})])
+    assert [axes.get_title() for axes in figure.axes] == [
+        "edits, a: 1 sample",
+        "edits, b: 1 sample",
+        "edits, other: 2 samples",
+    ]
+    assert run(["manifest", "stats", str(path), "--protocol", "vibe"]) == 2
+    assert "does not say which task of VIBE it is" in capsys.readouterr().err
