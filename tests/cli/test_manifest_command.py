@@ -113,7 +113,7 @@ def test_types_go_by_the_names_of_a_report_and_by_the_papers_families(
         "other": {"Style": 1},
     }
     figure = figures.samples_by_type([manifest_stats(path, families={"a": ["removal"], "b": ["colour"]})])
-    assert [axes.get_title() for axes in figure.axes] == [
+    assert [axes.get_title("left") for axes in figure.axes] == [
         "edits, a: 1 sample",
         "edits, b: 1 sample",
         "edits, other: 2 samples",
