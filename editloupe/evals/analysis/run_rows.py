@@ -58,6 +58,11 @@ class RunRow:
         return self.source, self.edit.instruction, self.edit.target_boxes, self.edit.turn, inputs
 
     @property
+    def case_id(self) -> str:
+        """The edit's id without the editing model's name, which readers of some benchmarks put before it."""
+        return self.edit.id.removeprefix(f"{self.edit.model}/")
+
+    @property
     def source(self) -> str:
         """What tells source images apart: the content hash, or the path where the run has no hash."""
         return shas[0] if (shas := self.pictures.get("source")) else str(self.edit.source)

@@ -206,6 +206,21 @@ def test_cases_so_few_that_nothing_could_be_told_apart_are_said_to_be(tmp_path: 
     assert all((pair.overall.better_holm is None) is told for pair in found.pairs)
 
 
+@pytest.mark.parametrize("prefix", ["{model}/{id}", "{id}", "{model}-{id}"])
+def test_a_case_that_a_benchmark_has_twice_is_paired_by_its_id_or_else_in_order(tmp_path: Path, prefix: str) -> None:
+    """Four lines ask the same of one source; readers of some benchmarks put the model's name before the id."""
+    table = table_of(model_run(tmp_path / "run", {"x": [(4, 4), (4, 4), (1, 1), (1, 1)], "y": [(1, 1)] * 4}))
+    source = table.rows[0].pictures["source"]
+    rows = []
+    for row in table.rows:
+        name = prefix.format(model=row.model, id=row.edit.id)
+        edit = row.edit.model_copy(update={"id": name, "instruction": "Do it"})
+        rows.append(replace(row, edit=edit, pictures={**row.pictures, "source": source}))
+    found = compare_models([replace(table, rows=tuple(rows))], QUICK)
+    assert (found.cases, found.common) == (4, 4)
+    assert found.pairs[0].overall.difference.value == pytest.approx(50)
+
+
 def test_two_judges_have_no_overall_over_languages_that_are_kept_apart(tmp_path: Path) -> None:
     a = in_languages(model_run(tmp_path / "a", {"x": [(4, 4)] * 12}))
     b = in_languages(model_run(tmp_path / "b", {"x": [(2, 2)] * 12}, judge="openai:other"))
