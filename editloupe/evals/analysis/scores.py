@@ -30,6 +30,7 @@ from editloupe.rubrics.model import ChecksAnswer
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Verdict
 
+NO_PART = "none of these types makes a part of the overall by itself"
 __all__ = ["Bounds", "Coverage", "PartScores", "Repeats", "Score", "Scores", "UnjudgedRule", "scores"]
 
 
@@ -294,6 +295,8 @@ def _assemble(sheet: Sheet, worked: Worked, how: Resampling) -> tuple[Score, dic
         criteria[criterion] = _score(sheet, members, k, point.by_criterion[k], n, drawn, how)
     samples = {way: (free[way], drawn.overall) for way, drawn in worked.samples.items()}
     overall = _score(sheet, used, None, point.overall, worked.edits[weights > 0].sum(), samples, how, criteria)
+    if overall.value is None and any(score.value is not None for score in groups.values()):
+        overall = overall.model_copy(update={"why": NO_PART})
     return overall, groups
 
 
@@ -317,6 +320,6 @@ def _score(
         why = f"no verdict on {' and '.join(lacking)}" if lacking else "no verdict with a number"
         if criteria and not lacking:
             why = "the protocol's score of an edit needs every criterion it asks, and no edit here has them all"
-            why = why if sheet.how.edit_score else "none of these groups is part of the overall"
+            why = why if sheet.how.edit_score else NO_PART
         base = missing(why, int(n))
     return Score(**dict(base), judged=judged, unjudged=unjudged, criteria=criteria or {})
