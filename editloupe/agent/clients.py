@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # loading it takes a second, which commands that ask no model need not wait
+if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 
