@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from editloupe.evals.analysis.bootstrap import Floats
-from editloupe.evals.analysis.run_units import RunUnit, units_of
+from editloupe.evals.analysis.run_units import RunUnit, no_collection, units_of
 from editloupe.evals.runs.configurations import Configuration
 from editloupe.evals.runs.readback import recorded_rubrics
 from editloupe.evals.runs.store import Run
@@ -306,7 +305,7 @@ def table_of_configuration(run: Run, name: str) -> Table | None:
 
 
 def _read(run: Run, chosen: Configuration) -> Table:
-    with _no_collection():
+    with no_collection():
         rows, waiting = _rows(run, chosen)
     if not rows:
         raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.sentences())}")
@@ -340,18 +339,6 @@ def _named_elsewhere(run: Run, chosen: Configuration) -> set[str]:
     others = [one for one in run.configurations() if one.protocol != chosen.protocol]
     with closing(run.reader()) as reader:
         return {str(name) for one in others for (name,) in reader.execute(query, (one.name,))}
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep the collector of cyclic garbage from walking through everything read so far, again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def choose(run: Run, protocol: str | None = None, configuration: str | None = None) -> Configuration:

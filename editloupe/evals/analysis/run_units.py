@@ -5,8 +5,9 @@ A run of a hundred thousand edits has units by the hundred thousand; as validate
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
@@ -96,3 +97,15 @@ def units_of(run: Run, configuration: str) -> Iterator[RunUnit]:
                 continue
             same = row[_OWN:-1]
             yield RunUnit._make(row[:_OWN] + shared.setdefault(same, same))
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Keep the collector of cyclic garbage from walking through everything read so far, again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
