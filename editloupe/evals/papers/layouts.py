@@ -174,7 +174,7 @@ def _reading(
         if others:
             yield (
                 f"model {model}: people's labels on {number_of(others, 'line')} are left out: "
-                f"{verb(others, 'it does', 'they do')} not name it as their `model`"
+                f"{verb(others, 'it does not name it as its', 'they do not name it as their')} `model`"
             )
 
     return manifest.edits_with_outputs, _part_of_manifest, naming
