@@ -360,7 +360,7 @@ def test_what_is_whole_is_read_beside_what_is_damaged(whole: Path, tmp_path: Pat
     assert code == 0
     assert "answer: Wrong Action" in out
     assert "step 0 cannot be read" in out
-    assert "texts of prompts" in err
+    assert "text of a prompt" in err
 
 
 @pytest.mark.long
