@@ -22,6 +22,7 @@ LAYERS = (
         "memory_picture",
         "picture_input",
         "pixel_budget",
+        "plurals",
         "rgb_pixels",
         "safe_text",
         "storable",
@@ -48,6 +49,7 @@ ROOMS = {
     "report": {"manifests", "runs", "analysis", "papers", "trust"},
     "edival": {"manifests", "runs", "batch", "analysis", "papers", "report"},
     "reward": {"manifests", "runs", "batch", "analysis", "papers", "report"},
+    "ablation": {"manifests", "runs", "batch", "analysis", "papers", "report"},
 }
 """What stands in `evals`, and what each may import of the others."""
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
