@@ -185,7 +185,7 @@ def test_a_run_that_cannot_be_written_stops_the_paying(
 
 
 async def ask_until_answered(client: httpx.AsyncClient, number: int, size: tuple[int, int]) -> tuple[int, Any, int]:
-    """Ask as a patient client does: come back when told to, sooner here. Every edit has a picture nobody saw before."""
+    """Ask as a patient client does: come back after a second when told to. Every edit has a picture nobody saw before."""
     busy = 0
     edited = textured(*size, 1)
     edited[:4, :4] = number % 256, number // 256, 7
@@ -197,7 +197,7 @@ async def ask_until_answered(client: httpx.AsyncClient, number: int, size: tuple
         assert answer.status_code == 429
         assert int(answer.headers["retry-after"]) >= 1
         busy += 1
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(1)
 
 
 async def ask_by_many(url: str, clients: int, numbers: range, size: tuple[int, int]) -> list[tuple[int, Any, int]]:
