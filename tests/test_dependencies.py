@@ -22,6 +22,7 @@ LAYERS = (
         "memory_picture",
         "picture_input",
         "pixel_budget",
+        "plurals",
         "rgb_pixels",
         "safe_text",
         "storable",

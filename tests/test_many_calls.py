@@ -84,7 +84,7 @@ def test_a_judge_that_is_called_again_and_again(scripted: StartServer, calls: in
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("calls", "warm", "megabytes"),
-    [(6, 4, 24), pytest.param(500, 50, 40, marks=LONG)],
+    [(6, 4, 24), pytest.param(500, 50, 80, marks=LONG)],
     ids=["short", "long"],
 )
 def test_judges_that_are_opened_for_every_call(scripted: StartServer, calls: int, warm: int, megabytes: float) -> None:

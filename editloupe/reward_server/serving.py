@@ -18,6 +18,8 @@ from editloupe.studio.stoppable_server import Ending, StoppableServer, listen
 from editloupe.types import UserError
 
 STOPPED = "editloupe: the reward server was stopped"
+KEEP_ALIVE = 120
+"""Seconds an idle connection stays: a trainer that thinks between two batches must not send into a closing one."""
 ANSWERING = 3
 """Seconds for the last answers to go out, after everything was judged or given up."""
 
@@ -42,6 +44,7 @@ def serve_rewards(judge: Judge, settings: RewardServerSettings) -> int:
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=ANSWERING,
+            timeout_keep_alive=KEEP_ALIVE,
             backlog=1024,
             ws="none",
         )

@@ -18,6 +18,7 @@ from PIL import Image
 from editloupe import Judge
 from editloupe.reward_server import EditScorer, RewardServerSettings, create_app
 from editloupe.reward_server.kept_run import KeptRun
+from editloupe.reward_server.serving import KEEP_ALIVE
 from editloupe.studio.stoppable_server import listen
 from tests.pictures import textured
 from tests.scripted import Request, ScriptedServer, final
@@ -53,7 +54,14 @@ def running(judge: Judge, headers: dict[str, str] | None = None, **settings: Any
         chosen = RewardServerSettings(port=listener.getsockname()[1], **settings)
         run = KeptRun(chosen.out, judge) if chosen.out else None
         scorer = EditScorer(judge, chosen, run)
-        config = uvicorn.Config(create_app(scorer), log_level="error", access_log=False, ws="none", lifespan="off")
+        config = uvicorn.Config(
+            create_app(scorer),
+            log_level="error",
+            access_log=False,
+            ws="none",
+            lifespan="off",
+            timeout_keep_alive=KEEP_ALIVE,
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
