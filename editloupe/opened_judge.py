@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from editloupe.judge import Judge
@@ -19,6 +19,11 @@ class OpenedJudge:
         self._given, self._options = judge, dict(options)
         self._judge = judge if isinstance(judge, Judge) else None
         self._lock = threading.Lock()
+
+    @property
+    def criteria(self) -> Sequence[str]:
+        """The criteria that were chosen when it was given to be opened; none of its own where all are asked."""
+        return self._options.get("criteria") or ()
 
     def judge(self) -> Judge:
         """Return the judge."""

@@ -33,7 +33,7 @@ LAYERS = (
     ("rubrics", "tools"),
     ("agent",),
     ("graphs",),
-    ("judge", "judge_lifecycle", "judge_settings", "described_judge", "question_facts", "setups"),
+    ("judge", "judge_lifecycle", "judge_settings", "described_judge", "opened_judge", "question_facts", "setups"),
     ("evals", "generators"),
     (
         "studio",

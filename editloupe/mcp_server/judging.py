@@ -11,6 +11,7 @@ from mcp.server.mcpserver import Context
 from mcp_types import CallToolResult
 from pydantic import Field, ValidationError
 
+from editloupe.edit_scores import explained, why_no_edit
 from editloupe.evals.papers.types_read import type_reader
 from editloupe.images import Album
 from editloupe.judge import Judge
@@ -19,9 +20,8 @@ from editloupe.mcp_server.looking import PictureText
 from editloupe.mcp_server.picture_gate import PictureGate
 from editloupe.mcp_server.records import JudgeResult, VerdictNote
 from editloupe.mcp_server.results import Shown, failure, success
-from editloupe.rubrics.load import mistake
 from editloupe.safe_text import one_line, shortened
-from editloupe.types import Edit, Judgement, Outcome, Step, Trace, Unjudged, Usage, UserError, Verdict
+from editloupe.types import Edit, Judgement, Outcome, Step, Trace, Unjudged, Usage, UserError
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ class Judging:
         try:
             return Edit(**fields)
         except ValidationError as error:
-            raise UserError(mistake(error)) from None
+            raise UserError(why_no_edit(error)) from None
 
     def _told(self, judgement: Judgement, album: Album, notes: Sequence[str]) -> CallToolResult:
         verdicts = [verdict_note(outcome) for outcome in judgement.verdicts]
@@ -109,7 +109,7 @@ class Judging:
         )
         head = f"{told.judge} · {told.protocol} · {told.mode} mode · edit {told.edit_id}"
         score = [] if whole is None else [f"Score of the edit by the protocol's formula: {whole:.1f} of 100"]
-        text = "\n".join([*(verdict_line(one) for one in judgement.verdicts), *score, head])
+        text = "\n".join([*(explained(one) for one in judgement.verdicts), *score, head])
         return success(text, told, looked_at(judgement.traces, album), self._result_bytes)
 
 
@@ -135,16 +135,6 @@ def verdict_note(outcome: Outcome) -> dict[str, Any]:
         "rationale": outcome.rationale,
         "confidence": outcome.confidence,
     }
-
-
-def verdict_line(outcome: Outcome) -> str:
-    """Say an outcome in words."""
-    if not isinstance(outcome, Verdict):
-        return f"{outcome.criterion}: unjudged ({outcome.reason.value}): {one_line(outcome.detail)}"
-    score = "" if outcome.score_100 is None else f", {outcome.score_100:.1f} of 100"
-    label = outcome.label or ", ".join(f"{name}: {value}" for name, value in outcome.values.items()) or "judged"
-    because = f". {outcome.rationale.strip()}" if outcome.rationale.strip() else ""
-    return f"{outcome.criterion}: {label}{score}{because}"
 
 
 async def _undisturbed(work: Coroutine[Any, Any, T]) -> T:
