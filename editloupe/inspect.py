@@ -5,11 +5,10 @@ It needs `pip install 'editloupe[inspect]'`; `inspect score` finds it as `editlo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import anyio
-import sniffio
 from inspect_ai.model import ChatMessage
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
@@ -61,11 +60,8 @@ def edit_judge(
             return _scored(unscored(why_no_edit(error)))
         except UserError as error:
             return _scored(unscored(str(error)))
-        opening = await anyio.to_thread.run_sync(opened.judge)
-        if sniffio.current_async_library() == "asyncio":
-            judgement = await opening.ajudge(edit, strict=False)
-        else:  # the judge brings a loop of its own
-            judgement = await anyio.to_thread.run_sync(lambda: opening.judge(edit, strict=False))
+        opening = await asyncio.to_thread(opened.judge)
+        judgement = await opening.ajudge(edit, strict=False)
         return _scored(edit_score(opening, judgement, mean_of_criteria=bool(criteria)))
 
     return score
