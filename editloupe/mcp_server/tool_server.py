@@ -77,8 +77,8 @@ class ToolServer(MCPServer[Any]):
             print(self._clean("".join(traceback.format_exception(cause))), file=sys.stderr)
             return failure(f"{name} failed: {type(cause).__name__}: {clean(str(cause))}")
         except ToolError as error:
-            cause = error.__cause__
-            return failure(f"{name}: {mistake(cause) if isinstance(cause, ValidationError) else error}")
+            given = error.__cause__
+            return failure(f"{name}: {mistake(given) if isinstance(given, ValidationError) else error}")
 
     def close(self) -> None:
         """Let go of the run that keeps what was judged."""

@@ -48,7 +48,7 @@ class Tracing:
     def _read(self, edit_id: str, run: str, criterion: str, repeat: int) -> CallToolResult:
         folder = self._gate.path(run) if run else self._kept.out
         if folder is None:
-            told, pictures = _of_judgement(self._kept.recent(edit_id)), []
+            told, pictures = _of_judgement(self._kept.recent(edit_id)), list[Shown]()
         else:
             told, pictures = _of_run(folder, edit_id)
         wanted = [unit for unit in told.units if criterion in ("", unit.criterion) and repeat in (-1, unit.repeat)]
