@@ -31,7 +31,7 @@ class KeptJudgements:
         with self._lock:
             if self._run is None:
                 self._recent.pop(judgement.edit.id, None)
-                self._recent[judgement.edit.id] = judgement
+                self._recent[judgement.edit.id] = _without_pictures(judgement)
                 while len(self._recent) > REMEMBERED:
                     self._recent.popitem(last=False)
                 return []
@@ -56,3 +56,9 @@ class KeptJudgements:
         with self._lock:
             if self._run is not None:
                 self._run.close()
+
+
+def _without_pictures(judgement: Judgement) -> Judgement:
+    """Return a judgement whose edit holds no picture any more: one that was sent along is megabytes."""
+    gone = {"source": Path(), "edited": Path(), "reference": None, "more_images": {}}
+    return judgement.model_copy(update={"edit": judgement.edit.model_copy(update=gone)})

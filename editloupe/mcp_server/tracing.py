@@ -81,9 +81,16 @@ def _of_run(folder: Path, edit_id: str) -> tuple[TraceResult, list[Shown]]:
             units.append(_unit(one.outcome, traces, one.repeat, one.judge, one.protocol, one.mode))
             for trace in traces:
                 seen.update(_pictures(trace))
-        told = TraceResult(edit_id=name, instruction=edit.instruction, units=units, notes=list(run.damage.sentences()))
-        paths = [(path, caption) for sha, caption in seen.items() if (path := run.pictures.find(sha)) is not None]
-        return told, [Shown(open_picture(path), caption) for path, caption in paths[:MOST_PICTURES]]
+        notes, pictures = list(run.damage.sentences()), list[Shown]()
+        for sha, caption in list(seen.items())[:MOST_PICTURES]:
+            path = run.pictures.find(sha)
+            if path is None or not path.resolve().is_relative_to(folder.resolve()):  # a link could lead anywhere
+                continue
+            try:
+                pictures.append(Shown(open_picture(path), caption))
+            except UserError as error:
+                notes.append(str(error))
+        return TraceResult(edit_id=name, instruction=edit.instruction, units=units, notes=notes), pictures
 
 
 def _unit(outcome: Outcome, traces: Sequence[Trace], repeat: int, judge: str, protocol: str, mode: str) -> UnitNote:

@@ -11,7 +11,10 @@ import pytest
 from editloupe import Judge
 from editloupe.agent import RetryPolicy
 from editloupe.evals.runs.store import Run
+from editloupe.images import Album
 from editloupe.judge_settings import JudgeSettings
+from editloupe.mcp_server.kept_judgements import KeptJudgements
+from editloupe.types import Edit, Judgement, UserError
 from tests.conftest import StartServer
 from tests.mcp_server.asking import INSTRUCTION, asking, b64, pictures_of, size_of, text_of
 from tests.pictures import edit_pair
@@ -231,6 +234,48 @@ async def test_a_server_with_a_run_keeps_what_it_judges_and_reads_it_with_its_pi
         unknown = await client.call_tool("read_trace", {"edit_id": "other", "run": "run"})
     assert len(named.structured_content["units"]) == 2
     assert unknown.is_error
+
+
+async def test_pictures_of_a_run_that_are_damaged_or_lead_elsewhere_are_not_shown(
+    pair: dict[str, str], tmp_path: Path, scripted: StartServer
+) -> None:
+    run = tmp_path / "run"
+    async with asking(scripted_judge(scripted(zooms_first)), tmp_path, out=run) as client:
+        await client.call_tool("judge_edit", {**pair, "edit_id": "mine"})
+        seen = (await client.call_tool("read_trace", {"edit_id": "mine"})).structured_content
+        assert len(seen["pictures"]) == 1
+        with Run.open(run) as opened:
+            shas = {
+                sha
+                for t in opened.load_trace("mine")
+                for step in t.steps
+                for o in step.observations
+                for sha in o.pictures
+            }
+            (file,) = [opened.pictures.find(sha) for sha in shas]
+        assert file
+        file.write_bytes(b"damaged")
+        damaged = await client.call_tool("read_trace", {"edit_id": "mine"})
+        file.unlink()
+        file.symlink_to(tmp_path / pair["edited"])
+        linked = await client.call_tool("read_trace", {"edit_id": "mine"})
+    assert "is not a picture this program reads" in text_of(damaged)
+    for result in (damaged, linked):
+        assert len(result.structured_content["units"]) == 2
+        assert not pictures_of(result)
+
+
+async def test_what_is_remembered_holds_no_pictures(pair: dict[str, str], tmp_path: Path) -> None:
+    sent = {role: b64(tmp_path / pair[role]) for role in ("source", "edited")}
+    judge = Judge("rules", mode="plain")
+    kept = KeptJudgements(judge, None)
+    with judge:
+        for number in range(40):
+            edit = Edit(id=str(number), instruction="x", **{r: f"data:image/png;base64,{v}" for r, v in sent.items()})
+            kept.keep(Judgement(edit=edit, protocol="p", mode="plain", judge="rules", verdicts=()), Album())
+    assert kept.recent("39").edit.paths == (Path(), Path())
+    with pytest.raises(UserError, match='no edit "7" was judged here lately'):
+        kept.recent("7")
 
 
 @pytest.mark.parametrize(
