@@ -39,9 +39,10 @@ ROOMS = {
     "runs": set(),
     "batch": {"manifests", "runs"},
     "analysis": {"manifests", "runs"},
+    "traces": {"manifests", "runs", "analysis"},
     "papers": {"manifests", "runs", "analysis"},
     "trust": {"manifests", "runs", "analysis", "papers"},
-    "report": {"manifests", "runs", "analysis", "papers", "trust"},
+    "report": {"manifests", "runs", "analysis", "traces", "papers", "trust"},
     "edival": {"manifests", "runs", "batch", "analysis", "papers", "report"},
     "reward": {"manifests", "runs", "batch", "analysis", "papers", "report"},
 }

@@ -56,6 +56,12 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("trace", "editloupe.cli.trace", "trace", "Show what the judge thought, asked for and saw."),
     Command(
+        "traces",
+        "editloupe.cli.traces",
+        "traces",
+        "Find verdicts by what was said, called, seen and paid on the way, and count them.",
+    ),
+    Command(
         "report",
         "editloupe.cli.report",
         "report",

@@ -10,12 +10,12 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from editloupe.evals.analysis.consensus import name_of_score
 from editloupe.evals.runs.damage import RunDamaged
 from editloupe.evals.runs.readback import KeptEdit
 from editloupe.evals.runs.records import Unit
 from editloupe.rubrics.model import Rubric
 from editloupe.studio.damage import readable
-from editloupe.studio.human_labels import name_of_score
 from editloupe.studio.library import OpenRun
 from editloupe.studio.raw_exchange import reply_of, request_of
 from editloupe.studio.studio import Studio, studio_of
