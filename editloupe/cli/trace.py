@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+import sys
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,10 @@ from editloupe.rubrics.registry import known_protocol
 from editloupe.safe_text import for_json, one_line, printable
 from editloupe.storable import storable
 from editloupe.types import Edit, Observation, Sha, Step, Trace, Usage, UserError, Verdict
+from editloupe.whole_files import text_file, write_text
+
+FORMATS = {"text": "text", "json": "json", "html": "html", "htm": "html", "txt": "text"}
+"""Formats, and the suffixes that stand for them."""
 
 
 def trace(
@@ -32,9 +37,19 @@ def trace(
     ],
     criterion: Annotated[str | None, typer.Option(help="Only this criterion.")] = None,
     repeat: Annotated[int | None, typer.Option(min=0, help="Only this repeat; counted from 0.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    format: Annotated[
+        str | None, typer.Option("--format", help="text, json, or html: one file with its pictures, to send to somebody.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The file to write; html needs one.")] = None,
 ) -> None:
-    """Show what the judge thought, asked for and saw on the way to its verdicts."""
+    """Show what the judge thought, asked for and saw on the way to its verdicts.
+
+    Example: editloupe trace runs/gpt cup-7 --criterion instruction_following
+
+    Example: editloupe trace runs/gpt cup-7 --format html --out cup-7.html
+    """
+    kind = chosen_kind("json" if as_json else format, out)
     with Run.open(run) as opened:
         name = _named(opened, edit_id)
         edit = opened.edit(name).edit
@@ -43,18 +58,41 @@ def trace(
             have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in opened.units(name)}))
             raise UserError(f'edit "{edit_id}" has no such verdict in {run.name}; it has {have or "none"}')
         stories = [(unit, opened.load_trace(name, unit.criterion, unit.repeat, unit.asked)) for unit in units]
-        if as_json:
-            print(for_json(_as_json(opened, edit, stories), 2))
+        if kind == "html" and out is not None:
+            from editloupe.cli.trace_file import write_trace
+
+            write_trace(opened, name, stories, out)
+        elif kind == "json":
+            _deliver(for_json(_as_json(opened, edit, stories), 2) + "\n", out)
         else:
-            console = Console(highlight=False)
-            for renderable in _story(opened, edit, stories):
-                console.print(renderable)
+            with nullcontext(sys.stdout) if out is None else text_file(out) as file:
+                console = Console(highlight=False, file=file)
+                for renderable in _story(opened, edit, stories):
+                    console.print(renderable)
         if name == edit_id and (others := _others(opened, name, edit)):
             tell(
                 f"this is the output of {edit.model or 'a model without a name'}; others of the same edit: {', '.join(others)}"
             )
         for sentence in opened.damage.sentences():
             tell(sentence)
+
+
+def chosen_kind(format: str | None, out: Path | None) -> str:
+    """Return the format that was asked for, or the one the file's suffix stands for, or text."""
+    if format is not None and format not in FORMATS:
+        raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{format}"')
+    kind = format or (FORMATS.get(out.suffix.lower().removeprefix("."), "text") if out else "text")
+    kind = FORMATS.get(kind, kind)
+    if kind == "html" and out is None:
+        raise UserError("--format html needs --out FILE")
+    return kind
+
+
+def _deliver(text: str, out: Path | None) -> None:
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        write_text(out, text)
 
 
 def _named(run: Run, said: str) -> str:

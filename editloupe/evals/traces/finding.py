@@ -57,6 +57,8 @@ class TraceHit(Record):
     criterion: str
     protocol: str
     configuration: str | None
+    asked: str
+    """How the criterion was put to the judge."""
     judge: str
     mode: str
     repeat: int
@@ -127,6 +129,21 @@ class SearchedRun:
         """Return one verdict by its number, whether it fits or not."""
         row = self.index.execute(f"{_HIT} {FROM} WHERE v.answer = ?", (answer,)).fetchone()
         return _hit(row, self.run.folder.resolve().name, self.run.folder) if row else None
+
+    def people_about(self, name: str) -> dict[str, str]:
+        """Return what people said of an edit, by criterion."""
+        query = "SELECT criterion, label FROM people JOIN edits USING (edit) WHERE name = ?"
+        return {str(row[0]): str(row[1]) for row in self.index.execute(query, (name,))}
+
+    def number_of(self, name: str, criterion: str, repeat: int, asked: str) -> int | None:
+        """Return the number of a verdict, None where it is not in the run."""
+        query = (
+            "SELECT min(other.answer) FROM verdicts v JOIN edits e ON e.edit = v.edit JOIN verdicts other "
+            "ON other.unit = v.unit AND other.edit = v.edit AND other.repeat = v.repeat "
+            "WHERE e.name = ? AND v.criterion = ? AND v.repeat = ? AND v.asked = ?"
+        )
+        row = self.index.execute(query, (name, criterion, repeat, asked)).fetchone()
+        return None if row[0] is None else int(row[0])
 
     def statistics(self) -> TraceStatistics:
         """Return the statistics of what fits."""

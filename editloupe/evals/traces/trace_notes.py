@@ -1,6 +1,6 @@
 """Tags and notes on traces: a JSONL file in the run's folder that only grows, as the labels of people do.
 
-A row says what stands at a trace from then on: `{"edit_id", "name", "criterion", "repeat", "configuration", "tags",
+A row says what stands at a trace from then on: `{"name", "criterion", "repeat", "asked", "tags",
 "note", "at"}`. The later row of a trace replaces the earlier one; empty ones take them away.
 """
 
@@ -32,7 +32,8 @@ class TracePlace:
     """The edit's, unique in the run."""
     criterion: str
     repeat: int
-    configuration: str
+    asked: str
+    """How the criterion was put to the judge: a row of the run's table `asked`."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def write_note(folder: Path, place: TracePlace, tags: Iterable[str], note: str) 
     written = TraceNote(kept, storable_text(note).strip())
     if read_notes(folder).get(place, TraceNote()) == written:
         return written
-    row = {**vars(place), "edit_id": place.name, "tags": list(kept), "note": written.note, "at": timestamp()}
+    row = {**vars(place), "tags": list(kept), "note": written.note, "at": timestamp()}
     path = folder / FILE
     try:
         append_line(path, json.dumps(storable(row), ensure_ascii=False).encode())
@@ -86,11 +87,10 @@ def take_notes(index: sqlite3.Connection, run: Run) -> None:
     index.execute("DELETE FROM tags")
     query = (
         "SELECT answer FROM verdicts v JOIN edits e ON e.edit = v.edit WHERE e.name = ? AND v.criterion = ? "
-        "AND v.repeat = ? AND v.configuration IS ?"
+        "AND v.repeat = ? AND v.asked = ? AND v.twin = 0"
     )
     for place, note in found.items():
-        values = (place.name, place.criterion, place.repeat, place.configuration or None)
-        for (answer,) in index.execute(query, values).fetchall():
+        for (answer,) in index.execute(query, (place.name, place.criterion, place.repeat, place.asked)).fetchall():
             index.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (answer, note.note or None))
             index.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", [(answer, tag) for tag in note.tags])
     remember(index, "notes", marks)
@@ -101,4 +101,4 @@ def _place(row: Mapping[str, Any]) -> TracePlace | None:
     name, criterion, repeat = row.get("name"), row.get("criterion"), row.get("repeat")
     if not isinstance(name, str) or not isinstance(criterion, str) or not isinstance(repeat, int):
         return None
-    return TracePlace(name, criterion, repeat, str(row.get("configuration") or ""))
+    return TracePlace(name, criterion, repeat, str(row.get("asked") or ""))
