@@ -52,7 +52,9 @@ def main() -> None:
         with Run.open(place) as run:
             began = time.perf_counter()
             with searching(run) as opened:
-                print(f"index: {time.perf_counter() - began:.1f} s for {opened.whole()} verdicts, {_size(place, 'trace_index')} MB")
+                print(
+                    f"index: {time.perf_counter() - began:.1f} s for {opened.whole()} verdicts, {_size(place, 'trace_index')} MB"
+                )
             for where in (*FILTERS, *SEARCHES):
                 ask(run, where)
 
@@ -112,12 +114,16 @@ def trace_of(judgement: Judgement, criterion: str, random: np.random.Generator, 
     steps = []
     for number in range(2):
         tool = TOOLS[int(random.integers(3))]
-        call = ToolCall(id=f"c{number}", name=tool, parameters={"bbox_2d": [1, 2, 30, 40], "target_image": "Edited Image"})
+        call = ToolCall(
+            id=f"c{number}", name=tool, parameters={"bbox_2d": [1, 2, 30, 40], "target_image": "Edited Image"}
+        )
         seen = Observation(call_id=call.id, tool=tool, text=text(pool, random, 40), failed=random.random() < 0.02)
         thought = text(pool, random, 90) + (" rareword" if random.random() < 0.0005 else "")
         usage = Usage(requests=1, input_tokens=1200, output_tokens=130)
         steps.append(
-            Step(index=number, thought=thought, calls=(call,), observations=(seen,), raw=thought, usage=usage, seconds=2)
+            Step(
+                index=number, thought=thought, calls=(call,), observations=(seen,), raw=thought, usage=usage, seconds=2
+            )
         )
     steps.append(Step(index=2, thought=text(pool, random, 60), answer="x", raw=text(pool, random, 60), seconds=1))
     return Trace(

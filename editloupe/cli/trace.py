@@ -39,7 +39,8 @@ def trace(
     repeat: Annotated[int | None, typer.Option(min=0, help="Only this repeat; counted from 0.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     format: Annotated[
-        str | None, typer.Option("--format", help="text, json, or html: one file with its pictures, to send to somebody.")
+        str | None,
+        typer.Option("--format", help="text, json, or html: one file with its pictures, to send to somebody."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The file to write; html needs one.")] = None,
 ) -> None:

@@ -79,7 +79,7 @@ def _told(found: FoundTraces, kind: str, stats: bool, limit: int | None) -> Iter
     total = found.total
     if kind == "json":
         whole = {"where": found.where, "total": total, "searched": found.searched}
-        yield f"{for_json(whole)[:-1]}, \"traces\": ["
+        yield f'{for_json(whole)[:-1]}, "traces": ['
         for number, hit in enumerate(_first(found, limit)):
             yield ("," if number else "") + "\n" + for_json(_record(hit))
         yield "\n]}\n"

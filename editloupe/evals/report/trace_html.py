@@ -69,11 +69,14 @@ class _Page:
     def _story(self, unit: Unit, traces: Sequence[Trace], human: str | None) -> Iterator[str]:
         outcome = unit.outcome
         yield f"<h2>{for_html(unit.criterion.replace('_', ' ').capitalize())}</h2>"
-        who = f"{unit.judge} · {unit.protocol} · {unit.mode} mode" + (f", repeat {unit.repeat + 1}" if unit.repeat else "")
+        who = f"{unit.judge} · {unit.protocol} · {unit.mode} mode" + (
+            f", repeat {unit.repeat + 1}" if unit.repeat else ""
+        )
         parts = [f'<p class="soft">{for_html(who)}</p>']
         if isinstance(outcome, Verdict):
             score = "" if outcome.score_100 is None else f"{outcome.score_100:.0f} of 100"
-            label = outcome.label if outcome.label is not None else f"{outcome.score:g}" if outcome.score is not None else "see values"
+            number = "see values" if outcome.score is None else f"{outcome.score:g}"
+            label = number if outcome.label is None else outcome.label
             sure = "" if outcome.confidence is None else f", confidence {outcome.confidence:.2f}"
             parts.append(f'<p><span class="label">{for_html(label)}</span> <span class="soft">{score}{sure}</span></p>')
             if outcome.values:

@@ -18,7 +18,6 @@ from editloupe.evals.traces.expression import (
     Joined,
     Literal,
     Missing,
-    Name,
     Not,
     Operand,
 )
@@ -60,7 +59,8 @@ def as_sql(condition: Condition | None, known: Known) -> Query:
 
     A comparison with something unknown is false, and so its opposite by `not` is true.
 
-    >>> as_sql(Comparison("=", Name("label", 0), Literal("x", 8), 6), Known()).sql
+    >>> from editloupe.evals.traces.expression import parse
+    >>> as_sql(parse("label = 'x'"), Known()).sql
     'v.label = ? COLLATE NOCASE'
     """
     if condition is None:
@@ -170,7 +170,9 @@ class _Writer:
         return f"{left}{collate} {'NOT ' if one.negated else ''}IN ({marks})"
 
     def _mixed(self, place: int, *values: _Value) -> ExpressionError:
-        said = " and ".join(dict.fromkeys(f"{value.called} is {_KINDS.get(value.kind, 'a column')}" for value in values))
+        said = " and ".join(
+            dict.fromkeys(f"{value.called} is {_KINDS.get(value.kind, 'a column')}" for value in values)
+        )
         return ExpressionError(f"{said}; the two cannot be compared", place)
 
     def _value(self, operand: Operand) -> _Value:
@@ -194,7 +196,9 @@ class _Writer:
         if call.name in COUNTS:
             counted = COUNTS[call.name][0]
             if call.argument is None:
-                return _Value("number", f"(SELECT coalesce(sum({counted}), 0) FROM tool_counts t WHERE t.unit = v.unit)")
+                return _Value(
+                    "number", f"(SELECT coalesce(sum({counted}), 0) FROM tool_counts t WHERE t.unit = v.unit)"
+                )
             if call.argument not in self._known.tools and call.argument not in (known := self._all_tools()):
                 near = get_close_matches(call.argument, known, 1, 0.4)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
@@ -203,7 +207,9 @@ class _Writer:
             return _Value("number", f"coalesce(({one}), 0)", (call.argument,), f"{call.name}(…)")
         if call.name == COLUMN and call.argument:
             if self._known.columns and call.argument not in self._known.columns:
-                raise ExpressionError(f"the manifest has no column {call.argument!r}{self._near(call.argument)}", call.place)
+                raise ExpressionError(
+                    f"the manifest has no column {call.argument!r}{self._near(call.argument)}", call.place
+                )
             return _column(call.argument)
         if call.name in SEARCHES or call.name == TAGGED:
             raise ExpressionError(

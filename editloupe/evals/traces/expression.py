@@ -130,6 +130,7 @@ def parse(text: str) -> Condition | None:
     'and'
     >>> parse("label = ")
     Traceback (most recent call last):
+    ...
     editloupe.evals.traces.expression.ExpressionError: the filter, at character 9: a value is missing before the end
     """
     if len(text) > LONGEST:
@@ -178,7 +179,9 @@ class _Parser:
         found = self._either()
         if (left := self._next).kind != "end":
             hint = "" if left.text != ")" else "; there is a parenthesis too many"
-            raise ExpressionError(f"{left.shown} is not expected here; `and` or `or` joins conditions{hint}", left.place)
+            raise ExpressionError(
+                f"{left.shown} is not expected here; `and` or `or` joins conditions{hint}", left.place
+            )
         return found
 
     @property

@@ -147,7 +147,10 @@ class TraceStatistics:
     @property
     def tools(self) -> tuple[ToolUse, ...]:
         """The tools, most called first."""
-        found = [ToolUse(tool, *map(int, n[:4]), n[4], *map(int, n[5:])) for tool, n in self.tool_sums.items()]
+        found = [
+            ToolUse(tool, int(n[0]), int(n[1]), int(n[2]), int(n[3]), n[4], int(n[5]), int(n[6]))
+            for tool, n in self.tool_sums.items()
+        ]
         return tuple(sorted(found, key=lambda one: (-one.calls, one.tool)))
 
     @property
@@ -191,7 +194,9 @@ class TraceStatistics:
             "cost": self.cost,
             "turns": {str(turns): count for turns, count in sorted(self.turns.items())},
             "repairs": {str(repairs): count for repairs, count in sorted(self.repairs.items())},
-            "tools": [{**vars(one), "cached_share": one.cached / one.calls if one.calls else None} for one in self.tools],
+            "tools": [
+                {**vars(one), "cached_share": one.cached / one.calls if one.calls else None} for one in self.tools
+            ],
             "criteria": [_criterion_record(one) for one in self.criteria],
             "warning": NO_EXPERIMENT,
         }
@@ -239,13 +244,20 @@ def _counted(index: sqlite3.Connection) -> TraceStatistics:
     )
     scores: dict[Place, dict[str, float]] = {}
     for label, score in (("label", "score"), ("human", "human_score")):
-        query = f"SELECT protocol, criterion, {label}, min({score}) FROM hits WHERE {label} IS NOT NULL GROUP BY 1, 2, 3"
+        query = (
+            f"SELECT protocol, criterion, {label}, min({score}) FROM hits WHERE {label} IS NOT NULL GROUP BY 1, 2, 3"
+        )
         for protocol, criterion, name, value in index.execute(query):
             scores.setdefault((protocol, criterion), {}).setdefault(name, value if value is not None else 0.0)
     joined = "hits h JOIN tool_counts t ON t.unit = h.unit"
     both = "score IS NOT NULL AND human_score IS NOT NULL"
     return TraceStatistics(
-        *tuple(whole),
+        verdicts=whole[0],
+        judged=whole[1],
+        seconds=whole[2],
+        input_tokens=whole[3],
+        output_tokens=whole[4],
+        cost=whole[5],
         turns=Counter(dict(index.execute("SELECT turns, count(*) FROM hits WHERE turns IS NOT NULL GROUP BY 1"))),
         repairs=Counter(dict(index.execute("SELECT repairs, count(*) FROM hits WHERE repairs IS NOT NULL GROUP BY 1"))),
         tool_sums={row[0]: tuple(row)[1:] for row in index.execute(of_tools)},
@@ -260,7 +272,9 @@ def _counted(index: sqlite3.Connection) -> TraceStatistics:
 
 def _grouped(index: sqlite3.Connection, what: str, source: str, where: str) -> dict[Place, Counter[Any]]:
     found: dict[Place, Counter[Any]] = {}
-    query = f"SELECT protocol, criterion, count(*), {what} FROM {source} WHERE {where} GROUP BY protocol, criterion, {what}"
+    query = (
+        f"SELECT protocol, criterion, count(*), {what} FROM {source} WHERE {where} GROUP BY protocol, criterion, {what}"
+    )
     for protocol, criterion, count, *key in index.execute(query):
         found.setdefault((protocol, criterion), Counter())[key[0] if len(key) == 1 else tuple(key)] = count
     return found

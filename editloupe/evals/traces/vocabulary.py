@@ -75,8 +75,8 @@ COLUMN, TAGGED = "column", "tagged"
 FUNCTIONS = (*COUNTS, *SEARCHES, COLUMN, TAGGED)
 EXAMPLES: tuple[tuple[str, str], ...] = (
     ('label = "Over Modification" and tool("zoom_in_image") = 0 and human != label', "never looked closely, and erred"),
-    ('human != label and confidence >= 0.9', "sure and wrong"),
-    ('failed() > 0 or repairs > 0', "something went wrong on the way"),
+    ("human != label and confidence >= 0.9", "sure and wrong"),
+    ("failed() > 0 or repairs > 0", "something went wrong on the way"),
     ('status = "unjudged" and reason in ("unreadable_answer", "truncated")', "no verdict for these reasons"),
     ('thought("looks identical") and not observed("no difference")', "words of the judge, not of a tool"),
     ('model ~ "flux" and instruction_type = "Remove Object" and turns > 5', "long stories about one model"),

@@ -19,6 +19,7 @@ from editloupe.studio.damage import readable
 from editloupe.studio.library import OpenRun
 from editloupe.studio.raw_exchange import reply_of, request_of
 from editloupe.studio.studio import Studio, studio_of
+from editloupe.studio.trace_lab import around
 from editloupe.studio.trace_view import StepView, parting, parting_sentence, steps_of
 from editloupe.types import Trace, UserError
 
@@ -84,11 +85,13 @@ def page(
     beside: Id = "",
     configuration: Id = "",
     verdict: Id = "",
+    where: Annotated[str | None, Query(max_length=5000)] = None,
+    order: Id = "manifest",
 ) -> Response:
     """Return the page of one verdict of an edit, which goes by its name.
 
     `verdict` names configuration and repeat as CONFIGURATION~REPEAT; `beside` another one of an open run, with the
-    run's key before them.
+    run's key before them. `where` and `order` are the filter that is being gone through.
     """
     studio = studio_of(request)
     one = studio.run(key)
@@ -110,7 +113,7 @@ def page(
         right = _verdict_view(found[0], found[1], target, shas, "B")
         beside = f"{found[0].key}~{right.place}"
     both = (left.trace, right.trace) if left and left.trace and right and right.trace else None
-    where = parting(*both) if both else None
+    parted = parting(*both) if both else None
     return studio.pages.page(
         "trace.html",
         one=one,
@@ -124,9 +127,10 @@ def page(
         right=right,
         others=[(f"{other.key}~{place_of(other, u)}", other, u) for other, u in others],
         beside=beside,
-        parted_at=where,
-        parting=parting_sentence(*both, where) if both else "One of them ended before its first step.",
+        parted_at=parted,
+        parting=parting_sentence(*both, parted) if both else "One of them ended before its first step.",
         human=_human(one, name),
+        around=around(one, left.unit, where, order) if left else None,
     )
 
 
