@@ -16,7 +16,7 @@ from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
 from editloupe.images import ImageError, open_picture
 from editloupe.safe_text import for_html, printable
-from editloupe.types import Observation, Sha, Step, Trace, Verdict
+from editloupe.types import Observation, Sha, Step, Trace, Usage, Verdict
 
 LARGEST = 600_000
 """Bytes up to which a picture goes in as it is; larger ones are shrunk."""
@@ -87,9 +87,9 @@ class _Page:
             parts.append(f"<p>{for_html(outcome.detail)}</p>")
             parts.append(_folded("The reply that could not be read", outcome.raw))
         parts.append(f"<p>People: <strong>{for_html(human)}</strong></p>" if human else "")
-        facts = [f"{outcome.steps} steps", f"{outcome.usage.input_tokens} + {outcome.usage.output_tokens} tokens"]
+        facts = ["1 step" if outcome.steps == 1 else f"{outcome.steps} steps", _tokens(outcome.usage)]
         facts += [] if unit.cost is None else [f"${unit.cost:.4f}"]
-        parts.append(f'<p class="soft">{" · ".join(facts)}</p>')
+        parts.append(f'<p class="soft">{" · ".join(filter(None, facts))}</p>')
         yield f'<section class="card">{"".join(parts)}</section>'
         for trace in traces:
             yield from self._trace(trace)
@@ -107,10 +107,8 @@ class _Page:
 
     def _step(self, step: Step, place: int) -> str:
         anchor = f"trace-{self._traces}-step-{place}"
-        tokens = f"{step.usage.input_tokens} + {step.usage.output_tokens} tokens"
-        parts = [
-            f'<h3><a href="#{anchor}">Step {place}</a> <span class="soft">{step.seconds:.1f} s · {tokens}</span></h3>'
-        ]
+        facts = " · ".join(filter(None, (f"{step.seconds:.1f} s", _tokens(step.usage))))
+        parts = [f'<h3><a href="#{anchor}">Step {place}</a> <span class="soft">{facts}</span></h3>']
         if step.sent:
             shown = self._pictures([(one.sha, f"Shown: {one.name}, {one.size[0]}×{one.size[1]}") for one in step.sent])
             parts.append(f"<details><summary>{len(step.sent)} pictures were shown</summary>{shown}</details>")
@@ -169,6 +167,11 @@ class _Page:
 
 def _folded(title: str, text: str) -> str:
     return f"<details><summary>{title}</summary><pre>{for_html(text)}</pre></details>" if text else ""
+
+
+def _tokens(usage: Usage) -> str:
+    known = usage.input_tokens or usage.output_tokens
+    return f"{usage.input_tokens} + {usage.output_tokens} tokens" if known else ""
 
 
 def _json(value: object) -> str:

@@ -196,7 +196,7 @@ def _bring_up_to_date(index: sqlite3.Connection, run: Run, progress: Progress | 
         source.row_factory = sqlite3.Row
         while True:
             with _writing(index):
-                _forget_another_run(index, source, run)
+                _go_back(index, source, run)
                 left = _take_answers(index, source, run)
                 if not left:
                     _take_edits(index, source)
@@ -221,20 +221,27 @@ def _writing(index: sqlite3.Connection) -> Iterator[None]:
     index.execute("COMMIT")
 
 
-def _forget_another_run(index: sqlite3.Connection, source: sqlite3.Connection, run: Run) -> None:
-    """Begin anew where the file is not the one that was indexed: made again, migrated, merged."""
+def _go_back(index: sqlite3.Connection, source: sqlite3.Connection, run: Run) -> None:
+    """Forget what the run holds otherwise: all of another run, and answers whose numbers were given again."""
     last = _meta(index, "last")
     if last is None:
         return
-    answer, edit, unit = last
-    same = "SELECT 1 FROM answers WHERE answer = ? AND edit = ? AND unit = ?"
-    gone = "SELECT 1 FROM answers WHERE answer >= ?"
-    if source.execute(same, (answer, edit, unit)).fetchone() and _meta(index, "run") == _identity(run):
+    if _meta(index, "run") != _identity(run):
+        remember(index, "stale", True)
+        _empty(index)
         return
-    if _meta(index, "run") == _identity(run) and source.execute(gone, (answer,)).fetchone():
-        return  # its last answer was given anew, and has a higher number
-    remember(index, "stale", True)
-    _empty(index)
+    rows = "SELECT answers.answer, answers.edit, answers.unit, finished_at FROM answers JOIN units USING (unit) {}"
+    found = source.execute(rows.format("WHERE answers.answer = ?"), (last[0],)).fetchone()
+    if found is not None and list(found) == last:
+        return
+    there = {row[0]: tuple(row) for row in source.execute(rows.format("WHERE answers.answer <= ?"), (last[0],))}
+    same = [0, 0, 0, ""]
+    for row in index.execute("SELECT answer, edit, unit, finished_at FROM verdicts ORDER BY answer"):
+        if row[0] in there and there[row[0]] != tuple(row):
+            break
+        same = list(row)
+    index.execute("DELETE FROM verdicts WHERE answer > ?", (same[0],))
+    remember(index, "last", same)
 
 
 def _identity(run: Run) -> list[Any]:
@@ -244,20 +251,25 @@ def _identity(run: Run) -> list[Any]:
 
 def _take_answers(index: sqlite3.Connection, source: sqlite3.Connection, run: Run) -> bool:
     """Read the next verdicts; False where there are no further ones."""
-    last = _meta(index, "last") or [0, 0, 0]
+    last = _meta(index, "last") or [0]
     query = (
         f"SELECT {_FROM_RUN.format(_FIRST)}, CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.rationale') END "
         "AS rationale, CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.raw') END AS raw "
-        "FROM answers CROSS JOIN units ON units.unit = answers.unit WHERE answers.answer > ? ORDER BY answers.answer LIMIT ?"
+        "FROM answers CROSS JOIN units ON units.unit = answers.unit WHERE {}"
     )
-    rows = source.execute(query, (last[0], CHUNK)).fetchall()
+    fresh = query.format("answers.answer > ? ORDER BY answers.answer LIMIT ?")
+    rows = source.execute(fresh, (last[0], CHUNK)).fetchall()
     if not rows:
         return False
+    units = {int(row["unit"]): row for row in rows}
+    marks = ", ".join("?" * len(units))
+    # A unit that was judged again says something else of every edit it answers.
+    other = query.format(f"answers.unit IN ({marks}) AND answers.answer <= ?")
+    before = source.execute(other, (*units, last[0])).fetchall() if last[0] else []
     index.executemany(
         f"INSERT OR REPLACE INTO verdicts ({', '.join(VERDICT)}) VALUES ({', '.join('?' * len(VERDICT))})",
-        [tuple(_plain(value) for value in tuple(row)[: len(VERDICT)]) for row in rows],
+        [tuple(_plain(value) for value in tuple(row)[: len(VERDICT)]) for row in (*before, *rows)],
     )
-    units = {int(row["unit"]): row for row in rows}
     facts = _facts(source, run, list(units))
     entry = int(_meta(index, "entry") or 0)
     for unit, row in units.items():
@@ -282,10 +294,10 @@ def _take_answers(index: sqlite3.Connection, source: sqlite3.Connection, run: Ru
     )
     index.executemany(
         "INSERT OR IGNORE INTO offered VALUES (?)",
-        [tuple(row) for row in source.execute(offered.format(", ".join("?" * len(units))), list(units))],
+        [tuple(row) for row in source.execute(offered.format(marks), list(units))],
     )
     remember(index, "entry", entry)
-    remember(index, "last", [rows[-1]["answer"], rows[-1]["edit"], rows[-1]["unit"]])
+    remember(index, "last", [rows[-1][name] for name in ("answer", "edit", "unit", "finished_at")])
     remember(index, "run", _identity(run))
     remember(index, "whole", False)
     return True
