@@ -6,79 +6,24 @@ reads it; one whose folder cannot be written has its index in the user's cache, 
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from pathlib import Path
+from contextlib import closing, contextmanager
 from typing import Any
 from zlib import crc32
 
+from editloupe.evals.runs.damage import UNREADABLE
 from editloupe.evals.runs.store import FILE as RUN_FILE
 from editloupe.evals.runs.store import Run
+from editloupe.evals.traces.index_store import VERDICT, connect, make_tables, recall, remember, stamp
 from editloupe.evals.traces.step_facts import StepFacts
 from editloupe.storable import storable_text
-from editloupe.types import UserError
 
-FILE = "trace_index.sqlite"
-VERSION = 1
 CHUNK = 500
 """Verdicts read, and written, at a time."""
 Progress = Callable[[int, int], None]
 """Told how many verdicts are indexed, and of how many."""
-VERDICT = (
-    "answer",
-    "edit",
-    "unit",
-    "criterion",
-    "asked",
-    "repeat",
-    "configuration",
-    "protocol",
-    "mode",
-    "judge",
-    "status",
-    "label",
-    "score",
-    "score_100",
-    "confidence",
-    "reason",
-    "steps",
-    "requests",
-    "input_tokens",
-    "output_tokens",
-    "cached_tokens",
-    "reasoning_tokens",
-    "cost",
-    "seconds",
-    "finished_at",
-)
-TABLES = f"""
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
-CREATE TABLE verdicts (
-    answer INTEGER PRIMARY KEY, {", ".join(VERDICT[1:])}, twin INTEGER NOT NULL DEFAULT 0, UNIQUE (edit, asked, repeat)
-);
-CREATE INDEX verdicts_of_units ON verdicts (unit, edit);
-CREATE TABLE units (unit INTEGER PRIMARY KEY, entry INTEGER NOT NULL, turns, repairs, rationale);
-CREATE TABLE tool_counts (
-    unit INTEGER, tool TEXT, calls, failed, cached, seconds, input_tokens, output_tokens, PRIMARY KEY (unit, tool)
-) WITHOUT ROWID;
-CREATE TABLE edits (
-    edit INTEGER PRIMARY KEY, name, edit_id, model, content, position, instruction, instruction_type, turn, extra, human,
-    rater, source, edited, crc
-);
-CREATE TABLE offered (tools TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE columns (name TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE people (edit INTEGER, criterion, protocol, label, score, place, people, PRIMARY KEY (edit, criterion, protocol))
-WITHOUT ROWID;
-CREATE TABLE notes (answer INTEGER PRIMARY KEY, note);
-CREATE TABLE tags (answer INTEGER, tag TEXT, PRIMARY KEY (answer, tag)) WITHOUT ROWID;
-CREATE VIRTUAL TABLE words USING fts5(
-    thought, called, observed, replied, content='', columnsize=0, tokenize="unicode61 remove_diacritics 2"
-);
-"""
 _FROM_RUN = ", ".join(
     {
         "answer": "answers.answer",
@@ -97,100 +42,16 @@ _FIRST = (
 @contextmanager
 def open_index(run: Run, progress: Progress | None = None) -> Iterator[sqlite3.Connection]:
     """Give a connection to a run's index that is as new as the run."""
-    with closing(_connect(run.folder)) as index:
+    with closing(connect(run.folder)) as index:
         _bring_up_to_date(index, run, progress)
+        for (place,) in index.execute("SELECT place FROM lost ORDER BY unit, place"):
+            run.damage.add("steps", place)
         yield index
-
-
-def _connect(folder: Path) -> sqlite3.Connection:
-    problem: Exception | None = None
-    for place in _places(folder):
-        try:
-            return _opened(place)
-        except sqlite3.DatabaseError as error:
-            problem = error
-            if isinstance(error, sqlite3.OperationalError):
-                continue
-            with suppress(OSError, sqlite3.Error):  # not an index, or a damaged one: nothing in it is needed
-                for name in (place, f"{place}-wal", f"{place}-shm"):
-                    Path(name).unlink(missing_ok=True)
-                return _opened(place)
-    raise UserError(f"the traces of {folder} cannot be indexed: {problem}")
-
-
-def _places(folder: Path) -> Iterator[str]:
-    """Yield where the index may stand: in the run, in the user's cache, in memory."""
-    if os.access(folder, os.W_OK):
-        yield str(folder / FILE)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "editloupe" / "traces"
-    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:24]
-    with suppress(OSError, RuntimeError):
-        cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-        yield str(cache / f"{name}.sqlite")
-    yield ":memory:"
-
-
-def _opened(place: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(place, isolation_level=None, check_same_thread=False, timeout=60)
-    try:
-        connection.row_factory = sqlite3.Row
-        connection.create_function("folded", 1, _folded, deterministic=True)
-        connection.create_function("as_number", 1, _number, deterministic=True)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = OFF")  # it can be made anew
-        connection.execute("PRAGMA cache_size = -32000")
-        if connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-            connection.execute("BEGIN IMMEDIATE")
-            _empty(connection)
-            connection.execute("COMMIT")
-        connection.execute("SELECT count(*) FROM meta").fetchone()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _empty(connection: sqlite3.Connection) -> None:
-    """Make the tables anew."""
-    if connection.execute("PRAGMA user_version").fetchone()[0] == VERSION and not _meta(connection, "stale"):
-        return  # another process was quicker
-    shadow = "name NOT LIKE 'sqlite_%' AND name NOT LIKE 'words_%'"
-    for (name,) in connection.execute(f"SELECT name FROM sqlite_master WHERE type = 'table' AND {shadow}").fetchall():
-        connection.execute(f'DROP TABLE "{name}"')
-    for statement in filter(str.strip, TABLES.split(";")):
-        connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {VERSION}")
-
-
-def _meta(index: sqlite3.Connection, key: str) -> Any:
-    row = index.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-    return json.loads(row[0]) if row else None
-
-
-def remember(index: sqlite3.Connection, key: str, value: Any) -> None:
-    """Keep a fact about the index."""
-    index.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
-
-
-recall = _meta
-"""Return a fact about the index, None where there is none."""
-
-
-def stamp(*files: Path) -> list[list[int] | None]:
-    """Return what changes when one of the files does."""
-    found: list[list[int] | None] = []
-    for file in files:
-        try:
-            about = file.stat()
-            found.append([about.st_size, about.st_mtime_ns])
-        except OSError:
-            found.append(None)
-    return found
 
 
 def _bring_up_to_date(index: sqlite3.Connection, run: Run, progress: Progress | None) -> None:
     now = stamp(run.folder / RUN_FILE, run.folder / f"{RUN_FILE}-wal")
-    if _meta(index, "stamp") == now and _meta(index, "whole"):
+    if recall(index, "stamp") == now and recall(index, "whole"):
         return
     with closing(run.reader()) as source:
         source.row_factory = sqlite3.Row
@@ -203,7 +64,7 @@ def _bring_up_to_date(index: sqlite3.Connection, run: Run, progress: Progress | 
                     _drop_removed(index, source)
                     remember(index, "stamp", now)
                     remember(index, "whole", True)
-                    remember(index, "state", int(_meta(index, "state") or 0) + 1)
+                    remember(index, "state", int(recall(index, "state") or 0) + 1)
                     return
             if progress is not None:
                 done = index.execute("SELECT count(*) FROM verdicts").fetchone()[0]
@@ -223,12 +84,12 @@ def _writing(index: sqlite3.Connection) -> Iterator[None]:
 
 def _go_back(index: sqlite3.Connection, source: sqlite3.Connection, run: Run) -> None:
     """Forget what the run holds otherwise: all of another run, and answers whose numbers were given again."""
-    last = _meta(index, "last")
+    last = recall(index, "last")
     if last is None:
         return
-    if _meta(index, "run") != _identity(run):
+    if recall(index, "run") != _identity(run):
         remember(index, "stale", True)
-        _empty(index)
+        make_tables(index)
         return
     rows = "SELECT answers.answer, answers.edit, answers.unit, finished_at FROM answers JOIN units USING (unit) {}"
     found = source.execute(rows.format("WHERE answers.answer = ?"), (last[0],)).fetchone()
@@ -251,7 +112,7 @@ def _identity(run: Run) -> list[Any]:
 
 def _take_answers(index: sqlite3.Connection, source: sqlite3.Connection, run: Run) -> bool:
     """Read the next verdicts; False where there are no further ones."""
-    last = _meta(index, "last") or [0]
+    last = recall(index, "last") or [0]
     query = (
         f"SELECT {_FROM_RUN.format(_FIRST)}, CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.rationale') END "
         "AS rationale, CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.raw') END AS raw "
@@ -270,8 +131,8 @@ def _take_answers(index: sqlite3.Connection, source: sqlite3.Connection, run: Ru
         f"INSERT OR REPLACE INTO verdicts ({', '.join(VERDICT)}) VALUES ({', '.join('?' * len(VERDICT))})",
         [tuple(_plain(value) for value in tuple(row)[: len(VERDICT)]) for row in (*before, *rows)],
     )
-    facts = _facts(source, run, list(units))
-    entry = int(_meta(index, "entry") or 0)
+    facts = _facts(source, list(units))
+    entry = int(recall(index, "entry") or 0)
     for unit, row in units.items():
         entry += 1
         found = facts[unit]
@@ -281,6 +142,8 @@ def _take_answers(index: sqlite3.Connection, source: sqlite3.Connection, run: Ru
         index.executemany(
             "INSERT INTO tool_counts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [(unit, *count) for count in found.counts()]
         )
+        index.execute("DELETE FROM lost WHERE unit = ?", (unit,))
+        index.executemany("INSERT INTO lost VALUES (?, ?)", [(unit, f"verdict {unit}, step {n}") for n in found.lost])
         told = (unit, entry, found.turns, found.repairs, _plain(row["rationale"]))
         index.execute("INSERT OR REPLACE INTO units VALUES (?, ?, ?, ?, ?)", told)
         texts = tuple(map(storable_text, found.texts()))
@@ -303,15 +166,17 @@ def _take_answers(index: sqlite3.Connection, source: sqlite3.Connection, run: Ru
     return True
 
 
-def _facts(source: sqlite3.Connection, run: Run, units: Sequence[int]) -> dict[int, StepFacts]:
+def _facts(source: sqlite3.Connection, units: Sequence[int]) -> dict[int, StepFacts]:
     found = {unit: StepFacts() for unit in units}
     query = (
         "SELECT traces.unit AS unit, steps.position AS position, steps.step AS step FROM traces JOIN steps "
         f"ON steps.trace = traces.trace WHERE traces.unit IN ({', '.join('?' * len(units))}) ORDER BY steps.trace, position"
     )
     for unit, position, step in source.execute(query, units):
-        with run.damage.reading("steps", f"verdict {unit}, step {position}"):
+        try:
             found[unit].add(step)
+        except UNREADABLE:
+            found[unit].lost.append(position)
     return found
 
 
@@ -376,16 +241,3 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (int, float)):
         return value
     return storable_text(value if isinstance(value, str) else str(value))
-
-
-def _folded(value: Any) -> str | None:
-    return None if value is None else str(value).casefold()
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, (int, float)):
-        return value
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None

@@ -15,7 +15,7 @@ from editloupe.evals.analysis.label_merge import merged
 from editloupe.evals.analysis.label_rows import LabelReader, Named, label_files
 from editloupe.evals.runs.readback import recorded_rubrics
 from editloupe.evals.runs.store import Run
-from editloupe.evals.traces.index_file import recall, remember, stamp
+from editloupe.evals.traces.index_store import recall, remember, stamp
 from editloupe.rubrics.model import Answer
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import UserError

@@ -34,6 +34,9 @@ class StepFacts:
         default_factory=lambda: {"thought": [], "called": [], "observed": [], "replied": []}
     )
 
+    lost: list[int] = field(default_factory=list)
+    """Steps that cannot be read."""
+
     def add(self, text: str) -> None:
         """Take in one step as the run holds it; what is no step raises ValueError, TypeError or AttributeError."""
         step: Mapping[str, Any] = json.loads(text)

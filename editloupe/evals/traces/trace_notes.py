@@ -16,7 +16,7 @@ from typing import Any
 from editloupe.evals.analysis.label_file import append_line, read_label_rows
 from editloupe.evals.runs.records import timestamp
 from editloupe.evals.runs.store import Run
-from editloupe.evals.traces.index_file import recall, remember, stamp
+from editloupe.evals.traces.index_store import recall, remember, stamp
 from editloupe.storable import storable, storable_text
 from editloupe.types import UserError
 
