@@ -26,8 +26,8 @@ from editloupe.storable import storable
 from editloupe.types import Edit, Observation, Sha, Step, Trace, Usage, UserError, Verdict
 from editloupe.whole_files import text_file, write_text
 
-FORMATS = {"text": "text", "json": "json", "html": "html", "htm": "html", "txt": "text"}
-"""Formats, and the suffixes that stand for them."""
+FORMATS = ("text", "json", "html")
+SUFFIXES = {".json": "json", ".html": "html", ".htm": "html"}
 
 
 def trace(
@@ -82,8 +82,7 @@ def chosen_kind(format: str | None, out: Path | None) -> str:
     """Return the format that was asked for, or the one the file's suffix stands for, or text."""
     if format is not None and format not in FORMATS:
         raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{format}"')
-    kind = format or (FORMATS.get(out.suffix.lower().removeprefix("."), "text") if out else "text")
-    kind = FORMATS.get(kind, kind)
+    kind = format or (SUFFIXES.get(out.suffix.lower(), "text") if out else "text")
     if kind == "html" and out is None:
         raise UserError("--format html needs --out FILE")
     return kind

@@ -56,8 +56,13 @@ def test_two_runs_are_paired_by_their_pictures_and_never_by_id(tmp_path: Path) -
     )
     second = write_run(
         tmp_path / "two",
-        [Told("other-a", "Flawless Execution", picture=1), Told("b", picture=2), Told("c", None, picture=3)]
-        + [Told("a", "Localization Failure", picture=4), Told("x", "Wrong Action")],
+        [
+            Told("other-a", "Flawless Execution", picture=1),
+            Told("b", picture=2),
+            Told("c", None, picture=3),
+            Told("a", "Localization Failure", picture=4),
+            Told("x", "Wrong Action"),
+        ],
         judge="openai:gpt-6",
     )
     with Run.open(first) as one, Run.open(second) as two, searching(one) as left, searching(two) as right:
