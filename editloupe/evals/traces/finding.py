@@ -14,9 +14,11 @@ from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.as_sql import Known, Query, as_sql
 from editloupe.evals.traces.expression import parse
 from editloupe.evals.traces.index_file import Progress, open_index
+from editloupe.evals.traces.index_store import FILE
 from editloupe.evals.traces.people import take_people
 from editloupe.evals.traces.trace_notes import take_notes
 from editloupe.evals.traces.trace_statistics import TraceStatistics, count_traces
+from editloupe.evals.traces.unknown_values import unknown_values
 from editloupe.types import Record, UserError
 
 FROM = (
@@ -99,7 +101,7 @@ class SearchedRun:
     index: sqlite3.Connection
     query: Query
     notes: tuple[str, ...] = ()
-    """What a reader should know about the labels of people."""
+    """What a reader should know: about the labels of people, and values that occur nowhere."""
 
     @property
     def where(self) -> str:
@@ -173,7 +175,13 @@ def searching(
         own = known_to(index)
         if known is not None:
             own = Known({*own.columns, *known.columns}, {*own.tools, *known.tools})
-        yield SearchedRun(run, index, as_sql(condition, own), tuple(notes))
+        query = as_sql(condition, own)
+        try:
+            yield SearchedRun(run, index, query, (*notes, *unknown_values(index, condition)))
+        except sqlite3.DatabaseError as error:
+            raise UserError(
+                f"the index {run.folder / FILE} cannot be read ({error}); delete it and search again"
+            ) from None
 
 
 def known_to(index: sqlite3.Connection) -> Known:

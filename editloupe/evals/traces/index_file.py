@@ -42,8 +42,7 @@ _FIRST = (
 @contextmanager
 def open_index(run: Run, progress: Progress | None = None) -> Iterator[sqlite3.Connection]:
     """Give a connection to a run's index that is as new as the run."""
-    with closing(connect(run.folder)) as index:
-        _bring_up_to_date(index, run, progress)
+    with closing(connect(run.folder, lambda index: _bring_up_to_date(index, run, progress))) as index:
         for (place,) in index.execute("SELECT place FROM lost ORDER BY unit, place"):
             run.damage.add("steps", place)
         yield index
@@ -77,7 +76,8 @@ def _writing(index: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        index.execute("ROLLBACK")
+        if index.in_transaction:  # a full disk has ended it already
+            index.execute("ROLLBACK")
         raise
     index.execute("COMMIT")
 

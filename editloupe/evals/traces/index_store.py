@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -69,21 +69,35 @@ CREATE VIRTUAL TABLE words USING fts5(
 """
 
 
-def connect(folder: Path) -> sqlite3.Connection:
-    """Open the index of a run's folder: in the run, in the user's cache, or in memory; a damaged one is made anew."""
-    problem: Exception | None = None
+def connect(folder: Path, fill: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+    """Open the index of a run's folder and fill it: in the run, in the user's cache, or in memory.
+
+    One that is damaged is made anew; where a place cannot be written, or is full, the next one is taken.
+    """
+    problem = ""
     for place in _places(folder):
-        try:
-            return _opened(place)
-        except sqlite3.DatabaseError as error:
-            problem = error
-            if isinstance(error, sqlite3.OperationalError):
-                continue
-            with suppress(OSError, sqlite3.Error):  # not an index, or a damaged one: nothing in it is needed
-                for name in (place, f"{place}-wal", f"{place}-shm"):
-                    Path(name).unlink(missing_ok=True)
-                return _opened(place)
+        for _ in range(2):
+            try:
+                return _filled(place, fill)
+            except sqlite3.OperationalError as error:
+                problem = str(error)
+                break
+            except sqlite3.DatabaseError as error:
+                problem = str(error)
+                with suppress(OSError):  # nothing in it is needed
+                    for name in (place, f"{place}-wal", f"{place}-shm"):
+                        Path(name).unlink(missing_ok=True)
     raise UserError(f"the traces of {folder} cannot be indexed: {problem}")
+
+
+def _filled(place: str, fill: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+    connection = _opened(place)
+    try:
+        fill(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _places(folder: Path) -> Iterator[str]:

@@ -131,3 +131,24 @@ def test_a_label_that_does_not_exist_is_told_and_does_not_count(tmp_path: Path) 
     found = find_traces(folder, "human is not null")
     assert [hit.name for hit in found] == ["b"]
     assert any("Marvellous" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("where", "sentence"),
+    [
+        ('label = "Over Modifcation"', "No verdict has label 'Over Modifcation'; did you mean 'Over Modification'?"),
+        ('model != "bigg" or mode = "tools"', "No verdict has model 'bigg'; did you mean 'big'?"),
+        ('status in ("judged", "unjuged")', "did you mean 'unjudged'?"),
+        ('not human = "Great"', "No verdict has human 'Great'; there is 'Flawless Execution'"),
+    ],
+)
+def test_a_value_that_no_verdict_has_is_told_with_the_nearest(run: Path, where: str, sentence: str) -> None:
+    found = find_traces(run, where)
+    list(found)
+    assert any(sentence in note for note in found.notes)
+
+
+def test_values_that_are_there_need_no_word(run: Path) -> None:
+    found = find_traces(run, 'label = "over modification" and model in ("big", "small") and instruction = "x"')
+    list(found)
+    assert found.notes == []

@@ -166,3 +166,19 @@ def test_a_verdict_that_answers_two_questions_of_its_edit_is_found_once(tmp_path
             "SELECT edit, criterion, 'another', repeat, unit, shown FROM answers"
         )
     assert names(folder) == ["a"]
+
+
+def test_a_disk_that_is_full_is_no_reason_not_to_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_run(tmp_path / "run", [Told("a")])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    usual, places = files._take_edits, []
+
+    def full(index: sqlite3.Connection, source: sqlite3.Connection) -> None:
+        places.append(index.execute("PRAGMA database_list").fetchone()["file"])
+        if places[-1]:
+            raise sqlite3.OperationalError("database or disk is full")
+        usual(index, source)
+
+    monkeypatch.setattr(files, "_take_edits", full)
+    assert names(folder)[:1] == ["a"]
+    assert places[:3] == [str(folder / FILE), places[1], ""], "in the run, in the cache, in memory"
