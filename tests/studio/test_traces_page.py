@@ -112,3 +112,17 @@ def test_two_runs_are_one_list_that_opens_both_traces(studio: OpenStudio, tmp_pa
     filtered = client.get(f"/runs/first/differences?other=second&where={quote('score = 4')}").text
     assert "All 1 verdicts on the same pictures" in filtered
     assert client.get("/runs/first/differences?other=nowhere").status_code == 404
+
+
+def test_a_large_run_is_indexed_in_the_background(
+    studio: OpenStudio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from editloupe.studio import trace_indexing
+
+    monkeypatch.setattr(trace_indexing, "AT_ONCE", 2)
+    client = studio(runs=(write_run(tmp_path / "run", TOLD),))
+    first = client.get("/runs/run/traces").text
+    assert "The traces are being indexed" in first
+    for job in client.app.state.studio.indexing._jobs.values():  # type: ignore[attr-defined]
+        job.thread.join(30)
+    assert "1–4 of 4 verdicts" in client.get("/runs/run/traces").text

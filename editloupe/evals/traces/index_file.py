@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 from zlib import crc32
@@ -46,6 +46,13 @@ def open_index(run: Run, progress: Progress | None = None) -> Iterator[sqlite3.C
         for (place,) in index.execute("SELECT place FROM lost ORDER BY unit, place"):
             run.damage.add("steps", place)
         yield index
+
+
+def behind(run: Run) -> int:
+    """Return how many verdicts the index of a run has yet to take in."""
+    with closing(connect(run.folder, lambda _: None)) as index, closing(run.reader()) as source:
+        last = recall(index, "last") or [0]
+        return int(source.execute("SELECT count(*) FROM answers WHERE answer > ?", (last[0],)).fetchone()[0])
 
 
 def _bring_up_to_date(index: sqlite3.Connection, run: Run, progress: Progress | None) -> None:
@@ -132,24 +139,10 @@ def _take_answers(index: sqlite3.Connection, source: sqlite3.Connection, run: Ru
         [tuple(_plain(value) for value in tuple(row)[: len(VERDICT)]) for row in (*before, *rows)],
     )
     facts = _facts(source, list(units))
-    entry = int(recall(index, "entry") or 0)
     for unit, row in units.items():
-        entry += 1
-        found = facts[unit]
         if row["raw"]:
-            found.words["replied"].append(str(row["raw"]))
-        index.execute("DELETE FROM tool_counts WHERE unit = ?", (unit,))
-        index.executemany(
-            "INSERT INTO tool_counts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [(unit, *count) for count in found.counts()]
-        )
-        index.execute("DELETE FROM lost WHERE unit = ?", (unit,))
-        index.executemany("INSERT INTO lost VALUES (?, ?)", [(unit, f"verdict {unit}, step {n}") for n in found.lost])
-        told = (unit, entry, found.turns, found.repairs, _plain(row["rationale"]))
-        index.execute("INSERT OR REPLACE INTO units VALUES (?, ?, ?, ?, ?)", told)
-        texts = tuple(map(storable_text, found.texts()))
-        index.execute(
-            "INSERT INTO words (rowid, thought, called, observed, replied) VALUES (?, ?, ?, ?, ?)", (entry, *texts)
-        )
+            facts[unit].words["replied"].append(str(row["raw"]))
+    _put_facts(index, facts, {unit: _plain(row["rationale"]) for unit, row in units.items()})
     _mark_twins(index, units)
     offered = (
         "SELECT DISTINCT json_extract(head, '$.tools') FROM traces WHERE unit IN ({}) AND json_valid(head) "
@@ -159,11 +152,35 @@ def _take_answers(index: sqlite3.Connection, source: sqlite3.Connection, run: Ru
         "INSERT OR IGNORE INTO offered VALUES (?)",
         [tuple(row) for row in source.execute(offered.format(marks), list(units))],
     )
-    remember(index, "entry", entry)
     remember(index, "last", [rows[-1][name] for name in ("answer", "edit", "unit", "finished_at")])
     remember(index, "run", _identity(run))
     remember(index, "whole", False)
     return True
+
+
+def _put_facts(index: sqlite3.Connection, facts: Mapping[int, StepFacts], rationales: Mapping[int, str | None]) -> None:
+    """Write what traces amount to; words of a verdict that is given again get a new entry, and nobody points to the old one."""
+    first = int(recall(index, "entry") or 0) + 1
+    entries = dict(zip(facts, range(first, first + len(facts)), strict=True))
+    for table in ("tool_counts", "lost"):
+        index.executemany(f"DELETE FROM {table} WHERE unit = ?", [(unit,) for unit in facts])
+    index.executemany(
+        "INSERT INTO tool_counts VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [(unit, *count) for unit, found in facts.items() for count in found.counts()],
+    )
+    index.executemany(
+        "INSERT OR IGNORE INTO lost VALUES (?, ?)",
+        [(unit, f"verdict {unit}, step {place + 1}") for unit, found in facts.items() for place in found.lost],
+    )
+    index.executemany(
+        "INSERT OR REPLACE INTO units VALUES (?, ?, ?, ?, ?)",
+        [(unit, entries[unit], one.turns, one.repairs, rationales[unit]) for unit, one in facts.items()],
+    )
+    index.executemany(
+        "INSERT INTO words (rowid, thought, called, observed, replied) VALUES (?, ?, ?, ?, ?)",
+        [(entries[unit], *map(storable_text, found.texts())) for unit, found in facts.items()],
+    )
+    remember(index, "entry", first + len(facts) - 1)
 
 
 def _facts(source: sqlite3.Connection, units: Sequence[int]) -> dict[int, StepFacts]:

@@ -46,6 +46,8 @@ def traces(request: Request, key: str, where: Where = "", order: Id = "manifest"
     """Return the traces that fit a filter; one that cannot be understood is told beside it."""
     studio = studio_of(request)
     one = studio.run(key)
+    if (progress := studio.indexing.progress(one)) is not None:
+        return studio.pages.page("indexing.html", one=one, done=progress[0], whole=progress[1])
     order = order if order in ORDERS else "manifest"
     fault, notes = "", tuple[str, ...]()
     hits: list[Any] = []
@@ -102,6 +104,9 @@ def differing(request: Request, key: str, other: Id = "", where: Where = "", pag
     """Return the verdicts on which two runs differ, each opening both traces."""
     studio = studio_of(request)
     one, second = studio.run(key), studio.run(other)
+    for each in (one, second):
+        if (progress := studio.indexing.progress(each)) is not None:
+            return studio.pages.page("indexing.html", one=each, done=progress[0], whole=progress[1])
     rows: list[dict[str, Any]] = []
     fault, shared, total, several = "", 0, 0, tuple[str, ...]()
     try:
