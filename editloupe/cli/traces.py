@@ -46,10 +46,11 @@ def traces(
 ) -> None:
     """Find verdicts by what was said, asked for, seen and paid on the way to them; docs/traces.md has the whole language.
 
-    Fields: label, human, score, confidence, status, reason, criterion, model, judge, mode, edit, instruction_type, turns,
-    repairs, cost, seconds, any column of the manifest … Functions: tool("name"), failed("name"), cached("name"),
-    said("words"), thought("…"), called("…"), observed("…"), replied("…"). Signs: = != < <= > >= ~ (contains), in (…),
-    is null, and, or, not. A comparison with something unknown is false.
+    Fields: label, human, score, confidence, status, reason, criterion, model, turns, cost, any column of the manifest …
+
+    Functions: tool("name"), failed("name"), cached("name"), said("words"), thought("…"), called("…"), observed("…"), replied("…").
+
+    Signs: = != < <= > >= ~ (contains), in (…), is null, and, or, not. A comparison with something unknown is false.
 
     Example: editloupe traces runs/gpt --where 'human != label and confidence > 0.9' --order confident
 

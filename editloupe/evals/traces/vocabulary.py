@@ -32,7 +32,7 @@ FIELDS: Mapping[str, Field] = {
     "people": Field("number", "p.people", "how many people labelled it"),
     "agrees": Field("truth", "(v.score = p.score)", "whether judge and people gave the same"),
     "criterion": Field("text", "v.criterion", "such as instruction_following"),
-    "protocol": Field("text", "v.protocol", "such as dlebench"),
+    "protocol": Field("text", "v.protocol", "the set of rubrics that was asked"),
     "model": Field("text", "e.model", "the editing model"),
     "judge": Field("text", "v.judge", "who judged"),
     "mode": Field("text", "v.mode", "tools, oracle or plain"),
