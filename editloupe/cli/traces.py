@@ -48,7 +48,7 @@ def traces(
 
     Fields: label, human, score, confidence, status, reason, criterion, model, turns, cost, any column of the manifest …
 
-    Functions: tool("name"), failed("name"), cached("name"), said("words"), thought("…"), called("…"), observed("…"), replied("…").
+    Functions: tool("name"), failed("…"), cached("…"), said("words"), thought("…"), called("…"), observed("…"), replied("…").
 
     Signs: = != < <= > >= ~ (contains), in (…), is null, and, or, not. A comparison with something unknown is false.
 
