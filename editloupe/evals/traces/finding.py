@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.as_sql import Known, Query, as_sql
@@ -103,14 +102,19 @@ class SearchedRun:
     notes: tuple[str, ...] = ()
     """What a reader should know: about the labels of people, and values that occur nowhere."""
 
-    @property
-    def where(self) -> str:
-        """The condition of every question about the hits."""
-        return f"WHERE v.twin = 0 AND {self.query.sql}"
+    @cached_property
+    def fitting(self) -> str:
+        """FROM and WHERE of the verdicts that fit, which are looked for once however much is asked about them."""
+        if self.query.sql == "1":
+            return f"{FROM} WHERE v.twin = 0"
+        self.index.execute("CREATE TEMP TABLE fits (answer INTEGER PRIMARY KEY)")
+        chosen = f"INSERT INTO fits SELECT v.answer {FROM} WHERE v.twin = 0 AND {self.query.sql}"
+        self.index.execute(chosen, self.query.values)
+        return FROM.replace("FROM verdicts v", "FROM fits CROSS JOIN verdicts v ON v.answer = fits.answer")
 
     def count(self) -> int:
         """Return how many verdicts fit."""
-        return int(self._ask(f"SELECT count(*) {FROM} {self.where}").fetchone()[0])
+        return int(self.index.execute(f"SELECT count(*) {self.fitting}").fetchone()[0])
 
     def whole(self) -> int:
         """Return how many verdicts there are."""
@@ -120,12 +124,12 @@ class SearchedRun:
         """Yield the verdicts that fit."""
         window = f"LIMIT {-1 if limit is None else int(limit)} OFFSET {int(skip)}"
         name = self.run.folder.resolve().name
-        for row in self._ask(f"{_HIT} {FROM} {self.where} ORDER BY {_order(order)} {window}"):
+        for row in self.index.execute(f"{_HIT} {self.fitting} ORDER BY {_order(order)} {window}"):
             yield _hit(row, name, self.run.folder)
 
     def numbers(self, order: str = "manifest") -> list[int]:
         """Return the numbers of all verdicts that fit, in order."""
-        return [row[0] for row in self._ask(f"SELECT v.answer {FROM} {self.where} ORDER BY {_order(order)}")]
+        return [row[0] for row in self.index.execute(f"SELECT v.answer {self.fitting} ORDER BY {_order(order)}")]
 
     def hit(self, answer: int) -> TraceHit | None:
         """Return one verdict by its number, whether it fits or not."""
@@ -149,10 +153,7 @@ class SearchedRun:
 
     def statistics(self) -> TraceStatistics:
         """Return the statistics of what fits."""
-        return count_traces([(self.index, f"{FROM} {self.where}", self.query.values)])
-
-    def _ask(self, query: str) -> Any:
-        return self.index.execute(query, self.query.values)
+        return count_traces(self.index, self.fitting)
 
 
 @contextmanager

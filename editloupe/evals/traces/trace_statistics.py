@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from math import sqrt
 from typing import Any
@@ -215,17 +215,12 @@ def _criterion_record(one: CriterionStatistics) -> dict[str, Any]:
     return {**vars(one), "agreement": one.agreement.record(), "tools": tools}
 
 
-def count_traces(parts: Iterable[tuple[sqlite3.Connection, str, Sequence[Any]]]) -> TraceStatistics:
-    """Count the verdicts of some indexes; each part is a connection, the FROM and WHERE of its verdicts, and the values."""
-    return sum((_count(*part) for part in parts), TraceStatistics())
-
-
-def _count(index: sqlite3.Connection, source: str, values: Sequence[Any]) -> TraceStatistics:
+def count_traces(index: sqlite3.Connection, source: str) -> TraceStatistics:
+    """Count the verdicts of an index; `source` is the FROM and WHERE that chooses them."""
     index.execute("DROP TABLE IF EXISTS temp.hits")
     index.execute(
         "CREATE TEMP TABLE hits AS SELECT v.unit, v.protocol, v.criterion, v.status, v.label, v.score, v.seconds, v.cost, "
-        f"v.input_tokens, v.output_tokens, u.turns, u.repairs, p.label AS human, p.score AS human_score {source}",
-        values,
+        f"v.input_tokens, v.output_tokens, u.turns, u.repairs, p.label AS human, p.score AS human_score {source}"
     )
     try:
         return _counted(index)
