@@ -46,6 +46,7 @@ def test_a_filter_is_typed_kept_in_the_address_and_gone_through_by_keys(address:
     page.keyboard.type("human != label")
     press(page, "Enter")
     expect(page.locator(".count")).to_contain_text("1–3 of 3 verdicts")
+    page.wait_for_load_state("load")
     page.select_option("[name=order]", "confident")
     expect(page.locator(".found .what .small").first).to_contain_text("b")
     assert "where=human" in page.url
@@ -68,6 +69,7 @@ def test_a_filter_is_typed_kept_in_the_address_and_gone_through_by_keys(address:
 def test_statistics_come_when_asked_for_and_a_cell_opens_its_edits(address: str, new_page: NewPage) -> None:
     page: Page = new_page(address)
     page.goto("/runs/one/traces")
+    page.wait_for_load_state("load")
     page.click(".lab-statistics summary")
     expect(page.locator(".lab")).to_contain_text("Did a tool change the mind?")
     expect(page.locator(".lab")).to_contain_text("This is not an experiment")
@@ -95,7 +97,7 @@ def test_tags_and_a_note_are_kept_and_found(address: str, new_page: NewPage) -> 
     press(page, "n")
     page.keyboard.type("tool broke, check")
     page.fill("[name=note]", "The zoom failed.")
-    page.click("text=Keep")
+    page.get_by_role("button", name="Keep").click()
     expect(page.locator(".toast")).to_have_text("Kept.")
     page.reload()
     expect(page.locator("[name=tags]")).to_have_value("tool broke, check")
