@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager
 from html import unescape
 from pathlib import Path
+from sqlite3 import Connection
+from threading import Event
 from urllib.parse import quote
 
 import pytest
 from starlette.testclient import TestClient
 
+from editloupe.evals.runs.store import Run
+from editloupe.evals.traces.index_file import Progress
 from tests.evals.sample_runs import IF
 from tests.evals.traces.samples import FIND, ZOOM, Told, write_run
 from tests.studio.conftest import OpenStudio
@@ -119,10 +124,18 @@ def test_a_large_run_is_indexed_in_the_background(
 ) -> None:
     from editloupe.studio import trace_indexing
 
+    go_on = Event()
+    usual = trace_indexing.open_index
+
+    def slowly(run: Run, progress: Progress) -> AbstractContextManager[Connection]:
+        assert go_on.wait(60)
+        return usual(run, progress)
+
     monkeypatch.setattr(trace_indexing, "AT_ONCE", 2)
+    monkeypatch.setattr(trace_indexing, "open_index", slowly)
     client = studio(runs=(write_run(tmp_path / "run", TOLD),))
-    first = client.get("/runs/run/traces").text
-    assert "The traces are being indexed" in first
+    assert "The traces are being indexed" in client.get("/runs/run/traces").text
+    go_on.set()
     for job in client.app.state.studio.indexing._jobs.values():  # type: ignore[attr-defined]
-        job.thread.join(30)
+        job.thread.join(60)
     assert "1–4 of 4 verdicts" in client.get("/runs/run/traces").text

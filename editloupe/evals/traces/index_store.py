@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from editloupe.types import UserError
 
 FILE = "trace_index.sqlite"
-VERSION = 1
 VERDICT = (
     "answer",
     "edit",
@@ -67,6 +67,8 @@ CREATE VIRTUAL TABLE words USING fts5(
     thought, called, observed, replied, content='', columnsize=0, tokenize="unicode61 remove_diacritics 2"
 );
 """
+VERSION = crc32(TABLES.encode()) & 0x7FFFFFFF
+"""Other tables are another version: an index of an earlier one is made anew."""
 
 
 def connect(folder: Path, fill: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
