@@ -141,7 +141,7 @@ def test_a_step_that_cannot_be_read_is_told_and_the_rest_is_found(tmp_path: Path
         connection.commit()
     found = find_traces(folder, "tool() = 1")
     assert [hit.name for hit in found] == ["a"]
-    assert any("1 steps cannot be read" in note for note in found.notes)
+    assert any("1 step cannot be read" in note for note in found.notes)
 
 
 def test_several_indexers_at_one_time_do_not_disturb_each_other(tmp_path: Path) -> None:
