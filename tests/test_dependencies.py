@@ -27,6 +27,7 @@ LAYERS = (
     ("rubrics", "tools"),
     ("agent",),
     ("graphs",),
+    ("combined",),
     ("judge", "judge_lifecycle", "judge_settings", "described_judge", "question_facts", "setups"),
     ("evals", "generators"),
     ("studio", "cli", "app", "demo", "__main__"),

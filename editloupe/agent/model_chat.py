@@ -138,7 +138,7 @@ class ModelChat:
     async def _once(self, asking: _Asking, attempt: int) -> AIMessage | None:
         """Send one request; None where it is to be sent again at once, without a parameter the server does not take."""
         left_out = frozenset(self._gate.left_out)
-        async with self._traffic.request() as ticket:
+        async with self._traffic.request(self._name) as ticket:
             asking.attempts += 1
             try:
                 async with asyncio.timeout(self._timeout):

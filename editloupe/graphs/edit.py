@@ -119,6 +119,7 @@ def _case_context(case: Case, context: EditContext) -> CaseContext:
         mode=case.mode,
         judge=context.shared.judge,
         target=case.target,
+        part=context.shared.part,
     )
     return CaseContext(context.shared, case, heading)
 

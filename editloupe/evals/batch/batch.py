@@ -23,7 +23,7 @@ from editloupe.evals.batch.replies import KeptReplies
 from editloupe.evals.batch.runner import Runner
 from editloupe.evals.batch.stopping import INTERRUPTED, Stop, listening
 from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
-from editloupe.evals.runs.prices import Price, price_of
+from editloupe.evals.runs.prices import Price, price_of_all
 from editloupe.evals.runs.store import FILE, Run
 from editloupe.loop_thread import event_loop
 from editloupe.types import Edit, UserError
@@ -104,7 +104,7 @@ def dry_run(batch: Batch, say: Say = lambda sentence: None) -> Forecast:
         open_.callback(planner.close)
         for sentence in planner.survey(batch.edits()).changes:
             say(sentence)
-        return forecast(run, planner.jobs(enumerate(batch.edits())), described, _price(batch, judge.spec), batch.assume)
+        return forecast(run, planner.jobs(enumerate(batch.edits())), described, _price(batch, judge), batch.assume)
 
 
 def judge_batch(
@@ -128,9 +128,9 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         traffic = TrafficControl(batch.limits)
         judge = batch.open_judge(replies=KeptReplies(run), traffic=traffic)
         open_.push_async_callback(judge.aclose)
-        price = _price(batch, judge.spec)
+        price = _price(batch, judge)
         spending = Spending(batch.limits, price, *run.spent())
-        traffic.charge(spending, lambda usage, cost: run.pay(judge.spec, usage, cost))
+        traffic.charge(spending, lambda asked, usage, cost: run.pay(asked or judge.spec, usage, cost))
         configuration = run.configure(judge.describe(), judge.asked())
         planner = Planner(run, judge, batch.again, batch.repeats)
         open_.callback(planner.close)
@@ -197,5 +197,5 @@ async def _executor(batch: Batch, run: Run, judge: BatchJudge, traffic: TrafficC
     return LocalExecutor(judge, batch.limits.concurrency, batch.deadline)
 
 
-def _price(batch: Batch, spec: str) -> Price | None:
-    return batch.price or price_of(spec, batch.prices)
+def _price(batch: Batch, judge: BatchJudge) -> Price | None:
+    return batch.price or price_of_all(judge.members, batch.prices)
