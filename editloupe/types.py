@@ -176,6 +176,8 @@ class Usage(Record):
 class Served(Record):
     """What a provider says it answered with; empty where it does not say."""
 
+    judge: str = ""
+    """Who was asked."""
     model: str = ""
     """The model's version, such as `gpt-5.1-2025-11-13`."""
     fingerprint: str = ""
@@ -299,6 +301,8 @@ class Opinion(Record):
     """Why it gave none, or why its verdict does not stand."""
     kept: bool = False
     """Whether the outcome is this opinion's."""
+    asked: bool = True
+    """False where it was passed over, because it may keep nothing here."""
     usage: Usage = Usage()
     opinions: tuple[Opinion, ...] = Field(default=(), exclude_if=lambda value: not value)
     """Of whom this one is made up, where it is a panel's."""
@@ -323,6 +327,8 @@ class Verdict(Record):
     steps: int = 0
     opinions: tuple[Opinion, ...] = Field(default=(), exclude_if=lambda value: not value)
     """What each judge said, where several answer together."""
+    served: tuple[Served, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """What the providers say answered, each once."""
 
 
 class Unjudged(Record):
@@ -339,6 +345,8 @@ class Unjudged(Record):
     steps: int = 0
     opinions: tuple[Opinion, ...] = Field(default=(), exclude_if=lambda value: not value)
     """What each judge said, where several answer together."""
+    served: tuple[Served, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """What the providers say answered, each once."""
 
 
 Outcome = Annotated[Verdict | Unjudged, Field(discriminator="status")]

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from editloupe.combined.panel_vote import lower_median, opinion_of, panel_outcome, said
+from editloupe.combined.panel_vote import lower_median, opinion_of, panel_outcome, said, served_by_all
 from editloupe.combined.plans import Cascade, Member, Panel, Plan, Stage
 from editloupe.combined.sureness import mean_word, sameness, vote
-from editloupe.types import OF_THE_SERVER, Opinion, Outcome, Reason, Trace, Unjudged, Usage, Verdict
+from editloupe.types import OF_THE_SERVER, Opinion, Outcome, Reason, Served, Trace, Unjudged, Usage, Verdict
 
 
 @dataclass(frozen=True)
@@ -133,11 +133,14 @@ class _History:
     usage: Usage = Usage()
     steps: int = 0
     told: list[str] = field(default_factory=list)
+    served: tuple[Served, ...] = ()
 
     def pass_over(self, stage: Stage, part: str) -> None:
         """Note a stage that is not asked, because it may keep nothing here."""
         why = "may keep nothing of this criterion, so it was not asked"
-        self.opinions.append(Opinion(judge=stage.judge.spec, part=part, reason=Reason.LOW_CONFIDENCE, detail=why))
+        self.opinions.append(
+            Opinion(judge=stage.judge.spec, part=part, reason=Reason.LOW_CONFIDENCE, detail=why, asked=False)
+        )
         self.told.append(f"{stage.judge.spec} {why}")
 
     def add(self, stage: Stage, part: str, criterion: str, each: Sequence[Outcome]) -> Outcome | None:
@@ -152,11 +155,13 @@ class _History:
             why = f"{said(outcome)} {sure}, and verdicts are kept from {threshold:.3g} on"
         self.opinions.append(opinion_of(stage.judge.spec, part, outcome, kept, why))
         self.usage, self.steps = self.usage + outcome.usage, self.steps + outcome.steps
+        self.served = tuple(dict.fromkeys((*self.served, *outcome.served)))
         self.told.append(f"{stage.judge.spec}: {why or getattr(outcome, 'detail', '')}")
         stops = isinstance(outcome, Unjudged) and outcome.reason in {*OF_THE_SERVER, Reason.BUDGET}
         if not kept and not stops:
             return None
-        update = {"usage": self.usage, "steps": self.steps, "opinions": tuple(self.opinions)}
+        update: dict[str, object] = {"usage": self.usage, "steps": self.steps, "served": self.served}
+        update["opinions"] = tuple(self.opinions)
         if isinstance(outcome, Unjudged) and outcome.reason != Reason.BUDGET:
             update["detail"] = f"{part}, {stage.judge.spec}: {outcome.detail}"
         return outcome.model_copy(update=update)
@@ -170,6 +175,7 @@ class _History:
             usage=self.usage,
             steps=self.steps,
             opinions=tuple(self.opinions),
+            served=self.served,
         )
 
 
@@ -180,7 +186,7 @@ def stage_outcome(each: Sequence[Outcome], kind: str) -> Outcome:
     """
     usage = sum((outcome.usage for outcome in each), Usage())
     steps = sum(outcome.steps for outcome in each)
-    whole = {"usage": usage, "steps": steps}
+    whole = {"usage": usage, "steps": steps, "served": served_by_all(each)}
     lost = [one for one in each if isinstance(one, Unjudged)]
     for reasons in ({Reason.BUDGET}, OF_THE_SERVER):
         if cut := next((one for one in lost if one.reason in reasons), None):

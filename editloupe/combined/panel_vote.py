@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
-from editloupe.types import OF_THE_SERVER, Opinion, Outcome, Reason, Unjudged, Usage, Verdict
+from editloupe.types import OF_THE_SERVER, Opinion, Outcome, Reason, Served, Unjudged, Usage, Verdict
 
 RULE = "most votes, else the lower median; more than half must answer"
 """Part of what identifies a panel's answers: another rule would give others."""
@@ -50,6 +50,7 @@ def panel_outcome(criterion: str, answers: Sequence[tuple[str, Outcome]], min_co
     given = [outcome for _, outcome in answers if isinstance(outcome, Verdict)]
     usage = sum((outcome.usage for _, outcome in answers), Usage())
     steps = sum(outcome.steps for _, outcome in answers)
+    served = served_by_all([outcome for _, outcome in answers])
     chosen, confidence = _chosen(given, len(answers))
     opinions = tuple(
         opinion_of(
@@ -67,7 +68,13 @@ def panel_outcome(criterion: str, answers: Sequence[tuple[str, Outcome]], min_co
             cut.detail if cut else f"{len(given)} of {len(answers)} judges answered, and more than half must ({told})"
         )
         return Unjudged(
-            criterion=criterion, reason=whose.reason, detail=detail, usage=usage, steps=steps, opinions=opinions
+            criterion=criterion,
+            reason=whose.reason,
+            detail=detail,
+            usage=usage,
+            steps=steps,
+            opinions=opinions,
+            served=served,
         )
     if confidence < min_confidence:
         detail = f"{said(chosen)} with an agreement of {confidence:.2f}, below {min_confidence:.2f}"
@@ -79,9 +86,15 @@ def panel_outcome(criterion: str, answers: Sequence[tuple[str, Outcome]], min_co
             usage=usage,
             steps=steps,
             opinions=opinions,
+            served=served,
         )
-    update = {"confidence": confidence, "usage": usage, "steps": steps, "opinions": opinions}
+    update = {"confidence": confidence, "usage": usage, "steps": steps, "opinions": opinions, "served": served}
     return chosen.model_copy(update={**update, "rationale": _rationale(answers, chosen)})
+
+
+def served_by_all(outcomes: Sequence[Outcome]) -> tuple[Served, ...]:
+    """Return what the providers say answered, each once."""
+    return tuple(dict.fromkeys(one for outcome in outcomes for one in outcome.served))
 
 
 def said(verdict: Verdict) -> str:

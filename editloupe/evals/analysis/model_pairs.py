@@ -19,9 +19,10 @@ from editloupe.evals.analysis.model_records import ModelComparison, ModelEntry, 
 from editloupe.evals.analysis.paired import OVERALL, Change, differences
 from editloupe.evals.analysis.parts import Part, grouped, shared_apart_fields
 from editloupe.evals.analysis.reference import Reference, without_reference
-from editloupe.evals.analysis.run_rows import BASELINE, Table
+from editloupe.evals.analysis.run_rows import Table
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.analysis.signflip import holm
+from editloupe.evals.analysis.table_warnings import warnings_of
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
 from editloupe.types import UserError
 
@@ -235,7 +236,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _notes(tables: Sequence[Table], entries: Sequence[ModelEntry]) -> list[str]:
-    told = [BASELINE] if any(table.by_rules for table in tables) else []
+    told = list(warnings_of(*tables))
     if any(not same_judge(tables[0], other) for other in tables[1:]):
         told.append(
             "The runs were not judged alike, so a difference may come from the judge as well as from the model."

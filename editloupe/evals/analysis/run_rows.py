@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.run_units import RunUnit, units_of
+from editloupe.evals.analysis.served_versions import ServedVersion, served_versions
 from editloupe.evals.runs.configurations import Configuration
 from editloupe.evals.runs.readback import recorded_rubrics
 from editloupe.evals.runs.store import Run
@@ -151,6 +152,11 @@ class Table:
     def title(self) -> str:
         """Judge, protocol and mode in a few words."""
         return f"{' + '.join(self.judges)} · {self.protocol} · {' + '.join(self.modes)} mode"
+
+    @cached_property
+    def versions(self) -> tuple[ServedVersion, ...]:
+        """What the providers say served the verdicts; empty where they said nothing."""
+        return served_versions(self.units)
 
     @property
     def by_rules(self) -> bool:

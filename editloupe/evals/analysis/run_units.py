@@ -46,6 +46,8 @@ class RunUnit(NamedTuple):
     seconds: float
     text: str
     """The outcome as the run keeps it."""
+    served: str | None = None
+    """What the providers say answered, as JSON; None where they say nothing."""
 
     @property
     def judged(self) -> bool:
@@ -60,13 +62,14 @@ class RunUnit(NamedTuple):
 
 _KEPT = RunUnit._fields
 _SAME = frozenset(
-    ("model", "criterion", "asked", "configuration", "protocol", "mode", "judge", "status", "label", "reason")
+    ("model", "criterion", "asked", "configuration", "protocol", "mode", "judge", "status", "label", "reason", "served")
 )
 """Columns that hold the same few texts in all rows; each is kept once."""
 _COLUMNS = {
     **{name: name for name in _KEPT},
     "confidence": "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.confidence') END",
     "text": "outcome",
+    "served": "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.served') END",
 }
 _NUMBERS = ("score", "score_100", "cost", "repeat", "seconds", "requests", "input_tokens", "output_tokens")
 _FITS = " AND ".join(

@@ -55,6 +55,11 @@ def corrected_scores(
         raise UserError(f"no edit of the run {table.name} has a label of people; name a file of labels with --human")
     if queue is not None:
         queue.check(table)
+        if all(one.why for one in queue.drawn):
+            raise UserError(
+                f"{queue.name} holds only edits that need a person, which say nothing about the others: draw one with a larger "
+                "--budget"
+            )
     sources = dict(zip((row.name for row in table.rows), numbered([row.source for row in table.rows]), strict=True))
     working = [_PartWork(part, people, queue, sources, level) for part in parts_of(table)]
     notes = [note for one in working for note in one.notes()]
@@ -75,7 +80,12 @@ def corrected_scores(
 
 def _drawn(queue: LabelQueue | None, working: list[_PartWork]) -> str:
     if queue is not None:
-        return f"The labelled edits were drawn by {queue.name}; each counts by the inverse of its probability."
+        by = (
+            "and the queues are averaged by their sizes"
+            if queue.parts
+            else "each counts by the inverse of its probability"
+        )
+        return f"The labelled edits were drawn by {queue.name}; {by}."
     if all(one.all_labelled for one in working):
         return "Every edit has a label, so the corrected scores are those of the labels."
     return (
