@@ -15,7 +15,7 @@ from editloupe.agent.secrets import shown as shown_address
 from editloupe.asked import Asked
 from editloupe.combined.answering import Answered, Ask, Together
 from editloupe.combined.plan_facts import plan_facts
-from editloupe.combined.plans import Cascade, Member, Plan, Stage, members_of, plan_of
+from editloupe.combined.plans import Cascade, Member, Plan, Stage, members_of, plan_of, promise
 from editloupe.combined.several_chats import SeveralChats, open_chats
 from editloupe.described_judge import DescribedJudge
 from editloupe.graphs.by_loop import tool_notes
@@ -53,7 +53,7 @@ class Judge(DescribedJudge):
 
     def __init__(
         self,
-        spec: str | None = None,
+        spec: str | Plan | None = None,
         *,
         protocol: str | None = None,
         mode: Mode | None = None,
@@ -66,7 +66,8 @@ class Judge(DescribedJudge):
         replies: Replies | None = None,
         traffic: Traffic | None = None,
     ) -> None:
-        self.plan: Plan = plan_of(spec or os.environ.get(JUDGE_VARIABLE) or DEFAULT_JUDGE, base_url)
+        spec = spec or os.environ.get(JUDGE_VARIABLE) or DEFAULT_JUDGE
+        self.plan: Plan = plan_of(spec, base_url) if isinstance(spec, str) else spec
         """Who answers: one judge, a panel or a cascade."""
         self.spec = self.plan.spec
         self.base_url = base_url
@@ -117,7 +118,8 @@ class Judge(DescribedJudge):
     @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know before reading verdicts: tools that are not offered, parameters not sent, and why."""
-        return (*(tool_notes(self._toolbox) if self.uses_tools else ()), *self._chat.notes)
+        promised = promise(self.plan) if isinstance(self.plan, Cascade) else ()
+        return (*promised, *(tool_notes(self._toolbox) if self.uses_tools else ()), *self._chat.notes)
 
     @property
     def uses_tools(self) -> bool:

@@ -88,7 +88,7 @@ def batch(
     else:
         edits = partial(layouts.load_manifest, manifest, allow_outside, layout, protocol, _once())
     listed: Edits = (lambda: with_untouched(edits())) if reference else edits
-    open_judge = replace(judge, tool_memory=TOOL_MEMORY).open
+    open_judge = replace(judge.with_plan(), tool_memory=TOOL_MEMORY).open
     closing = Closing(facts={"assumed": list(assumed)} if results else {})
     made = options.batch(listed, out, open_judge, usual_repeats=usual_repeats(judge.protocol))
     return judge_into_run(made, options, closing)

@@ -73,7 +73,7 @@ def is_combined(spec: str) -> bool:
 
 def names_a_file(spec: str) -> bool:
     """Say whether a spec is read from a file."""
-    return spec.startswith(CASCADE) or (spec.startswith(PANEL) and spec.endswith(FILES))
+    return spec.startswith(CASCADE) or (spec.startswith(PANEL) and spec.endswith(FILES) and "," not in spec)
 
 
 def plan_of(spec: str, base_url: str | None = None) -> Plan:
@@ -87,6 +87,15 @@ def plan_of(spec: str, base_url: str | None = None) -> Plan:
     if spec.startswith(PANEL):
         return _panel(spec.removeprefix(PANEL), base_url)
     return Member(spec, base_url)
+
+
+def promise(cascade: Cascade) -> tuple[str, ...]:
+    """Say what a cascade promises of the verdicts it keeps."""
+    lowest = min(stage.calibration.agreement for stage in cascade.stages)
+    return (
+        f"of each criterion's verdicts that a stage keeps, people agree with at least {lowest * 100:g} %; the probability "
+        f"that some stage breaks this is at most {cascade.error * 100:.2g} % a criterion",
+    )
 
 
 def members_of(plan: Plan) -> tuple[Member, ...]:
@@ -106,7 +115,7 @@ def _member(spec: str, base_url: str | None) -> Member:
 
 
 def _panel(named: str, base_url: str | None) -> Panel:
-    if named.endswith(FILES):
+    if names_a_file(PANEL + named):
         members = _listed(Path(named), base_url)
     else:
         members = tuple(_member(one.strip(), base_url) for one in named.split(",") if one.strip())

@@ -77,6 +77,8 @@ class Ending:
     """The run's name of what judged."""
     damage: tuple[str, ...] = ()
     """What of the run could not be read."""
+    price: Price | None = None
+    """What the judge's tokens cost."""
 
     @property
     def complete(self) -> bool:
@@ -165,7 +167,9 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         )
         with _little_to_collect(), nullcontext() if quiet else progress:
             await runner.judge_all(batch.edits())
-        return Ending(tally, spending, stop.why, stop.requests, judge.spec, configuration, run.damage.sentences())
+        return Ending(
+            tally, spending, stop.why, stop.requests, judge.spec, configuration, run.damage.sentences(), price
+        )
 
 
 @contextmanager
