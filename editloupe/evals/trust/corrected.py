@@ -20,7 +20,7 @@ from editloupe.evals.analysis.sheet import Sheet, all_weights
 from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.label_queue import LabelQueue
 from editloupe.evals.trust.people import people_columns
-from editloupe.evals.trust.prediction_powered import Correction, corrected_mean
+from editloupe.evals.trust.prediction_powered import Correction, corrected_mean, ends, skewness
 from editloupe.evals.trust.records import (
     Corrected,
     CorrectedDifference,
@@ -290,5 +290,6 @@ def _subtracted(a: _Mean, b: _Mean, level: float) -> dict[str, float]:
     squares = sum(v**2 / f for v, f in zip(variances, freedoms, strict=True))
     freedom = sum(variances) ** 2 / squares if squares else min(freedoms)
     value = float(a.correction.value - b.correction.value)
-    reach = float(stats.t.ppf((1 + level) / 2, freedom) * np.sqrt((moved**2).sum()))
-    return {"corrected": value, "low": value - reach, "high": value + reach}
+    among = np.float64(freedom)
+    low, high = ends(np.float64(value), np.sqrt((moved**2).sum()), among, skewness(moved, among), level)
+    return {"corrected": value, "low": max(float(low), -100.0), "high": min(float(high), 100.0)}
