@@ -80,12 +80,10 @@ def corrected_scores(
 
 def _drawn(queue: LabelQueue | None, working: list[_PartWork]) -> str:
     if queue is not None:
-        by = (
-            "and the queues are averaged by their sizes"
-            if queue.parts
-            else "each counts by the inverse of its probability"
+        averaged = ", averaged by their sizes" if queue.parts else ""
+        return (
+            f"The labelled edits were drawn by {queue.name}{averaged}; each counts by the inverse of its probability."
         )
-        return f"The labelled edits were drawn by {queue.name}; {by}."
     if all(one.all_labelled for one in working):
         return "Every edit has a label, so the corrected scores are those of the labels."
     return (
