@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from editloupe.evals.trust.calibrate import fixed_sequence, thresholds
+from editloupe.evals.trust.calibrate import fewest, fixed_sequence, thresholds
 from editloupe.evals.trust.drift import shift_answer
 from editloupe.evals.trust.label_queue import probabilities, systematic
 from editloupe.evals.trust.prediction_powered import corrected_mean
@@ -130,7 +130,7 @@ def cascaded(repetitions: int) -> Iterator[dict[str, Any]]:
         """Return confidence and chance to agree of two judges that find the same edits hard."""
         hard = random.random(count)
         sure = [1 - hard + 0.15 * random.normal(size=count) for _ in range(2)]
-        return sure[0], 1 - (1 - floor) * hard, sure[1], 1 - (1 - floor) * hard**2
+        return sure[0], 1 - (1 - floor) * hard**2, sure[1], 1 - (1 - floor) * hard**4
 
     for name, floor in {"good": 0.7, "bad": 0.3, "hopeless": 0.0}.items():
         c1, p1, c2, p2 = judged(40_000, floor)
@@ -144,7 +144,7 @@ def cascaded(repetitions: int) -> Iterator[dict[str, Any]]:
                 one = fixed_sequence(c1[some], drawn[0] < p1[some], 0.9, 0.025)
                 first = min((t.threshold for t in one if t.passed), default=np.inf)
                 left = some[c1[some] < first]
-                error = 0.025 / (1 + len(thresholds(c1[some])))
+                error = 0.025 / (1 + len(thresholds(c1[some], fewest(0.9, 0.025))))
                 two = fixed_sequence(c2[left], drawn[1][c1[some] < first] < p2[left], 0.9, error)
                 second = min((t.threshold for t in two if t.passed), default=np.inf)
                 stages = (c1 >= first, (c1 < first) & (c2 >= second))

@@ -8,6 +8,7 @@ and "Trust or Escalate" (Jung, Brahman and Choi, arXiv 2407.18370, section 2); w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil, log
 
 import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
@@ -34,14 +35,23 @@ def lower_bound(agreed: int, labels: int, error: float) -> float:
     return float(stats.beta.ppf(error, agreed, labels - agreed + 1)) if agreed else 0.0
 
 
-def thresholds(confidence: Floats) -> Ints:
+def fewest(agreement: float, error: float) -> int:
+    """Return the labelled verdicts above the strictest threshold: with fewer not even full agreement would show enough.
+
+    >>> fewest(0.9, 0.05), fewest(0.9, 0.025), fewest(0.9, 0.001)
+    (30, 36, 66)
+    """
+    return max(FEWEST, ceil(log(error) / log(agreement) - 1e-9))
+
+
+def thresholds(confidence: Floats, least: int = FEWEST) -> Ints:
     """Return after how many verdicts, the surest first, each threshold that may be tested lies.
 
     They are chosen from the confidences alone, never from who agreed, so that the guarantee holds.
     """
     sure = -np.sort(-confidence)
     last = np.flatnonzero(np.diff(sure, append=-np.inf) != 0)
-    ends = last[last + 1 >= FEWEST]
+    ends = last[last + 1 >= least]
     if len(ends) > STEPS:
         ends = ends[np.unique(np.linspace(0, len(ends) - 1, STEPS).round().astype(int))]
     return np.asarray(ends + 1, np.int64)
@@ -52,7 +62,7 @@ def fixed_sequence(confidence: Floats, agreed: Bools, agreement: float, error: f
     order = np.argsort(-confidence, kind="stable")
     sure, right = confidence[order], np.cumsum(agreed[order])
     found: list[Tested] = []
-    for labels in thresholds(confidence).tolist():
+    for labels in thresholds(confidence, fewest(agreement, error)).tolist():
         same = int(right[labels - 1])
         lower = lower_bound(same, labels, error)
         one = Tested(
@@ -105,8 +115,11 @@ def calibrate(
         dropped += int(labelled.sum() - used.sum())
         same = np.abs(mine[used] - theirs[used]) <= within + 1e-9
         sure = known[name][used]
-        tested = fixed_sequence(sure, same, agreement, error / places_before(name, earlier))
-        criteria[name] = _trust(tested, known[name][over], int(used.sum()), len(thresholds(sure)))
+        share = error / places_before(name, earlier)
+        least = fewest(agreement, share)
+        tested = fixed_sequence(sure, same, agreement, share)
+        found = _trust(tested, known[name][over], int(used.sum()), least)
+        criteria[name] = found.model_copy(update={"candidates": len(thresholds(sure, least))})
     if dropped:
         notes.append(f"{dropped} labels are of a source picture that another label used is of, and were left out.")
     return Calibration(
@@ -124,22 +137,22 @@ def calibrate(
     )
 
 
-def _trust(tested: tuple[Tested, ...], known: Floats, labels: int, candidates: int) -> CriterionTrust:
+def _trust(tested: tuple[Tested, ...], known: Floats, labels: int, least: int) -> CriterionTrust:
     passed = [one for one in tested if one.passed]
     sure = known[np.isfinite(known)]
     if passed:
         threshold = passed[-1].threshold
         kept = float((sure >= threshold).mean())
-        return CriterionTrust(threshold=threshold, kept=kept, labels=labels, tested=tested, candidates=candidates)
+        return CriterionTrust(threshold=threshold, kept=kept, labels=labels, tested=tested)
     if not tested:
-        why = f"{labels} labelled verdicts; at least {FEWEST} are needed above a threshold"
+        why = f"{labels} labelled verdicts; at least {least} are needed above a threshold"
     else:
         first = tested[0]
         why = (
             f"among the {first.labels} surest labelled verdicts people agree with {first.agreed}, which shows no more than "
             f"{first.lower * 100:.1f} %"
         )
-    return CriterionTrust(threshold=None, kept=0.0, labels=labels, tested=tested, candidates=candidates, why=why)
+    return CriterionTrust(threshold=None, kept=0.0, labels=labels, tested=tested, why=why)
 
 
 def _fair(table: Table, queue: LabelQueue | None, random: np.random.Generator) -> Bools:

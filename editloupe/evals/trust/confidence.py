@@ -15,7 +15,7 @@ from editloupe.types import UserError
 
 AUTO = "auto"
 KINDS: Mapping[str, str] = {
-    "confidence": "the judge's own word, or how far the judges of a panel agree",
+    "confidence": "the judge's own word",
     "repeats": "the vote of its repeats",
     "entropy": "the entropy of its repeats' labels",
     "judges": "the other judges of the run",
