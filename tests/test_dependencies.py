@@ -22,6 +22,7 @@ LAYERS = (
         "pixel_budget",
         "safe_text",
         "storable",
+        "user_error",
         "whole_files",
     ),
     ("rubrics", "tools"),

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from editloupe.judge_settings import JudgeSettings
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import protocol as find_protocol
-from editloupe.rubrics.yaml_files import parse_yaml, read_yaml
+from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
 from editloupe.tools.setting_values import read_settings
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Mode, Record, UserError
@@ -158,8 +158,7 @@ def read_setup(content: Mapping[str, Any], where: str) -> Setup:
 
 @cache
 def _bundled(name: str) -> Setup:
-    text = (files(__package__) / f"{name}.yaml").read_text("utf-8")
-    return Setup.model_validate({"name": name, **parse_yaml(text)})
+    return Setup.model_validate({"name": name, **bundled_yaml(files(__package__) / f"{name}.yaml")})
 
 
 def _is_setup(file: Any) -> bool:

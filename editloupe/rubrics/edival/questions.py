@@ -10,7 +10,7 @@ from importlib.resources import files
 from editloupe.rubrics.edival.rules import DetectorQuery, Finding, Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import Task, with_article
-from editloupe.rubrics.load import load_rubric
+from editloupe.rubrics.load import bundled_rubric
 from editloupe.rubrics.model import Rubric
 from editloupe.safe_text import quoted
 
@@ -19,7 +19,7 @@ _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 @cache
 def _text(name: str) -> Rubric:
-    return load_rubric(files(__package__) / f"{name}.yaml")
+    return bundled_rubric(files(__package__) / f"{name}.yaml")
 
 
 def question(task: Task) -> Rubric:
