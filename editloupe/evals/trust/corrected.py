@@ -288,6 +288,6 @@ def _subtracted(a: _Mean, b: _Mean, level: float) -> dict[str, float]:
     squares = sum(v**2 / f for v, f in zip(variances, freedoms, strict=True))
     freedom = sum(variances) ** 2 / squares if squares else min(freedoms)
     value = float(a.correction.value - b.correction.value)
-    among = np.float64(freedom)
-    low, high = ends(np.float64(value), np.sqrt((moved**2).sum()), among, skewness(moved, among), level)
+    among = np.array(freedom)
+    low, high = ends(np.array(value), np.sqrt((moved**2).sum()), among, skewness(moved, among), level)
     return {"corrected": value, "low": max(float(low), -100.0), "high": min(float(high), 100.0)}

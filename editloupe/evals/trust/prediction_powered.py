@@ -164,7 +164,8 @@ def _own_share(values: Floats) -> Floats:
 
 
 def _width(moves: Floats, freedom: Floats) -> Floats:
-    low, high = ends(np.float64(0), np.sqrt((moves**2).sum(-1)), freedom, skewness(moves, freedom), 0.95)
+    se = np.sqrt((moves**2).sum(-1))
+    low, high = ends(np.zeros(se.shape), se, freedom, skewness(moves, freedom), 0.95)
     return np.asarray(high - low)
 
 
