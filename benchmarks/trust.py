@@ -74,7 +74,6 @@ def simulate(random: np.random.Generator, judge: str, labels: int, design: str, 
     low, high = found.interval()
     alone_low, alone_high = found.interval_alone()
     naive = verdicts @ shares
-    low, high, alone_low, alone_high = (np.clip(one, 0, 100) for one in (low, high, alone_low, alone_high))
     found_labels = np.where(labelled, people, np.nan)
     differ = np.nanmax(found_labels, 1) > np.nanmin(found_labels, 1)  # where all are the same no number is given
     whole = {"low": low, "high": high, "alone_low": alone_low, "alone_high": alone_high, "judge": naive}
