@@ -27,15 +27,13 @@ from editloupe.judge_settings import JudgeSettings
 from editloupe.pixel_budget import room_for
 from editloupe.question_facts import question_facts
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput, Protocol, telling, without_ours
-from editloupe.rubrics.registry import DEFAULT
-from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.shown import shown_of
-from editloupe.rubrics.user_rubrics import with_files
 from editloupe.setups.setup import Setup, find_setup
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Unjudged, UserError, Verdict
+from editloupe.worded_protocol import protocol_of
 
 JUDGE_VARIABLE = "EDITLOUPE_JUDGE"
 DEFAULT_JUDGE = "rules"
@@ -75,7 +73,7 @@ class Judge(DescribedJudge):
         """Where settings come from that were not given one by one."""
         self.settings: JudgeSettings = self.setup.judge_settings(settings)
         looking = self.setup.tool_settings(tools)
-        self._protocol = _protocol_of(self.setup, protocol, rubrics, self.settings)
+        self._protocol = protocol_of(self.setup, protocol, rubrics, self.settings)
         self.protocol = self._protocol.name
         mode = mode or self.setup.mode
         if mode is None and looking.offered == () and "plain" in self._protocol.modes:
@@ -368,14 +366,6 @@ class Judge(DescribedJudge):
     async def aclose(self) -> None:
         """End everything as `close` does, without blocking the event loop."""
         await self._lifecycle.aclose()
-
-
-def _protocol_of(setup: Setup, name: str | None, rubrics: Sequence[str | Path], settings: JudgeSettings) -> Protocol:
-    """Return the protocol as it is asked: the user's rubrics or words in it, and what the settings say of its texts."""
-    name = name or (None if rubrics else setup.protocol)
-    found = with_files(name, rubrics) if rubrics else setup.worded(find_protocol(name or DEFAULT.name))
-    found = found if settings.tells is None else telling(found, settings.tells)
-    return found if settings.our_notes else without_ours(found)
 
 
 def edits_at_once(spec: str, criteria: int, concurrency: int) -> int:

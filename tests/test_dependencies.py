@@ -20,6 +20,7 @@ LAYERS = (
         "lazy_names",
         "loop_thread",
         "pixel_budget",
+        "plurals",
         "safe_text",
         "storable",
         "user_error",
@@ -29,7 +30,7 @@ LAYERS = (
     ("agent",),
     ("graphs",),
     ("combined",),
-    ("judge", "judge_lifecycle", "judge_settings", "described_judge", "question_facts", "setups"),
+    ("judge", "judge_lifecycle", "judge_settings", "described_judge", "question_facts", "setups", "worded_protocol"),
     ("evals", "generators"),
     ("studio", "cli", "app", "demo", "__main__"),
 )
@@ -46,6 +47,7 @@ ROOMS = {
     "report": {"manifests", "runs", "analysis", "papers", "trust"},
     "edival": {"manifests", "runs", "batch", "analysis", "papers", "report"},
     "reward": {"manifests", "runs", "batch", "analysis", "papers", "report"},
+    "ablation": {"manifests", "runs", "batch", "analysis", "papers", "report"},
 }
 """What stands in `evals`, and what each may import of the others."""
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -20,6 +20,7 @@ from editloupe.evals.analysis.run_rows import Table, lower_median
 from editloupe.evals.trust.confidence import AUTO, KINDS, confidences
 from editloupe.evals.trust.earlier_stages import EarlierStage, asked_keys, left_over, places_before
 from editloupe.evals.trust.label_queue import LabelQueue
+from editloupe.plurals import number_of, verb
 from editloupe.types import UserError
 
 FEWEST = 30
@@ -121,7 +122,10 @@ def calibrate(
         found = _trust(tested, known[name][over], int(used.sum()), least)
         criteria[name] = found.model_copy(update={"candidates": len(thresholds(sure, least))})
     if dropped:
-        notes.append(f"{dropped} labels are of a source picture that another label used is of, and were left out.")
+        notes.append(
+            f"{number_of(dropped, 'label')} {verb(dropped, 'is', 'are')} of a source picture that another label used "
+            "is of, and left out."
+        )
     return Calibration(
         judge=" + ".join(table.judges),
         protocol=table.protocol,
