@@ -29,7 +29,8 @@ LAYERS = (
     ("rubrics", "tools"),
     ("agent",),
     ("graphs",),
-    ("judge", "judge_lifecycle", "judge_settings", "described_judge", "question_facts", "setups"),
+    ("combined",),
+    ("judge", "judge_lifecycle", "judge_settings", "described_judge", "question_facts", "setups", "worded_protocol"),
     ("evals", "generators"),
     ("studio", "cli", "app", "demo", "__main__"),
 )

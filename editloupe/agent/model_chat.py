@@ -31,10 +31,10 @@ from editloupe.agent.clients import Client, Clients
 from editloupe.agent.endings import ReplyFacts, facts_of
 from editloupe.agent.faults import Fault, ModelFailed, ModelRejected, classify, empty_reply
 from editloupe.agent.hooks import Replies, Ticket, Traffic, Unlimited
-from editloupe.agent.http import Gate
+from editloupe.agent.http import Gate, noting_route
 from editloupe.agent.messages import PICTURE, on_the_wire, storable_message
 from editloupe.agent.profiles import Profile
-from editloupe.agent.providers.provider import Provider
+from editloupe.agent.providers.provider import ROUTE, Provider
 from editloupe.agent.usage import UNSEEN_REPLY, counted, estimated_input
 from editloupe.types import Reason, Usage
 
@@ -140,11 +140,12 @@ class ModelChat:
     async def _once(self, asking: _Asking, attempt: int) -> AIMessage | None:
         """Send one request; None where it is to be sent again at once, without a parameter the server does not take."""
         left_out = frozenset(self._gate.left_out)
-        async with self._traffic.request() as ticket:
+        async with self._traffic.request(self._name) as ticket:
             asking.attempts += 1
             try:
-                async with asyncio.timeout(self._timeout):
-                    message = await asking.client.ainvoke(asking.wire)
+                with noting_route() as route:
+                    async with asyncio.timeout(self._timeout):
+                        message = await asking.client.ainvoke(asking.wire)
             except Exception as error:
                 fault = classify(error, self._name, self._timeout, self._provider.errors)
                 self._failed(fault, asking, ticket, attempt, left_out, error)
@@ -156,6 +157,8 @@ class ModelChat:
                 self._failed(empty_reply(self._name), asking, ticket, attempt, left_out)
                 return None
             self._answered = True
+            if route:
+                message.response_metadata[ROUTE] = route[-1]
             message = storable_message(message)
             usage, estimated = counted(message, asking.estimate)
             if estimated:

@@ -16,11 +16,13 @@ from editloupe.cli.options import tell
 from editloupe.evals.analysis.criterion_means import CriterionMean, criterion_means
 from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_rows import table_of_configuration
+from editloupe.evals.analysis.served_versions import version_notes
 from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
 from editloupe.evals.batch.forecast import Forecast
 from editloupe.evals.batch.held import FAILED
 from editloupe.evals.batch.progress import duration
 from editloupe.evals.runs import summary
+from editloupe.evals.runs.stage_counts import as_facts, stage_counts
 from editloupe.evals.runs.store import Run
 from editloupe.plurals import number_of
 from editloupe.safe_text import command, for_json, one_line, trace_command
@@ -79,7 +81,10 @@ def _show_forecast(found: Forecast, as_json: bool) -> int:
 
 def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: bool, closing: Closing) -> None:
     tally, spending = ending.tally, ending.spending
-    found = _means(run, ending.configuration)
+    table = table_of_configuration(run, ending.configuration)
+    found = [] if table is None else criterion_means(without_reference(table)[0])
+    versions = () if table is None else table.versions
+    stages = stage_counts(run, ending.configuration, ending.price)
     if closing.show is not None:
         sentence = _sentence(ending)  # before the clock goes on
         closing.show(run, ending)
@@ -98,22 +103,22 @@ def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: b
             "cost": spending.cost,
             "seconds": round(tally.seconds, 3),
             "scores": [vars(score) for score in found],
+            **({"stages": as_facts(stages)} if stages else {}),
+            **({"versions": [one.model_dump(mode="json") for one in versions]} if versions else {}),
             **closing.facts,
         }
         print(for_json(facts, 2))
     else:
         _table(found)
+        for sentence in version_notes(versions):
+            print(one_line(sentence))
+        for stage in stages:
+            print(one_line(stage.told))
         print(_sentence(ending))
         for sentence in closing.sentences:
             print(one_line(sentence))
     for sentence in _next_steps(run, ending, left, closing) if closing.kept else _not_kept(ending, left):
         tell(sentence)
-
-
-def _means(run: Run, configuration: str) -> list[CriterionMean]:
-    """Return the means that `report` shows, too; none where nothing was judged yet."""
-    table = table_of_configuration(run, configuration)
-    return [] if table is None else criterion_means(without_reference(table)[0])
 
 
 def _table(found: list[CriterionMean]) -> None:
@@ -154,7 +159,10 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
         steps.append(f"{count} unjudged ({reason}), for instance: {trace_command(run.folder, example)}")
     if any(reason in FAILED for reason in left):
         steps.append("the same command tries again what failed")
-    if any(reason not in FAILED for reason in left) and not ending.why:
+    if Reason.NEEDS_A_PERSON in left:
+        queue = command("editloupe", "label-queue", run.folder, "--budget", str(left[Reason.NEEDS_A_PERSON][0]))
+        steps.append(f"what needs a person is in the queue that this draws: {queue}")
+    if any(reason not in {*FAILED, Reason.NEEDS_A_PERSON} for reason in left) and not ending.why:
         steps.append("ask anew what the judge left open by adding --retry-unjudged")
     if Reason.TRUNCATED in left:
         steps.append(

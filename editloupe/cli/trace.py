@@ -16,6 +16,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from editloupe.cli.options import tell
+from editloupe.combined.opinion_lines import opinion_lines
 from editloupe.evals.runs.export import each_once
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
@@ -150,10 +151,13 @@ def _story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) 
         name += f" · {_setting(unit)} · {unit.configuration or 'unknown configuration'}" if several else ""
         parts.append(Rule(Text(one_line(name), style="bold"), align="left"))
         for trace in traces:
+            if trace.part:
+                parts.append(Text(one_line(f"{trace.part}: {trace.judge}"), style="bold"))
             if trace.target is not None:
                 parts.append(Text(f"target {trace.target + 1}", style="bold"))
             parts += [Text(f"note: {printable(note)}", style="yellow") for note in trace.notes]
             parts += [_step(run, step) for step in trace.steps]
+        parts += [Text(printable(line)) for line in opinion_lines(unit.outcome.opinions)]
         parts.append(_ending(unit))
     return parts
 
@@ -164,6 +168,7 @@ def _setting(unit: Unit) -> str:
 
 def _step(run: Run, step: Step) -> RenderableType:
     facts = [_milliseconds(step.seconds), _tokens(step.usage), f"{step.attempts} requests" if step.attempts > 1 else ""]
+    facts.append(f"served by {printable(step.served.told)}" if step.served else "")
     title = Text.assemble((f"step {step.index}", "bold"), (f"  {' · '.join(filter(None, facts))}", "dim"))
     lines: list[RenderableType] = []
     for sent in step.sent:

@@ -22,7 +22,7 @@ from editloupe.images import ImageError
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
-from editloupe.types import Edit, Mode, Outcome, Reason, Trace, Unjudged, Usage, UserError, Verdict
+from editloupe.types import Edit, Mode, Outcome, Reason, Served, Trace, Unjudged, Usage, UserError, Verdict
 
 UNJUDGED = "unjudged"
 """Stands among the labels of several targets where one was left open."""
@@ -119,6 +119,7 @@ def _case_context(case: Case, context: EditContext) -> CaseContext:
         mode=case.mode,
         judge=context.shared.judge,
         target=case.target,
+        part=context.shared.part,
     )
     return CaseContext(context.shared, case, heading)
 
@@ -138,6 +139,7 @@ def outcome_of(cases: Sequence[Judged], min_confidence: float = 0.0) -> Outcome:
     criterion = cases[0].case.rubric.criterion
     usage = sum((usage_of_steps(list(one.trace.steps)) for one in cases), Usage())
     steps = sum(len(one.trace.steps) for one in cases)
+    served = _served(cases)
     open_cases = [one for one in cases if one.failure or one.given is None]
     decided = _deciding(cases)
     if open_cases and not _is_settled(decided):
@@ -151,6 +153,7 @@ def outcome_of(cases: Sequence[Judged], min_confidence: float = 0.0) -> Outcome:
             raw=failure.raw,
             usage=usage,
             steps=steps,
+            served=served,
         )
     assert decided is not None
     assert decided.given is not None
@@ -163,6 +166,7 @@ def outcome_of(cases: Sequence[Judged], min_confidence: float = 0.0) -> Outcome:
             raw=decided.given.text,
             usage=usage,
             steps=steps,
+            served=served,
         )
     return Verdict(
         criterion=criterion,
@@ -175,7 +179,19 @@ def outcome_of(cases: Sequence[Judged], min_confidence: float = 0.0) -> Outcome:
         targets=tuple(map(_target_label, cases)) if len(cases) > 1 else (),
         usage=usage,
         steps=steps,
+        served=served,
     )
+
+
+def _served(cases: Sequence[Judged]) -> tuple[Served, ...]:
+    """Return what the provider says answered these cases, each once."""
+    found = (
+        step.served.model_copy(update={"judge": one.trace.judge})
+        for one in cases
+        for step in one.trace.steps
+        if step.served is not None
+    )
+    return tuple(dict.fromkeys(found))
 
 
 def _deciding(cases: Sequence[Judged]) -> Judged | None:

@@ -178,6 +178,7 @@ def _after(reply: Reply, state: LoopState, context: CaseContext, tools: list[str
         usage=reply.usage,
         seconds=reply.seconds,
         attempts=reply.attempts,
+        served=reply.facts.served,
     )
     return LoopState(
         messages=[] if empty or vast else [message],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError, field_validator
 
+from editloupe.combined.plans import names_a_file
 from editloupe.judge import Judge
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.setups.setup import DEFAULT_SETUP, setup_names
@@ -93,6 +94,10 @@ def judge_of(request: JudgeRequest, settings: StudioSettings) -> Judge:
     spec = request.judge.strip() or settings.judge
     if request.setup not in setup_names():
         raise UserError(f'there is no set-up "{request.setup}" here; there are: {", ".join(setup_names())}')
+    if spec and names_a_file(spec) and spec != settings.judge:
+        raise UserError(
+            "a page names no files of this machine; start the studio with that judge: `editloupe studio --judge SPEC`"
+        )
     return Judge(
         spec,
         protocol=request.protocol,

@@ -28,6 +28,16 @@ Id = Annotated[str, Query(max_length=1000)]
 
 
 @dataclass(frozen=True)
+class Tab:
+    """One of several traces behind a verdict."""
+
+    name: str
+    target: int | None
+    part: str
+    chosen: bool
+
+
+@dataclass(frozen=True)
 class VerdictView:
     """One verdict with the steps behind it."""
 
@@ -36,8 +46,8 @@ class VerdictView:
     trace: Trace | None
     """None where the unit ended before its first step."""
     views: tuple[StepView, ...]
-    targets: tuple[int, ...]
-    """Targets that were judged one by one, where there were several."""
+    tabs: tuple[Tab, ...]
+    """All traces behind the verdict: targets judged one by one, and judges that answered together."""
 
     @property
     def name(self) -> str:
@@ -61,7 +71,8 @@ class VerdictView:
 
     def raw_link(self, step: int) -> str:
         """Return the address of the request and the reply behind a step."""
-        return self._address("raw", step=step, target=self.trace.target if self.trace else None)
+        shown = self.trace
+        return self._address("raw", step=step, target=shown and shown.target, part=(shown and shown.part) or None)
 
     def _address(self, page: str, **more: Any) -> str:
         given = {"edit": self.unit.name, "criterion": self.unit.criterion, "verdict": self.place, **more}
@@ -82,6 +93,7 @@ def page(
     criterion: Id = "",
     repeat: int | None = None,
     target: int | None = None,
+    part: Id = "",
     beside: Id = "",
     configuration: Id = "",
     verdict: Id = "",
@@ -103,14 +115,14 @@ def page(
             configuration, repeat = "", None  # another criterion was chosen, which was judged by others
     unit = _chosen(one, units, criterion, repeat, configuration)
     shas = {role: str(hashes[0]) for role, hashes in pictures.items() if hashes}
-    left = _verdict_view(one, unit, target, shas, "A" if beside else "") if unit else None
+    left = _verdict_view(one, unit, (target, part), shas, "A" if beside else "") if unit else None
     others = _others(studio, left) if left else []
     right = None
     if left and beside:
         found = next((other for other in others if _is_beside(other, beside)), None)
         if found is None:
             raise HTTPException(404, "There is no such trace of this edit to compare with.")
-        right = _verdict_view(found[0], found[1], target, shas, "B")
+        right = _verdict_view(found[0], found[1], (target, part), shas, "B")
         beside = f"{found[0].key}~{right.place}"
     both = (left.trace, right.trace) if left and left.trace and right and right.trace else None
     parted = parting(*both) if both else None
@@ -143,6 +155,7 @@ def raw(
     step: int,
     repeat: int | None = None,
     target: int | None = None,
+    part: Id = "",
     verdict: Id = "",
 ) -> Response:
     """Return the request and the reply behind one step."""
@@ -153,7 +166,7 @@ def raw(
         configuration, repeat = _placed(verdict)
     unit = _chosen(one, one.units(_edit(one, edit).name), criterion, repeat, configuration)
     traces = one.traces(unit) if unit else ()
-    trace = next((found for found in traces if found.target == target), None)
+    trace = next((found for found in traces if (found.target, found.part) == (target, part)), None)
     if trace is None or not 0 <= step < len(trace.steps):
         raise HTTPException(404, "There is no such step.")
     with readable(one.name):
@@ -197,12 +210,23 @@ def _chosen(
     return None
 
 
-def _verdict_view(one: OpenRun, unit: Unit, target: int | None, shas: dict[str, str], side: str) -> VerdictView:
+def _verdict_view(
+    one: OpenRun, unit: Unit, wanted: tuple[int | None, str], shas: dict[str, str], side: str
+) -> VerdictView:
+    """Return a verdict with the trace of one target and part; with the first where none is named or there is no such."""
     traces = one.traces(unit)
-    targets = tuple(found.target for found in traces if found.target is not None)
-    trace = next((found for found in traces if target in (None, found.target)), traces[0] if traces else None)
+    target, part = wanted
+    fitting = [found for found in traces if target in (None, found.target) and part in ("", found.part)]
+    trace = next(iter((*fitting, *traces)), None)
     views = steps_of(trace, shas, side) if trace else ()
-    return VerdictView(one, unit, trace, views, targets)
+    tabs = tuple(Tab(_tab_name(found), found.target, found.part, found is trace) for found in traces)
+    return VerdictView(one, unit, trace, views, tabs)
+
+
+def _tab_name(trace: Trace) -> str:
+    target = "" if trace.target is None else f"Target {trace.target + 1}"
+    part = f"{trace.part.capitalize()}: {trace.judge}" if trace.part else ""
+    return " · ".join(filter(None, (part, target))) or "Steps"
 
 
 def _others(studio: Studio, left: VerdictView) -> list[tuple[OpenRun, Unit]]:
