@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
@@ -16,7 +16,8 @@ from editloupe.asked import Asked
 from editloupe.described_judge import DescribedJudge
 from editloupe.graphs.by_loop import tool_notes
 from editloupe.graphs.context import LoopLimits, SharedContext
-from editloupe.graphs.edit import EDIT_GRAPH, EditContext
+from editloupe.graphs.edit import EDIT_GRAPH, EditContext, case_context, outcome_of
+from editloupe.graphs.forking import ForkPlan, fork_case
 from editloupe.images import Album, WireLimits
 from editloupe.judge_lifecycle import JudgeLifecycle
 from editloupe.judge_settings import JudgeSettings
@@ -33,6 +34,7 @@ from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Unjudged, UserError, Verdict
 
+T = TypeVar("T")
 JUDGE_VARIABLE = "EDITLOUPE_JUDGE"
 DEFAULT_JUDGE = "rules"
 SLACK = 2.0
@@ -131,21 +133,7 @@ class Judge(DescribedJudge):
         """
         wanted = tuple(dict.fromkeys(criteria)) if criteria else self.criteria
         self._protocol.select(wanted)
-        settings = self.settings
-        shared = SharedContext(
-            chat=self._chat,
-            judge=self.spec,
-            toolbox=self._toolbox,
-            album=Album() if album is None else album,
-            wire=WireLimits(settings.long_side, self._chat.profile.max_image_bytes),
-            limits=LoopLimits(max_turns=settings.max_turns, max_repairs=settings.max_repairs),
-            differences=settings.differences,
-            rules=self._rules,
-            watcher=watcher,
-            repeat=repeat,
-            strict=strict,
-        )
-        context = EditContext(shared, self._protocol, wanted, self.mode, settings.min_confidence)
+        context = self._context(wanted, Album() if album is None else album, watcher, repeat, strict)
         try:
             async with room_for(edit.paths):
                 end = await self._lifecycle.until_closed(
@@ -161,7 +149,7 @@ class Judge(DescribedJudge):
             end = {"outcomes": [Unjudged(criterion=name, reason=Reason.INTERNAL, detail=detail) for name in asked]}
         finally:
             if album is None:  # the graph's own references go later, in no certain order
-                shared.album.clear()
+                context.shared.album.clear()
         order = {name: place for place, name in enumerate(wanted)}
         return Judgement(
             edit=edit,
@@ -174,6 +162,67 @@ class Judge(DescribedJudge):
             ),
             notes=self.notes,
         )
+
+    def _context(
+        self, criteria: tuple[str, ...], album: Album, watcher: Watcher | None, repeat: int, strict: bool
+    ) -> EditContext:
+        settings = self.settings
+        shared = SharedContext(
+            chat=self._chat,
+            judge=self.spec,
+            toolbox=self._toolbox,
+            album=album,
+            wire=WireLimits(settings.long_side, self._chat.profile.max_image_bytes),
+            limits=LoopLimits(max_turns=settings.max_turns, max_repairs=settings.max_repairs),
+            differences=settings.differences,
+            rules=self._rules,
+            watcher=watcher,
+            repeat=repeat,
+            strict=strict,
+        )
+        return EditContext(shared, self._protocol, criteria, self.mode, settings.min_confidence)
+
+    async def afork(
+        self,
+        edit: Edit,
+        criterion: str,
+        plan: ForkPlan,
+        *,
+        target: int | None = None,
+        repeat: int = 0,
+        watcher: Watcher | None = None,
+        album: Album | None = None,
+    ) -> Judgement:
+        """Judge one criterion of an edit, or one of its targets, from a step of a kept trace on.
+
+        The album holds the pictures that the kept steps speak of.
+        """
+        self._protocol.select([criterion])
+        context = self._context((criterion,), Album() if album is None else album, watcher, repeat, strict=True)
+        rubric = self._rubric_for(edit, criterion)
+        async with room_for(edit.paths):
+            cases = await asyncio.to_thread(self._protocol.make_cases, edit, rubric, self.mode, context.shared.album)
+            case = next((one for one in cases if one.target == target), None)
+            if case is None:
+                raise UserError(
+                    f"{self.mode} mode does not judge these targets as the trace does; fork it in its own mode"
+                )
+            if case.engine != "loop":
+                raise UserError(f"{criterion} is judged by objects, without steps that could be forked")
+            judged = await self._lifecycle.until_closed(fork_case(case_context(case, context), plan))
+        return Judgement(
+            edit=edit,
+            protocol=self.protocol,
+            mode=self.mode,
+            judge=self.spec,
+            verdicts=(outcome_of([judged], context.min_confidence),),
+            traces=(judged.trace,),
+            notes=self.notes,
+        )
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something on the judge's own thread; for forks and others who lead a conversation themselves."""
+        return self._lifecycle.run(work)
 
     def judge(self, edit: Edit, **options: Any) -> Judgement:
         """Judge one edit; works inside and outside a running event loop."""

@@ -37,6 +37,7 @@ APART = {"rubrics", "tools"}
 ROOMS = {
     "manifests": set(),
     "runs": set(),
+    "forks": {"runs"},
     "batch": {"manifests", "runs"},
     "analysis": {"manifests", "runs"},
     "papers": {"manifests", "runs", "analysis"},

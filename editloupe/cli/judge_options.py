@@ -189,13 +189,13 @@ class JudgeOptions:
     def chosen(self) -> Setup:
         """Return the set-up that was named, or the default one, with the single options in their places."""
         memory = {} if self.tool_memory is None else {"memory_bytes": self.tool_memory}
-        return find_setup(self.setup).but(judging=self._given(), tools={**self.tools.given(), **memory})
+        return find_setup(self.setup).but(judging=self.given(), tools={**self.tools.given(), **memory})
 
     def settings(self) -> JudgeSettings:
         """Return how the judge is asked."""
         return self.chosen().judge_settings()
 
-    def _given(self) -> dict[str, Any]:
+    def given(self) -> dict[str, Any]:
         """Return the settings of judging that were given."""
         closed = {
             "tool_calls": ("auto", "native", "text"),

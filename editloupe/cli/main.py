@@ -56,6 +56,12 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("trace", "editloupe.cli.trace", "trace", "Show what the judge thought, asked for and saw."),
     Command(
+        "fork",
+        "editloupe.cli.fork",
+        "fork",
+        "Go on from a step of a kept trace with one thing changed.",
+    ),
+    Command(
         "report",
         "editloupe.cli.report",
         "report",

@@ -102,7 +102,7 @@ def judging(engine: Engine) -> Any:
     graph, judge = engine.graph, engine.judge  # named here, LangGraph finds the graph and shows it inside the node
 
     async def judge_case(state: EditState, runtime: Runtime[EditContext]) -> EditState:
-        return EditState(judged=[await judge(graph, _case_context(state["case"], runtime.context))])
+        return EditState(judged=[await judge(graph, case_context(state["case"], runtime.context))])
 
     return judge_case
 
@@ -111,7 +111,8 @@ def _node(engine: str) -> str:
     return f"judge_by_{engine}"
 
 
-def _case_context(case: Case, context: EditContext) -> CaseContext:
+def case_context(case: Case, context: EditContext) -> CaseContext:
+    """Return what one case of an edit is judged with."""
     heading = Trace(
         edit_id=case.edit.id,
         criterion=case.rubric.criterion,

@@ -21,7 +21,7 @@ class ObservationCache:
     async def observe(self, toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
         """Return what a call shows; whatever goes wrong with it is a sentence for the model."""
         started = time.perf_counter()
-        key = json.dumps([call.name, call.parameters, dict(view.pictures)], default=str)
+        key = _key(call, view)
         observed = self._observed.get(key)
         before = observed is not None
         if observed is None:
@@ -29,6 +29,15 @@ class ObservationCache:
         seen = await asyncio.shield(observed)  # one criterion may give up, the other still wants to see
         seconds = time.perf_counter() - started
         return seen.model_copy(update={"call_id": call.id, "seconds": seconds, "cached": seen.cached or before})
+
+    def keep(self, call: ToolCall, view: View, seen: Observation) -> None:
+        """Take what a call has shown before, instead of carrying it out."""
+        self._observed[_key(call, view)] = kept = asyncio.get_running_loop().create_future()
+        kept.set_result(seen)
+
+
+def _key(call: ToolCall, view: View) -> str:
+    return json.dumps([call.name, call.parameters, dict(view.pictures)], default=str)
 
 
 def _run(toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
