@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
@@ -15,7 +15,6 @@ from editloupe.safe_text import for_json
 from editloupe.types import Mode, UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.forks import Fork
     from editloupe.evals.forks.reopening import JudgeChange
 
 WHERE, CHANGE = "Where the fork begins", "What is other at the step"
@@ -94,6 +93,7 @@ def fork(
 
     Example: editloupe fork runs/gpt cup-17 --criterion instruction_following --step 1 --drop-observation 1
     """
+    from editloupe.cli.fork_view import forks_record, show_forks
     from editloupe.evals.forks import fork as make_fork
 
     made = make_fork(
@@ -118,29 +118,14 @@ def fork(
         times=repeat_fork,
     )
     if as_json:
-        print(for_json(as_record(made), 2))
+        print(for_json(forks_record(made), 2))
     else:
         from rich.console import Console
-
-        from editloupe.cli.fork_view import show_forks
 
         show_forks(made, out or run, Console(highlight=False))
     for note in dict.fromkeys(note for one in made for note in one.notes):
         tell(note)
     return 0 if all(one.outcome.status == "judged" for one in made) else 3
-
-
-def as_record(forks: Sequence[Fork]) -> dict[str, Any]:
-    """Return the public JSON of forks that were made together."""
-    from editloupe.evals.forks.records import distribution, parting
-    from editloupe.storable import storable
-
-    return {
-        "labels": distribution(forks),
-        "parent": forks[0].parent.trace.edit_id,
-        "parent_label": storable(forks[0].parent.outcome),
-        "forks": [{**storable(one), "parting": parting(one.parent.trace, one.trace)} for one in forks],
-    }
 
 
 def _other(given: JudgeOptions, wording: Sequence[Path]) -> JudgeChange:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from editloupe.evals.forks.records import Fork, distribution, label_of, parting
-from editloupe.safe_text import one_line, printable
-from editloupe.types import Step, Trace
+from editloupe.evals.forks.shelf import fork_numbered, forks_of
+from editloupe.evals.runs.store import Run
+from editloupe.safe_text import for_json, one_line, printable
+from editloupe.storable import storable
+from editloupe.types import Step, Trace, UserError
 
 LONGEST = 320
 """Characters of a thought or an observation beside its counterpart; the trace has all of them."""
@@ -81,6 +85,29 @@ def _step(step: Step) -> RenderableType:
 def _short(text: str) -> str:
     text = printable(text)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+def show_kept_forks(folder: Path, edit_id: str, criterion: str | None, number: int | None, as_json: bool) -> None:
+    """Print one fork of a run beside its parent, or all of an edit."""
+    with Run.open(folder) as run:
+        found = forks_of(run, edit_id, criterion) if number is None else [fork_numbered(run, number)]
+    if not found or edit_id not in (found[0].parent.edit, found[0].edit.id):
+        raise UserError(f'the run {folder.name} has no such fork of "{edit_id}"')
+    if as_json:
+        print(for_json(forks_record(found), 2))
+        return
+    console = Console(highlight=False)
+    for one in found:
+        for renderable in beside_parent(one):
+            console.print(renderable)
+
+
+def forks_record(forks: Sequence[Fork]) -> dict[str, Any]:
+    """Return the public JSON of forks of one edit."""
+    return {
+        "labels": distribution(forks),
+        "forks": [{**storable(one), "parting": parting(one.parent.trace, one.trace)} for one in forks],
+    }
 
 
 def fork_lines(forks: Sequence[Fork]) -> list[Text]:

@@ -12,22 +12,25 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateSnapshot
 
-from editloupe.agent.answers import read
+from editloupe.agent.answers import Given, read
 from editloupe.agent.messages import correction
 from editloupe.agent.prompts import final_form
 from editloupe.agent.replayed import changed_message, message_of
 from editloupe.graphs.by_loop import by_loop
 from editloupe.graphs.engine import Judged
 from editloupe.graphs.fork_change import StepChange, seen_of
-from editloupe.graphs.loop import LOOP, CaseContext, LoopState, build_loop, schemas_of
+from editloupe.graphs.loop import LOOP, CaseContext, Failure, LoopState, build_loop, schemas_of
 from editloupe.rubrics.wording import filled
-from editloupe.types import Step, UserError
+from editloupe.types import Reason, Step, UserError
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "fork"}}
 _STOPS = ["think", "insist"]
+_IN_THE_STATE = (Step, Given, Failure, Reason)
+"""Records of ours that checkpoints hold; the others are LangChain's own."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ class ForkedLoop:
         config: RunnableConfig,
         context: CaseContext,
     ) -> dict[str, Any]:
-        graph = build_loop(InMemorySaver())
+        graph = build_loop(InMemorySaver(serde=JsonPlusSerializer(allowed_msgpack_modules=_IN_THE_STATE)))
         silent = replace(context, shared=replace(context.shared, watcher=None))
         await graph.aupdate_state(THREAD, start, as_node="__start__")
         for kept in before:

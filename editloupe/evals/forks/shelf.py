@@ -11,21 +11,11 @@ from editloupe.evals.forks.records import Fork
 from editloupe.evals.runs.pictures import file_of
 from editloupe.evals.runs.records import timestamp
 from editloupe.evals.runs.redact import Redactor
+from editloupe.evals.runs.schema import FORKS, FORKS_THERE
 from editloupe.evals.runs.store import Run
 from editloupe.images import Album
 from editloupe.storable import record_json, storable_text
 from editloupe.types import Sha, Trace, UserError
-
-TABLE = """
-CREATE TABLE IF NOT EXISTS forks (
-    fork       INTEGER PRIMARY KEY,
-    edit_id    TEXT NOT NULL,
-    name       TEXT NOT NULL,
-    criterion  TEXT NOT NULL,
-    identity   TEXT NOT NULL,
-    record     TEXT NOT NULL
-)
-"""
 
 
 def keep_fork(run: Run, fork: Fork, album: Album) -> Fork:
@@ -39,7 +29,7 @@ def keep_fork(run: Run, fork: Fork, album: Album) -> Fork:
             suffix, data = file_of(album[sha])
             run.pictures.keep_bytes(sha, suffix, data)
     with run.transaction() as connection:
-        connection.execute(TABLE)
+        connection.execute(FORKS)
         number = int(connection.execute("SELECT coalesce(max(fork), 0) + 1 FROM forks").fetchone()[0])
         kept = fork.model_copy(update={"number": number, "kept_at": timestamp()})
         texts = (storable_text(fork.edit.id), storable_text(fork.parent.edit), storable_text(fork.parent.criterion))
@@ -71,10 +61,11 @@ def forks_of(run: Run | str | Path, edit: str | None = None, criterion: str | No
 
 def fork_numbered(run: Run, number: int) -> Fork:
     """Return one fork; an unknown number is the user's mistake."""
-    for fork in forks_of(run):
+    forks = forks_of(run)
+    for fork in forks:
         if fork.number == number:
             return fork
-    count = len(forks_of(run))
+    count = len(forks)
     have = f"it has {count}, counted from 1" if count else "it has none"
     raise UserError(f"the run {run.folder.name} has no fork {number}; {have}")
 
@@ -87,8 +78,7 @@ def shown_in(trace: Trace) -> set[Sha]:
 
 def _rows(run: Run, query: str, values: Any = ()) -> Iterator[tuple[Any, ...]]:
     with closing(run.reader()) as reader:
-        known = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'forks'"
-        if reader.execute(known).fetchone():
+        if reader.execute(FORKS_THERE).fetchone():
             yield from reader.execute(query, values).fetchall()
 
 
@@ -108,6 +98,3 @@ class ForkReplies:
     def put(self, key: str, reply: Mapping[str, Any]) -> None:
         """Keep a reply."""
         self._run.keep_reply(f"{key}#{self.name}", reply, self._edit_id)
-
-
-__all__ = ["ForkReplies", "fork_numbered", "forks_of", "keep_fork", "made_before", "shown_in"]

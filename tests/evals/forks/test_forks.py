@@ -18,6 +18,8 @@ from editloupe.evals.forks import forks_of
 from editloupe.evals.forks.records import distribution, parting
 from editloupe.evals.forks.reopening import JudgeChange
 from editloupe.evals.runs.export import rows_of
+from editloupe.evals.runs.merging import merge
+from editloupe.evals.runs.pruning import prune
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.fork_change import NO_RESULT
 from tests.conftest import StartServer
@@ -279,3 +281,32 @@ def test_the_command_shows_both_traces_and_where_they_part(keep: Keep, capsys: p
     assert told["labels"] == {"Wrong Action": 1}
     assert told["forks"][0]["number"] == 3
     assert told["forks"][0]["parting"] == 1
+
+
+def test_a_trace_names_its_forks_and_shows_one_beside_it(
+    keep: Keep, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = keep()
+    kept.fork(1, drop=[1])
+    assert command(["trace", str(kept.run), "patch"]) == 0
+    assert "fork 1 at step 1 (observation 1 dropped" in " ".join(capsys.readouterr().out.split())
+    assert command(["trace", str(kept.run), "patch", "--fork", "1"]) == 0
+    assert "Wrong Action" in capsys.readouterr().out
+    kept.fork(1, drop=[1], out=tmp_path / "forks")
+    assert command(["trace", str(tmp_path / "forks"), "patch"]) == 0
+    assert "forked at step 1" in capsys.readouterr().out
+    assert command(["trace", str(kept.run), "patch", "--fork", "7"]) == 2
+
+
+def test_merging_and_pruning_keep_forks_with_their_pictures(keep: Keep, tmp_path: Path) -> None:
+    kept = keep()
+    Image.fromarray(np.full((40, 40, 3), 9, np.uint8)).save(tmp_path / "grey.png")
+    kept.fork(2, pictures={1: tmp_path / "grey.png"})
+    kept.fork(1, drop=[1], out=tmp_path / "forks")
+    merge([kept.run, tmp_path / "forks"], tmp_path / "both")
+    prune(tmp_path / "both")
+    found = forks_of(tmp_path / "both")
+    assert [one.number for one in found] == [1, 2]
+    with Run.open(tmp_path / "both") as run:
+        assert found[0].trace.steps[1].observations[0].pictures[0] in run.pictures
+        assert len(list(rows_of(run))) == 1
