@@ -45,7 +45,7 @@ COMMANDS: tuple[Command, ...] = (
         "export",
         "editloupe.cli.export",
         "export",
-        "Write a run's verdicts as JSONL, CSV, Parquet or a datasets folder.",
+        "Write a run's verdicts as JSONL, CSV, Parquet, a datasets folder or an Inspect log.",
     ),
     Command(
         "run",
