@@ -16,7 +16,7 @@ from editloupe.asked import Asked
 from editloupe.described_judge import DescribedJudge
 from editloupe.graphs.by_loop import tool_notes
 from editloupe.graphs.context import LoopLimits, SharedContext
-from editloupe.graphs.edit import EDIT_GRAPH, EditContext, case_context, outcome_of
+from editloupe.graphs.edit import EDIT_GRAPH, EditContext, case_context, outcome_of, tell_span
 from editloupe.graphs.forking import ForkPlan, fork_case
 from editloupe.images import Album, WireLimits
 from editloupe.judge_lifecycle import JudgeLifecycle
@@ -30,6 +30,7 @@ from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.shown import shown_of
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.setups.setup import Setup, find_setup
+from editloupe.spans import criterion_span, edit_span, evaluated
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Unjudged, UserError, Verdict
@@ -131,6 +132,21 @@ class Judge(DescribedJudge):
 
         With `strict`, an edit whose pictures or boxes cannot be used raises UserError; without, it ends unjudged.
         """
+        with edit_span(edit.id, self.protocol, self.mode, self.spec, repeat) as span:
+            judgement = await self._judged(edit, criteria, repeat, watcher, strict, album)
+            for outcome in judgement.verdicts:
+                evaluated(span, outcome)
+        return judgement
+
+    async def _judged(
+        self,
+        edit: Edit,
+        criteria: Sequence[str] | None,
+        repeat: int,
+        watcher: Watcher | None,
+        strict: bool,
+        album: Album | None,
+    ) -> Judgement:
         wanted = tuple(dict.fromkeys(criteria)) if criteria else self.criteria
         self._protocol.select(wanted)
         context = self._context(wanted, Album() if album is None else album, watcher, repeat, strict)
@@ -209,7 +225,9 @@ class Judge(DescribedJudge):
                 )
             if case.engine != "loop":
                 raise UserError(f"{criterion} is judged by objects, without steps that could be forked")
-            judged = await self._lifecycle.until_closed(fork_case(case_context(case, context), plan))
+            with criterion_span(edit.id, criterion, target) as span:
+                judged = await self._lifecycle.until_closed(fork_case(case_context(case, context), plan))
+                tell_span(span, judged)
         return Judgement(
             edit=edit,
             protocol=self.protocol,

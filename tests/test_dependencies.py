@@ -21,6 +21,7 @@ LAYERS = (
         "loop_thread",
         "pixel_budget",
         "safe_text",
+        "spans",
         "storable",
         "whole_files",
     ),

@@ -10,6 +10,7 @@ import typer
 
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import one_of, tell
+from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.splice import Without, spliced
 from editloupe.safe_text import for_json
 from editloupe.types import Mode, UserError
@@ -85,6 +86,7 @@ def fork(
         Path | None, typer.Option(help="The run that keeps the fork; else the same one. Never as a verdict.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    otel: Otel = False,
 ) -> int:
     """Go on from a step of a kept trace with one thing changed, and show it beside its parent.
 
@@ -96,27 +98,28 @@ def fork(
     from editloupe.cli.fork_view import forks_record, show_forks
     from editloupe.evals.forks import fork as make_fork
 
-    made = make_fork(
-        run,
-        edit_id,
-        criterion,
-        step,
-        thought=_thought(thought),
-        drop=drop_observation or (),
-        boxes=_boxes(boxes or ()),
-        again=again or (),
-        pictures={
-            place: Path(file) for place, file in _assigned("--observation-picture", "I=FILE", observation_picture)
-        },
-        other=_other(given, wording or ()),
-        model=model,
-        repeat=repeat,
-        target=target,
-        configuration=configuration,
-        parent=parent,
-        out=out,
-        times=repeat_fork,
-    )
+    with sending_spans(otel):
+        made = make_fork(
+            run,
+            edit_id,
+            criterion,
+            step,
+            thought=_thought(thought),
+            drop=drop_observation or (),
+            boxes=_boxes(boxes or ()),
+            again=again or (),
+            pictures={
+                place: Path(file) for place, file in _assigned("--observation-picture", "I=FILE", observation_picture)
+            },
+            other=_other(given, wording or ()),
+            model=model,
+            repeat=repeat,
+            target=target,
+            configuration=configuration,
+            parent=parent,
+            out=out,
+            times=repeat_fork,
+        )
     if as_json:
         print(for_json(forks_record(made), 2))
     else:

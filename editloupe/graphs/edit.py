@@ -22,6 +22,7 @@ from editloupe.images import ImageError
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
+from editloupe.spans import Span, criterion_span, decided
 from editloupe.types import Edit, Mode, Outcome, Reason, Trace, Unjudged, Usage, UserError, Verdict
 
 UNJUDGED = "unjudged"
@@ -102,9 +103,20 @@ def judging(engine: Engine) -> Any:
     graph, judge = engine.graph, engine.judge  # named here, LangGraph finds the graph and shows it inside the node
 
     async def judge_case(state: EditState, runtime: Runtime[EditContext]) -> EditState:
-        return EditState(judged=[await judge(graph, case_context(state["case"], runtime.context))])
+        case = state["case"]
+        with criterion_span(case.edit.id, case.rubric.criterion, case.target) as span:
+            judged = await judge(graph, case_context(case, runtime.context))
+            tell_span(span, judged)
+        return EditState(judged=[judged])
 
     return judge_case
+
+
+def tell_span(span: Span, judged: Judged) -> None:
+    """Say of a criterion's span how its case ended."""
+    given, failure = judged.given, judged.failure
+    label, score = (given.label, given.score_100) if given and not failure else (None, None)
+    decided(span, judged.case.rubric.criterion, label, score, failure.reason if failure else None)
 
 
 def _node(engine: str) -> str:

@@ -92,3 +92,5 @@ class Provider:
     """Why the provider or the model declined to answer, where it says so otherwise than by the finish reason."""
     loggers: tuple[str, ...] = ()
     """Loggers of the client that write down addresses or headers."""
+    in_spans: str = ""
+    """What OpenTelemetry's conventions call the provider, where that is not its name."""
