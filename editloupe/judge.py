@@ -16,7 +16,7 @@ from editloupe.asked import Asked
 from editloupe.described_judge import DescribedJudge
 from editloupe.graphs.by_loop import tool_notes
 from editloupe.graphs.context import LoopLimits, SharedContext
-from editloupe.graphs.edit import EDIT_GRAPH, EditContext, case_context, outcome_of, tell_span
+from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, case_context, outcome_of, tell_span
 from editloupe.graphs.forking import ForkPlan, fork_case
 from editloupe.images import Album, WireLimits
 from editloupe.judge_lifecycle import JudgeLifecycle
@@ -127,13 +127,15 @@ class Judge(DescribedJudge):
         watcher: Watcher | None = None,
         strict: bool = True,
         album: Album | None = None,
+        graph: EditGraph = EDIT_GRAPH,
     ) -> Judgement:
         """Judge one edit, all criteria side by side.
 
-        With `strict`, an edit whose pictures or boxes cannot be used raises UserError; without, it ends unjudged.
+        With `strict`, an edit whose pictures or boxes cannot be used raises UserError; without, it ends unjudged. `graph` is the
+        graph of an edit, for whoever has it shown inside a graph of their own.
         """
         with edit_span(edit.id, self.protocol, self.mode, self.spec, repeat) as span:
-            judgement = await self._judged(edit, criteria, repeat, watcher, strict, album)
+            judgement = await self._judged(edit, criteria, repeat, watcher, strict, album, graph)
             for outcome in judgement.verdicts:
                 evaluated(span, outcome)
         return judgement
@@ -146,6 +148,7 @@ class Judge(DescribedJudge):
         watcher: Watcher | None,
         strict: bool,
         album: Album | None,
+        graph: EditGraph,
     ) -> Judgement:
         wanted = tuple(dict.fromkeys(criteria)) if criteria else self.criteria
         self._protocol.select(wanted)
@@ -153,7 +156,7 @@ class Judge(DescribedJudge):
         try:
             async with room_for(edit.paths):
                 end = await self._lifecycle.until_closed(
-                    EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=context)
+                    graph.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=context)
                 )
         except UserError:
             raise

@@ -224,7 +224,10 @@ def _target_label(one: Judged) -> str:
     return UNJUDGED if one.failure or one.given is None else str(one.given.label)
 
 
-def build_edit_graph() -> CompiledStateGraph[EditState, EditContext, EditState, EditState]:
+EditGraph = CompiledStateGraph[EditState, EditContext, EditState, EditState]
+
+
+def build_edit_graph() -> EditGraph:
     """Return the compiled graph of one edit."""
     graph = StateGraph(EditState, context_schema=EditContext)
     graph.add_node("prepare", prepare)
