@@ -45,7 +45,7 @@ def fork(
     target: int | None = None,
     configuration: str | None = None,
     parent: int | None = None,
-    out: str | Path | None = None,
+    out: str | Path | Run | None = None,
     times: int = 1,
     price: Price | None = None,
     watcher: Watcher | None = None,
@@ -74,7 +74,7 @@ def fork(
         plan = ForkPlan(kept.kept, step, change)
         changed = other or JudgeChange()
         reopened(kept, changed, change, None).close()  # a mistake is told before anything is written
-        target_run = stack.enter_context(Run.write(out or folder))
+        target_run = out if isinstance(out, Run) else stack.enter_context(Run.write(out or folder))
         replies = ForkReplies(target_run, kept.original.id)
         judge = stack.enter_context(reopened(kept, changed, change, replies))
         making = _Making(kept, judge, _portable(plan, kept, judge), target_run, price, watcher)
@@ -118,7 +118,8 @@ class _Making:
             async with places:
                 return await self._one(repeat)
 
-        return list(await asyncio.gather(*(one(first + number) for number in range(times))))
+        made = await asyncio.gather(*(one(first + number) for number in range(times)))
+        return sorted(made, key=lambda fork: fork.number)
 
     async def _one(self, repeat: int) -> Fork:
         kept, plan = self._kept, self._plan

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from editloupe.agent.hooks import Replies
-from editloupe.agent.secrets import PLACEHOLDER
+from editloupe.agent.providers.registry import provider_named
+from editloupe.agent.secrets import PLACEHOLDER, shown
 from editloupe.agent.specs import RULES, split_spec
 from editloupe.evals.forks.kept_trace import KeptTrace
 from editloupe.graphs.fork_change import StepChange
@@ -33,6 +37,8 @@ class JudgeChange:
     """Settings of `JudgeSettings`."""
     tools: Mapping[str, Any] = field(default_factory=dict)
     """Settings of `ToolSettings`; they hold for calls that are carried out after the fork."""
+    address_of_run: bool = True
+    """Whether the server that the run names may be asked, where it is on this machine; else only `base_url`."""
 
 
 def reopened(kept: KeptTrace, other: JudgeChange, change: StepChange, replies: Replies | None) -> Judge:
@@ -50,7 +56,7 @@ def reopened(kept: KeptTrace, other: JudgeChange, change: StepChange, replies: R
         spec,
         protocol=None if protocol == OWN else protocol,
         mode=other.mode or cast(Mode, kept.mode),
-        base_url=other.base_url or _address(kept, spec),
+        base_url=other.base_url or (_address(kept, spec) if other.address_of_run else None),
         criteria=[kept.parent.criterion],
         rubrics=other.rubrics,
         setup=_setup(kept, other),
@@ -59,13 +65,29 @@ def reopened(kept: KeptTrace, other: JudgeChange, change: StepChange, replies: R
 
 
 def _address(kept: KeptTrace, spec: str) -> str | None:
-    """Return where the parent's judge was asked; another judge has its own place."""
+    """Return where the parent's judge was asked; another judge has its own place.
+
+    A run may come from anybody, and the key goes where the address points: an address that is neither on this machine nor the
+    user's own has to be said again.
+    """
     address = kept.described.get("base_url")
-    if spec != kept.judge or not isinstance(address, str):
+    if spec != kept.judge or not isinstance(address, str) or not address:
         return None
-    if PLACEHOLDER in address:
-        raise UserError("the address of this judge holds a secret that is not kept; give it again with --base-url")
+    own = os.environ.get(provider_named(split_spec(spec)[0]).base_url, "")
+    if shown(own) == address if own else False:
+        return own
+    if PLACEHOLDER in address or not _is_here(address):
+        raise UserError(f"this judge was asked at {address}; where it is to be asked now, say again with --base-url")
     return address
+
+
+def _is_here(address: str) -> bool:
+    """True for an address on this machine."""
+    try:
+        host = urlsplit(address).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _setup(kept: KeptTrace, other: JudgeChange) -> Setup:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from editloupe.evals.forks import Fork, forks_of
 from editloupe.evals.runs.damage import RunDamaged
 from editloupe.evals.runs.readback import KeptEdit
 from editloupe.evals.runs.records import Unit
@@ -61,6 +62,14 @@ class VerdictView:
     def raw_link(self, step: int) -> str:
         """Return the address of the request and the reply behind a step."""
         return self._address("raw", step=step, target=self.trace.target if self.trace else None)
+
+    def fork_link(self, position: int) -> str:
+        """Return the address of the form that forks this trace at a step."""
+        target = self.trace.target if self.trace else None
+        given = {"edit": self.unit.name, "criterion": self.unit.criterion, "repeat": self.unit.repeat}
+        given |= {"configuration": self.unit.configuration or "", "step": position + 1}
+        given |= {} if target is None else {"target": target + 1}
+        return f"/runs/{self.one.key}/fork?{urlencode(given, errors='replace')}"
 
     def _address(self, page: str, **more: Any) -> str:
         given = {"edit": self.unit.name, "criterion": self.unit.criterion, "verdict": self.place, **more}
@@ -127,6 +136,7 @@ def page(
         parted_at=where,
         parting=parting_sentence(*both, where) if both else "One of them ended before its first step.",
         human=_human(one, name),
+        forks_from=_forks_from,
     )
 
 
@@ -217,6 +227,14 @@ def _others(studio: Studio, left: VerdictView) -> list[tuple[OpenRun, Unit]]:
             if unit.criterion == own.criterion and not same:
                 found.append((one, unit))
     return found
+
+
+def _forks_from(verdict: VerdictView) -> list[Fork]:
+    """Return the forks of a verdict's trace."""
+    own = verdict.unit
+    with readable(verdict.one.name):
+        found = forks_of(verdict.one.run, own.name, own.criterion)
+    return [one for one in found if (one.parent.repeat, one.parent.asked) == (own.repeat, own.asked)]
 
 
 def _human(one: OpenRun, name: str) -> dict[str, dict[str, str]]:

@@ -145,7 +145,8 @@ def test_repeats_are_asked_one_by_one_and_their_labels_counted(keep: Keep) -> No
     made = fork(kept.run, "patch", CRITERION, 1, drop=[1], times=3)
     assert distribution(made) == {"Wrong Action": 2, "Flawless Execution": 1}
     assert len(kept.more) == 3
-    assert [one.repeat for one in made] == [0, 1, 2]
+    assert [one.number for one in made] == [1, 2, 3]
+    assert {one.repeat for one in made} == {0, 1, 2}
 
 
 def test_another_thought_and_another_box_go_into_the_conversation(keep: Keep) -> None:
