@@ -48,6 +48,17 @@ def test_a_fork_is_made_and_shown_beside_its_parent(kept: Kept, studio: OpenStud
     assert client.get("/runs/run/forks/3").status_code == 404
 
 
+def test_words_and_settings_are_changed_on_the_page(kept: Kept, studio: OpenStudio) -> None:
+    client = studio(runs=(kept.run,), base_urls=(kept.server.openai_url,))
+    words = f"extends: dlebench/{CRITERION}\nquestion: Is the patch red?"
+    asked = body(again=[1], base_url=kept.server.openai_url, wording=words, tools="overview=true\nmax_regions=3")
+    told = client.post("/runs/run/fork", json=asked)
+    assert told.status_code == 200, told.text
+    (made,) = forks_of(kept.run)
+    assert {"call 1 carried out again", f"the wording of {CRITERION}"} < set(made.changes)
+    assert "Is the patch red?" in json.dumps(kept.more[0].body)
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -55,6 +66,9 @@ def test_a_fork_is_made_and_shown_beside_its_parent(kept: Kept, studio: OpenStud
         ({"dropped": [4]}, "there is no observation 4"),
         ({"boxes": {"1": "1,2"}}, "the box of call 1 takes four numbers"),
         ({"base_url": "http://elsewhere.example/v1"}, "this studio asks only the servers it was started with"),
+        ({"tools": "cache_folder=/tmp/x"}, "cache_folder is not set on the page"),
+        ({"setup": "../x"}, 'there is no set-up "../x" here'),
+        ({"wording": "extends: nowhere/none"}, "nowhere"),
         ({"times": 99}, "times: Input should be less than or equal to 20"),
         ({"pictures": {"1": "0" * 32}}, "a picture is missing on the server"),
     ],

@@ -17,6 +17,7 @@ from editloupe.agent.specs import RULES, split_spec
 from editloupe.evals.forks.kept_trace import KeptTrace
 from editloupe.graphs.fork_change import StepChange
 from editloupe.judge import Judge
+from editloupe.judge_settings import JudgeSettings
 from editloupe.rubrics.registry import OWN
 from editloupe.setups.setup import Setup, find_setup, read_setup, setup_names
 from editloupe.types import Mode, UserError
@@ -100,13 +101,15 @@ def _setup(kept: KeptTrace, other: JudgeChange) -> Setup:
         same = (
             find_setup(name) if name in setup_names() else read_setup({**described, "name": name}, "the kept settings")
         )
-        judging, tools = (dict(described.get(part) or {}) for part in ("judging", "tools"))
-        found = same.but(judging=_without_secrets(judging), tools=tools)
+        settings = kept.described.get("settings")
+        judging = dict(settings if isinstance(settings, Mapping) else described.get("judging") or {})
+        found = same.but(judging=_usable(judging), tools=dict(described.get("tools") or {}))
     if not other.judging and not other.tools:
         return found
     return found.but(judging=other.judging, tools=other.tools)
 
 
-def _without_secrets(judging: dict[str, Any]) -> dict[str, Any]:
-    """Return settings that can be used again; headers are kept by name only."""
-    return {name: value for name, value in judging.items() if name != "headers" and PLACEHOLDER not in str(value)}
+def _usable(judging: dict[str, Any]) -> dict[str, Any]:
+    """Return settings that can be used again: those that were set; the values of headers are not kept."""
+    known = {name: value for name, value in judging.items() if name in JudgeSettings.model_fields and name != "headers"}
+    return {name: value for name, value in known.items() if value is not None and PLACEHOLDER not in str(value)}

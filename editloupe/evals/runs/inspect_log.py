@@ -117,7 +117,7 @@ def _one_judge(run: Run, wanted: str | None) -> str | None:
 def _start(run: Run, configuration: str | None) -> Json:
     about = run.about()
     known = next((one for one in run.configurations() if one.name == configuration), None)
-    described = next((one for one in about["configurations"] if one["name"] == configuration), {})
+    described: Json = next((one for one in about["configurations"] if one["name"] == configuration), {})
     protocol, judge = (known.protocol, known.judge) if known else ("", "")
     facts = {"mode": known.mode if known else None, "protocol": protocol, "configuration": configuration}
     return {

@@ -18,8 +18,9 @@ from editloupe.evals.forks.records import distribution, label_of, parting
 from editloupe.evals.forks.shelf import fork_numbered
 from editloupe.graphs.fork_change import box_name
 from editloupe.rubrics.registry import known_protocol
+from editloupe.setups.setup import setup_names
 from editloupe.studio.damage import readable
-from editloupe.studio.fork_request import ForkRequest, read_fork_request
+from editloupe.studio.fork_request import TOOL_SETTINGS, ForkRequest, read_fork_request
 from editloupe.studio.library import HERE, OpenRun
 from editloupe.studio.routes.judge import json_only
 from editloupe.studio.studio import Studio, studio_of
@@ -76,6 +77,8 @@ def form(
         proposed=list(dict.fromkeys([kept.judge, "rules", *(provider.example for provider in PROVIDERS)])),
         servers=list(studio.settings.servers),
         title=one.title_of(criterion, kept.protocol),
+        setups=setup_names(),
+        tool_settings=TOOL_SETTINGS,
     )
 
 
@@ -95,24 +98,25 @@ async def make(request: Request, key: str) -> Response:
 
 
 def _made(studio: Studio, one: OpenRun, asked: ForkRequest) -> list[Fork]:
-    return fork(
-        one.run.folder,
-        asked.edit,
-        asked.criterion,
-        asked.step,
-        thought=asked.thought,
-        drop=asked.dropped,
-        again=asked.again,
-        boxes=asked.box_numbers(),
-        pictures=asked.picture_files(studio.uploads),
-        other=asked.other(studio.settings),
-        repeat=asked.repeat,
-        target=asked.target,
-        configuration=asked.configuration,
-        parent=asked.parent,
-        times=asked.times,
-        out=studio.library.writer() if one.key == HERE else None,
-    )
+    with asked.rubric_files() as rubrics:
+        return fork(
+            one.run.folder,
+            asked.edit,
+            asked.criterion,
+            asked.step,
+            thought=asked.thought,
+            drop=asked.dropped,
+            again=asked.again,
+            boxes=asked.box_numbers(),
+            pictures=asked.picture_files(studio.uploads),
+            other=asked.other(studio.settings, rubrics),
+            repeat=asked.repeat,
+            target=asked.target,
+            configuration=asked.configuration,
+            parent=asked.parent,
+            times=asked.times,
+            out=studio.library.writer() if one.key == HERE else None,
+        )
 
 
 @router.get("/runs/{key}/forks/{number}")

@@ -17,6 +17,7 @@ async function wanted() {
   body.judge = changed(fields.judge) ?? "";
   body.mode = fields.mode.value;
   body.base_url = fields.base_url ? fields.base_url.value : "";
+  for (const name of ["setup", "tools", "wording"]) body[name] = fields[name].value;
   body.times = Number(fields.times.value) || 1;
   for (const call of form.querySelectorAll("[data-call]")) {
     const number = Number(call.dataset.call);

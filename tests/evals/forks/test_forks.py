@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe import Edit, Judge, UserError, fork
+from editloupe import Edit, Judge, JudgeSettings, UserError, fork
 from editloupe.cli.main import run as command
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.forks import forks_of
@@ -22,9 +22,11 @@ from editloupe.evals.runs.merging import merge
 from editloupe.evals.runs.pruning import prune
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.fork_change import NO_RESULT
+from editloupe.rubrics.registry import protocol
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
-from tests.scripted import Request, ScriptedServer, call, final, say, wrong_key
+from tests.rubrics.samples import reply_for
+from tests.scripted import Request, ScriptedServer, call, final, say, think_and_call_text, wrong_key
 
 CRITERION = "instruction_following"
 DIFFER = call("localize_differences", comparison_image_1="Source Image", comparison_image_2="Edited Image")
@@ -45,14 +47,17 @@ def script(request: Request) -> Any:
 class Kept:
     """A run with one judged edit, and the server its judge spoke to."""
 
-    def __init__(self, folder: Path, server: ScriptedServer, spec: str, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, server: ScriptedServer, spec: str, kind: str | None = None, **options: Any
+    ) -> None:
         before, after = edit_pair(folder)
-        self.edit = Edit(id="patch", source=before, edited=after, instruction="Change the color of the patch to red")
+        words = "Change the color of the patch to red"
+        self.edit = Edit(id="patch", source=before, edited=after, instruction=words, instruction_type=kind)
         self.run, self.server, self.spec = folder / "run", server, spec
         url = None if spec == "rules" else server.gemini_url if spec.startswith("google") else server.openai_url
 
         def open_judge(**hooks: Any) -> Judge:
-            return Judge(spec, base_url=url, criteria=[CRITERION], **options, **hooks)
+            return Judge(spec, base_url=url, **{"criteria": [CRITERION], **options}, **hooks)
 
         judge_batch(Batch(edits=lambda: [self.edit], out=self.run, open_judge=open_judge), quiet=True)
         for path in (before, after):
@@ -311,3 +316,88 @@ def test_merging_and_pruning_keep_forks_with_their_pictures(keep: Keep, tmp_path
     with Run.open(tmp_path / "both") as run:
         assert found[0].trace.steps[1].observations[0].pictures[0] in run.pictures
         assert len(list(rows_of(run))) == 1
+
+
+WORDING = """
+extends: dlebench/instruction_following
+question: Was the patch painted as asked?
+"""
+
+
+def test_other_words_for_the_rubric_are_asked_from_the_step_on(keep: Keep, tmp_path: Path) -> None:
+    kept = keep()
+    (tmp_path / "words.yaml").write_text(WORDING)
+    made = kept.fork(2, other=JudgeChange(rubrics=(tmp_path / "words.yaml",)))
+    assert "Was the patch painted as asked?" in json.dumps(kept.more[0].body)
+    assert "Was the patch painted as asked?" not in json.dumps(kept.server.requests[1].body)
+    assert made.changes == ("the wording of instruction_following",)
+    assert len(kept.more) == 2
+
+
+def test_other_tool_settings_hold_for_a_call_that_is_carried_out_again(keep: Keep) -> None:
+    kept = keep()
+    made = kept.fork(1, again=[1], other=JudgeChange(tools={"overview": True}))
+    pictures = made.trace.steps[0].observations[0].pictures
+    assert len(pictures) == len(made.parent.trace.steps[0].observations[0].pictures) + 1
+    assert "call 1 carried out again" in made.changes
+
+
+def test_a_text_call_with_another_box_is_written_anew(keep: Keep) -> None:
+    kept = keep(
+        replies=lambda request: think_and_call_text("I look.", ZOOM) if turns(request) == 0 else final("Wrong Action"),
+        settings=JudgeSettings(tool_calls="text"),
+    )
+    made = kept.fork(1, boxes={1: (10, 10, 90, 90)})
+    said = next(m for m in kept.more[0].messages if m.role == "assistant").text
+    assert '"bbox_2d": [10, 10, 90, 90]' in said
+    assert "50, 30" not in said
+    assert made.trace.steps[0].thought == "I look."
+
+
+def test_a_run_of_somebody_else_does_not_say_where_the_key_goes(keep: Keep, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = keep()
+    about = (kept.run / "run.json").read_text()
+    (kept.run / "run.json").write_text(about.replace(kept.server.openai_url, "https://elsewhere.example/v1"))
+    arguments = ["fork", str(kept.run), "patch", "--criterion", CRITERION, "--step", "1", "--drop-observation", "1"]
+    assert command(arguments) == 2
+    assert "was asked at https://elsewhere.example/v1" in capsys.readouterr().err
+    assert command([*arguments, "--base-url", kept.server.openai_url]) == 0
+
+
+class TestTwoQuestions:
+    """A rubric that has the differences listed first."""
+
+    CRITERION = "unedited_region_consistency"
+
+    def kept(self, keep: Keep, **options: Any) -> Kept:
+        paper = protocol("edit-compass")
+        return keep(
+            replies=lambda request: say(reply_for(paper, request.system)),
+            kind="ADD",
+            protocol=paper.name,
+            criteria=[self.CRITERION],
+            **options,
+        )
+
+    def test_the_second_is_asked_again_without_the_first(self, keep: Keep) -> None:
+        kept = self.kept(keep)
+        assert kept.asked == 2
+        (made,) = fork(kept.run, "patch", self.CRITERION, 2)
+        assert len(kept.more) == 1
+        assert kept.more[0].body == kept.server.requests[1].body
+        assert [step.index for step in made.trace.steps] == [0, 1]
+        assert made.outcome.status == "judged"
+
+    def test_a_fork_of_the_first_asks_the_second_too(self, keep: Keep) -> None:
+        kept = self.kept(keep)
+        (made,) = fork(kept.run, "patch", self.CRITERION, 1)
+        assert len(kept.more) == 2
+        assert made.outcome.status == "judged"
+
+    def test_a_list_made_by_the_tool_is_taken_as_it_was(self, keep: Keep) -> None:
+        kept = self.kept(keep, settings=JudgeSettings(differences="tool"))
+        (made,) = fork(kept.run, "patch", self.CRITERION, 2)
+        assert len(kept.more) == 1
+        assert made.trace.steps[0].observations[0].cached
+        with pytest.raises(UserError, match="made before the judge was asked; fork at step 2"):
+            fork(kept.run, "patch", self.CRITERION, 1)
