@@ -92,6 +92,7 @@ def fork(
 
     Everything before the step is taken from the run: only what comes after is asked. A step with a change of its own is kept,
     changed, and the judge goes on after it; without one, the step itself is asked again, by another judge where one is named.
+    What is not given is as it was: judge, server, mode and settings are the parent's.
 
     Example: editloupe fork runs/gpt cup-17 --criterion instruction_following --step 1 --drop-observation 1
     """

@@ -71,7 +71,7 @@ def _step(step: Step) -> RenderableType:
         given = ", ".join(f"{name}={value}" for name, value in call.parameters.items())
         lines.append(Text(f"→ {_short(f'{call.name}({given})')}", style="cyan"))
         lines += [
-            Text(f"← {_short(seen.text)}" + (f" [{len(seen.pictures)} pictures]" if seen.pictures else ""))
+            Text(f"← {_short(seen.text)}" + _pictures(len(seen.pictures)))
             for seen in step.observations
             if seen.call_id == call.id
         ]
@@ -80,6 +80,10 @@ def _step(step: Step) -> RenderableType:
     if step.answer is not None:
         lines.append(Text(f"answer: {_short(step.answer)}", style="green"))
     return Group(*lines)
+
+
+def _pictures(count: int) -> str:
+    return f" [{count} picture{'s' * (count != 1)}]" if count else ""
 
 
 def _short(text: str) -> str:
