@@ -72,6 +72,7 @@ def fork(
             pictures={str(place): _opened(path, kept) for place, path in (pictures or {}).items()},
         )
         plan = ForkPlan(kept.kept, step, change)
+        _check_pictures(plan, kept)
         changed = other or JudgeChange()
         reopened(kept, changed, change, None).close()  # a mistake is told before anything is written
         target_run = out if isinstance(out, Run) else stack.enter_context(Run.write(out or folder))
@@ -84,6 +85,19 @@ def fork(
 
 def _opened(path: str | Path, kept: KeptTrace) -> str:
     return kept.album.add(open_picture(Path(path)).pixels).sha
+
+
+def _check_pictures(plan: ForkPlan, kept: KeptTrace) -> None:
+    """Raise UserError where the judge would have to be shown a picture that the run holds no longer."""
+    change = plan.change
+    for number, one in enumerate(plan.kept[: plan.step - (0 if change else 1)], 1):
+        calls = {call.id: place for place, call in enumerate(one.step.calls, 1)}
+        for seen in one.step.observations:
+            call = calls.get(seen.call_id, 0)
+            other = number == plan.step and (call in change.dropped or change.runs(call))
+            if not other and any(sha not in kept.album for sha in seen.pictures):
+                way = f"; --again {call} carries the call out again" if number == plan.step else ""
+                raise UserError(f"the run no longer holds a picture that step {number} showed{way}")
 
 
 def _portable(plan: ForkPlan, kept: KeptTrace, judge: Judge) -> ForkPlan:

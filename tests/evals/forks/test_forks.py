@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe import Edit, Judge, JudgeSettings, UserError, fork
+from editloupe import Box, Edit, Judge, JudgeSettings, UserError, fork
 from editloupe.cli.main import run as command
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.forks import forks_of
@@ -48,11 +49,18 @@ class Kept:
     """A run with one judged edit, and the server its judge spoke to."""
 
     def __init__(
-        self, folder: Path, server: ScriptedServer, spec: str, kind: str | None = None, **options: Any
+        self,
+        folder: Path,
+        server: ScriptedServer,
+        spec: str,
+        kind: str | None = None,
+        boxes: tuple[Box, ...] = (),
+        **options: Any,
     ) -> None:
         before, after = edit_pair(folder)
         words = "Change the color of the patch to red"
-        self.edit = Edit(id="patch", source=before, edited=after, instruction=words, instruction_type=kind)
+        about: dict[str, Any] = {"instruction": words, "instruction_type": kind, "target_boxes": boxes}
+        self.edit = Edit(id="patch", source=before, edited=after, reference=after if boxes else None, **about)
         self.run, self.server, self.spec = folder / "run", server, spec
         url = None if spec == "rules" else server.gemini_url if spec.startswith("google") else server.openai_url
 
@@ -362,6 +370,40 @@ def test_a_run_of_somebody_else_does_not_say_where_the_key_goes(keep: Keep, caps
     assert command(arguments) == 2
     assert "was asked at https://elsewhere.example/v1" in capsys.readouterr().err
     assert command([*arguments, "--base-url", kept.server.openai_url]) == 0
+
+
+def test_a_trace_without_kept_replies_is_put_together_from_its_steps(
+    keep: Keep, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    kept = keep()
+    with sqlite3.connect(kept.run / "run.sqlite") as connection:
+        connection.execute("DELETE FROM replies")
+    arguments = ["fork", str(kept.run), "patch", "--criterion", CRITERION, "--step", "2", "--json"]
+    assert command(arguments) == 0
+    assert "replies of step 1 are put together from the trace" in capsys.readouterr().err
+    assert kept.more[0].body["messages"] == kept.server.requests[1].body["messages"]
+
+
+def test_a_picture_that_the_run_lost_is_a_sentence_and_the_call_can_be_made_again(keep: Keep) -> None:
+    kept = keep()
+    prune(kept.run, pictures=True)
+    with pytest.raises(UserError, match="no longer holds a picture that step 1 showed"):
+        kept.fork(2)
+    with pytest.raises(UserError, match="--again 1 carries the call out again"):
+        kept.fork(1, thought="Hm.")
+    assert kept.fork(1, again=[1]).label == "Flawless Execution"
+    assert kept.fork(1, drop=[1]).label == "Wrong Action"
+
+
+def test_one_target_of_several_is_forked_alone(keep: Keep) -> None:
+    boxes = (Box(x1=60, y1=40, x2=100, y2=70), Box(x1=5, y1=5, x2=30, y2=30))
+    kept = keep(replies=lambda _: final("Wrong Action"), mode="oracle", boxes=boxes)
+    assert kept.asked == 2
+    with pytest.raises(UserError, match="judged for 2 targets one by one; name one with --target"):
+        kept.fork(1)
+    made = kept.fork(1, target=2)
+    assert made.trace.target == 1
+    assert len(kept.more) == 1
 
 
 class TestTwoQuestions:
