@@ -143,6 +143,7 @@ def test_texts_are_there_where_asked_and_pictures_are_hashes_unless_asked(
         assert {"type": "file", "modality": "image", "file_id": shas[0]} in first["parts"]
 
 
+@pytest.mark.long
 def test_switched_off_nothing_of_opentelemetry_is_needed(tmp_path: Path) -> None:
     before, after = edit_pair(tmp_path)
     arguments = ["judge", str(before), str(after), INSTRUCTION, "--judge", "rules", "--mode", "plain", "-q", "--json"]

@@ -74,12 +74,13 @@ def fork(
         plan = ForkPlan(kept.kept, step, change)
         _check_pictures(plan, kept)
         changed = other or JudgeChange()
-        reopened(kept, changed, change, None).close()  # a mistake is told before anything is written
+        replies = ForkReplies(kept.original.id)
+        judge = reopened(kept, changed, change, replies)  # a mistake is told before anything is written
+        stack.callback(judge.close)
         target_run = out if isinstance(out, Run) else stack.enter_context(Run.write(out or folder))
-        replies = ForkReplies(target_run, kept.original.id)
-        judge = stack.enter_context(reopened(kept, changed, change, replies))
+        stack.callback(judge.close)  # before the run it writes to; closing again does nothing
         making = _Making(kept, judge, _portable(plan, kept, judge), target_run, price, watcher)
-        replies.name = making.identity
+        replies.keep_in(target_run, making.identity)
         return judge.run(making.all(times))
 
 

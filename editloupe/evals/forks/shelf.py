@@ -85,16 +85,20 @@ def _rows(run: Run, query: str, values: Any = ()) -> Iterator[tuple[Any, ...]]:
 class ForkReplies:
     """The replies of one fork, kept under its own name: a fork that was stopped goes on without paying twice."""
 
-    def __init__(self, run: Run, edit_id: str) -> None:
-        self._run = run
+    def __init__(self, edit_id: str) -> None:
         self._edit_id = edit_id
-        self.name = ""
-        """Of the fork; set before anything is asked."""
+        self._run: Run | None = None
+        self._name = ""
+
+    def keep_in(self, run: Run, name: str) -> None:
+        """Say where replies are kept and what the fork is called, before anything is asked."""
+        self._run, self._name = run, name
 
     def get(self, key: str) -> Mapping[str, Any] | None:
         """Return the reply kept for a request of this fork."""
-        return self._run.reply(f"{key}#{self.name}")
+        return self._run.reply(f"{key}#{self._name}") if self._run else None
 
     def put(self, key: str, reply: Mapping[str, Any]) -> None:
         """Keep a reply."""
-        self._run.keep_reply(f"{key}#{self.name}", reply, self._edit_id)
+        if self._run:
+            self._run.keep_reply(f"{key}#{self._name}", reply, self._edit_id)

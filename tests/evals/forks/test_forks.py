@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -46,7 +49,9 @@ def script(request: Request) -> Any:
 
 
 class Kept:
-    """A run with one judged edit, and the server its judge spoke to."""
+    """A run with one judged edit, and the server its judge spoke to; a run judged alike before is copied, not judged again."""
+
+    _judged: ClassVar[dict[str, tuple[Path, str, list[Request]]]] = {}
 
     def __init__(
         self,
@@ -55,6 +60,7 @@ class Kept:
         spec: str,
         kind: str | None = None,
         boxes: tuple[Box, ...] = (),
+        replies: Any = None,
         **options: Any,
     ) -> None:
         before, after = edit_pair(folder)
@@ -62,15 +68,29 @@ class Kept:
         about: dict[str, Any] = {"instruction": words, "instruction_type": kind, "target_boxes": boxes}
         self.edit = Edit(id="patch", source=before, edited=after, reference=after if boxes else None, **about)
         self.run, self.server, self.spec = folder / "run", server, spec
-        url = None if spec == "rules" else server.gemini_url if spec.startswith("google") else server.openai_url
-
-        def open_judge(**hooks: Any) -> Judge:
-            return Judge(spec, base_url=url, **{"criteria": [CRITERION], **options}, **hooks)
-
-        judge_batch(Batch(edits=lambda: [self.edit], out=self.run, open_judge=open_judge), quiet=True)
+        url = server.gemini_url if spec.startswith("google") else server.openai_url
+        alike = None if replies not in (None, script) or boxes or kind or options else spec
+        if alike in self._judged:
+            judged, old, self.first = self._judged[alike]
+            shutil.copytree(judged, self.run)
+            (self.run / "run.json").write_text((self.run / "run.json").read_text().replace(old, url))
+        else:
+            self._judge(None if spec == "rules" else url, options)
+            self.first = list(server.requests)
+            if alike:
+                judged = Path(tempfile.mkdtemp()) / "run"
+                atexit.register(shutil.rmtree, judged.parent, ignore_errors=True)
+                shutil.copytree(self.run, judged)
+                self._judged[alike] = (judged, url, self.first)
         for path in (before, after):
             path.unlink()  # another machine: the run alone must do
         self.asked = len(server.requests)
+
+    def _judge(self, url: str | None, options: dict[str, Any]) -> None:
+        def open_judge(**hooks: Any) -> Judge:
+            return Judge(self.spec, base_url=url, **{"criteria": [CRITERION], **options}, **hooks)
+
+        judge_batch(Batch(edits=lambda: [self.edit], out=self.run, open_judge=open_judge), quiet=True)
 
     @property
     def more(self) -> list[Request]:
@@ -92,7 +112,7 @@ Keep = Callable[..., Kept]
 @pytest.fixture
 def keep(tmp_path: Path, scripted: StartServer) -> Keep:
     def kept(spec: str = "openai:gpt-4.1", replies: Any = script, **options: Any) -> Kept:
-        return Kept(tmp_path, scripted(replies), spec, **options)
+        return Kept(tmp_path, scripted(replies), spec, replies=replies, **options)
 
     return kept
 
@@ -100,7 +120,7 @@ def keep(tmp_path: Path, scripted: StartServer) -> Keep:
 @pytest.mark.parametrize("spec", ["openai:gpt-4.1", "openai:qwen2.5-vl", "google_genai:gemini-3-pro"])
 def test_a_dropped_observation_at_step_one_costs_only_the_requests_after_it(spec: str, keep: Keep) -> None:
     kept = keep(spec)
-    assert kept.asked == 3
+    assert len(kept.first) == 3
     made = kept.fork(1, drop=[1])
     assert made.label == "Wrong Action"
     assert len(kept.more) == 1 == made.paid.requests
@@ -109,7 +129,7 @@ def test_a_dropped_observation_at_step_one_costs_only_the_requests_after_it(spec
     assert parting(made.parent.trace, made.trace) == 1
     assert made.changes == ("observation 1 dropped",)
     (asked,) = kept.more
-    before = kept.server.requests[1].body
+    before = kept.first[1].body
     text = json.dumps(asked.body)
     assert NO_RESULT in text
     assert len(text) < len(json.dumps(before))  # the pictures of the observation are gone
@@ -119,7 +139,7 @@ def test_a_step_without_a_change_is_asked_again_with_exactly_what_was_sent_befor
     kept = keep()
     made = kept.fork(2)
     assert len(kept.more) == 2
-    assert kept.more[0].body == kept.server.requests[1].body
+    assert kept.more[0].body == kept.first[1].body
     assert made.label == "Flawless Execution"
     assert parting(made.parent.trace, made.trace) is None
     assert made.changes == ("step 2 asked again",)
@@ -337,7 +357,7 @@ def test_other_words_for_the_rubric_are_asked_from_the_step_on(keep: Keep, tmp_p
     (tmp_path / "words.yaml").write_text(WORDING)
     made = kept.fork(2, other=JudgeChange(rubrics=(tmp_path / "words.yaml",)))
     assert "Was the patch painted as asked?" in json.dumps(kept.more[0].body)
-    assert "Was the patch painted as asked?" not in json.dumps(kept.server.requests[1].body)
+    assert "Was the patch painted as asked?" not in json.dumps(kept.first[1].body)
     assert made.changes == ("the wording of instruction_following",)
     assert len(kept.more) == 2
 
@@ -381,7 +401,7 @@ def test_a_trace_without_kept_replies_is_put_together_from_its_steps(
     arguments = ["fork", str(kept.run), "patch", "--criterion", CRITERION, "--step", "2", "--json"]
     assert command(arguments) == 0
     assert "replies of step 1 are put together from the trace" in capsys.readouterr().err
-    assert kept.more[0].body["messages"] == kept.server.requests[1].body["messages"]
+    assert kept.more[0].body["messages"] == kept.first[1].body["messages"]
 
 
 def test_a_picture_that_the_run_lost_is_a_sentence_and_the_call_can_be_made_again(keep: Keep) -> None:
@@ -398,7 +418,7 @@ def test_a_picture_that_the_run_lost_is_a_sentence_and_the_call_can_be_made_agai
 def test_one_target_of_several_is_forked_alone(keep: Keep) -> None:
     boxes = (Box(x1=60, y1=40, x2=100, y2=70), Box(x1=5, y1=5, x2=30, y2=30))
     kept = keep(replies=lambda _: final("Wrong Action"), mode="oracle", boxes=boxes)
-    assert kept.asked == 2
+    assert len(kept.first) == 2
     with pytest.raises(UserError, match="judged for 2 targets one by one; name one with --target"):
         kept.fork(1)
     made = kept.fork(1, target=2)
@@ -423,10 +443,10 @@ class TestTwoQuestions:
 
     def test_the_second_is_asked_again_without_the_first(self, keep: Keep) -> None:
         kept = self.kept(keep)
-        assert kept.asked == 2
+        assert len(kept.first) == 2
         (made,) = fork(kept.run, "patch", self.CRITERION, 2)
         assert len(kept.more) == 1
-        assert kept.more[0].body == kept.server.requests[1].body
+        assert kept.more[0].body == kept.first[1].body
         assert [step.index for step in made.trace.steps] == [0, 1]
         assert made.outcome.status == "judged"
 
