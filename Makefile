@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 TORCH ?= torch==2.13.0
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
+# The tests start the command often; where nothing compiled is kept, each start would compile the whole package.
+export PYTHONDONTWRITEBYTECODE =
+
 # A worker that is lost ends the run: the tests it had would be waited for.
 PYTEST := $(BIN)/python -X faulthandler -m pytest -n auto --dist loadfile --max-worker-restart=0
 
@@ -17,9 +20,9 @@ HEAVY := slow or browser or ray or models or long
 demo: $(VENV)/.light
 	$(BIN)/editloupe demo
 
-# Below a minute on two cores, without torch, Ray or a browser: while working. Compiled tests are kept for the next time.
+# Below a minute on two cores, without torch, Ray or a browser: while working.
 quick: $(VENV)/.quick
-	PYTHONDONTWRITEBYTECODE= $(PYTEST) -m 'not ($(HEAVY))'
+	$(PYTEST) -m 'not ($(HEAVY))'
 
 test: lint docs browser
 	$(PYTEST)

@@ -14,6 +14,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationInfo, field_validator, model_validator
 
 from editloupe.storable import storable_text
+from editloupe.user_error import UserError as UserError
 
 Mode = Literal["tools", "oracle", "plain"]
 Sha = str
@@ -24,10 +25,6 @@ class Record(BaseModel):
     """Base of all records: frozen, strict about unknown fields; a number that is none stays visible in JSON."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
-
-
-class UserError(Exception):
-    """A mistake of the user's, told in one sentence; the command line exits with 2."""
 
 
 FARTHEST = 2**40

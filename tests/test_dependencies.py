@@ -23,6 +23,7 @@ LAYERS = (
         "safe_text",
         "spans",
         "storable",
+        "user_error",
         "whole_files",
     ),
     ("rubrics", "tools"),
@@ -46,6 +47,7 @@ ROOMS = {
     "report": {"manifests", "runs", "analysis", "papers", "trust"},
     "edival": {"manifests", "runs", "batch", "analysis", "papers", "report"},
     "reward": {"manifests", "runs", "batch", "analysis", "papers", "report"},
+    "ablation": {"manifests", "runs", "batch", "analysis", "papers", "report"},
 }
 """What stands in `evals`, and what each may import of the others."""
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

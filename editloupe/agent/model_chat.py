@@ -90,7 +90,8 @@ class ModelChat:
             message = messages_from_dict([dict(kept["message"])])[0]
             if isinstance(message, AIMessage):
                 usage = Usage.model_validate(kept["usage"])
-                return Reply(message, usage, time.perf_counter() - started, kept=True, facts=self._facts(message))
+                took = float(kept.get("seconds", time.perf_counter() - started))
+                return Reply(message, usage, took, kept=True, facts=self._facts(message))
         with chat_span(
             self._provider.in_spans or self._provider.name, self._model, self._parameters, self._place
         ) as span:
@@ -104,9 +105,11 @@ class ModelChat:
             facts = self._facts(message)
             answered(span, message.response_metadata, facts.finish, asking.usage, asking.attempts)
             put_reply(span, message, facts.finish)
+        seconds = time.perf_counter() - started
         if self._replies:
-            self._replies.put(key, {"message": message_to_dict(message), "usage": asking.usage.model_dump()})
-        return Reply(message, asking.usage, time.perf_counter() - started, asking.attempts, facts=facts)
+            kept = {"message": message_to_dict(message), "usage": asking.usage.model_dump(), "seconds": seconds}
+            self._replies.put(key, kept)
+        return Reply(message, asking.usage, seconds, asking.attempts, facts=facts)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; another loop, or a later request, opens its own."""

@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,8 @@ from editloupe.safe_text import for_json, printable
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg", "/dev/nvgpu", "/dev/nvhost-gpu", "/dev/dri")
+"""What drivers of GPUs that torch works with leave on Linux: of NVIDIA and its small boards, of AMD, under Windows, of Intel."""
 EXTRAS = {"vision": ("torch", "transformers", "ncnn", "rapidocr"), "ray": ("ray",), "studio": ("fastapi", "uvicorn")}
 
 
@@ -83,6 +86,8 @@ def _extras() -> list[dict[str, Any]]:
 def _device() -> dict[str, Any]:
     if _version("torch") is None:
         return _finding("device", "cpu", True, "torch is not installed, so no GPU is looked for")
+    if not _may_have_a_gpu():
+        return _finding("device", "cpu", True, "no GPU found; models run on the CPU")
     import torch
 
     if torch.cuda.is_available():
@@ -90,6 +95,11 @@ def _device() -> dict[str, Any]:
     if torch.backends.mps.is_available():
         return _finding("device", "mps", True, "Apple GPU")
     return _finding("device", "cpu", True, "no GPU found; models run on the CPU")
+
+
+def _may_have_a_gpu() -> bool:
+    """Whether it is worth a second to load torch and ask: not on Linux where no driver has left a device."""
+    return sys.platform != "linux" or any(Path(device).exists() for device in GPU_DEVICES)
 
 
 def _version(package: str) -> str | None:

@@ -15,8 +15,6 @@ from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.splice import spliced
 from editloupe.evals.papers.types_read import type_reader
-from editloupe.evals.runs.single import keep_judgement
-from editloupe.evals.runs.store import Run
 from editloupe.images import Album
 from editloupe.judge import Judge
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, Rubric
@@ -100,6 +98,9 @@ def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: StepPrinte
     album = Album()
     if out is None:
         return judge.judge(edit, watcher=steps, album=album)
+    from editloupe.evals.runs.single import keep_judgement
+    from editloupe.evals.runs.store import Run
+
     with Run.write(out) as run:
         judgement = judge.judge(edit, watcher=steps, album=album)
         keep_judgement(run, judge, judgement, album)

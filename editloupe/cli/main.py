@@ -6,6 +6,7 @@ Exit codes: 0 all judged, 3 something is unjudged, 2 the user's mistake, 130 int
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import os
 import sys
@@ -13,12 +14,11 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import version
 from typing import Annotated, Any, cast
 
 import typer
 
-from editloupe.types import UserError
+from editloupe.user_error import UserError
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,12 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "drift", "editloupe.cli.drift", "drift", "Judge an anchor set again and say whether the judge has changed."
     ),
+    Command(
+        "ablate",
+        "editloupe.cli.ablate",
+        "ablate",
+        "Judge edits in every combination of some options, and compare them in one table.",
+    ),
     Command("compare", "editloupe.cli.compare", "compare", "Two runs on the same edits, side by side."),
     Command(
         "edival", "editloupe.cli.edival", "app", "Judge chains of edits by objects, as EdiVal-Agent does.", group=True
@@ -141,6 +147,8 @@ def _placeholder() -> None:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"editloupe {version('editloupe')}")
         raise typer.Exit
 
@@ -162,7 +170,9 @@ def run(arguments: list[str]) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warned
-            code: Any = build_app(wanted)(arguments, standalone_mode=False)
+            app = build_app(wanted)
+            _collect_garbage()
+            code: Any = app(arguments, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except UserError as error:
@@ -185,6 +195,13 @@ def run(arguments: list[str]) -> int:
             raise
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
         return _say(f"{error.format_message()}{hint}")
+
+
+def _collect_garbage() -> None:
+    """Look for garbage again where the start was spared it, and never among the modules that it loaded."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def _warned(

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-import yaml
 from pydantic import ValidationError
 
 from editloupe.rubrics.model import ModeText, Rubric
-from editloupe.rubrics.yaml_files import read_yaml
+from editloupe.rubrics.yaml_files import bundled_documents, bundled_yaml, read_yaml
 from editloupe.types import UserError
 
 CLOSER = "You can look closer with tools."
@@ -30,10 +29,14 @@ def load_rubric(file: Traversable | Path) -> Rubric:
         raise UserError(f"{file.name}: {mistake(error)}") from None
 
 
+def bundled_rubric(file: Traversable) -> Rubric:
+    """Read a rubric that comes with a package."""
+    return Rubric.model_validate(bundled_yaml(file))
+
+
 def load_rubrics(folder: Traversable, names: Iterable[str]) -> tuple[Rubric, ...]:
     """Read a protocol's rubrics in this order; a file may hold several, one document each. Each gets a tools mode."""
-    texts = ((folder / f"{name}.yaml").read_text(encoding="utf-8") for name in names)
-    contents = (content for text in texts for content in yaml.safe_load_all(text))
+    contents = (content for name in names for content in bundled_documents(folder / f"{name}.yaml"))
     return tuple(with_tools(Rubric.model_validate(content)) for content in contents)
 
 

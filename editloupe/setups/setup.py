@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from editloupe.judge_settings import JudgeSettings
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import protocol as find_protocol
-from editloupe.rubrics.yaml_files import parse_yaml, read_yaml
+from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
 from editloupe.tools.setting_values import read_settings
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Mode, Record, UserError
@@ -98,6 +98,12 @@ class Setup(Record):
         changed = {"judging": {**self.judging, **judging}, "tools": {**self.tools, **tools}}
         return read_setup({**self.model_dump(), **changed}, "the settings")
 
+    def sharing(self, folder: Path) -> Setup:
+        """Return the set-up with the tools' results remembered in a folder, unless it or the environment names one."""
+        if "cache_folder" in self.tools or self.tool_settings().cache_folder is not None:
+            return self
+        return self.but(judging={}, tools={"cache_folder": folder})
+
     def worded(self, protocol: Protocol) -> Protocol:
         """Return the protocol with the notes of this set-up; another protocol than its own stays as it is."""
         if protocol.name != self.protocol or not self.mode_notes:
@@ -158,8 +164,7 @@ def read_setup(content: Mapping[str, Any], where: str) -> Setup:
 
 @cache
 def _bundled(name: str) -> Setup:
-    text = (files(__package__) / f"{name}.yaml").read_text("utf-8")
-    return Setup.model_validate({"name": name, **parse_yaml(text)})
+    return Setup.model_validate({"name": name, **bundled_yaml(files(__package__) / f"{name}.yaml")})
 
 
 def _is_setup(file: Any) -> bool:

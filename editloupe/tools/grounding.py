@@ -189,7 +189,7 @@ def _missing_in_folder(folder: Path) -> str | None:
 
 def _in_hub_cache(model_id: str) -> bool:
     """Whether the hub's cache on this disk holds the model; asks nobody."""
-    if importlib.util.find_spec("huggingface_hub") is None:
+    if importlib.util.find_spec("huggingface_hub") is None or not _named_in_hub_cache(model_id):
         return False
     hub = module("huggingface_hub")
     try:
@@ -198,3 +198,9 @@ def _in_hub_cache(model_id: str) -> bool:
         return any(isinstance(hub.try_to_load_from_cache(model_id, name), str) for name in WEIGHTS)
     except hub.errors.HFValidationError:  # not the form of a model id
         return False
+
+
+def _named_in_hub_cache(model_id: str) -> bool:
+    """Whether the hub's cache has a folder for the model; where it has none, its package need not be loaded to say so."""
+    cache = Path(module("huggingface_hub.constants").HF_HUB_CACHE)
+    return (cache / f"models--{model_id.replace('/', '--')}").is_dir()

@@ -9,8 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import yaml
-
+from editloupe.rubrics.yaml_files import bundled_yaml
 from editloupe.types import Record
 
 
@@ -87,17 +86,14 @@ class Thresholds(Record):
 @cache
 def vocabulary() -> dict[str, Any]:
     """Return the words that come with the package: those of instructions, and those for measured numbers."""
-    text = files("editloupe.agent.rules").joinpath("vocabulary.yaml").read_text("utf-8")
-    data: dict[str, Any] = yaml.safe_load(text)
+    data: dict[str, Any] = bundled_yaml(files("editloupe.agent.rules") / "vocabulary.yaml")
     return data
 
 
 @cache
 def thresholds() -> Thresholds:
     """Return the thresholds that come with the package."""
-    text = files("editloupe.agent.rules").joinpath("thresholds.yaml").read_text("utf-8")
-    data: Any = yaml.safe_load(text)
-    return Thresholds.model_validate(data)
+    return Thresholds.model_validate(bundled_yaml(files("editloupe.agent.rules") / "thresholds.yaml"))
 
 
 VERSION = "1"

@@ -34,6 +34,8 @@ class Again:
     """Everything is asked anew, and what is held gives way."""
     only: frozenset[str] = frozenset()
     """Ids or names of the edits that are judged, anew; empty for all of them."""
+    exact: bool = False
+    """Only what answers the very same question is used: where ways of asking are compared, none may stand in for another."""
 
     @property
     def anew(self) -> bool:
@@ -81,7 +83,7 @@ class Planner:
         self._how = how or Again()
         self._reader: sqlite3.Connection = run.reader()
         asked = judge.asked()
-        self._held = Held(self._reader, asked, self._how.keep)
+        self._held = Held(self._reader, asked, self._how.keep, self._how.exact)
         self._every = {one.key for one in asked}
         self._turn, self._counting = threading.Lock(), threading.Lock()
         self._shared = SharedUnits()

@@ -9,7 +9,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Generic, TypeVar
 
-import yaml
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
 from editloupe.agent.answers import Malformed, read_object
@@ -19,6 +18,7 @@ from editloupe.agent.messages import announced, correction, text_block, text_of
 from editloupe.images import Album, Picture, WireLimits
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import ModeText, Rubric, TextAnswer
+from editloupe.rubrics.yaml_files import bundled_yaml
 from editloupe.types import Edit, Usage
 
 PICTURE = "Picture"
@@ -96,5 +96,5 @@ def _case(edit: Edit, task: str, picture: Picture) -> Case:
 @cache
 def prompts() -> dict[str, Any]:
     """Return the texts of the listing and the proposals."""
-    content: dict[str, Any] = yaml.safe_load((files("editloupe.rubrics.edival") / "prompts.yaml").read_text("utf-8"))
+    content: dict[str, Any] = bundled_yaml(files("editloupe.rubrics.edival") / "prompts.yaml")
     return content

@@ -1,9 +1,19 @@
-"""Which edits: manifests, folders of benchmarks, and preference pairs, each streamed."""
+"""Which edits: manifests, folders of benchmarks, and preference pairs, each streamed.
 
-from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
-from editloupe.evals.manifests.datasets import read_manifest
-from editloupe.evals.manifests.pairs import Pair, load_pairs
-from editloupe.evals.manifests.untouched import NOTHING_EDITED, with_untouched
+Public names are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editloupe.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
+    from editloupe.evals.manifests.datasets import read_manifest
+    from editloupe.evals.manifests.pairs import Pair, load_pairs
+    from editloupe.evals.manifests.untouched import NOTHING_EDITED, with_untouched
 
 __all__ = [
     "NOTHING_EDITED",
@@ -17,3 +27,13 @@ __all__ = [
     "read_manifest",
     "with_untouched",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        **dict.fromkeys(("Benchmark", "further_columns", "make_edit", "picture_in", "read_json_list"), "benchmark"),
+        "read_manifest": "datasets",
+        **dict.fromkeys(("Pair", "load_pairs"), "pairs"),
+        **dict.fromkeys(("NOTHING_EDITED", "with_untouched"), "untouched"),
+    },
+)

@@ -1,10 +1,20 @@
-"""The papers: one record each, with its protocol, the layout of its benchmark and its tables."""
+"""The papers: one record each, with its protocol, the layout of its benchmark and its tables.
 
-from editloupe.evals.manifests.benchmark import Benchmark
-from editloupe.evals.papers.layout import TOTAL, Average, Column, Layout, Mean
-from editloupe.evals.papers.layouts import load_benchmark, load_manifest, load_outputs
-from editloupe.evals.papers.paper import Paper, Scored, Section
-from editloupe.evals.papers.registry import papers, register
+Public names are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editloupe.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.evals.manifests.benchmark import Benchmark
+    from editloupe.evals.papers.layout import TOTAL, Average, Column, Layout, Mean
+    from editloupe.evals.papers.layouts import load_benchmark, load_manifest, load_outputs
+    from editloupe.evals.papers.paper import Paper, Scored, Section
+    from editloupe.evals.papers.registry import papers, register
 
 __all__ = [
     "TOTAL",
@@ -22,3 +32,13 @@ __all__ = [
     "papers",
     "register",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        **dict.fromkeys(("TOTAL", "Average", "Column", "Layout", "Mean"), "layout"),
+        **dict.fromkeys(("Benchmark", "load_benchmark", "load_manifest", "load_outputs"), "layouts"),
+        **dict.fromkeys(("Paper", "Scored", "Section"), "paper"),
+        **dict.fromkeys(("papers", "register"), "registry"),
+    },
+)

@@ -1,8 +1,28 @@
-"""Runs on disk: units, outcomes, traces, replies and pictures; written by one, read by many, exported."""
+"""Runs on disk: units, outcomes, traces, replies and pictures; written by one, read by many, exported.
 
-from editloupe.evals.runs.damage import RunDamaged
-from editloupe.evals.runs.prices import Price, price_of
-from editloupe.evals.runs.records import Unit
-from editloupe.evals.runs.store import Run
+Public names are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editloupe.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.evals.runs.damage import RunDamaged
+    from editloupe.evals.runs.prices import Price, price_of
+    from editloupe.evals.runs.records import Unit
+    from editloupe.evals.runs.store import Run
 
 __all__ = ["Price", "Run", "RunDamaged", "Unit", "price_of"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "RunDamaged": "damage",
+        **dict.fromkeys(("Price", "price_of"), "prices"),
+        "Unit": "records",
+        "Run": "store",
+    },
+)

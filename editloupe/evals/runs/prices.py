@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from editloupe.rubrics.load import mistake
-from editloupe.rubrics.yaml_files import read_yaml
+from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
 from editloupe.types import Record, Usage, UserError
 
 MILLION = 1_000_000
@@ -75,7 +75,7 @@ def _is_a_date(model: str, name: str) -> bool:
 
 @cache
 def _table(path: Path | None) -> Mapping[str, Price]:
-    data = read_yaml(path or files(__package__) / "prices.yaml")
+    data = read_yaml(path) if path else bundled_yaml(files(__package__) / "prices.yaml")
     entries = data.get("prices") if isinstance(data, dict) else None
     if not isinstance(entries, dict) or not all(isinstance(name, str) for name in entries):
         raise UserError(f'{path} is not a price file: it needs "prices:" with input and output by model')

@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib.resources import files
 
 from editloupe.rubrics.dlebench.cases import case_facts, make_cases
-from editloupe.rubrics.protocol import Protocol, Untouched, load_rubric
+from editloupe.rubrics.load import bundled_rubric
+from editloupe.rubrics.protocol import Protocol, Untouched
 
 __all__ = ["DLEBENCH", "TYPES", "TYPE_NAMES"]
 
@@ -51,8 +52,8 @@ DLEBENCH = Protocol(
     title="DLEBench",
     source="Hong et al., DLEBench: Evaluating Small-scale Object Editing Ability for Instruction-based Image Editing Model",
     rubrics=(
-        load_rubric(_HERE / "instruction_following.yaml"),
-        load_rubric(_HERE / "visual_consistency.yaml"),
+        bundled_rubric(_HERE / "instruction_following.yaml"),
+        bundled_rubric(_HERE / "visual_consistency.yaml"),
     ),
     default_mode="tools",
     make_cases=make_cases,

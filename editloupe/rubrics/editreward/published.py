@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.resources import files
 
-from editloupe.rubrics.yaml_files import read_yaml
+from editloupe.rubrics.yaml_files import bundled_yaml
 
 
 def published() -> Mapping[str, tuple[float | None, ...]]:
     """Return the paper's Table 5: IA, VC, VQ and AVG by method."""
-    rows = read_yaml(files(__package__) / "published.yaml")
+    rows = bundled_yaml(files(__package__) / "published.yaml")
     return {str(method): tuple(row) for method, row in rows.items()}

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from importlib.resources import files
 
 from editloupe.rubrics.edival.cases import case_facts, make_cases
-from editloupe.rubrics.edival.questions import question
+from editloupe.rubrics.edival.questions import parts, question
 from editloupe.rubrics.edival.settings import published, sources
 from editloupe.rubrics.edival.tasks import TYPES, Task
-from editloupe.rubrics.load import load_rubric
+from editloupe.rubrics.load import bundled_rubric
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import Protocol, Untouched
 from editloupe.types import Edit
@@ -53,11 +53,12 @@ EDIVAL = Protocol(
     name="edival",
     title="EdiVal-Agent",
     source="EdiVal-Agent: An Object-Centric Framework for Automated, Fine-Grained Evaluation of Multi-Turn Editing",
-    rubrics=(with_checks(load_rubric(files(__package__) / "instruction_following.yaml")),),
+    rubrics=(with_checks(bundled_rubric(files(__package__) / "instruction_following.yaml")),),
     default_mode="tools",
     make_cases=make_cases,
     case_facts=case_facts,
     types=TYPES,
+    parts=parts(),
     rule_settings=lambda changes: published().but(changes),
     edit_score=following,
     weighting="edits",

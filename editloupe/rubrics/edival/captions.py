@@ -6,9 +6,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-import yaml
-
 from editloupe.rubrics.edival.tasks import Task, texts
+from editloupe.rubrics.yaml_files import bundled_yaml
 
 
 class Captions(NamedTuple):
@@ -20,7 +19,7 @@ class Captions(NamedTuple):
 
 @cache
 def _forms() -> dict[str, dict[str, str]]:
-    content: dict[str, dict[str, str]] = yaml.safe_load((files(__package__) / "captions.yaml").read_text("utf-8"))
+    content: dict[str, dict[str, str]] = bundled_yaml(files(__package__) / "captions.yaml")
     return content
 
 

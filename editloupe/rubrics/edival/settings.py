@@ -8,11 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, ValidationError, field_validator
 
 from editloupe.rubrics.edival.tasks import TaskType
-from editloupe.rubrics.yaml_files import read_yaml
+from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
 from editloupe.types import Record, UserError
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -95,7 +94,7 @@ def paper() -> EdivalSettings:
 @cache
 def sources(table: str = "thresholds") -> dict[str, dict[str, Any]]:
     """Return the table with the source of every value, or that of what `paper` changes in it."""
-    content: dict[str, dict[str, Any]] = yaml.safe_load((files(__package__) / f"{table}.yaml").read_text("utf-8"))
+    content: dict[str, dict[str, Any]] = bundled_yaml(files(__package__) / f"{table}.yaml")
     return content
 
 

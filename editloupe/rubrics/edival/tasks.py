@@ -7,9 +7,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
-import yaml
 from pydantic import model_validator
 
+from editloupe.rubrics.yaml_files import bundled_yaml
 from editloupe.types import Record
 
 TaskType = Literal[
@@ -96,7 +96,7 @@ class Task(Record):
 @cache
 def texts() -> dict[str, Any]:
     """Return texts.yaml: the wording of instructions, the connectors, the lists proposals can be drawn from."""
-    content: dict[str, Any] = yaml.safe_load((files(__package__) / "texts.yaml").read_text(encoding="utf-8"))
+    content: dict[str, Any] = bundled_yaml(files(__package__) / "texts.yaml")
     return content
 
 
