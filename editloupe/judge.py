@@ -18,8 +18,8 @@ from editloupe.asked import Asked
 from editloupe.described_judge import DescribedJudge
 from editloupe.graphs.by_loop import tool_notes
 from editloupe.graphs.context import LoopLimits, SharedContext
-from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, case_context, outcome_of, tell_span
-from editloupe.graphs.forking import ForkPlan, fork_case
+from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, outcome_of
+from editloupe.graphs.forking import ForkPlan, fork_edit
 from editloupe.images import Album, WireLimits
 from editloupe.judge_lifecycle import JudgeLifecycle
 from editloupe.judge_settings import JudgeSettings
@@ -32,10 +32,10 @@ from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.shown import shown_of
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.setups.setup import Setup, find_setup
-from editloupe.spans import criterion_span, edit_span, evaluated
+from editloupe.spans import edit_span, evaluated
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
-from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Unjudged, UserError, Verdict
+from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Trace, Unjudged, UserError, Verdict
 
 T = TypeVar("T")
 JUDGE_VARIABLE = "EDITLOUPE_JUDGE"
@@ -136,51 +136,49 @@ class Judge(DescribedJudge):
         With `strict`, an edit whose pictures or boxes cannot be used raises UserError; without, it ends unjudged. `graph` is the
         graph of an edit, for whoever has it shown inside a graph of their own.
         """
-        with edit_span(edit.id, self.protocol, self.mode, self.spec, repeat) as span:
-            judgement = await self._judged(edit, criteria, repeat, watcher, strict, album, graph)
-            for outcome in judgement.verdicts:
-                evaluated(span, outcome)
-        return judgement
-
-    async def _judged(
-        self,
-        edit: Edit,
-        criteria: Sequence[str] | None,
-        repeat: int,
-        watcher: Watcher | None,
-        strict: bool,
-        album: Album | None,
-        graph: EditGraph,
-    ) -> Judgement:
         wanted = tuple(dict.fromkeys(criteria)) if criteria else self.criteria
         self._protocol.select(wanted)
         context = self._context(wanted, Album() if album is None else album, watcher, repeat, strict)
         try:
+            with edit_span(edit.id, self.protocol, self.mode, self.spec, repeat) as span:
+                end = await self._end(edit, context, graph)
+                for outcome in end["outcomes"]:
+                    evaluated(span, outcome)
+        finally:
+            if album is None:  # the graph's own references go later, in no certain order
+                context.shared.album.clear()
+        order = {name: place for place, name in enumerate(wanted)}
+        traces = (one.trace for one in end.get("judged", []))
+        return self._judgement(
+            edit,
+            sorted(end["outcomes"], key=lambda v: order[v.criterion]),
+            sorted(traces, key=lambda t: (order[t.criterion], t.target or 0)),
+        )
+
+    async def _end(self, edit: Edit, context: EditContext, graph: EditGraph) -> dict[str, Any]:
+        """Return how the graph of an edit ends; where a batch judges, every criterion has an outcome whatever happens."""
+        try:
             async with room_for(edit.paths):
-                end = await self._lifecycle.until_closed(
+                return await self._lifecycle.until_closed(
                     graph.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=context)
                 )
         except UserError:
             raise
         except Exception as error:  # a fault of ours or of a plug-in must not take the other edits with it
-            if strict:
+            if context.shared.strict:
                 raise
             detail = f"judging failed: {type(error).__name__}: {clean(str(error))}"
-            asked = [name for name in self.criteria_for(edit) if name in wanted]
-            end = {"outcomes": [Unjudged(criterion=name, reason=Reason.INTERNAL, detail=detail) for name in asked]}
-        finally:
-            if album is None:  # the graph's own references go later, in no certain order
-                context.shared.album.clear()
-        order = {name: place for place, name in enumerate(wanted)}
+            asked = [name for name in self.criteria_for(edit) if name in context.criteria]
+            return {"outcomes": [Unjudged(criterion=name, reason=Reason.INTERNAL, detail=detail) for name in asked]}
+
+    def _judgement(self, edit: Edit, verdicts: Sequence[Outcome], traces: Sequence[Trace]) -> Judgement:
         return Judgement(
             edit=edit,
             protocol=self.protocol,
             mode=self.mode,
             judge=self.spec,
-            verdicts=tuple(sorted(end["outcomes"], key=lambda v: order[v.criterion])),
-            traces=tuple(
-                sorted((one.trace for one in end.get("judged", [])), key=lambda t: (order[t.criterion], t.target or 0))
-            ),
+            verdicts=tuple(verdicts),
+            traces=tuple(traces),
             notes=self.notes,
         )
 
@@ -220,28 +218,10 @@ class Judge(DescribedJudge):
         """
         self._protocol.select([criterion])
         context = self._context((criterion,), Album() if album is None else album, watcher, repeat, strict=True)
-        rubric = self._rubric_for(edit, criterion)
+        forking = fork_edit(context, edit, self._rubric_for(edit, criterion), target, plan)
         async with room_for(edit.paths):
-            cases = await asyncio.to_thread(self._protocol.make_cases, edit, rubric, self.mode, context.shared.album)
-            case = next((one for one in cases if one.target == target), None)
-            if case is None:
-                raise UserError(
-                    f"{self.mode} mode does not judge these targets as the trace does; fork it in its own mode"
-                )
-            if case.engine != "loop":
-                raise UserError(f"{criterion} is judged by objects, without steps that could be forked")
-            with criterion_span(edit.id, criterion, target) as span:
-                judged = await self._lifecycle.until_closed(fork_case(case_context(case, context), plan))
-                tell_span(span, judged)
-        return Judgement(
-            edit=edit,
-            protocol=self.protocol,
-            mode=self.mode,
-            judge=self.spec,
-            verdicts=(outcome_of([judged], context.min_confidence),),
-            traces=(judged.trace,),
-            notes=self.notes,
-        )
+            judged = await self._lifecycle.until_closed(forking)
+        return self._judgement(edit, [outcome_of([judged], context.min_confidence)], [judged.trace])
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something on the judge's own thread; for forks and others who lead a conversation themselves."""

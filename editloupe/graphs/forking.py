@@ -5,6 +5,7 @@ Nothing that was kept is asked or looked at again. A checkpointer is used here o
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -21,11 +22,14 @@ from editloupe.agent.messages import correction
 from editloupe.agent.prompts import final_form
 from editloupe.agent.replayed import changed_message, message_of
 from editloupe.graphs.by_loop import by_loop
+from editloupe.graphs.edit import EditContext, case_context, tell_span
 from editloupe.graphs.engine import Judged
 from editloupe.graphs.fork_change import StepChange, seen_of
 from editloupe.graphs.loop import LOOP, CaseContext, Failure, LoopState, build_loop, schemas_of
+from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.wording import filled
-from editloupe.types import Reason, Step, UserError
+from editloupe.spans import criterion_span
+from editloupe.types import Edit, Reason, Step, UserError
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "fork"}}
 _STOPS = ["think", "insist"]
@@ -56,6 +60,20 @@ class ForkPlan:
             count = f"{len(self.kept)} step{'s' * (len(self.kept) != 1)}"
             raise UserError(f"the trace has {count}, counted from 1; there is no step {self.step}")
         self.change.check(self.kept[self.step - 1].step, self.step)
+
+
+async def fork_edit(context: EditContext, edit: Edit, rubric: Rubric, target: int | None, plan: ForkPlan) -> Judged:
+    """Judge one criterion of an edit, or one of its targets, from a step of its kept trace on."""
+    cases = await asyncio.to_thread(context.protocol.make_cases, edit, rubric, context.mode, context.shared.album)
+    case = next((one for one in cases if one.target == target), None)
+    if case is None:
+        raise UserError(f"{context.mode} mode does not judge these targets as the trace does; fork it in its own mode")
+    if case.engine != "loop":
+        raise UserError(f"{rubric.criterion} is judged by objects, without steps that could be forked")
+    with criterion_span(edit.id, rubric.criterion, target) as span:
+        judged = await fork_case(case_context(case, context), plan)
+        tell_span(span, judged)
+    return judged
 
 
 async def fork_case(context: CaseContext, plan: ForkPlan) -> Judged:
