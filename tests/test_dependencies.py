@@ -20,6 +20,7 @@ LAYERS = (
         "lazy_names",
         "loop_thread",
         "pixel_budget",
+        "plurals",
         "safe_text",
         "spans",
         "storable",

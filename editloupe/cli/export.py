@@ -12,6 +12,7 @@ from editloupe.cli.options import tell
 from editloupe.evals.runs import export as exports
 from editloupe.evals.runs.inspect_log import to_inspect
 from editloupe.evals.runs.store import Run
+from editloupe.plurals import number_of
 from editloupe.types import UserError
 from editloupe.whole_files import text_file
 
@@ -50,7 +51,7 @@ def export(
             count = _written(opened, format, out, images)
         damage = opened.damage.sentences()
     if out is not None:
-        tell(f"{count} rows in {out}")
+        tell(f"{number_of(count, 'row')} in {out}")
     for sentence in damage:
         tell(sentence)
 

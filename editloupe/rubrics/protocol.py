@@ -96,6 +96,8 @@ class Protocol:
     """Instruction types of the benchmark, in the paper's order."""
     type_names: Mapping[str, str] = field(default_factory=dict)
     """Further names of types, by their letters (see `letters`)."""
+    families: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Types that the paper counts together when it tells what its benchmark holds; they have no part in any score."""
     type_of: Callable[[Edit], str | None] | None = None
     """Returns an edit's type as the paper spells it; raises MissingInput where what it says is none of them. For protocols
     whose questions and arithmetic hang on the type; without it an unknown type is a type of its own."""
