@@ -22,6 +22,7 @@ LAYERS = (
         "pixel_budget",
         "plurals",
         "safe_text",
+        "spans",
         "storable",
         "user_error",
         "whole_files",
@@ -30,7 +31,16 @@ LAYERS = (
     ("agent",),
     ("graphs",),
     ("combined",),
-    ("judge", "judge_lifecycle", "judge_settings", "described_judge", "question_facts", "setups", "worded_protocol"),
+    (
+        "judge",
+        "judge_lifecycle",
+        "judge_settings",
+        "described_judge",
+        "protocol_judge",
+        "question_facts",
+        "setups",
+        "worded_protocol",
+    ),
     ("evals", "generators"),
     ("studio", "cli", "app", "demo", "__main__"),
 )
@@ -40,6 +50,7 @@ APART = {"rubrics", "tools"}
 ROOMS = {
     "manifests": set(),
     "runs": set(),
+    "forks": {"runs"},
     "batch": {"manifests", "runs"},
     "analysis": {"manifests", "runs"},
     "traces": {"manifests", "runs", "analysis"},
