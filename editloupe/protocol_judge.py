@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from editloupe.described_judge import DescribedJudge
+from editloupe.memory_picture import PictureSource
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol
 from editloupe.rubrics.shown import shown_of
@@ -19,7 +19,7 @@ class ProtocolJudge(DescribedJudge):
     _protocol: Protocol
     _rubrics: tuple[Rubric, ...]
 
-    def shown(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> str | None:
+    def shown(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> str | None:
         """Return the key of what of an edit the judge is shown; None where a picture it needs has no hash."""
         return shown_of(self._protocol, self._rubric_for(edit, criterion), self.mode, edit).key(hashes)
 

@@ -19,8 +19,12 @@ LAYERS = (
         "images",
         "lazy_names",
         "loop_thread",
+        "memory_picture",
+        "picture_file",
+        "picture_input",
         "pixel_budget",
         "plurals",
+        "rgb_pixels",
         "safe_text",
         "spans",
         "storable",
@@ -42,7 +46,7 @@ LAYERS = (
         "worded_protocol",
     ),
     ("evals", "generators"),
-    ("studio", "cli", "app", "demo", "__main__"),
+    ("studio", "reward_server", "rewards", "cli", "app", "demo", "__main__"),
 )
 """The parts of the package from the lowest up: a part imports from below and from its own layer."""
 APART = {"rubrics", "tools"}

@@ -117,6 +117,7 @@ COMMANDS: tuple[Command, ...] = (
         "doctor", "editloupe.cli.doctor", "doctor", "Say what is ready on this machine and what to do for the rest."
     ),
     Command("demo", "editloupe.cli.demo", "demo", "Judge a few bundled edits."),
+    Command("serve", "editloupe.cli.serve", "serve", "Serve rewards to training loops, in the dialects they speak."),
     Command("studio", "editloupe.cli.studio", "studio", "Judge, look and label in the browser."),
 )
 

@@ -13,7 +13,7 @@ from editloupe.cli.main import build_app, run
 from editloupe.evals.batch.traffic import Limits
 from editloupe.judge import JudgeSettings
 
-LISTS_ALL = ("judge", "batch", "ablate")
+LISTS_ALL = ("judge", "batch", "ablate", "serve")
 """Commands that offer every option about a judge."""
 LEFT_OUT = {
     "fork": {"--criterion"},  # one trace is forked

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from langchain_core.messages import AIMessage, messages_from_dict
@@ -19,6 +18,7 @@ from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.forking import KeptStep
 from editloupe.images import Album, ImageError
+from editloupe.memory_picture import PictureSource
 from editloupe.types import Edit, Sha, Step, UserError
 
 SINGLE = ("source", "edited", "reference")
@@ -161,7 +161,7 @@ def _steps(run: Run, edit_id: str, steps: Sequence[Step]) -> list[KeptStep]:
 
 def _with_kept_files(run: Run, edit: Edit, pictures: Mapping[str, Sequence[Sha]]) -> Edit:
     """Return the edit with the run's copies of its pictures, where all of a role were kept."""
-    files: dict[str, tuple[Path, ...]] = {}
+    files: dict[str, tuple[PictureSource, ...]] = {}
     for role, paths in edit.files.items():
         copies = [run.pictures.find(sha) for sha in pictures.get(role, ())]
         whole = len(copies) == len(paths) and all(copies)

@@ -17,6 +17,7 @@ from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.judge import DEFAULT_JUDGE, JUDGE_VARIABLE
+from editloupe.picture_file import in_file
 from editloupe.rubrics.registry import protocols as all_protocols
 from editloupe.setups.setup import setup_names
 from editloupe.studio.live import LiveJob
@@ -82,7 +83,7 @@ def example(request: Request, name: str) -> Response:
             "instruction": edit.instruction,
             "instruction_type": edit.instruction_type or "",
             "boxes": [list(box) for box in edit.target_boxes],
-            "pictures": {role: uploads.copy(paths[0]) for role, paths in edit.files.items()},
+            "pictures": {role: uploads.copy(in_file(paths[0])) for role, paths in edit.files.items()},
         }
     )
 
