@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
@@ -77,21 +77,38 @@ class WireLimits:
     quality: int = 95
 
 
-@dataclass(frozen=True, eq=False)
 class Picture:
-    """Decoded pixels and the hash they are known by."""
+    """A picture and the hash it is known by; its pixels are decoded when somebody first looks at them."""
 
-    sha: Sha
-    pixels: Pixels
-    file: tuple[str, bytes] | None = field(default=None, repr=False)
-    """Media type and bytes of the file, where they show exactly these pixels."""
-    _wires: dict[WireLimits, Wire] = field(default_factory=dict, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    def __init__(
+        self,
+        sha: Sha,
+        pixels: Pixels | None,
+        file: tuple[str, bytes] | None = None,
+        size: tuple[int, int] = (0, 0),
+    ) -> None:
+        self.sha = sha
+        self.file = file
+        """Media type and bytes of the file, where they show exactly these pixels."""
+        self.size = size if pixels is None else (pixels.shape[1], pixels.shape[0])
+        """Width and height."""
+        self._pixels = pixels
+        self._wires: dict[WireLimits, Wire] = {}
+        self._lock = threading.RLock()
 
     @property
-    def size(self) -> tuple[int, int]:
-        """Width and height."""
-        return self.pixels.shape[1], self.pixels.shape[0]
+    def decoded(self) -> bool:
+        """Whether the pixels are in memory."""
+        return self._pixels is not None
+
+    @property
+    def pixels(self) -> Pixels:
+        """Its pixels; those of a file that nobody has looked at yet are decoded, once."""
+        with self._lock:
+            if self._pixels is None:
+                assert self.file is not None
+                self._pixels = decode(self.file[1], "the picture").pixels
+            return self._pixels
 
     def wire(self, limits: WireLimits) -> Wire:
         """Return the picture encoded within these limits; encoded once, however often it is sent."""
@@ -129,7 +146,7 @@ class Album:
         with self._lock:
             known = self._by_path.get(path)
         if known is None:
-            known = open_picture(path)
+            known = decode(_read(path), str(path), lazily=True)
             if self._expected.get(path, known.sha) != known.sha:
                 raise ImageError(f"{path} changed while it was waiting to be judged; the same command judges it anew")
             with self._lock:
@@ -222,10 +239,19 @@ def _read(path: Path) -> bytes:
         raise ImageError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def decode(data: bytes, name: str) -> Picture:
-    """Decode an encoded picture; `name` is what the sentence of an error calls it."""
+def decode(data: bytes, name: str, lazily: bool = False) -> Picture:
+    """Decode an encoded picture; `name` is what the sentence of an error calls it.
+
+    With `lazily`, a JPEG that goes out as it is is only read through, at an eighth of its size: what is damaged shows, and its
+    pixels, most of the work and of the memory, are left until somebody looks at them.
+    """
     try:
         with _usable(data, name) as image, _LARGE if image.width * image.height > STRIP_PIXELS else nullcontext():
+            size = image.size
+            if lazily and image.format == "JPEG" and image.mode == "RGB" and _orientation(image) == 1:
+                image.draft("RGB", (1, 1))
+                image.load()
+                return Picture(hash_bytes(data), None, (SENT_AS_IS["JPEG"], data), size)
             image.load()
             upright = _upright(image)
             as_is = upright is image and image.mode == "RGB" and image.format in SENT_AS_IS
