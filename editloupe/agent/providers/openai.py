@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.attachments import PictureForm, data_url, sent_data_url
 from editloupe.agent.clients import Client
+from editloupe.agent.connections import spread
 from editloupe.agent.endings import BROKEN_OFF
-from editloupe.agent.http import BodyForm
+from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
 
@@ -217,7 +218,9 @@ def open_client(opening: Opening) -> Client:
         follow_redirects=False,
         event_hooks=opening.gate.hooks(PICTURES.attach),
         headers={"Accept-Encoding": "identity"},
+        verify=trust(),
     )
+    spread(http)
     settings = {
         "http_async_client": http,
         "disable_streaming": True,  # also where a graph that streams would have it otherwise: streams report no tokens
