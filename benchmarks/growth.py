@@ -123,9 +123,8 @@ def judged(options: argparse.Namespace, manifest: Path, run: Path) -> None:
         print(f"CPU a unit at a tenth {first * 1000:.1f} ms, at the end {last * 1000:.1f} ms: {last / first:.2f} ×")
     size = sum(file.stat().st_size for file in run.rglob("*") if file.is_file())
     own = sum(file.stat().st_size for file in run.glob("run.sqlite*"))
-    print(
-        f"run folder {size / units:.0f} bytes a unit, of which the database {own / units:.0f}; {time.perf_counter() - started:.0f} s in all"
-    )
+    seconds = time.perf_counter() - started
+    print(f"run folder {size / units:.0f} bytes a unit, the database {own / units:.0f} of them; {seconds:.0f} s in all")
 
 
 def pace(part: list[tuple[int, float, float]]) -> float:

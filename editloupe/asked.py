@@ -10,7 +10,12 @@ from functools import cached_property
 from typing import Any
 
 TOOLS, TELLS = "tools", "tells"
-WORDS = {"wording": "the wording of {}", "stage": "the first question of {}", "rules": "the embedded judge's rules"}
+WORDS = {
+    "wording": "the wording of {}",
+    "stage": "the first question of {}",
+    "parts": "the questions of {}",
+    "rules": "the embedded judge's rules",
+}
 """Facts that are hashes, in words."""
 
 

@@ -90,7 +90,7 @@ class Picture:
         self.sha = sha
         self.file = file
         """Media type and bytes of the file, where they show exactly these pixels."""
-        self.size = size if pixels is None else (pixels.shape[1], pixels.shape[0])
+        self.size: tuple[int, int] = size if pixels is None else (pixels.shape[1], pixels.shape[0])
         """Width and height."""
         self._pixels = pixels
         self._wires: dict[WireLimits, Wire] = {}

@@ -5,6 +5,7 @@ Not in it: where the model is served, versions of packages, tools that cannot ru
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,6 +47,8 @@ def question_facts(
         "long_side": settings.long_side,
         "min_confidence": settings.min_confidence,
     }
+    if (text := rubric.modes[mode]).targets == "crops" and text.crop != "adaptive":
+        facts["target_crop"] = text.crop
     if by_rules:
         facts["rules"] = rules_fingerprint()
     else:
@@ -60,6 +63,8 @@ def question_facts(
     if looks:
         facts |= {"max_turns": settings.max_turns, "tools": {name: dict(one) for name, one in tools.items()}}
         facts |= {"native_tools": profile.native_tools, "per_mille": profile.per_mille} if not by_rules else {}
+    if rubric.parts:
+        facts["parts"] = text_key(json.dumps({name: part.model_dump() for name, part in rubric.parts.items()}))
     if rubric.stage is not None:
         facts["differences"] = settings.differences
         facts["stage"] = text_key(rubric.stage.model_dump_json())

@@ -20,6 +20,7 @@ LAYERS = (
         "lazy_names",
         "loop_thread",
         "pixel_budget",
+        "plurals",
         "safe_text",
         "storable",
         "user_error",
@@ -45,6 +46,7 @@ ROOMS = {
     "report": {"manifests", "runs", "analysis", "papers", "trust"},
     "edival": {"manifests", "runs", "batch", "analysis", "papers", "report"},
     "reward": {"manifests", "runs", "batch", "analysis", "papers", "report"},
+    "ablation": {"manifests", "runs", "batch", "analysis", "papers", "report"},
 }
 """What stands in `evals`, and what each may import of the others."""
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -81,10 +81,13 @@ def spread(client: Any) -> bool:
 
     Requests that the environment sends through a proxy keep the library's own pool.
     """
-    library = next((sys.modules.get(kind.__module__.partition(".")[0]) for kind in type(client).__mro__[-2::-1]), None)
-    usual, stream = getattr(library, "AsyncHTTPTransport", None), getattr(library, "AsyncByteStream", None)
+    library: Any = next(
+        (sys.modules.get(kind.__module__.partition(".")[0]) for kind in type(client).__mro__[-2::-1]), None
+    )
+    usual: Any = getattr(library, "AsyncHTTPTransport", None)
+    stream: Any = getattr(library, "AsyncByteStream", None)
     if usual is None or stream is None or type(getattr(client, "_transport", None)) is not usual:
         return False
-    single = library.Limits(max_connections=1, max_keepalive_connections=1)  # type: ignore[union-attr]
+    single = library.Limits(max_connections=1, max_keepalive_connections=1)
     client._transport = SingleConnections(lambda: usual(verify=trust(), limits=single), _returning(stream))
     return True

@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 
 from editloupe.agent.attachments import PictureForm
 from editloupe.images import Album, WireLimits
+from editloupe.rubrics.wording import USUAL_WORDING, Wording, filled
 from editloupe.storable import fits, storable
 from editloupe.types import Observation, Sent, Sha
 
@@ -30,14 +31,19 @@ def text_block(text: str) -> Block:
     return {"type": "text", "text": text}
 
 
-def announced(name: str, sha: Sha, album: Album, limits: WireLimits) -> list[Block]:
+def announced(name: str, sha: Sha, album: Album, limits: WireLimits, words: Wording = USUAL_WORDING) -> list[Block]:
     """Return a picture behind a line that gives its name and its size as sent."""
     width, height = album[sha].wire(limits).size
-    return [text_block(f"{name} ({width} × {height} pixels):"), picture_block(sha, name)]
+    line = filled(words.picture, name=name, width=width, height=height)
+    return [*([text_block(line)] if line.strip() else []), picture_block(sha, name)]
 
 
 def observed(
-    reply: AIMessage, observations: Sequence[Observation], album: Album, limits: WireLimits
+    reply: AIMessage,
+    observations: Sequence[Observation],
+    album: Album,
+    limits: WireLimits,
+    words: Wording = USUAL_WORDING,
 ) -> list[AnyMessage]:
     """Return what the judge reads after its calls: a sentence for every call, then the pictures together."""
     native = {call["id"] for call in reply.tool_calls}
@@ -51,17 +57,17 @@ def observed(
         if observation.call_id not in native:
             blocks.append(text_block(f"{observation.tool}: {observation.text}"))
         for sha, caption in zip(observation.pictures, observation.captions, strict=True):
-            blocks += announced(caption, sha, album, limits)
+            blocks += announced(caption, sha, album, limits, words)
     if blocks:
         messages.append(HumanMessage(blocks))
     return messages
 
 
-def correction(reply: AIMessage | None, sentence: str) -> list[AnyMessage]:
+def correction(reply: AIMessage | None, sentence: str, words: Wording = USUAL_WORDING) -> list[AnyMessage]:
     """Return what the judge reads when its reply could not be used; every call it made gets its answer too."""
     asked = [*reply.tool_calls, *reply.invalid_tool_calls] if reply else []
     unanswered: list[AnyMessage] = [
-        ToolMessage("Not carried out.", tool_call_id=str(call["id"]), name=call["name"], status="error")
+        ToolMessage(words.not_carried_out, tool_call_id=str(call["id"]), name=call["name"], status="error")
         for call in asked
     ]
     return [*unanswered, HumanMessage(sentence)]

@@ -86,15 +86,17 @@ class ModelChat:
             message = messages_from_dict([dict(kept["message"])])[0]
             if isinstance(message, AIMessage):
                 usage = Usage.model_validate(kept["usage"])
-                return Reply(message, usage, time.perf_counter() - started, kept=True, facts=self._facts(message))
+                took = float(kept.get("seconds", time.perf_counter() - started))
+                return Reply(message, usage, took, kept=True, facts=self._facts(message))
         client = self._clients.here()
         wire = on_the_wire(request.messages, self._provider.pictures, request.album, request.limits, client.attaches)
         asking = _Asking(self._bound(client, request), list(wire), request)
         with attaching(request.album, request.limits):
             message = await self._ask(asking)
-        if self._replies:
-            self._replies.put(key, {"message": message_to_dict(message), "usage": asking.usage.model_dump()})
         seconds = time.perf_counter() - started
+        if self._replies:
+            kept = {"message": message_to_dict(message), "usage": asking.usage.model_dump(), "seconds": seconds}
+            self._replies.put(key, kept)
         return Reply(message, asking.usage, seconds, asking.attempts, facts=self._facts(message))
 
     async def aclose(self) -> None:

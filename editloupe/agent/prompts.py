@@ -19,11 +19,10 @@ from editloupe.rubrics.model import (
     Rubric,
     TextAnswer,
 )
-from editloupe.rubrics.wording import Wording, filled
+from editloupe.rubrics.wording import USUAL_WORDING, Wording, filled
 from editloupe.safe_text import quoted, quoted_lines
 from editloupe.types import Mode
 
-USUAL_WORDING = Wording()
 EARLIER_FINDINGS = "earlier_findings"
 """The fact of a case that holds what was found out beforehand: introductions to texts."""
 
@@ -117,12 +116,12 @@ def _shape(answer: Answer, words: Wording) -> dict[str, str]:
     if not isinstance(answer, TextAnswer) and answer.reason_key:
         reason = {answer.reason_key: words.reason}
     if isinstance(answer, NumberAnswer):
-        return {**reason, answer.key: f"a whole number from {answer.low} to {answer.high}"}
+        return {**reason, answer.key: filled(words.whole_number, low=answer.low, high=answer.high)}
     if isinstance(answer, ChecksAnswer):
-        return {**reason, **{check.key: " or ".join(check.values) for check in answer.checks}}
+        return {**reason, **{check.key: words.between_answers.join(check.values) for check in answer.checks}}
     if isinstance(answer, TextAnswer):
         return {answer.key: answer.shape}
-    return {**reason, answer.key: "yes or no"}
+    return {**reason, answer.key: words.yes_or_no}
 
 
 def _answers(answer: Answer, words: Wording) -> str:
@@ -133,7 +132,7 @@ def _answers(answer: Answer, words: Wording) -> str:
             blocks.append(f"- {label.name}: {label.meaning.strip()}{findings}")
         return f"{words.labels}\n" + "\n".join(blocks)
     if isinstance(answer, ChecksAnswer):
-        return _numbered(words.items, [_item(check) for check in answer.checks])
+        return _numbered(words.items, [_item(check, words) for check in answer.checks])
     if isinstance(answer, NumberAnswer):
         scale = filled(words.scale, low=answer.low, high=answer.high)
         return "\n".join((scale, *(_band(band) for band in answer.bands)))
@@ -145,8 +144,8 @@ def _band(band: Band) -> str:
     return f"- {numbers} {band.name}" + (f": {band.meaning.strip()}" if band.meaning else "")
 
 
-def _item(check: Check) -> str:
-    gate = "".join(f" Only if {key} is {value}; otherwise 0." for key, value in check.only_if.items())
+def _item(check: Check, words: Wording) -> str:
+    gate = "".join(filled(words.only_if, item=key, answer=value) for key, value in check.only_if.items())
     return f"{check.key}: {check.question.strip()} ({' / '.join(check.values)}){gate}"
 
 
@@ -160,20 +159,21 @@ def _examples(rubric: Rubric, mode: Mode, tools: bool, native: bool, structured:
     if not shown:
         return ""
     words = rubric.wording
-    return f"{words.examples}\n" + "\n\n".join(
-        f"## Example {i}\n{_example(e, native, structured, words)}" for i, e in enumerate(shown, 1)
+    numbered = (
+        (filled(words.example, number=i), _example(e, native, structured, words)) for i, e in enumerate(shown, 1)
     )
+    return f"{words.examples}\n" + "\n\n".join(f"{heading}\n{text}" for heading, text in numbered)
 
 
 def _example(example: Example, native: bool, structured: bool, words: Wording) -> str:
-    thought = example.thought.strip()
-    lines = [
-        _told(words.instruction, example.instruction),
-        f"(Thinks: {thought})" if structured else f"<Start Thinking>{thought}</Start Thinking>",
-    ]
+    thinking = words.example_thought_aside if structured else words.example_thought
+    lines = [_told(words.instruction, example.instruction), filled(thinking, thought=example.thought.strip())]
     if example.calls and native:
-        asked = [f"{c['name']} with {json.dumps(dict(c['parameters']), ensure_ascii=False)}" for c in example.calls]
-        lines.append(f"(Calls {' and '.join(asked)}, and waits.)")
+        asked = [
+            filled(words.example_call, name=c["name"], parameters=json.dumps(dict(c["parameters"]), ensure_ascii=False))
+            for c in example.calls
+        ]
+        lines.append(filled(words.example_calls, calls=words.between_calls.join(asked)))
     elif example.calls:
         calls = "\n".join(json.dumps(dict(call), ensure_ascii=False) for call in example.calls)
         lines.append(f"<tool_call>\n{calls}\n</tool_call>")

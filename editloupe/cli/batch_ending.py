@@ -22,6 +22,7 @@ from editloupe.evals.batch.held import FAILED
 from editloupe.evals.batch.progress import duration
 from editloupe.evals.runs import summary
 from editloupe.evals.runs.store import Run
+from editloupe.plurals import number_of
 from editloupe.safe_text import command, for_json, one_line, trace_command
 from editloupe.types import Reason
 
@@ -61,9 +62,15 @@ def _show_forecast(found: Forecast, as_json: bool) -> int:
         facts = {"units": found.units, "usage": usage.model_dump(), "cost": found.cost, "measured": found.measured}
         print(for_json(facts, 2))
         return 0
-    basis = f"from {found.measured} units judged already" if found.measured else "assumed, nothing judged yet"
+    basis = (
+        f"from {number_of(found.measured, 'unit')} judged already" if found.measured else "assumed, nothing judged yet"
+    )
     cost = "unknown price" if found.cost is None else f"about ${found.cost:.2f}"
-    print(f"{found.units} units to judge: about {usage.requests} requests, {usage.input_tokens} input and ", end="")
+    print(
+        f"{number_of(found.units, 'unit')} to judge: about {number_of(usage.requests, 'request')}, "
+        f"{usage.input_tokens} input and ",
+        end="",
+    )
     print(f"{usage.output_tokens} output tokens, {cost} ({basis})")
     if found.units and not found.measured:
         tell("for a measured estimate, judge a few first (--limit 20) and ask again")
@@ -125,9 +132,11 @@ def _table(found: list[CriterionMean]) -> None:
 def _sentence(ending: Ending) -> str:
     tally, usage = ending.tally, ending.spending.usage
     cost = "cost unknown (no price for this judge)" if ending.spending.cost is None else f"${ending.spending.cost:.4f}"
-    spent = f"; the whole run: {usage.requests} requests, {usage.input_tokens + usage.output_tokens} tokens, {cost}"
+    spent = f"; the whole run: {number_of(usage.requests, 'request')}, {usage.input_tokens + usage.output_tokens} tokens, {cost}"
     if ending.spending.estimated:
-        spent += f" (tokens of {ending.spending.estimated} requests estimated: the server did not report them)"
+        spent += (
+            f" (tokens of {number_of(ending.spending.estimated, 'request')} estimated: the server did not report them)"
+        )
     done = f"{tally.judged} judged, {sum(tally.unjudged.values())} unjudged in {duration(tally.seconds)}"
     shared = f"{tally.shared} shared with edits that show the judge the same, " if tally.shared else ""
     before = tally.held - tally.shared

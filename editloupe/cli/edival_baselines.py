@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +14,7 @@ from editloupe.cli.batch_ending import Closing, judge_into_run
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.edival_report import deliver, kind_of, rendered
 from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.model_options import ModelOptions
 from editloupe.cli.options import LOOKING, tell
 from editloupe.cli.splice import Default, Only, Without, spliced
 from editloupe.types import UserError
@@ -27,14 +28,18 @@ JudgeAlone = Annotated[
     JudgeOptions,
     Only(
         "judge",
+        "setup",
         "base_url",
+        "rubrics",
         "max_repairs",
         "structured",
+        "written_reasoning",
         "temperature",
         "max_output_tokens",
         "long_side",
         "timeout",
         "device",
+        *(field.name for field in fields(ModelOptions)),
     ),
 ]
 """The model sees both pictures and has no tools."""
@@ -108,7 +113,7 @@ def _directions(people: People, clip: str, download: bool, judge: JudgeOptions, 
     from editloupe.tools.clip import ClipEncoder
     from editloupe.tools.features import FeatureSettings
 
-    tools = judge.tools.settings()
+    tools = judge.chosen().tool_settings()
     encoder = ClipEncoder(FeatureSettings(clip, download, tools.device, tools.precision))
     if problem := encoder.unavailable():
         raise UserError(f"CLIP cannot be used: {problem}")

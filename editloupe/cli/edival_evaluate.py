@@ -16,8 +16,11 @@ from editloupe.cli.model_options import ModelOptions
 from editloupe.cli.options import LOOKING, tell
 from editloupe.cli.splice import Default, Only, spliced
 from editloupe.evals.edival.evaluate import OpenEdivalJudge, assumed, find_evaluation
-from editloupe.graphs.edival import CRITERIA
+from editloupe.evals.edival.scores_of_runs import PROTOCOL
+from editloupe.graphs.edival import CRITERIA, FOLLOWING
+from editloupe.judge import reworded_protocol
 from editloupe.rubrics.edival.settings import EdivalSettings, load_settings, published
+from editloupe.rubrics.model import Rubric
 from editloupe.setups.setup import Setup
 from editloupe.tools.features import DINO_V3, FeatureSettings
 from editloupe.types import UserError
@@ -32,6 +35,7 @@ JudgeOfCrops = Annotated[
         "setup",
         "base_url",
         "criteria",
+        "rubrics",
         "max_repairs",
         "structured",
         "written_reasoning",
@@ -106,6 +110,7 @@ def evaluate(
         base_url=judge.base_url,
         criteria=tuple(judge.criteria or CRITERIA),
         settings=chosen.judge_settings(),
+        worded=_worded(judge.rubrics or ()),
     )
     open_judge.instruments()  # one that cannot be used is told before anything is read or written
     wanted = find_evaluation(chains, results, model or (), mode or (), by_model)
@@ -122,6 +127,18 @@ def rules_of(chosen: Setup, file: Path | None) -> EdivalSettings:
     rules = chosen.rule_settings()
     named = rules if isinstance(rules, EdivalSettings) else published()
     return named.but({name: value for name, value in given.items() if value != usual[name]})
+
+
+def _worded(files: Sequence[Path]) -> Rubric | None:
+    """Return the rubric in the words of the user's files; a criterion of one's own has no place in a chain's arithmetic."""
+    if not files:
+        return None
+    found = reworded_protocol(PROTOCOL, files)
+    if found.beside:
+        raise UserError(
+            f"chains are asked no criteria of your own, such as {found.beside[0]}; --rubric takes other words"
+        )
+    return found.rubric(FOLLOWING)
 
 
 def _folders_by_model(given: Sequence[str]) -> dict[str, Path]:

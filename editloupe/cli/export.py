@@ -11,6 +11,7 @@ import typer
 from editloupe.cli.options import tell
 from editloupe.evals.runs import export as exports
 from editloupe.evals.runs.store import Run
+from editloupe.plurals import number_of
 from editloupe.types import UserError
 from editloupe.whole_files import text_file
 
@@ -37,7 +38,7 @@ def export(
         count = _written(opened, format, out, images)
         damage = opened.damage.sentences()
     if out is not None:
-        tell(f"{count} rows in {out}")
+        tell(f"{number_of(count, 'row')} in {out}")
     for sentence in damage:
         tell(sentence)
 

@@ -16,6 +16,7 @@ from editloupe.cli.splice import spliced
 from editloupe.evals.papers.types_read import type_reader
 from editloupe.images import Album
 from editloupe.judge import Judge
+from editloupe.plurals import number_of
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.safe_text import for_json, one_line, printable, trace_command
@@ -201,7 +202,7 @@ def _show_outcome(outcome: Outcome, rubric: Rubric, console: Console) -> None:
     if outcome.rationale:
         console.print(Text(f"  because: {printable(outcome.rationale)}", style="italic"))
     tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
-    asked = f", {outcome.usage.requests} requests, {tokens} tokens" if outcome.usage.requests else ""
+    asked = f", {number_of(outcome.usage.requests, 'request')}, {tokens} tokens" if outcome.usage.requests else ""
     console.print(Text(f"  {outcome.steps} steps{asked}", style="dim"))
 
 

@@ -13,7 +13,7 @@ from editloupe.cli.model_options import ModelOptions
 from editloupe.cli.options import ASKING, JUDGING, JudgeSpec, ToolOptions, one_of, tell
 from editloupe.judge import JUDGE_VARIABLE, Judge
 from editloupe.judge_settings import JudgeSettings
-from editloupe.rubrics.model import Telling
+from editloupe.rubrics.model import TargetCrop, Telling
 from editloupe.rubrics.registry import DEFAULT, DEFAULT_FOR_PAIRS
 from editloupe.setups.setup import Setup, find_setup, setup_names
 from editloupe.types import Mode
@@ -65,6 +65,13 @@ class JudgeOptions:
         typer.Option(
             show_default=str(USUAL.differences),
             help="model or tool: who lists differences where a rubric has them listed first (Edit-Compass).",
+            rich_help_panel=JUDGING,
+        ),
+    ] = None
+    target_crop: Annotated[
+        str | None,
+        typer.Option(
+            help="adaptive, each_end or box: how much the crops of oracle mode show round a target; else as the rubric says.",
             rich_help_panel=JUDGING,
         ),
     ] = None
@@ -172,6 +179,8 @@ class JudgeOptions:
     tools: ToolOptions = ToolOptions()
     tool_memory: int | None = None
     """Bytes the tools may remember in memory; no option, for whoever opens the judge to set."""
+    shared_results: Path | None = None
+    """Where judges that are opened one after the other share their tools' results, unless a folder is set; no option."""
 
     def open(self, **hooks: Any) -> Judge:
         """Return the judge these options describe."""
@@ -188,8 +197,10 @@ class JudgeOptions:
 
     def chosen(self) -> Setup:
         """Return the set-up that was named, or the default one, with the single options in their places."""
+        named, given = find_setup(self.setup), self.tools.given()
         memory = {} if self.tool_memory is None else {"memory_bytes": self.tool_memory}
-        return find_setup(self.setup).but(judging=self._given(), tools={**self.tools.given(), **memory})
+        chosen = named.but(judging=self._given(), tools={**given, **memory})
+        return chosen if self.shared_results is None else chosen.sharing(self.shared_results)
 
     def settings(self) -> JudgeSettings:
         """Return how the judge is asked."""
@@ -203,6 +214,7 @@ class JudgeOptions:
             "structured": ("auto", "on", "off"),
             "written_reasoning": ("auto", "on", "off"),
             "differences": ("model", "tool"),
+            "target_crop": get_args(TargetCrop),
         }
         given = {name: getattr(self, name) for name in JudgeSettings.model_fields if hasattr(self, name)}
         given = {name: value for name, value in given.items() if value is not None} | self.model.given()

@@ -77,6 +77,12 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "drift", "editloupe.cli.drift", "drift", "Judge an anchor set again and say whether the judge has changed."
     ),
+    Command(
+        "ablate",
+        "editloupe.cli.ablate",
+        "ablate",
+        "Judge edits in every combination of some options, and compare them in one table.",
+    ),
     Command("compare", "editloupe.cli.compare", "compare", "Two runs on the same edits, side by side."),
     Command(
         "edival", "editloupe.cli.edival", "app", "Judge chains of edits by objects, as EdiVal-Agent does.", group=True

@@ -81,6 +81,11 @@ def _show(protocol: Protocol, console: Console) -> None:
             if rubric.stage:
                 console.print(Text(f"Asked first, {rubric.stage.title}: {rubric.stage.question.strip()}\n"))
             console.print(Text(system_text(rubric, mode, (), native=True)))
+    for what, part in protocol.parts.items():
+        console.rule(Text(f"{part.title} ({what})"), align="left")
+        console.print(
+            Text("\n".join((part.setting.strip(), part.question.strip(), *(f"- {one}" for one in part.notes))))
+        )
 
 
 def rewording_file(name: str) -> str:
@@ -91,15 +96,11 @@ def rewording_file(name: str) -> str:
     if not rubrics:
         choices = ", ".join(f"{protocol.name}/{rubric.name}" for rubric in protocol.rubrics)
         raise UserError(f'"{name}" is no rubric; there are: {choices}')
-    from editloupe.tools.detect import DetectObject
-    from editloupe.tools.localize import LocalizeDifferences
-    from editloupe.tools.read_text import ReadText
-    from editloupe.tools.zoom import ZoomInImage
+    from editloupe.agent.tool_words import usual_tool_words
 
-    tools = (ZoomInImage, LocalizeDifferences, DetectObject, ReadText)
-    descriptions = {tool.name: tool.description for tool in tools}
-    around = rubrics[0].wording.model_dump(mode="json") | {"tool_descriptions": descriptions}
-    content = {"wording": around, "rewordings": [words_of(rubric) for rubric in rubrics]}
+    words = rubrics[0].wording
+    around = {field: getattr(words, field) for field in type(words).model_fields} | usual_tool_words()
+    content = {"wording": around, "rewordings": [words_of(rubric, protocol.parts) for rubric in rubrics]}
     return yaml.dump(content, Dumper=_ReadableDumper, allow_unicode=True, sort_keys=False, width=120)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from editloupe.cli.options import tell
+from editloupe.plurals import number_of
 from editloupe.safe_text import for_json
 from editloupe.types import UserError
 from editloupe.whole_files import write_text
@@ -105,8 +106,10 @@ def report(
 
     how = Resampling(resamples, seed)
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
+    gc.disable()
     tables = [table_of(run, protocol, configuration) for run in dict.fromkeys(runs)]
     gc.freeze()  # the tables stay until the end; the collector need not walk through them again and again
+    gc.enable()
     _check_columns(by or (), tables)
     if queue is not None and (not corrected or len(tables) > 1):
         raise UserError(
@@ -122,7 +125,7 @@ def report(
     if len(built) > 1:
         found = build_leaderboard(built, tables, how if intervals else None)
     if figures is not None:
-        tell(f"{_save_figures(found, figures)} figures in {figures}")
+        tell(f"{number_of(_save_figures(found, figures), 'figure')} in {figures}")
     if kind == "text" and out is None:
         _print(found)
         return

@@ -150,7 +150,7 @@ async def rule(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureS
     if not finding.success or task.type not in context.rules.precheck:
         return PictureState(followed=[Followed(number, finding.success, finding.why, "detector", steps)])
     pictures = {name: state["pictures"][name] for name in (SOURCE, EDITED)}
-    answered = await _answered(LOOP, context, state, precheck(task), pictures)
+    answered = await _answered(LOOP, context, state, precheck(task, context.worded), pictures)
     steps = (*steps, *answered.steps)
     if answered.failure:
         followed = Followed(number, None, answered.why, BOTH, steps, answered.prompt, answered.failure)
@@ -168,7 +168,7 @@ async def ask(state: PictureState, runtime: Runtime[EdivalContext]) -> PictureSt
     task = state["turn"].tasks[number]
     hit = next((hits[0] for hits in state["seen"].values() if hits), None)
     shown = await asyncio.to_thread(cut_out, context, context.shared.album[state["pictures"][EDITED]], hit)
-    answered = await _answered(LOOP, context, state, question(task), {EDITED: shown})
+    answered = await _answered(LOOP, context, state, question(task, context.worded), {EDITED: shown})
     steps = [*state["steps"], *answered.steps]
     success, why = answered.success, answered.why
     if task.type == "text_change" and answered.given:

@@ -9,6 +9,7 @@ from editloupe.graphs.context import LiveContext, SharedContext
 from editloupe.images import Picture
 from editloupe.rubrics.edival.rules import Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
+from editloupe.rubrics.model import Rubric
 from editloupe.tools.contract import Kept
 from editloupe.tools.features import Features
 from editloupe.tools.finders import Finder
@@ -31,6 +32,8 @@ class EdivalContext(LiveContext):
     quality: Quality | None = None
     """Without a quality model, visual quality has luminance quantiles only."""
     notes: tuple[str, ...] = ()
+    worded: Rubric | None = None
+    """The rubric whose words the questions are asked in, where they are not the usual ones."""
 
     def heading(self, edit: Edit, criterion: str) -> Trace:
         """Return the head of a trace."""

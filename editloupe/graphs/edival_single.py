@@ -32,7 +32,7 @@ async def by_objects(objects: Graph, context: CaseContext) -> Judged:
     """Judge a case whose facts name its tasks, by objects."""
     case, shared = context.case, context.shared
     rules = shared.rules if isinstance(shared.rules, EdivalSettings) else published()
-    detecting = EdivalContext(shared, finder_of(shared.toolbox, rules), rules, (FOLLOWING,))
+    detecting = EdivalContext(shared, finder_of(shared.toolbox, rules), rules, (FOLLOWING,), worded=case.rubric)
     turn = Turn.model_validate(case.facts[KEY])
     end = await objects.ainvoke({"edit": case.edit, "turn": turn}, {"recursion_limit": 12}, context=detecting)
     (outcome,) = end["outcomes"]

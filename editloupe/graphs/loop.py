@@ -29,6 +29,7 @@ from editloupe.agent.hooks import OverBudget
 from editloupe.agent.messages import announced, correction, observed, sent_pictures, text_block, text_of
 from editloupe.agent.prompts import final_form, system_text, task_text
 from editloupe.agent.schemas import answer_schema
+from editloupe.agent.tool_words import functions, in_words
 from editloupe.graphs.context import LiveContext, SharedContext
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.wording import filled
@@ -101,9 +102,10 @@ def opening(context: CaseContext) -> LoopState:
     blocks: list[str | dict[str, Any]] = [
         block
         for name, sha in case.pictures.items()
-        for block in announced(name, sha, context.shared.album, context.shared.wire)
+        for block in announced(name, sha, context.shared.album, context.shared.wire, case.rubric.wording)
     ]
-    blocks.append(text_block(task_text(case, profile.per_mille, bool(schemas))))
+    if task := task_text(case, profile.per_mille, bool(schemas)):
+        blocks.append(text_block(task))
     structured = context.schema() is not None
     system = system_text(
         case.rubric, case.mode, schemas, profile.native_tools, structured, structured and not profile.reasons
@@ -225,7 +227,8 @@ async def act(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     view = context.view()
     carried_out = [_observation(context, view, call, number) for number, call in enumerate(current.calls)]
     observations = tuple(await asyncio.gather(*carried_out))
-    messages = observed(_last_reply(state["messages"]), observations, context.shared.album, context.shared.wire)
+    reply, words = _last_reply(state["messages"]), context.case.rubric.wording
+    messages = observed(reply, observations, context.shared.album, context.shared.wire, words)
     seen = current.model_copy(update={"observations": observations})
     return _closed(seen, context, LoopState(messages=messages))
 
@@ -239,10 +242,11 @@ async def repair(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     """Tell the model exactly what was wrong with its reply."""
     current = state["current"]
     assert current is not None
-    problem = filled(runtime.context.case.rubric.wording.repair, problem=current.problem)
+    words = runtime.context.case.rubric.wording
+    problem = filled(words.repair, problem=current.problem)
     last = state["messages"][-1]
     reply = last if isinstance(last, AIMessage) else None
-    update = LoopState(messages=correction(reply, problem), repairs=state["repairs"] + 1)
+    update = LoopState(messages=correction(reply, problem, words), repairs=state["repairs"] + 1)
     return _closed(state["current"], runtime.context, update)
 
 
@@ -253,7 +257,8 @@ async def insist(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     rubric = context.case.rubric
     sentence = filled(rubric.wording.insist, form=final_form(rubric.answer, rubric.wording))
     reply = last if isinstance(last, AIMessage) else None
-    return _closed(state["current"], context, LoopState(messages=correction(reply, sentence), insisted=True))
+    messages = correction(reply, sentence, rubric.wording)
+    return _closed(state["current"], context, LoopState(messages=messages, insisted=True))
 
 
 def _concluded(state: LoopState, context: CaseContext, update: LoopState) -> LoopState:
@@ -274,29 +279,19 @@ def _otherwise(problem: str | None, cut: Unfinished | None, text: str, *, spent:
 
 
 async def _observation(context: CaseContext, view: View, call: ToolCall, number: int) -> Observation:
+    words = context.case.rubric.wording
     if number >= CALLS_A_TURN:
-        text = f"Not carried out: at most {CALLS_A_TURN} calls a turn."
+        text = filled(words.too_many_calls, most=CALLS_A_TURN)
         return Observation(call_id=call.id, tool=call.name, text=text, failed=True)
-    return await context.shared.observations.observe(context.shared.toolbox, call, view, context.shared.wire)
+    seen = await context.shared.observations.observe(context.shared.toolbox, call, view, context.shared.wire)
+    return in_words(seen, words)
 
 
 def _schemas(context: CaseContext) -> list[dict[str, Any]]:
     """Return the offered tools as function descriptions."""
     tools = context.tools()
-    words = context.case.rubric.wording.tool_descriptions
-    view = context.view() if tools else None
-    return [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": words.get(tool.name, tool.description),
-                "parameters": tool.schema(view),
-            },
-        }
-        for tool in tools
-        if view
-    ]
+    per_mille, words = context.shared.chat.profile.per_mille, context.case.rubric.wording
+    return functions(tools, context.view(), per_mille, words) if tools else []
 
 
 def _closed(current: Step | None, context: CaseContext, update: LoopState) -> LoopState:

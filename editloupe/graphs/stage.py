@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from editloupe.agent.prompts import EARLIER_FINDINGS
+from editloupe.agent.tool_words import in_words
 from editloupe.graphs.loop import LOOP, CaseContext, Failure, LoopState, opening
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import ModeText, Rubric, Stage, TextAnswer
@@ -54,6 +55,7 @@ async def _by_tool(context: CaseContext, stage: Stage) -> Staged:
     parameters = {"comparison_image_1": first, "comparison_image_2": second}
     call = ToolCall(id="stage_0", name=TOOL, parameters=parameters)
     seen = await shared.observations.observe(shared.toolbox, call, context.view(), shared.wire)
+    seen = in_words(seen, context.case.rubric.wording)
     if seen.failed:
         return Staged(context.case, failure=Failure(Reason.MISSING_INPUT, f"{stage.title}: {seen.text}"))
     step = Step(index=0, thought=stage.title, calls=(call,), observations=(seen,))
@@ -71,7 +73,7 @@ def stage_case(case: Case, stage: Stage) -> Case:
         source=case.rubric.source,
         question=stage.question,
         notes=stage.notes,
-        answer=TextAnswer(key=stage.key, shape="one difference a line, or the word none"),
+        answer=TextAnswer(key=stage.key, shape=stage.shape),
         modes={"plain": ModeText(setting=stage.setting, images=stage.images)},
         tells=stage.tells,
         wording=case.rubric.wording,

@@ -21,9 +21,13 @@ from editloupe.types import Mode, Record
 
 Telling = Literal["instruction", "type", "hint"]
 """What of an edit's own text a rubric's question comes with."""
+TargetCrop = Literal["adaptive", "each_end", "box"]
+"""How much a crop shows round its target: λ(s) of each side in all, half at either end (DLEBench, Equation 1); the same at
+either end; or nothing but the annotated box."""
 
 
 OnScale = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
+LISTED = "one difference a line, or the word none"
 LARGEST = 1e9
 """What an answer of a check may count."""
 MAX_TRIED = 20_000
@@ -247,7 +251,9 @@ class ModeText(Record):
     type_notes: bool = True
     """Whether the rubric's notes by type hold in this mode."""
     targets: Literal["whole", "crops", "white"] = "whole"
-    """How a rubric of one's own shows annotated targets: whole pictures, crops round each, or each painted white."""
+    """How annotated targets are shown: whole pictures, crops round each, or each painted white."""
+    crop: TargetCrop = "adaptive"
+    """How much such a crop shows."""
 
 
 class Stage(Record):
@@ -263,6 +269,19 @@ class Stage(Record):
     """The answer's key, and the name of what is handed on."""
     introduction: str
     """The line under which the answer is told with the rubric's own question."""
+    shape: str = Field(LISTED, exclude_if=lambda given: given == LISTED)
+    """What is expected under the key, in a few words."""
+
+
+class PartText(Record):
+    """The words of a question that an engine asks about a part of an edit; names in braces are filled in, quoted."""
+
+    title: str
+    question: str
+    notes: tuple[str, ...] = ()
+    setting: str
+    shape: str | None = None
+    """What a text that is read off should be, in a few words."""
 
 
 class Rubric(Record):
@@ -291,6 +310,8 @@ class Rubric(Record):
     stage: Stage | None = None
     wording: Wording = Wording()
     """The sentences around the rubric."""
+    parts: Mapping[str, PartText] = Field(default_factory=dict, exclude_if=lambda given: not given)
+    """Other words for the questions that an engine asks in the rubric's place, by name; see `Protocol.parts`."""
 
     @property
     def name(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import Field, field_validator
@@ -14,12 +15,16 @@ from editloupe.rubrics.model import (
     LabelAnswer,
     ModeText,
     NumberAnswer,
+    PartText,
     Rubric,
     Stage,
     Telling,
+    TextAnswer,
 )
 from editloupe.rubrics.wording import Wording
 from editloupe.types import Mode, Record, UserError
+
+NO_PARTS: Mapping[str, PartText] = MappingProxyType({})
 
 
 class StageWords(Record):
@@ -30,6 +35,17 @@ class StageWords(Record):
     setting: str | None = None
     notes: tuple[str, ...] | None = None
     introduction: str | None = None
+    shape: str | None = None
+
+
+class PartWords(Record):
+    """Other words for a question about a part of an edit."""
+
+    title: str | None = None
+    question: str | None = None
+    notes: tuple[str, ...] | None = None
+    setting: str | None = None
+    shape: str | None = None
 
 
 def checked_wording(given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -58,12 +74,18 @@ class Rewording(Record):
     """The notes of a mode."""
     meanings: Mapping[str, str] = Field(default_factory=dict)
     """Texts by label, by a band's name or by a check's key."""
+    band_names: Mapping[str, str] = Field(default_factory=dict)
+    """What bands of a scale are called, by their own names."""
+    answer_shape: str | None = None
+    """What a text that is read off should be, in a few words."""
     findings: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     """The findings that lead to a label, by label."""
     tells: tuple[Telling, ...] | None = None
     """What of the edit's own text the judge is given."""
     stage: StageWords | None = None
     """The question that is asked first, where there is one."""
+    parts: Mapping[str, PartWords] = Field(default_factory=dict)
+    """The questions that are asked about parts of an edit, by name, where a protocol has such."""
     wording: Mapping[str, Any] = Field(default_factory=dict)
     """Sentences around the rubric: fields of Wording."""
 
@@ -88,11 +110,12 @@ class Rewording(Record):
         raise UserError(f'{file}: "{self.extends}" is not one rubric; there are: {choices}')
 
 
-def reworded(rubric: Rubric, rewording: Rewording) -> Rubric:
-    """Return the rubric in other words; raises ValueError where they do not fit it."""
+def reworded(rubric: Rubric, rewording: Rewording, parts: Mapping[str, PartText] = NO_PARTS) -> Rubric:
+    """Return the rubric in other words; raises ValueError where they do not fit it. `parts` are its protocol's own."""
     names = ("title", "question", "steps", "notes", "type_notes", "examples", "tells")
     plain = {name: given for name in names if (given := getattr(rewording, name)) is not None}
     answer = _with_findings(_answer(rubric.answer, rewording.meanings), rewording.findings)
+    answer = _with_shape(_with_band_names(answer, rewording.band_names), rewording.answer_shape)
     # What the user wrote is the user's, and stays where parts of ours are left out.
     ours = tuple(part for part in rubric.ours if getattr(rewording, part) in (None, getattr(rubric, part)))
     return rubric.model_copy(
@@ -103,6 +126,7 @@ def reworded(rubric: Rubric, rewording: Rewording) -> Rubric:
             "modes": _modes(rubric, rewording),
             "stage": _stage(rubric, rewording.stage),
             "wording": rubric.wording.model_copy(update=dict(rewording.wording)),
+            "parts": {**rubric.parts, **_parts(parts, rewording.parts)},
         }
     )
 
@@ -141,7 +165,34 @@ def _with_findings(answer: Answer, findings: Mapping[str, tuple[str, ...]]) -> A
     return answer.model_copy(update={"labels": labels})
 
 
-def words_of(rubric: Rubric) -> dict[str, Any]:
+def _with_band_names(answer: Answer, names: Mapping[str, str]) -> Answer:
+    if not names:
+        return answer
+    if not isinstance(answer, NumberAnswer):
+        raise ValueError("band_names: this rubric's answer has no bands")
+    _known(names, [band.name for band in answer.bands], "band_names")
+    bands = tuple(x.model_copy(update={"name": names.get(x.name, x.name)}) for x in answer.bands)
+    return answer.model_copy(update={"bands": bands})
+
+
+def _with_shape(answer: Answer, shape: str | None) -> Answer:
+    if shape is None:
+        return answer
+    if not isinstance(answer, TextAnswer):
+        raise ValueError("answer_shape: this rubric's answer is no text")
+    return answer.model_copy(update={"shape": shape})
+
+
+def _parts(own: Mapping[str, PartText], given: Mapping[str, PartWords]) -> dict[str, PartText]:
+    """Return the parts whose words are others than the protocol's own."""
+    if given and not own:
+        raise ValueError("parts: this rubric is asked whole")
+    _known(given, list(own), "parts")
+    changed = {name: own[name].model_copy(update=words.model_dump(exclude_none=True)) for name, words in given.items()}
+    return {name: text for name, text in changed.items() if text != own[name]}
+
+
+def words_of(rubric: Rubric, parts: Mapping[str, PartText] = NO_PARTS) -> dict[str, Any]:
     """Return all words of a rubric as a rewording has them, without the sentences around it; read back, nothing changes."""
     answer = rubric.answer
     words: dict[str, Any] = {"extends": f"{rubric.protocol}/{rubric.name}", "title": rubric.title}
@@ -154,12 +205,18 @@ def words_of(rubric: Rubric) -> dict[str, Any]:
         words["findings"] = {label.name: list(label.when) for label in answer.labels}
     elif isinstance(answer, NumberAnswer):
         words["meanings"] = {band.name: band.meaning for band in answer.bands}
+        words["band_names"] = {band.name: band.name for band in answer.bands}
     elif isinstance(answer, ChecksAnswer):
         words["meanings"] = {check.key: check.question for check in answer.checks}
+    elif isinstance(answer, TextAnswer):
+        words["answer_shape"] = answer.shape
     words["examples"] = [example.model_dump(mode="json") for example in rubric.examples]
     words["tells"] = list(rubric.tells)
     if rubric.stage:
-        words["stage"] = rubric.stage.model_dump(mode="json", include=set(StageWords.model_fields))
+        stage = {name: getattr(rubric.stage, name) for name in StageWords.model_fields}
+        words["stage"] = {name: list(text) if isinstance(text, tuple) else text for name, text in stage.items()}
+    if parts:
+        words["parts"] = {name: part.model_dump(mode="json", exclude_none=True) for name, part in parts.items()}
     return words
 
 

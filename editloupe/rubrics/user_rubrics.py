@@ -22,6 +22,7 @@ from editloupe.rubrics.registry import OWN
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.rewording import Rewording, checked_wording, reworded
 from editloupe.rubrics.target_pictures import checked_boxes, crop_case, masked_case
+from editloupe.rubrics.wording import Wording
 from editloupe.rubrics.yaml_files import read_yaml
 from editloupe.types import Edit, Mode, Record, UserError, Verdict
 
@@ -45,6 +46,13 @@ class OwnOracle(Record):
         return ModeText(setting=self.setting, images=images, tools=self.tools, notes=self.notes, targets=self.targets)
 
 
+class OwnTools(Record):
+    """The tools mode of a rubric of one's own, where its words are not to be made from the plain mode's."""
+
+    setting: str = Field(min_length=1)
+    notes: tuple[str, ...] = ()
+
+
 class OwnRubric(Record):
     """What a file with a rubric of one's own may say."""
 
@@ -61,10 +69,19 @@ class OwnRubric(Record):
     steps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tells: tuple[Telling, ...] = ("instruction", "type", "hint")
+    tools: OwnTools | None = None
+    """What is said where the judge has tools; without it, what plain mode says and three notes on calling them."""
     oracle: OwnOracle | None = None
     """How it is asked where targets are annotated; without it there is no oracle mode."""
     answer: Answer
     examples: tuple[Example, ...] = ()
+    wording: Mapping[str, Any] = Field(default_factory=dict)
+    """Sentences around the rubric: fields of Wording."""
+
+    @field_validator("wording")
+    @classmethod
+    def _are_sentences(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        return checked_wording(given)
 
     @field_validator("pictures", "optional_pictures")
     @classmethod
@@ -104,7 +121,11 @@ class OwnRubric(Record):
         if maybe:
             shown += f" After that comes {_listed(maybe)}, where the edit has it."
         images = (*names, *(f"{name}{roles.OPTIONAL}" for name in maybe))
-        plain = ModeText(setting=self.setting or shown, images=images)
+        modes: dict[Mode, ModeText] = {"plain": ModeText(setting=self.setting or shown, images=images)}
+        if self.tools:
+            modes["tools"] = ModeText(setting=self.tools.setting, images=images, tools=True, notes=self.tools.notes)
+        if self.oracle:
+            modes["oracle"] = self.oracle.mode()
         made = Rubric(
             protocol=protocol,
             criterion=self.name,
@@ -115,8 +136,9 @@ class OwnRubric(Record):
             notes=self.notes,
             answer=self.answer,
             examples=self.examples,
-            modes={"plain": plain, **({"oracle": self.oracle.mode()} if self.oracle else {})},
+            modes=modes,
             tells=self.tells,
+            wording=Wording.model_validate(self.wording),
         )
         return with_tools(made)
 
@@ -246,7 +268,7 @@ def _reworded_protocol(protocol: str | None, read: Sequence[tuple[Path, Rewordin
     for file, one in read:
         place = one.place(rubrics, file.name)
         try:
-            rubrics[place] = reworded(rubrics[place], one)
+            rubrics[place] = reworded(rubrics[place], one, found.parts)
         except ValueError as error:
             raise UserError(f"{file.name}: {error}") from None
     return replace(found, rubrics=tuple(rubrics))

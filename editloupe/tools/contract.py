@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from editloupe.images import Album, Picture, Pixels
+from editloupe.safe_text import quoted
 from editloupe.types import Box
 
 T = TypeVar("T")
@@ -127,7 +128,9 @@ class View:
         for known, sha in self.pictures.items():
             if known.lower() == wanted.lower():
                 return known, self.album[sha]
-        raise ToolError(f'There is no picture called "{name}". The pictures are: {", ".join(self.pictures)}.')
+        raise ToolError(
+            f"There is no picture called {quoted(str(name))}. The pictures are: {', '.join(self.pictures)}."
+        )
 
     def frame(self, name: str) -> Frame:
         """Return how positions in this picture are spoken of."""

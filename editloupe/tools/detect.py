@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from editloupe.images import Picture
 from editloupe.safe_text import quoted
@@ -32,6 +32,11 @@ class DetectObject:
         "object is a hint, not a proof, that it is absent: look there yourself."
     )
 
+    parameter_words: ClassVar[Mapping[str, str]] = {
+        "target_image": "The picture to search.",
+        "detect_object_name": "The object to find, in words of the instruction only, in whatever order.",
+    }
+
     def __init__(self, settings: ToolSettings) -> None:
         self.model = GroundingDino(settings)
         self._fingerprint = settings.digest("detector", "precision", "box_threshold", "text_threshold", "tile_levels")
@@ -42,18 +47,12 @@ class DetectObject:
 
     def schema(self, view: View) -> dict[str, Any]:
         """Return the parameters for these pictures."""
+        words = self.parameter_words
         return {
             "type": "object",
             "properties": {
-                "target_image": {
-                    "type": "string",
-                    "enum": list(view.pictures),
-                    "description": "The picture to search.",
-                },
-                "detect_object_name": {
-                    "type": "string",
-                    "description": "The object to find, in words of the instruction only, in whatever order.",
-                },
+                "target_image": {"type": "string", "enum": list(view.pictures), "description": words["target_image"]},
+                "detect_object_name": {"type": "string", "description": words["detect_object_name"]},
             },
             "required": ["target_image", "detect_object_name"],
         }

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 from editloupe.images import Picture, Pixels
+from editloupe.safe_text import quoted
 from editloupe.tools import drawing, geometry
 from editloupe.tools.compared_pictures import ComparePictures, both_sides, compare_here
 from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View
@@ -39,6 +40,11 @@ class LocalizeDifferences:
         "in on the target as well."
     )
 
+    parameter_words: ClassVar[Mapping[str, str]] = {
+        "comparison_image_1": "The picture on the left.",
+        "comparison_image_2": "The picture on the right.",
+    }
+
     def __init__(self, enhancer: Enhancer, max_regions: int = 5, overview: bool = False) -> None:
         self.compare: ComparePictures = compare_here
         """Who compares; a batch has it done in other processes."""
@@ -58,10 +64,10 @@ class LocalizeDifferences:
         return {
             "type": "object",
             "properties": {
-                "comparison_image_1": {"type": "string", "enum": names, "description": "The picture on the left."},
-                "comparison_image_2": {"type": "string", "enum": names, "description": "The picture on the right."},
+                name: {"type": "string", "enum": names, "description": words}
+                for name, words in self.parameter_words.items()
             },
-            "required": ["comparison_image_1", "comparison_image_2"],
+            "required": list(self.parameter_words),
         }
 
     def run(self, parameters: Mapping[str, Any], view: View) -> ToolResult:
@@ -161,14 +167,14 @@ def _text_words(texts: list[Mapping[str, Any]]) -> str:
     """Say what the text of differing places was and is, for those where any was read.
 
     >>> _text_words([{"first": {"text": "OPEN", "confidence": 0.98}, "second": {"text": "OPFN", "confidence": 0.9}}])
-    'Text read at 1: “OPEN” → “OPFN” (confidence 0.98, 0.90). '
+    'Text read at 1: "OPEN" → "OPFN" (confidence 0.98, 0.90). '
     """
     said = []
     for number, sides in enumerate(texts, 1):
         first, second = sides["first"], sides["second"]
         if first is None and second is None:
             continue
-        words = " → ".join("no text" if side is None else f"“{side['text']}”" for side in (first, second))
+        words = " → ".join("no text" if side is None else quoted(side["text"]) for side in (first, second))
         trust = ", ".join(f"{side['confidence']:.2f}" for side in (first, second) if side is not None)
         said.append(f"at {number}: {words} (confidence {trust})")
     return f"Text read {'; '.join(said)}. " if said else ""

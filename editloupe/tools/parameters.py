@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from editloupe.safe_text import quoted
 from editloupe.tools.contract import SYNONYMS, Frame, ToolError
 from editloupe.tools.geometry import whole_pixels
 from editloupe.types import Box
@@ -91,7 +92,7 @@ def _choice(tool: str, name: str, value: Any, choices: list[Any]) -> Any:
         if str(choice).casefold() == wanted:
             return choice
     listed = ", ".join(f'"{choice}"' for choice in choices)
-    raise ToolError(f'{name} of {tool} cannot be "{value}"; it is one of {listed}.')
+    raise ToolError(f"{name} of {tool} cannot be {quoted(str(value))}; it is one of {listed}.")
 
 
 def _is_number(value: Any) -> bool:
@@ -99,7 +100,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _names(names: list[Any]) -> str:
-    return " and ".join(f'"{name}"' for name in names)
+    return " and ".join(quoted(str(name)) for name in names)
 
 
 def _shown(value: Any) -> str:

@@ -6,7 +6,7 @@ import importlib.util
 import re
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from editloupe.tools.devices import module
 from editloupe.tools.parameters import read_box
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.zoom import box_schema
+from editloupe.tools.zoom import BOX_WORDS, box_schema
 from editloupe.types import Box
 
 SMALLEST = 96
@@ -46,6 +46,11 @@ class ReadText:
         "Blurred or decorative letters can be misread: look at them yourself as well."
     )
 
+    parameter_words: ClassVar[Mapping[str, str]] = {
+        "target_image": "The picture to read.",
+        "bbox_2d": f"{BOX_WORDS} Leave it out to read the whole picture.",
+    }
+
     def __init__(self, settings: ToolSettings) -> None:
         self._always = settings.read_text == "on"
         self._threads = settings.threads
@@ -64,13 +69,12 @@ class ReadText:
 
     def schema(self, view: View) -> dict[str, Any]:
         """Return the parameters for these pictures."""
-        box = box_schema(view)
-        box["description"] += " Leave it out to read the whole picture."
+        words = self.parameter_words
         return {
             "type": "object",
             "properties": {
-                "target_image": {"type": "string", "enum": list(view.pictures), "description": "The picture to read."},
-                "bbox_2d": box,
+                "target_image": {"type": "string", "enum": list(view.pictures), "description": words["target_image"]},
+                "bbox_2d": box_schema(view, words["bbox_2d"]),
             },
             "required": ["target_image"],
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from editloupe.images import Picture
 from editloupe.tools import drawing, geometry
@@ -13,8 +13,15 @@ from editloupe.tools.parameters import read_box
 from editloupe.types import Box
 
 BOTH = "both"
+BOX_WORDS = "The region [x1, y1, x2, y2] {unit}; x2 > x1 and y2 > y1."
+BOX_UNITS = {
+    "pixels": "in absolute pixels of the picture at the size it was announced with",
+    "per_mille": "in thousandths of the picture's width and height, from 0 to 1000",
+}
+"""What the numbers of a box are counted in, by how a model speaks of positions."""
 SMALLEST = 64
-"""Smaller boxes are grown to this many pixels of the original: nothing can be recognised without its surroundings."""
+"""Pixels of the original to which smaller boxes are grown, unless it is set otherwise."""
+_PAIR = f'With target_image "{BOTH}" the same region of the first two pictures is shown side by side. '
 
 
 class ZoomInImage:
@@ -24,12 +31,15 @@ class ZoomInImage:
     version = "2"
     description = (
         "Shows one region of a picture closely, cut out in full resolution and enlarged where it is small. "
-        f'With target_image "{BOTH}" the same region of the first two pictures is shown side by side. '
-        "Use it on the target of the instruction and on everything that looks suspicious."
+        f"{_PAIR}Use it on the target of the instruction and on everything that looks suspicious."
     )
 
-    def __init__(self, enhancer: Enhancer) -> None:
-        self._enhancer = enhancer
+    parameter_words: ClassVar[Mapping[str, str]] = {"bbox_2d": BOX_WORDS, "target_image": "The picture to look at."}
+
+    def __init__(self, enhancer: Enhancer, smallest: int = SMALLEST, offers_both: bool = True) -> None:
+        self._enhancer, self._smallest, self._offers_both = enhancer, smallest, offers_both
+        if not offers_both:
+            self.description = self.description.replace(_PAIR, "")
 
     def unavailable(self) -> str | None:
         """It always can."""
@@ -44,8 +54,8 @@ class ZoomInImage:
                 "bbox_2d": box_schema(view),
                 "target_image": {
                     "type": "string",
-                    "enum": [*names, BOTH] if len(names) > 1 else names,
-                    "description": "The picture to look at.",
+                    "enum": [*names, BOTH] if len(names) > 1 and self._offers_both else names,
+                    "description": self.parameter_words["target_image"],
                 },
             },
             "required": ["bbox_2d", "target_image"],
@@ -53,11 +63,11 @@ class ZoomInImage:
 
     def run(self, parameters: Mapping[str, Any], view: View) -> ToolResult:
         """Cut the region out, with the box kept inside the picture and grown where it is tiny."""
-        if str(parameters.get("target_image")).strip().lower() == BOTH:
+        if self._offers_both and str(parameters.get("target_image")).strip().lower() == BOTH:
             return self._both(parameters.get("bbox_2d"), view)
         name, picture = view.picture(parameters.get("target_image"))
         asked = read_box(parameters.get("bbox_2d"), name, view.frame(name))
-        box = geometry.grown(asked, (SMALLEST, SMALLEST), picture.size)
+        box = geometry.grown(asked, (self._smallest, self._smallest), picture.size)
         shown = self._enhancer.enhance([drawing.crop(picture.pixels, box)], view.memory)
         pixels = shown.pictures[0]
         text = f"{_region(name, asked, box, picture, view)}, shown at {_size(pixels.shape)} ({shown.note})."
@@ -70,7 +80,7 @@ class ZoomInImage:
             raise ToolError(f'There is only one picture, so target_image cannot be "{BOTH}".')
         (first, left), (second, right) = (view.picture(name) for name in list(view.pictures)[:2])
         asked = read_box(bbox, first, view.frame(first))
-        box = geometry.grown(asked, (SMALLEST, SMALLEST), left.size)
+        box = geometry.grown(asked, (self._smallest, self._smallest), left.size)
         other = geometry.mapped(box, left.size, right.size)
         pair = drawing.same_size(drawing.crop(left.pixels, box), drawing.crop(right.pixels, other))
         shown = self._enhancer.enhance(pair, view.memory)
@@ -90,20 +100,16 @@ class ZoomInImage:
         return ToolResult(text, (ToolPicture(drawing.side_by_side(*shown.pictures), caption),), data)
 
 
-def box_schema(view: View) -> dict[str, Any]:
+def box_schema(view: View, words: str = BOX_WORDS) -> dict[str, Any]:
     """Return the schema of a box in the numbers this model speaks."""
     per_mille = any(view.frame(name).per_mille for name in view.pictures)
-    unit = (
-        "in thousandths of the picture's width and height, from 0 to 1000"
-        if per_mille
-        else "in absolute pixels of the picture at the size it was announced with"
-    )
+    unit = BOX_UNITS["per_mille" if per_mille else "pixels"]
     return {
         "type": "array",
         "items": {"type": "number"},
         "minItems": 4,
         "maxItems": 4,
-        "description": f"The region [x1, y1, x2, y2] {unit}; x2 > x1 and y2 > y1.",
+        "description": words.format(unit=unit),
     }
 
 

@@ -78,6 +78,17 @@ def test_the_lmm_alone_is_judged_and_set_against_people(tmp_path: Path, judged: 
     assert "5 judged" in told.err
 
 
+def test_a_set_up_and_other_words_hold_for_the_lmm_alone(tmp_path: Path, scripted: StartServer, judged: str) -> None:
+    server = scripted(answering)
+    (tmp_path / "words.yaml").write_text("extends: edival/instruction_following\nquestion: Was it done as told?\n")
+    asked = ["--judge", "openai:gpt-4.1", "--base-url", server.openai_url, "-q"]
+    more = ["--setup", "edival-paper", "--rubric", str(tmp_path / "words.yaml"), "--seed", "7"]
+    assert command(tmp_path, *asked, *more) == 0
+    assert server.requests[0].body["seed"] == 7
+    assert "Was it done as told?" in server.requests[0].system
+    assert '"name": "edival-paper"' in (tmp_path / "alone/lmm/run.json").read_text()
+
+
 def test_a_second_time_nobody_is_asked_and_the_tables_are_the_same(tmp_path: Path, judged: str, capsys: Any) -> None:
     assert command(tmp_path, *lmm(judged)) == 0
     first = capsys.readouterr()

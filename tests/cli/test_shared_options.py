@@ -13,7 +13,7 @@ from editloupe.cli.main import build_app, run
 from editloupe.evals.batch.traffic import Limits
 from editloupe.judge import JudgeSettings
 
-LISTS_ALL = ("judge", "batch")
+LISTS_ALL = ("judge", "batch", "ablate")
 """Commands that offer every option about a judge."""
 LEFT_OUT = {
     "reward": {
@@ -23,9 +23,9 @@ LEFT_OUT = {
     "edival evaluate": {  # crops and no tools: nothing to choose about protocols, modes and calls
         "--protocol",
         "--mode",
-        "--rubric",
         "--differences",
         "--tells",
+        "--target-crop",
         "--our-notes",
         "--max-turns",
         "--tool-calls",
@@ -81,8 +81,8 @@ def about_a_judge() -> dict[str, Any]:
     }
 
 
-def test_there_are_thirty_seven_of_them() -> None:
-    assert len(about_a_judge()) == 37
+def test_there_are_thirty_eight_of_them() -> None:
+    assert len(about_a_judge()) == 38
 
 
 @pytest.mark.parametrize("command", [*LISTS_ALL, *LEFT_OUT, *PARTS])

@@ -12,8 +12,6 @@ import yaml
 
 from editloupe import Judge, UserError, Verdict
 from editloupe.cli.main import run
-from editloupe.cli.protocols import rewording_file
-from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.rubrics.wiseedit.scoring import OUTPUT
 from editloupe.types import Box
@@ -255,54 +253,9 @@ def test_a_report_tells_an_own_criterion_and_leaves_the_papers_scores_as_they_ar
     assert json.loads(capsys.readouterr().out)["shadow_agreement"]["mae"]["value"] == 1
 
 
-@pytest.mark.parametrize("name", ["dlebench", "wiseedit", "vibe", "edit-compass", "dlebench/visual_consistency"])
-def test_the_words_of_a_protocol_as_a_file_change_no_word(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["protocols", "show", name, "--as-file"]) == 0
-    (path,) = files(tmp_path, capsys.readouterr().out)
-    protocol = name.partition("/")[0]
-    for mine, bundled in zip(with_files(protocol, [path]).rubrics, find_protocol(protocol).rubrics, strict=True):
-        assert mine.model_copy(update={"wording": bundled.wording}) == bundled
-        described = mine.wording.model_copy(update={"tool_descriptions": {}})
-        assert described == bundled.wording
-
-
-def test_every_sentence_the_judge_reads_can_be_replaced(tmp_path: Path, scripted: StartServer) -> None:
-    """A file in which every word is `other` leaves none of ours in what is sent."""
-    content = replaced(yaml.safe_load(rewording_file("dlebench/visual_consistency")))
-    (path,) = files(tmp_path, yaml.safe_dump(content, allow_unicode=True))
-    server = scripted([say("no answer"), final("Perfect Consistency")])
-    judge = Judge("openai:gpt-4.1", base_url=server.openai_url, rubrics=[path], criteria=["visual_consistency"])
-    judge.judge(edit_for(tmp_path))
-    for request in server.requests:
-        assert set(re.findall(r"[a-zA-Z]{4,}", request.system)) <= {"other", *LABEL_WORDS}
-    told = [line for line in request.messages[0].texts[-1].split("\n") if not line.startswith(">")]
-    assert set(" ".join(told).split()) == {"other"}
-    assert {tool["function"]["description"] for tool in request.body["tools"]} == {"other"}
-
-
-LABEL_WORDS = {"Scene", "Collapse", "Multiple", "Anomalies", "Single", "Anomaly", "Perfect", "Consistency"}
-LABEL_WORDS |= {"Change", "Color", "Removal", "Object", "Replace", "Count"}
-FIXED = ("extends", "modes", "tells", "calls", "answer")
-
-
-def replaced(value: Any, key: str = "") -> Any:
-    """A file's content with every sentence replaced; the places where others' words go stay."""
-    if key in FIXED:
-        return value
-    if isinstance(value, dict):
-        return {name: replaced(inner, name) for name, inner in value.items() if name not in ("whole", "examples")} | (
-            {"examples": []} if "extends" in value else {}
-        )
-    if isinstance(value, list):
-        return [replaced(inner) for inner in value]
-    kept = [place for place in ("{lines}", "{quoted}", "{labels}", "{form}") if place in value]
-    return "\n".join(["other", *kept])
-
-
 def test_a_whole_prompt_can_be_given_word_for_word(tmp_path: Path, scripted: StartServer) -> None:
     text = "extends: dlebench/instruction_following\nwording:\n  whole: |-\n    My prompt.\n    {how_to_answer}\n"
+    text += "  picture: ''\n  instruction: 'Editing Instruction: {quoted}'\n  judge: ''\n"
     server = scripted(final("Wrong Action"))
     with Judge(
         "openai:gpt-4.1",
@@ -314,6 +267,10 @@ def test_a_whole_prompt_can_be_given_word_for_word(tmp_path: Path, scripted: Sta
         (verdict,) = judge.judge(edit_for(tmp_path)).verdicts
     assert isinstance(verdict, Verdict)
     assert server.requests[0].system.startswith("My prompt.\n# How to answer\n")
+    (message,) = server.requests[0].messages
+    (told,) = message.texts
+    assert told.splitlines()[0] == 'Editing Instruction: "Put the hat on the taller person."'
+    assert len(message.images) == 2
 
 
 def test_an_unknown_sentence_is_told(tmp_path: Path) -> None:
@@ -359,3 +316,31 @@ def test_a_rubric_of_one_s_own_can_have_an_oracle_mode(
     assert len(server.requests) == requests
     assert verdict.label == ("no" if requests == 2 else "yes"), "the worst of the targets stands"
     assert {image.pixels for image in server.requests[0].images} == {size}
+
+
+WORDED = """
+name: target_kept
+question: Is the target still there?
+answer: {kind: yes_no}
+tools:
+  setting: Two pictures and a lens.
+  notes: [Use the lens once.]
+wording:
+  whole: |-
+    Printed prompt, word for word.
+    {tools}{how_to_answer}
+"""
+
+
+def test_a_rubric_of_one_s_own_says_every_word_itself(tmp_path: Path, scripted: StartServer) -> None:
+    paths = files(tmp_path, WORDED, WORDED.split("wording:")[0].replace("target_kept", "second"))
+    server = scripted(lambda _: say('{"reason": "seen", "answer": "yes"}'))
+    with Judge("openai:gpt-4.1", base_url=server.openai_url, rubrics=paths, mode="tools") as judge:
+        assert {verdict.label for verdict in judge.judge(edit_for(tmp_path)).verdicts} == {"yes"}
+    whole, parts = sorted((request.system for request in server.requests), key=len)
+    assert whole.startswith("Printed prompt, word for word.\n# How to answer\n")
+    assert "Two pictures and a lens." in parts
+    assert "- Use the lens once." in parts
+    assert "You can look closer" not in parts
+    with pytest.raises(UserError, match='there is no sentence "rolle"'):
+        with_files(None, files(tmp_path, WORDED.replace("whole:", "rolle:")))

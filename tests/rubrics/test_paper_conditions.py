@@ -8,6 +8,8 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from editloupe.evals.edival.asking import prompts
+from editloupe.rubrics.edival.settings import sources
 from editloupe.rubrics.model import ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.registry import protocol
 
@@ -18,7 +20,7 @@ FOLDERS = {
     "edit-compass": "editcompass",
     "editreward-compass": "editreward",
 }
-"""Protocols whose judge is an LMM with the paper's prompts; EdiVal-Agent's is mostly a detector."""
+"""Protocols whose judge is an LMM with the paper's prompts; EdiVal-Agent's, mostly a detector, has a list of another form."""
 
 
 class Condition(NamedTuple):
@@ -85,6 +87,34 @@ def test_a_condition_of_the_paper_stands_in_a_named_part_of_the_rubric(
 @pytest.mark.parametrize("name", FOLDERS)
 def test_every_rubric_has_its_list(name: str) -> None:
     assert sorted(conditions(FOLDERS[name])) == sorted(rubric.name for rubric in own_rubrics(name))
+
+
+def edival_texts() -> dict[str, dict[str, str]]:
+    """What EdiVal-Agent's judge and planner are told, and its numbers: by question, prompt or rules, then by part."""
+    (rubric,) = protocol("edival").rubrics
+    whole = {name: part_of(rubric, name) for name in ("question", "notes", "modes/plain", "modes/tools")}
+    texts = {"instruction_following": whole}
+    for name, part in protocol("edival").parts.items():
+        texts[name] = {"question": part.question, "notes": " ".join(part.notes), "setting": part.setting}
+    texts["listing"], texts["proposals"] = prompts()["listing"], prompts()["proposals"]
+    texts["rules"] = {name: f"{entry['value']} {entry['source']}" for name, entry in sources().items()}
+    return {name: {part: " ".join(text.split()) for part, text in given.items()} for name, given in texts.items()}
+
+
+OF_EDIVAL = [
+    pytest.param(name, one, id=f"edival/{name}: {one.says}")
+    for name, lines in conditions("edival").items()
+    for one in lines
+]
+
+
+@pytest.mark.parametrize(("name", "condition"), OF_EDIVAL)
+def test_a_condition_of_edival_stands_in_a_named_part(name: str, condition: Condition) -> None:
+    assert condition.word.casefold() in edival_texts()[name][condition.part].casefold()
+
+
+def test_every_question_and_prompt_of_edival_has_its_list() -> None:
+    assert set(conditions("edival")) == set(edival_texts())
 
 
 def test_what_is_ours_can_be_left_out() -> None:

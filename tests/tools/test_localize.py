@@ -186,7 +186,7 @@ def test_what_differing_places_say_is_told_where_the_edit_is_about_text(photo: P
     view = replace(make_view(photo, painted(photo)), instruction='Change "OPEN" to "RED"')
     result = reading_tool().run(PAIR, view)
 
-    assert "Text read at 1: “OPEN” → “RED” (confidence 0.90, 0.90). " in result.text
+    assert 'Text read at 1: "OPEN" → "RED" (confidence 0.90, 0.90). ' in result.text
     assert result.data["texts"] == [
         {"first": {"text": "OPEN", "confidence": 0.9}, "second": {"text": "RED", "confidence": 0.9}}
     ]
@@ -233,4 +233,4 @@ def test_a_changed_word_is_read_on_both_sides(photo: Pixels, make_view: MakeView
 
     tool = build_toolbox(ToolSettings(plugins=False, threads=1)).tool("localize_differences")
     view = replace(make_view(with_word("MARKET"), with_word("MUSEUM")), instruction="Change the word on the sign")
-    assert "“MARKET” → “MUSEUM”" in tool.run(PAIR, view).text
+    assert '"MARKET" → "MUSEUM"' in tool.run(PAIR, view).text

@@ -16,6 +16,7 @@ from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.cap_gate import CapGate
 from editloupe.evals.batch.first_failures import FirstFailures
 from editloupe.evals.batch.forecast import Assume, Forecast, assumed, expectation, forecast
+from editloupe.evals.batch.held import SERVER
 from editloupe.evals.batch.jobs import Again, Planner
 from editloupe.evals.batch.local_executor import Executor, LocalExecutor
 from editloupe.evals.batch.progress import Progress, Tally
@@ -23,6 +24,7 @@ from editloupe.evals.batch.replies import KeptReplies
 from editloupe.evals.batch.runner import Runner
 from editloupe.evals.batch.stopping import INTERRUPTED, Stop, listening
 from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
+from editloupe.evals.runs import replacements
 from editloupe.evals.runs.prices import Price, price_of
 from editloupe.evals.runs.store import FILE, Run
 from editloupe.loop_thread import event_loop
@@ -102,8 +104,11 @@ def dry_run(batch: Batch, say: Say = lambda sentence: None) -> Forecast:
         described = judge.describe()
         planner = Planner(run, judge, batch.again, batch.repeats)
         open_.callback(planner.close)
-        for sentence in planner.survey(batch.edits()).changes:
+        survey = planner.survey(batch.edits())
+        for sentence in survey.changes:
             say(sentence)
+        if batch.again.anew:
+            planner.replacement = replacements.unfinished(run, survey.key)
         return forecast(run, planner.jobs(enumerate(batch.edits())), described, _price(batch, judge.spec), batch.assume)
 
 
@@ -140,6 +145,12 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
             raise UserError("the manifest holds no edits to judge")
         for sentence in survey.changes:
             say(sentence)
+        if batch.again.anew:
+            planner.replacement = replacements.begin(run, survey.key)
+            if planner.replacement.continued:
+                say(
+                    f"going on with the replacement begun at {planner.replacement.began}: what it judged is not asked again"
+                )
         if signals:  # until here, where nothing was asked yet, a stop ends the command at once
             open_.enter_context(listening(stop))
         executor = await _executor(batch, run, judge, traffic)
@@ -165,7 +176,10 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         )
         with _little_to_collect(), nullcontext() if quiet else progress:
             await runner.judge_all(batch.edits())
-        return Ending(tally, spending, stop.why, stop.requests, judge.spec, configuration, run.damage.sentences())
+        ending = Ending(tally, spending, stop.why, stop.requests, judge.spec, configuration, run.damage.sentences())
+        if planner.replacement and ending.complete and not any(tally.unjudged[reason.value] for reason in SERVER):
+            replacements.finish(run, planner.replacement)
+        return ending
 
 
 @contextmanager
@@ -198,4 +212,5 @@ async def _executor(batch: Batch, run: Run, judge: BatchJudge, traffic: TrafficC
 
 
 def _price(batch: Batch, spec: str) -> Price | None:
-    return batch.price or price_of(spec, batch.prices)
+    known = price_of(spec, batch.prices)
+    return batch.price or known

@@ -28,6 +28,8 @@ _ANSWER = (
     f"SELECT {_KNOWN.format(shown='answers.shown')} FROM answers JOIN units ON units.unit = answers.unit "
     "WHERE answers.edit = ? AND answers.asked = ? AND answers.repeat = ?"
 )
+_OWN = f"{_ANSWER} AND units.asked = answers.asked"
+"""The same without verdicts that were given in another way of asking and stand in."""
 _SAME = f"SELECT {_KNOWN.format(shown='units.shown')} FROM units WHERE shown = ? AND asked = ? AND repeat = ?"
 
 
@@ -73,10 +75,13 @@ class OlderWay:
 class Held:
     """Finds what answers a question; reads through one connection, from one thread at a time."""
 
-    def __init__(self, reader: sqlite3.Connection, asked: Sequence[Asked], keep: bool = False) -> None:
+    def __init__(
+        self, reader: sqlite3.Connection, asked: Sequence[Asked], keep: bool = False, exact: bool = False
+    ) -> None:
         self._reader, self._keep = reader, keep
         self._asked = {one.key: one for one in asked}
-        self._older = {one.key: _older(reader, one, self._asked) for one in asked}
+        self._own = _OWN if exact else _ANSWER
+        self._older = {one.key: [] if exact else _older(reader, one, self._asked) for one in asked}
 
     def unit(self, edit: int | None, question: Question, repeat: int) -> HeldUnit | None:
         """Return the unit that answers a question about an edit; None where it has to be asked."""
@@ -103,7 +108,7 @@ class Held:
     def _answer(self, edit: int | None, asked: str, repeat: int) -> HeldUnit | None:
         if edit is None:
             return None
-        row = self._reader.execute(_ANSWER, (edit, asked, repeat)).fetchone()
+        row = self._reader.execute(self._own, (edit, asked, repeat)).fetchone()
         return HeldUnit(*row) if row else None
 
     def change(self, edit: int, question: Question, repeat: int) -> str | None:

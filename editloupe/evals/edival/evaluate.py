@@ -17,6 +17,7 @@ from editloupe.judge_settings import JudgeSettings
 from editloupe.rubrics.edival.questions import precheck, question
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.turn import read_turn
+from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.tools.features import FeatureSettings
 from editloupe.tools.settings import ToolSettings
@@ -85,6 +86,8 @@ class OpenEdivalJudge:
     base_url: str | None = None
     criteria: Sequence[str] = CRITERIA
     settings: JudgeSettings = field(default_factory=JudgeSettings)
+    worded: Rubric | None = None
+    """The rubric whose words questions are asked in, where they are not the usual ones."""
 
     def instruments(self) -> Instruments:
         """Return what looks at the pictures; what was asked for and cannot run here is the user's mistake."""
@@ -100,6 +103,7 @@ class OpenEdivalJudge:
             rules=self.rules,
             settings=self.settings,
             tools=self.tools,
+            worded=self.worded,
             **hooks,
         )
 

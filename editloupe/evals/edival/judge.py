@@ -22,6 +22,7 @@ from editloupe.rubrics.edival import ASKED, PRECHECKS
 from editloupe.rubrics.edival.questions import precheck, question
 from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.rubrics.edival.turn import KEY, read_turn
+from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
@@ -46,6 +47,7 @@ class EdivalJudge(DescribedJudge):
         rules: EdivalSettings | None = None,
         settings: JudgeSettings | None = None,
         tools: ToolSettings | None = None,
+        worded: Rubric | None = None,
         replies: Replies | None = None,
         traffic: Traffic | None = None,
     ) -> None:
@@ -56,6 +58,7 @@ class EdivalJudge(DescribedJudge):
         self.criteria = tuple(criteria)
         self.instruments = instruments
         self.rules = rules or published()
+        self._worded = worded
         self.settings: JudgeSettings = settings or JudgeSettings()
         self._chat = open_chat(spec, base_url, self.settings, replies, traffic)
         self._questions: dict[str, Asked] = {}
@@ -95,7 +98,7 @@ class EdivalJudge(DescribedJudge):
             strict=strict,
         )
         finder, features, quality = self.instruments.finder, self.instruments.features, self.instruments.quality
-        context = EdivalContext(shared, finder, self.rules, wanted, features, quality, self.notes)
+        context = EdivalContext(shared, finder, self.rules, wanted, features, quality, self.notes, self._worded)
         try:
             turn = read_turn(edit)
         except MissingInput as error:
@@ -174,8 +177,17 @@ class EdivalJudge(DescribedJudge):
             "features": features.fingerprint if features else None,
             "quality": quality.fingerprint if quality else None,
             "questions": [
-                *(question(task).model_dump(mode="json") for task in ASKED),
-                *(precheck(task).model_dump(mode="json") for task in PRECHECKS if task.type in self.rules.precheck),
+                *(question(task, self._worded).model_dump(mode="json") for task in ASKED),
+                *(
+                    precheck(task, self._worded).model_dump(mode="json")
+                    for task in PRECHECKS
+                    if task.type in self.rules.precheck
+                ),
+                *(
+                    [self._worded.model_dump(mode="json", include={"parts"})]
+                    if self._worded and self._worded.parts
+                    else ()
+                ),
             ],
         }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from editloupe.evals.manifests.benchmark import PICTURES
 from editloupe.evals.manifests.ids import IdSet
+from editloupe.plurals import number_of
 from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.types import Edit, UserError
 
@@ -141,7 +142,7 @@ def assumptions(surveyed: Survey, missing_counts: str) -> Iterator[str]:
     cases, found = sum(held.cases for held in present), sum(held.found for held in present)
     if found < cases:
         lacking = next(held.lacking for held in present if held.lacking)
-        yield f"model {model}: {cases - found} of {cases} outputs missing, such as {lacking}: {missing_counts}"
+        yield f"model {model}: {cases - found} of {number_of(cases, 'output')} missing, such as {lacking}: {missing_counts}"
 
 
 def _cases(count: int) -> str:

@@ -28,6 +28,7 @@ from editloupe.evals.report.report_tables import cross_tables, printed
 from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.label_queue import LabelQueue
 from editloupe.evals.trust.records import CorrectedScores
+from editloupe.plurals import number_of, verb
 from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.types import UserError
 
@@ -78,6 +79,7 @@ def build_report(
         folder=str(table.folder),
         judge=" + ".join(table.judges),
         mode=" + ".join(table.modes),
+        differs=table.differs,
         answer=_answer(table, found, how, rankings),
         certainty=tuple(_certainty(table, found, agreed, how)),
         baseline=BASELINE if table.by_rules else None,
@@ -194,14 +196,19 @@ def _answer(table: Table, found: Scores, how: Resampling, rankings: Sequence[Mod
     who = f"{' + '.join(table.judges)} in {' + '.join(table.modes)} mode"
     lowest = found.unjudged_rule == "worst" and found.coverage.unjudged > 0
     if any(PAIRS in row.edit.extra for row in table.rows):
-        candidates = f"Pairs of {_count(len(table.rows), 'candidate')}, judged by {who}"
+        candidates = f"Pairs of {number_of(len(table.rows), 'candidate')}, judged by {who}"
         return f"{candidates}: the table has the share in people's order. A mean over winners and losers says nothing."
     if len(found.parts) > 1:
         bound = " (at least: what is unjudged counts as the worst)" if lowest else ""
-        several = f"{_count(len(found.parts), 'score')}{bound} from {_count(len(table.rows), 'edit')}, judged by {who}"
+        several = (
+            f"{number_of(len(found.parts), 'score')}{bound} from {number_of(len(table.rows), 'edit')}, judged by {who}"
+        )
         return f"{several}: {overall.why}. {ranking_answer(rankings)}".strip()
     if overall.value is None:
-        return f"No overall score: {overall.why}. {found.coverage.judged} of {found.coverage.units} verdicts by {who}."
+        return (
+            f"No overall score: {overall.why}. {found.coverage.judged} of "
+            f"{number_of(found.coverage.units, 'verdict')} by {who}."
+        )
     kinds = len([score for score in found.by_type.values() if score.value is not None])
     scope = f"{overall.n} edit{'' if overall.n == 1 else 's'}"
     scope += f" of {kinds} instruction type{'' if kinds == 1 else 's'}" if kinds else ""
@@ -211,19 +218,20 @@ def _answer(table: Table, found: Scores, how: Resampling, rankings: Sequence[Mod
     return f"{told} {ranking_answer(rankings)}".strip()
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _certainty(table: Table, found: Scores, agreed: Agreement | None, how: Resampling) -> list[str]:
     told = []
     coverage = found.coverage
     if not coverage.unjudged:
-        told.append(f"All {coverage.units} verdicts were given; nothing is unjudged.")
+        told.append(
+            f"{verb(coverage.units, 'The one verdict was', f'All {coverage.units} verdicts were')} given; nothing is unjudged."
+        )
     else:
         reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in coverage.reasons.items())
         fate = "left out" if found.unjudged_rule == "left_out" else "counted as the worst answer"
-        line = f"{coverage.judged} of {coverage.units} verdicts were given ({coverage.share * 100:.1f} %); "
+        line = (
+            f"{coverage.judged} of {number_of(coverage.units, 'verdict')} {verb(coverage.judged, 'was', 'were')} "
+            f"given ({coverage.share * 100:.1f} %); "
+        )
         line += f"{coverage.unjudged} {_are(coverage.unjudged)} unjudged ({reasons}) and {fate}."
         bounds = found.bounds
         if bounds and bounds.worst is not None and bounds.best is not None:
@@ -256,7 +264,7 @@ def _certainty(table: Table, found: Scores, agreed: Agreement | None, how: Resam
         line = f"{name}: Spearman ρ with people {rho.told()}" if rho.value is not None else f"{name}: no ρ ({rho.why})"
         if measures.accuracy.value is not None:
             line += f", same label on {measures.accuracy.value * 100:.0f} %"
-        line += f" of {measures.n} edits"
+        line += f" of {number_of(measures.n, 'edit')}"
         if measures.ceiling and measures.ceiling.spearman.value is not None:
             line += f"; one annotator against the others reaches ρ {measures.ceiling.spearman.told()}"
         told.append(f"{line}.")

@@ -47,6 +47,8 @@ class Report(Scores):
     """As the user named it."""
     judge: str
     mode: str
+    differs: str = ""
+    """What tells this configuration from an earlier one of the run with the same judge, protocol and mode."""
     answer: str
     certainty: tuple[str, ...]
     """How sure the answer is, one sentence each."""

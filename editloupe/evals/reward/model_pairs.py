@@ -11,6 +11,7 @@ from editloupe.evals.analysis.pair_results import Half, PairKey, pair_results, r
 from editloupe.evals.analysis.parts import BETWEEN, grouped, shared_apart_fields
 from editloupe.evals.analysis.run_rows import NO_MODEL, RunRow, Table
 from editloupe.evals.manifests.pairs import PAIRS, Pair
+from editloupe.plurals import number_of, verb
 from editloupe.rubrics.registry import known_protocol, pair_rules
 from editloupe.types import Edit, UserError, Verdict
 
@@ -165,7 +166,11 @@ def _by_scores(tables: Sequence[Table], protocol: str, dimension: str, how: Resa
             found.append(Comparison(first, second, outcome, sources[case]))
     if not found:
         raise UserError("no two models have a judged output for the same source and instruction")
-    notes = [f"{left} outputs have no score and are left out."] if left else []
+    notes = (
+        [f"{number_of(left, 'output')} {verb(left, 'has', 'have')} no score and {verb(left, 'is', 'are')} left out."]
+        if left
+        else []
+    )
     lacking = sorted(models - {name for one in found for name in (one.first, one.second)})
     notes += [f"Compared with no other model, so left out: {', '.join(lacking)}."] if lacking else []
     return _ranked(found, dimension, how, *notes)

@@ -42,10 +42,13 @@ FREE = Price(input=0, output=0)
 
 
 def price_of(spec: str, table: str | Path | None = None) -> Price | None:
-    """Return the price of a judge such as `openai:gpt-5.1`, or None; a dated name costs what its model does."""
+    """Return the price of a judge such as `openai:gpt-5.1`, or None; a dated name costs what its model does.
+
+    A table that is named is read whoever is asked for: one that is not there is a mistake, needed or not.
+    """
+    prices = _table(Path(table) if table else None)
     if spec == "rules":
         return FREE
-    prices = _table(Path(table) if table else None)
     provider, _, model = spec.partition(":")
     model = model.removeprefix("models/")
     for name in (spec, f"{provider}:{model}"):

@@ -21,6 +21,7 @@ from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.run_rows import Table, lower_median
 from editloupe.evals.trust.confidence import AUTO, KINDS, confidences
 from editloupe.evals.trust.label_queue import LabelQueue
+from editloupe.plurals import number_of, verb
 from editloupe.types import Record, UserError
 from editloupe.whole_files import write_text
 
@@ -198,7 +199,10 @@ def calibrate(
         same = np.abs(mine[used] - theirs[used]) <= within + 1e-9
         criteria[name] = _trust(fixed_sequence(known[name][used], same, agreement, error), known[name], int(used.sum()))
     if dropped:
-        notes.append(f"{dropped} labels are of a source picture that another label used is of, and were left out.")
+        notes.append(
+            f"{number_of(dropped, 'label')} {verb(dropped, 'is', 'are')} of a source picture that another label used "
+            "is of, and left out."
+        )
     return Calibration(
         judge=" + ".join(table.judges),
         protocol=table.protocol,

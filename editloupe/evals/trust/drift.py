@@ -18,6 +18,7 @@ from editloupe.evals.analysis.bootstrap import Floats, numbered
 from editloupe.evals.analysis.estimate import Number
 from editloupe.evals.analysis.matching import match_pictures
 from editloupe.evals.analysis.run_rows import RunRow, Table, row_means
+from editloupe.plurals import number_of, verb
 from editloupe.types import Record, UserError
 
 Answer = Literal["same", "changed", "cannot tell"]
@@ -76,7 +77,7 @@ def drift(anchor: Table, again: Table, margin: float = 5.0, error: float = 0.05)
     answer = _together([one.answer for one in found.values()])
     edits = max((one.edits for one in found.values()), default=0)
     notes = [
-        f"{name}: {lost} of {len(pairs)} edits have no verdict in one of the two."
+        f"{name}: {lost} of {number_of(len(pairs), 'edit')} {verb(lost, 'has', 'have')} no verdict in one of the two."
         for name in names
         if (lost := len(pairs) - found[name].edits)
     ]
@@ -104,11 +105,14 @@ def _sentence(answer: Answer, found: Mapping[str, CriterionDrift], anchor: Table
     kept = [f"{anchor.title_of(name)} {one.exact * 100:.0f} %" for name, one in found.items() if one.exact is not None]
     labels = f" (same label: {', '.join(kept)})" if kept else ""
     if answer == "same":
-        return f"Same: on {edits} edits no mean moved by {margin:g} points of 100 or more{labels}."
+        return f"Same: on {number_of(edits, 'edit')} no mean moved by {margin:g} points of 100 or more{labels}."
     if answer == "changed":
         moved = [f"{anchor.title_of(name)}: {one.why}" for name, one in found.items() if one.answer == "changed"]
-        return f"Changed: on {edits} edits, {'; '.join(moved)}{labels}."
-    return f"Cannot tell with {edits} edits: neither a change nor its absence within {margin:g} points of 100 is shown{labels}."
+        return f"Changed: on {number_of(edits, 'edit')}, {'; '.join(moved)}{labels}."
+    return (
+        f"Cannot tell with {number_of(edits, 'edit')}: neither a change nor its absence within {margin:g} points "
+        f"of 100 is shown{labels}."
+    )
 
 
 def _criterion(a: Table, b: Table, criterion: str, margin: float, error: float, criteria: int) -> CriterionDrift:
@@ -116,7 +120,7 @@ def _criterion(a: Table, b: Table, criterion: str, margin: float, error: float, 
     both = np.isfinite(before) & np.isfinite(after)
     count = int(both.sum())
     if count < FEWEST:
-        why = f"{count} edits were judged both times; at least {FEWEST} are needed"
+        why = f"{number_of(count, 'edit')} {verb(count, 'was', 'were')} judged both times; at least {FEWEST} are needed"
         return CriterionDrift(answer="cannot tell", why=why, edits=count)
     pairs, _ = pairing(a.scores(criterion, "score"), b.scores(criterion, "score"), scale_of(a, criterion))
     sources = numbered([row.source for row, here in zip(a.rows, both, strict=True) if here])

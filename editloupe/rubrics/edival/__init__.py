@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.resources import files
 
 from editloupe.rubrics.edival.cases import case_facts, make_cases
-from editloupe.rubrics.edival.questions import question
+from editloupe.rubrics.edival.questions import parts, question
 from editloupe.rubrics.edival.settings import published, sources
 from editloupe.rubrics.edival.tasks import TYPES, Task
 from editloupe.rubrics.load import bundled_rubric
@@ -58,6 +58,7 @@ EDIVAL = Protocol(
     make_cases=make_cases,
     case_facts=case_facts,
     types=TYPES,
+    parts=parts(),
     rule_settings=lambda changes: published().but(changes),
     edit_score=following,
     weighting="edits",

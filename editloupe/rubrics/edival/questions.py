@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from editloupe.rubrics.edival.rules import DetectorQuery, Finding, Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import Task, with_article
 from editloupe.rubrics.load import bundled_rubric
-from editloupe.rubrics.model import Rubric
+from editloupe.rubrics.model import PartText, Rubric, TextAnswer
+from editloupe.rubrics.wording import filled
 from editloupe.safe_text import quoted
 
+TEXT_ANYWHERE = "text_change_anywhere"
+_WHERE = {"text_change": "on the {object}", TEXT_ANYWHERE: "in the picture"}
+_CONFIRMED = {
+    "precheck_subject_add": "Is {new_object} to be seen after the edit that was not there before?",
+    "precheck_subject_replace": "Is {new_object} to be seen after the edit where the {object} was before?",
+}
+_FILES = {
+    **{name: name for name in ("color_alter", "material_alter", "text_change", "background_change")},
+    TEXT_ANYWHERE: "text_change",
+    **dict.fromkeys(_CONFIRMED, "precheck"),
+}
+"""The questions, and the files their words stand in."""
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
@@ -22,35 +37,55 @@ def _text(name: str) -> Rubric:
     return bundled_rubric(files(__package__) / f"{name}.yaml")
 
 
-def question(task: Task) -> Rubric:
-    """Return the rubric of a task that an LMM answers, its question filled in."""
+@cache
+def parts() -> Mapping[str, PartText]:
+    """Return the words of every question an LMM is asked here, by name; names in braces are of the task."""
+    texts = {name: _text(file) for name, file in _FILES.items()}
+    return {
+        name: PartText(
+            title=rubric.title,
+            question=filled(rubric.question, where=_WHERE.get(name, ""), asked=_CONFIRMED.get(name, "")),
+            notes=rubric.notes,
+            setting=rubric.modes["tools"].setting,
+            shape=rubric.answer.shape if isinstance(rubric.answer, TextAnswer) else None,
+        )
+        for name, rubric in texts.items()
+    }
+
+
+def question(task: Task, worded: Rubric | None = None) -> Rubric:
+    """Return the rubric of a task that an LMM answers, its question filled in; in the words of a rubric that has others."""
     if task.by_detector:
         raise ValueError(f"{task.type} is settled by boxes")
-    rubric = _text(task.type)
-    where = f"on the {quoted(task.object)}" if task.object else "in the picture"
-    values = {"object": task.object, "color": task.color, "material": task.material}
-    values |= {"background": task.background, "where": where}
-    filled = {
-        key: value if key == "where" else quoted(str(value)) for key, value in values.items() if value is not None
-    }
-    return rubric.model_copy(
-        update={
-            "question": rubric.question.format(**filled),
-            "notes": tuple(note.format(**filled) for note in rubric.notes),
-        }
-    )
+    name = TEXT_ANYWHERE if task.type == "text_change" and not task.object else task.type
+    return _asked(name, task, worded)
 
 
-def precheck(task: Task) -> Rubric:
+def precheck(task: Task, worded: Rubric | None = None) -> Rubric:
     """Return the rubric by which an LMM confirms on both pictures what boxes say of an addition or a replacement."""
-    if task.type == "subject_replace":
-        asked = f"Is {with_article(str(task.new_object))} to be seen after the edit where the {task.object} was before?"
-    elif task.type == "subject_add":
-        asked = f"Is {with_article(str(task.new_object))} to be seen after the edit that was not there before?"
-    else:
+    if (name := f"precheck_{task.type}") not in _CONFIRMED:
         raise ValueError(f"{task.type} has no pre-check")
-    rubric = _text("precheck")
-    return rubric.model_copy(update={"question": rubric.question.format(asked=asked)})
+    return _asked(name, task, worded)
+
+
+def _asked(name: str, task: Task, worded: Rubric | None) -> Rubric:
+    words = worded.parts.get(name, parts()[name]) if worded else parts()[name]
+    values = {key: getattr(task, key) for key in ("object", "color", "material", "background", "new_object")}
+    said = {key: quoted(str(value)) for key, value in values.items() if value is not None}
+    if task.new_object is not None:
+        said["new_object"] = quoted(with_article(task.new_object))
+    rubric = _text(_FILES[name])
+    mode = rubric.modes["tools"].model_copy(update={"setting": words.setting})
+    changes: dict[str, Any] = {
+        "title": words.title,
+        "question": filled(words.question, **said),
+        "notes": tuple(filled(note, **said) for note in words.notes),
+        "modes": {"tools": mode},
+        **({"wording": worded.wording} if worded else {}),
+    }
+    if isinstance(rubric.answer, TextAnswer) and words.shape is not None:
+        changes["answer"] = rubric.answer.model_copy(update={"shape": words.shape})
+    return rubric.model_copy(update=changes)
 
 
 def crop_queries(task: Task, name_after: str | None = None) -> tuple[DetectorQuery, ...]:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from editloupe.cli.main import run
+from editloupe.cli.protocols import rewording_file
 from editloupe.evals.edival import evaluate
 from editloupe.evals.edival.instruments import Instruments
 from editloupe.evals.runs.store import Run
@@ -176,3 +178,27 @@ def test_a_second_stop_waits_for_nobody(folders: tuple[str, str], scripted: Star
     assert command.ended(8) == 130, command.told
     assert "Continue with the same command" in command.told
     assert command.left_behind() == []
+
+
+def test_other_words_are_another_question_and_the_same_words_are_not(
+    tmp_path: Path, folders: tuple[str, str], looking: None, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = tmp_path / "words.yaml"
+    words.write_text(rewording_file("edival"), "utf-8")
+    server = scripted(s.seeing)
+    assert run(arguments(server, folders, tmp_path / "run", "--model", "m0", "-q")) == 0
+    before = len(server.requests)
+    assert run(arguments(server, folders, tmp_path / "run", "--model", "m0", "-q", "--rubric", str(words))) == 0
+    assert len(server.requests) == before, "left as it is, the file asks nothing anew"
+    other = yaml.safe_load(words.read_text("utf-8"))
+    other["wording"]["role"] = "You look at crops."
+    other["rewordings"][0]["parts"]["color_alter"]["question"] += " Look twice."
+    words.write_text(yaml.safe_dump(other, allow_unicode=True), "utf-8")
+    assert run(arguments(server, folders, tmp_path / "run", "--model", "m0", "-q", "--rubric", str(words))) == 0
+    (asked,) = server.requests[before:]
+    assert asked.system.startswith("You look at crops.")
+    assert "Look twice." in asked.system
+    words.write_text("name: mine\nquestion: Is it nice?\nanswer: {kind: yes_no}\n", "utf-8")
+    capsys.readouterr()
+    assert run(arguments(server, folders, tmp_path / "run", "--rubric", str(words))) == 2
+    assert "chains are asked no criteria of your own, such as mine" in capsys.readouterr().err

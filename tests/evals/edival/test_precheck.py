@@ -70,7 +70,7 @@ def test_with_it_the_lmm_sees_both_pictures_and_must_agree(place: Place, scripte
     assert found.usage.requests == 1
     both = [request for request in server.requests if len(request.messages[-1].images) == 2]
     assert len(both) == 1
-    assert "Is a lamp to be seen after the edit" in str(both[0].body)
+    assert 'Is "a lamp" to be seen after the edit' in both[0].system
 
 
 def test_what_the_boxes_turn_down_is_not_asked(place: Place, scripted: StartServer) -> None:
@@ -91,7 +91,7 @@ def test_an_answer_that_cannot_be_read_leaves_the_picture_unjudged(place: Place,
 def test_a_replacement_is_asked_by_both_names() -> None:
     asked = precheck(Task(type="subject_replace", object="stone railing", new_object="oak fence")).question
     assert "an oak fence" in asked
-    assert "the stone railing" in asked
+    assert 'the "stone railing"' in asked
     with pytest.raises(ValueError, match="has no pre-check"):
         precheck(Task(type="subject_remove", object="cup"))
 
@@ -106,7 +106,7 @@ def test_the_forecast_and_the_unit_know_of_it(scripted: StartServer, tmp_path: P
     assert assumed(edit, FOLLOWING, with_it.describe())["requests"] == 1
     assert assumed(edit, FOLLOWING, without.describe())["requests"] == 0
     texts = str(with_it.further_parameters()["questions"])
-    assert "where the OBJECT was before" in texts
+    assert 'where the "OBJECT" was before' in texts
     assert "that was not there before" not in texts, "the paper's set-up confirms replacements only"
     for judge in (with_it, without):
         judge.close()

@@ -1,0 +1,103 @@
+"""What a judge reads about its tools: their descriptions, what they say, and the lines before their pictures, in its wording.
+
+A wording holds only words that differ from the tools' own, so that a file with all words in it, left as it is, asks the same
+questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from editloupe.rubrics.wording import Wording, filled
+from editloupe.tools.contract import Tool, View
+from editloupe.tools.detect import DetectObject
+from editloupe.tools.localize import LocalizeDifferences
+from editloupe.tools.pixel_differences import LocalizePixelDifferences
+from editloupe.tools.read_text import ReadText
+from editloupe.tools.zoom import BOX_UNITS, ZoomInImage
+from editloupe.types import Observation
+
+TOOLS = (ZoomInImage, LocalizeDifferences, DetectObject, ReadText)
+OTHER_FORMS = (LocalizePixelDifferences,)
+"""The same tools as other settings make them; their descriptions are usual, too."""
+SAID = "{said}"
+
+
+def usual_tool_words() -> dict[str, Any]:
+    """Return the tools' own words, as the fields of a wording have them."""
+    return {
+        "tool_descriptions": {tool.name: tool.description for tool in TOOLS},
+        "tool_parameters": {tool.name: dict(tool.parameter_words) for tool in TOOLS},
+        "box_units": dict(BOX_UNITS),
+        "tool_results": {tool.name: SAID for tool in TOOLS},
+        "tool_captions": {tool.name: SAID for tool in TOOLS},
+    }
+
+
+def without_usual(words: Wording) -> Wording:
+    """Return a wording without the words that the tools have by themselves."""
+    usual = usual_tool_words()
+    descriptions = {(tool.name, tool.description) for tool in (*TOOLS, *OTHER_FORMS)}
+    parameters = {
+        name: kept
+        for name, given in words.tool_parameters.items()
+        if (kept := _unlike(given, usual["tool_parameters"].get(name, {})))
+    }
+    changes: dict[str, Any] = {
+        "tool_descriptions": {
+            name: text for name, text in words.tool_descriptions.items() if (name, text) not in descriptions
+        },
+        "tool_parameters": parameters,
+        "box_units": _unlike(words.box_units, usual["box_units"]),
+        "tool_results": {name: text for name, text in words.tool_results.items() if text != SAID},
+        "tool_captions": {name: text for name, text in words.tool_captions.items() if text != SAID},
+    }
+    return words.model_copy(update=changes)
+
+
+def functions(tools: Iterable[Tool], view: View, per_mille: bool, words: Wording) -> list[dict[str, Any]]:
+    """Return tools as function descriptions, in these words."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": words.tool_descriptions.get(tool.name, tool.description),
+                "parameters": _parameters(tool, view, per_mille, words),
+            },
+        }
+        for tool in tools
+    ]
+
+
+def in_words(seen: Observation, words: Wording) -> Observation:
+    """Return what a tool said and the lines before its pictures, in these words."""
+    if seen.failed:
+        text, captions = filled(words.tool_error, said=seen.text), seen.captions
+    else:
+        text = filled(words.tool_results.get(seen.tool, SAID), said=seen.text)
+        caption = words.tool_captions.get(seen.tool, SAID)
+        captions = tuple(filled(caption, said=one) for one in seen.captions)
+    if (text, captions) == (seen.text, seen.captions):
+        return seen
+    return seen.model_copy(update={"text": text, "captions": captions})
+
+
+def _parameters(tool: Tool, view: View, per_mille: bool, words: Wording) -> dict[str, Any]:
+    schema = tool.schema(view)
+    own: Mapping[str, str] = getattr(tool, "parameter_words", {})
+    given = words.tool_parameters.get(tool.name, {})
+    unit_name = "per_mille" if per_mille else "pixels"
+    if not given and unit_name not in words.box_units:
+        return schema
+    unit = words.box_units.get(unit_name, BOX_UNITS[unit_name])
+    properties = {
+        name: {**fact, "description": filled(text, unit=unit)} if (text := given.get(name, own.get(name))) else fact
+        for name, fact in schema.get("properties", {}).items()
+    }
+    return {**schema, "properties": properties}
+
+
+def _unlike(given: Mapping[str, str], usual: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in given.items() if usual.get(name) != text}
