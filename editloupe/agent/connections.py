@@ -89,5 +89,7 @@ def spread(client: Any) -> bool:
     if usual is None or stream is None or type(getattr(client, "_transport", None)) is not usual:
         return False
     single = library.Limits(max_connections=1, max_keepalive_connections=1)
-    client._transport = SingleConnections(lambda: usual(verify=trust(), limits=single), _returning(stream))
+    client._transport = SingleConnections(
+        lambda: library.AsyncHTTPTransport(verify=trust(), limits=single), _returning(stream)
+    )
     return True
