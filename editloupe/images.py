@@ -160,6 +160,15 @@ class Album:
         with self._lock:
             return self._pictures.setdefault(picture.sha, picture)
 
+    def keep(self, sha: Sha, data: bytes, name: str) -> Picture:
+        """Keep a picture that a run holds, under the hash it is known by there; ImageError where it cannot be decoded."""
+        decoded = decode(data, name)
+        with self._lock:
+            return self._pictures.setdefault(sha, Picture(sha, decoded.pixels, decoded.file))
+
+    def __contains__(self, sha: object) -> bool:
+        return sha in self._pictures
+
     def __getitem__(self, sha: Sha) -> Picture:
         return self._pictures[sha]
 

@@ -1,7 +1,6 @@
-"""The loop that judges one case: think → (act → think)*, with repair and insist.
+"""The loop that judges one case: think → (act → observe → think)*, with repair and insist.
 
-A step of a graph costs about a millisecond of the event loop whatever it does, so a turn has two: the model is asked and its
-reply read, and where that was the last one the case is concluded; its calls are carried out and what they show is handed back.
+A step of a graph costs about a millisecond of the event loop whatever it does, so the case is concluded where its last reply is read.
 
 The state holds messages with references to pictures, never pixels; what is not state (the model, the tools, the album) comes with
 the runtime's context.
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
@@ -98,7 +98,7 @@ class LoopState(TypedDict, total=False):
 def opening(context: CaseContext) -> LoopState:
     """Return the state the loop starts from: the fixed rubric text, the announced pictures, the edit's own text."""
     case, profile = context.case, context.shared.chat.profile
-    schemas = _schemas(context)
+    schemas = schemas_of(context)
     blocks: list[str | dict[str, Any]] = [
         block
         for name, sha in case.pictures.items()
@@ -135,7 +135,7 @@ async def think(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
 async def _ask(state: LoopState, context: CaseContext) -> LoopState:
     shared = context.shared
     may_call = not state["insisted"]
-    schemas = _schemas(context)
+    schemas = schemas_of(context)
     native = schemas if shared.chat.profile.native_tools else []
     request = ChatRequest(
         state["messages"],
@@ -188,6 +188,7 @@ def _after(reply: Reply, state: LoopState, context: CaseContext, tools: list[str
         usage=reply.usage,
         seconds=reply.seconds,
         attempts=reply.attempts,
+        served=reply.facts.served,
     )
     return LoopState(
         messages=[] if empty or vast else [message],
@@ -221,19 +222,25 @@ def _onwards(state: LoopState, context: CaseContext) -> Onwards:
 
 
 async def act(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
-    """Carry out the calls of this turn side by side, in worker threads; hand back what they said and show their pictures."""
+    """Carry out the calls of this turn side by side, in worker threads."""
     context, current = runtime.context, state["current"]
     assert current is not None
     view = context.view()
     carried_out = [_observation(context, view, call, number) for number, call in enumerate(current.calls)]
     observations = tuple(await asyncio.gather(*carried_out))
+    return LoopState(current=current.model_copy(update={"observations": observations}))
+
+
+async def observe(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
+    """Hand back what the tools said and show their pictures."""
+    context, current = runtime.context, state["current"]
+    assert current is not None
     reply, words = _last_reply(state["messages"]), context.case.rubric.wording
-    messages = observed(reply, observations, context.shared.album, context.shared.wire, words)
-    seen = current.model_copy(update={"observations": observations})
-    return _closed(seen, context, LoopState(messages=messages))
+    messages = observed(reply, current.observations, context.shared.album, context.shared.wire, words)
+    return _closed(current, context, LoopState(messages=messages))
 
 
-async def after_acting(state: LoopState, runtime: Runtime[CaseContext]) -> Literal["think", "insist"]:
+async def after_observing(state: LoopState, runtime: Runtime[CaseContext]) -> Literal["think", "insist"]:
     """Go on thinking while turns are left."""
     return "insist" if _turns_used(state, runtime.context) else "think"
 
@@ -287,7 +294,7 @@ async def _observation(context: CaseContext, view: View, call: ToolCall, number:
     return in_words(seen, words)
 
 
-def _schemas(context: CaseContext) -> list[dict[str, Any]]:
+def schemas_of(context: CaseContext) -> list[dict[str, Any]]:
     """Return the offered tools as function descriptions."""
     tools = context.tools()
     per_mille, words = context.shared.chat.profile.per_mille, context.case.rubric.wording
@@ -320,22 +327,26 @@ def _why_empty(finish: str) -> str:
     return f"Your reply was empty (finish reason: {finish})." if finish else "Your reply was empty."
 
 
-def build_loop() -> CompiledStateGraph[LoopState, CaseContext, LoopState, LoopState]:
-    """Return the compiled loop."""
+def build_loop(
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+) -> CompiledStateGraph[LoopState, CaseContext, LoopState, LoopState]:
+    """Return the compiled loop; with a checkpointer, any of its states can be gone back to."""
     graph = StateGraph(LoopState, context_schema=CaseContext)
     for name, node in (
         ("think", think),
         ("act", act),
+        ("observe", observe),
         ("repair", repair),
         ("insist", insist),
     ):
         graph.add_node(name, node)
     graph.add_edge(START, "think")
     graph.add_conditional_edges("think", after_thinking)
-    graph.add_conditional_edges("act", after_acting)
+    graph.add_edge("act", "observe")
+    graph.add_conditional_edges("observe", after_observing)
     graph.add_edge("repair", "think")
     graph.add_edge("insist", "think")
-    return graph.compile(name="editloupe_loop")
+    return graph.compile(checkpointer, name="editloupe_loop")
 
 
 LOOP = build_loop()

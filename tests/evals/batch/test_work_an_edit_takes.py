@@ -86,7 +86,7 @@ def looks_once(request: Request) -> Answer:
     return final(LABELS[criterion_of(request)]) if looked else call("localize_differences", **PAIR)
 
 
-def test_an_edit_that_is_compared_takes_four_requests_ten_steps_and_no_whole_picture_here(
+def test_an_edit_that_is_compared_takes_four_requests_twelve_steps_and_no_whole_picture_here(
     tmp_path: Path, scripted: StartServer, steps: Steps, decodes: Counter[str]
 ) -> None:
     server = scripted(looks_once)
@@ -94,7 +94,7 @@ def test_an_edit_that_is_compared_takes_four_requests_ten_steps_and_no_whole_pic
 
     assert ended.tally.judged == 2 * EDITS
     assert server.served == 4 * EDITS
-    an_edit = {"prepare": 1, "judge_by_loop": 2, "decide": 1, "think": 4, "act": 2}
+    an_edit = {"prepare": 1, "judge_by_loop": 2, "decide": 1, "think": 4, "act": 2, "observe": 2}
     assert steps.nodes == {node: count * EDITS for node, count in an_edit.items()}
     assert decodes == {"read through": 2 * EDITS}
 
