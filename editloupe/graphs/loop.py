@@ -1,6 +1,6 @@
 """The loop that judges one case: think → (act → observe → think)*, with repair and insist.
 
-A step of a graph costs about a millisecond of the event loop whatever it does, so the case is concluded where its last reply is read.
+A step of a graph costs about a millisecond of the event loop, so the case is concluded where its last reply is read.
 
 The state holds messages with references to pictures, never pixels; what is not state (the model, the tools, the album) comes with
 the runtime's context.
