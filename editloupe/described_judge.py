@@ -31,6 +31,11 @@ class DescribedJudge(ABC):
     _chat: Chat
 
     @property
+    def members(self) -> tuple[str, ...]:
+        """The specs of all judges that may be asked: one, where none answer together."""
+        return (self.spec,)
+
+    @property
     @abstractmethod
     def notes(self) -> tuple[str, ...]:
         """What a user should know before reading verdicts."""

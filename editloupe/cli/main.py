@@ -45,7 +45,7 @@ COMMANDS: tuple[Command, ...] = (
         "export",
         "editloupe.cli.export",
         "export",
-        "Write a run's verdicts as JSONL, CSV, Parquet or a datasets folder.",
+        "Write a run's verdicts as JSONL, CSV, Parquet, a datasets folder or an Inspect log.",
     ),
     Command(
         "run",
@@ -55,6 +55,18 @@ COMMANDS: tuple[Command, ...] = (
         group=True,
     ),
     Command("trace", "editloupe.cli.trace", "trace", "Show what the judge thought, asked for and saw."),
+    Command(
+        "traces",
+        "editloupe.cli.traces",
+        "traces",
+        "Find verdicts by what was said, called, seen and paid on the way, and count them.",
+    ),
+    Command(
+        "fork",
+        "editloupe.cli.fork",
+        "fork",
+        "Go on from a step of a kept trace with one thing changed.",
+    ),
     Command(
         "report",
         "editloupe.cli.report",

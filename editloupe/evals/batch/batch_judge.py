@@ -20,6 +20,10 @@ class BatchJudge(Protocol):
         """Who answers."""
 
     @property
+    def members(self) -> tuple[str, ...]:
+        """The specs of all judges that may be asked: one, where none answer together."""
+
+    @property
     def protocol(self) -> str:
         """Whose rubrics are asked."""
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from editloupe.evals.manifests.benchmark import PICTURES
 from editloupe.evals.manifests.ids import IdSet
+from editloupe.picture_file import in_file
 from editloupe.plurals import number_of
 from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
-from editloupe.types import Edit, UserError, in_file
+from editloupe.types import Edit, UserError
 
 Read = Callable[[Path, str], Iterator[Edit]]
 """Streams a whole benchmark with the outputs in this folder of the model of this name; an output that is not there has the

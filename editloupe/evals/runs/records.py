@@ -128,7 +128,7 @@ class Filing:
             "reason": None if isinstance(outcome, Verdict) else outcome.reason.value,
             "steps": outcome.steps,
             **{name: whole_number(getattr(usage, name)) for name in Usage.model_fields},
-            "cost": finite_number(self.price.cost(usage)) if self.price else None,
+            "cost": finite_number(self.price.of(outcome)) if self.price else None,
             "seconds": max((_duration(trace.seconds) for trace in traces), default=0.0),
             "outcome": _text(record_json(outcome), clean),
             "finished_at": timestamp(),

@@ -13,10 +13,10 @@ from starlette.responses import FileResponse, Response
 from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.images import open_picture
+from editloupe.picture_file import in_file
 from editloupe.studio.picture_cache import MEDIA_TYPES, small_copy
 from editloupe.studio.studio import studio_of
 from editloupe.studio.uploads import SHA
-from editloupe.types import in_file
 
 router = APIRouter()
 Sha = Annotated[str, Path(pattern=SHA)]
