@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 from editloupe.evals.runs.single import keep_judgement
 from editloupe.evals.runs.store import Run
@@ -60,5 +61,5 @@ class KeptJudgements:
 
 def _without_pictures(judgement: Judgement) -> Judgement:
     """Return a judgement whose edit holds no picture any more: one that was sent along is megabytes."""
-    gone = {"source": Path(), "edited": Path(), "reference": None, "more_images": {}}
+    gone: dict[str, Any] = {"source": Path(), "edited": Path(), "reference": None, "more_images": {}}
     return judgement.model_copy(update={"edit": judgement.edit.model_copy(update=gone)})

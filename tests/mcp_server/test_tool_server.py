@@ -334,7 +334,7 @@ async def test_a_fault_of_ours_is_told_in_one_sentence_and_the_server_goes_on(
 async def test_a_client_that_gives_up_ends_what_it_asked_for(
     pair: dict[str, str], tmp_path: Path, scripted: StartServer
 ) -> None:
-    server = scripted(lambda _: hang(30))
+    server = scripted(lambda _: hang(120))
     async with asking(scripted_judge(server, mode="plain"), tmp_path, mode="legacy") as client:
         asked = asyncio.create_task(client.call_tool("judge_edit", pair))
         while len(server.requests) < 2:
@@ -344,5 +344,6 @@ async def test_a_client_that_gives_up_ends_what_it_asked_for(
             await asked
         result = await client.call_tool("zoom_in_image", {"image": pair["source"], "box": [0, 0, 90, 90]})
         assert not result.is_error
-        leftovers = [task for task in asyncio.all_tasks() if "judge_by_loop" in task.get_name()]
-        assert not leftovers
+        async with asyncio.timeout(20):  # the model would answer after 120
+            while any("judge_by_loop" in task.get_name() for task in asyncio.all_tasks()):
+                await asyncio.sleep(0.01)
