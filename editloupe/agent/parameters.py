@@ -49,6 +49,14 @@ class ProviderParameters(Record):
     extra_body: Mapping[str, Any] = Field(default_factory=dict)
     """Fields put into the body of every request; objects are joined with what is there."""
 
+    @field_validator("extra_body")
+    @classmethod
+    def _leaves_the_question(cls, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        for name in body:
+            if name in _ASKED:
+                raise ValueError(f'extra_body cannot set "{name}": {_ASKED[name]}')
+        return body
+
     @field_validator("headers")
     @classmethod
     def _can_be_sent(cls, headers: Mapping[str, str]) -> Mapping[str, str]:
