@@ -23,6 +23,12 @@ _HARMLESS = re.compile(
 """Headers whose values may be written down, unless they look like a key."""
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_OURS = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding"})
+_OURS = "it is what the judge asks"
+_ASKED = {
+    "model": "the judge's own name says which model is asked",
+    **dict.fromkeys(("messages", "contents", "input", "tools", "stream"), _OURS),
+}
+"""Fields of a body without which a run would not have asked what it records."""
 WHERE = {
     "reasoning_effort": "thinking_level",
     "thinking_level": "reasoning_effort",
