@@ -57,6 +57,11 @@ class PartWords(Record):
     shape: str | None = None
 
 
+def _holds_text(words: object) -> bool:
+    """Whether a sentence has a place for a text of the edit's own."""
+    return isinstance(words, str) and ("{lines}" in words or "{quoted}" in words)
+
+
 def checked_wording(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return fields of a wording; raises ValueError where one is unknown, or a name in braces is misspelt."""
     for name, words in given.items():
@@ -66,6 +71,11 @@ def checked_wording(given: Mapping[str, Any]) -> Mapping[str, Any]:
             # Other braces are the user's own and stay; one that is nearly a name would reach the judge as it is.
             if found not in _NAMES and (meant := get_close_matches(found, _NAMES, 1, 0.75)):
                 raise ValueError(f'{name}: "{{{found}}}" would stay as it is; did you mean {{{meant[0]}}}?')
+        if _holds_text(getattr(USUAL_WORDING, name)) and not _holds_text(words):
+            raise ValueError(
+                f"{name}: without {{lines}} or {{quoted}} in it the judge would not be told the text; what is told at all is "
+                f"set by tells"
+            )
     Wording.model_validate(given)
     return given
 

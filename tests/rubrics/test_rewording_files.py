@@ -280,3 +280,12 @@ def test_a_name_in_braces_that_is_misspelt_is_told_and_other_braces_stay(tmp_pat
     with pytest.raises(UserError, match=r'judge: "\{titel\}" would stay as it is; did you mean \{title\}\?'):
         reworded_protocol("dlebench", [worded("Judge {titel}.")])
     reworded_protocol("dlebench", [worded('Judge {title} as {x} or {"a": 1}.')])
+
+
+def test_a_sentence_without_a_place_for_the_edit_s_own_text_is_refused(tmp_path: Path) -> None:
+    def worded(sentence: str) -> Path:
+        return written(tmp_path, {"wording": {"instruction": sentence}, "extends": "dlebench/visual_consistency"})
+
+    with pytest.raises(UserError, match=r"instruction: without \{lines\} or \{quoted\} in it"):
+        reworded_protocol("dlebench", [worded("This is what was asked.")])
+    reworded_protocol("dlebench", [worded("This was asked: {quoted}")])
