@@ -10,7 +10,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Literal
 
@@ -36,6 +36,8 @@ STRIP_PIXELS = 4_000_000
 """Larger pictures are brought to RGB this much at a time: the steps between take up to thirty times a strip's bytes."""
 LOSSLESS_PIXELS = 256 * 256
 """Made pictures up to this size go out as PNG; larger ones as a JPEG of high quality, which is ten times quicker to make."""
+PACKED_QUALITY = 80
+"""Of a JPEG in a request that would be too large otherwise: a third of the bytes or less."""
 SENT_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 """Files in these formats go out byte for byte where nothing has to be turned, flattened or shrunk."""
 ANIMATED = ("PNG", "WEBP")
@@ -75,6 +77,8 @@ class WireLimits:
     long_side: int = LONG_SIDE
     max_bytes: int = 15_000_000
     quality: int = 95
+    packed: bool = False
+    """Of the same size, but always as JPEG and with less quality: for a request that would be too large otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,6 +332,10 @@ def _strip(image: Image.Image, top: float | None) -> Pixels:
 
 def _encode(picture: Picture, limits: WireLimits) -> Wire:
     """Encode within the limits; a picture too heavy at full size is sent smaller, and the size says so."""
+    if limits.packed:
+        size = _encode(picture, replace(limits, packed=False)).size
+        shown = picture.pixels if size == picture.size else shrunk(picture.pixels, size)
+        return _wire("image/jpeg", encode(shown, "jpeg", PACKED_QUALITY), size)
     width, height = picture.size
     scale = min(1.0, limits.long_side / max(width, height))
     if scale == 1.0 and picture.file and len(picture.file[1]) <= limits.max_bytes:

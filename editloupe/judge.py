@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from editloupe.agent.attachments import wire_limits
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
 from editloupe.agent.models import open_chat
@@ -19,7 +20,7 @@ from editloupe.described_judge import DescribedJudge
 from editloupe.graphs.by_loop import tool_notes
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext
-from editloupe.images import Album, WireLimits
+from editloupe.images import Album
 from editloupe.judge_lifecycle import JudgeLifecycle
 from editloupe.judge_settings import JudgeSettings
 from editloupe.pixel_budget import room_for
@@ -139,7 +140,7 @@ class Judge(DescribedJudge):
             judge=self.spec,
             toolbox=self._toolbox,
             album=Album() if album is None else album,
-            wire=WireLimits(settings.long_side, self._chat.profile.max_image_bytes),
+            wire=wire_limits(settings.long_side, self._chat.profile),
             limits=LoopLimits(max_turns=settings.max_turns, max_repairs=settings.max_repairs),
             differences=settings.differences,
             rules=self._rules,

@@ -32,6 +32,10 @@ _NOTHING = Usage()
 _ANY_FORM = ErrorForm()
 
 
+OVERLOADED = 529
+"""Not a status of HTTP's own; some services answer it when they are short of machines."""
+
+
 class ModelFailed(Exception):
     """The model could not be got to answer; this case ends unjudged."""
 
@@ -123,7 +127,7 @@ def _by_status(status: int, said: str, model: str, wait: float | None, parameter
     if status == 408:
         return Fault(text, Reason.TIMEOUT, again=True)
     if status >= 500 or status in (409, 425):
-        return Fault(text, again=True, slow_down=status == 503, retry_after=wait)
+        return Fault(text, again=True, slow_down=status in (503, OVERLOADED), retry_after=wait)
     told = f"({status}: {said})"
     about = refusal_about(status, said, waits=wait is not None)
     if about == "budget":

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from . import gemini_wire, openai_wire, responses_wire
+from . import anthropic_wire, gemini_wire, openai_wire, responses_wire
 from .replies import Answer, Drip, Drop, Fault, Garbage, Hang, Reply
 from .request import Headers, Request, Wire
 
@@ -224,7 +224,11 @@ class ScriptedServer:
 
     def _check(self, request: Request) -> Fault | None:
         headers = request.headers
-        key = headers.get("x-goog-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        key = (
+            headers.get("x-goog-api-key")
+            or headers.get("x-api-key")
+            or headers.get("authorization", "").removeprefix("Bearer ")
+        )
         if not key or (self.keys is not None and key not in self.keys):
             return Fault(401, kind="wrong_key")
         if self.models is not None and request.model not in self.models:
@@ -299,6 +303,8 @@ def _route(path: str) -> tuple[Wire, str | None, bool]:
     """Return a path's wire, its model ("" where the body names it, None for a wrong path), and whether it streams."""
     if path == "/v1/chat/completions":
         return openai_wire, "", False
+    if path == "/v1/messages":
+        return anthropic_wire, "", False
     if path == "/v1/responses":
         return responses_wire, "", False
     name, colon, verb = path.rpartition("/")[2].partition(":")

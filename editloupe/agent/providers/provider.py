@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.attachments import PictureForm
@@ -82,6 +82,15 @@ class Provider:
     pictures: PictureForm
     structured: Callable[[BaseChatModel, Mapping[str, Any]], dict[str, Any]]
     """What is bound to a client so that it holds its reply to a schema."""
+    extra: str = ""
+    """The extra of EditLoupe that installs its client; empty where it comes with every installation."""
+    needs_key: bool = True
+    """False where the provider's own server may want none, or the client finds its credentials by itself."""
+    without_key: str = ""
+    """What is done without one, for a list of what is ready."""
+    no_calls: Mapping[str, Any] | None = field(default_factory=lambda: {"tool_choice": "none"})
+    """What is bound beside the tools so that none is called; nothing where the provider cannot forbid it, None where the
+    tools are left out instead."""
     takes: frozenset[str] = frozenset()
     """Parameters beyond temperature and the longest reply that may be set for its models, by the names its client has."""
     bodies: BodyForm = BodyForm()
@@ -90,5 +99,7 @@ class Provider:
     """The provider's word for how a reply ended; empty where it says nothing."""
     refusal: Callable[[AIMessage], str | None] = no_refusal
     """Why the provider or the model declined to answer, where it says so otherwise than by the finish reason."""
+    limits: frozenset[str] = frozenset({"max_tokens", "max_completion_tokens"})
+    """The names a refusal may have for the longest reply, where it can be left out of a request."""
     loggers: tuple[str, ...] = ()
     """Loggers of the client that write down addresses or headers."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from editloupe.agent.providers import gemini, openai
+from editloupe.agent.providers import anthropic, gemini, openai
 from editloupe.agent.providers.provider import Provider
 
 PROVIDERS: list[Provider] = [
     openai.PROVIDER,
     gemini.PROVIDER,
+    anthropic.PROVIDER,
 ]
 
 
@@ -16,6 +17,8 @@ def provider_named(name: str) -> Provider:
     return next(provider for provider in PROVIDERS if provider.name == name)
 
 
-def client_packages() -> tuple[str, ...]:
-    """Return the packages of all providers, whose versions a run records."""
-    return tuple(name for provider in PROVIDERS for name in provider.packages)
+def client_packages(spec: str) -> tuple[str, ...]:
+    """Return the packages whose versions a run records: of the clients every installation has, and of the judge's own."""
+    asked = spec.partition(":")[0]
+    own = (provider for provider in PROVIDERS if not provider.extra or provider.name == asked)
+    return tuple(dict.fromkeys(name for provider in own for name in provider.packages))
