@@ -64,7 +64,7 @@ class PictureForm:
     mark: str = ""
     """What a reference begins with, before the picture's hash."""
     fields: tuple[str, ...] = ()
-    """The fields of a request's body that hold a picture."""
+    """The fields of a request's body that hold a picture; without any, pictures stand in lists."""
     sent: Callable[[Wire], Iterable[bytes]] | None = None
     """A picture as a body holds it, in pieces, so that its bytes are not copied for it; without this its text."""
 
@@ -100,8 +100,8 @@ class PictureForm:
     @cached_property
     def _reference(self) -> re.Pattern[bytes]:
         """A whole JSON string where a picture belongs; one quoted in a text is none, for quotes within a text are escaped."""
-        fields = "|".join(self.fields)
-        return re.compile(rf'"(?:{fields})": ?"(?P<reference>{self.mark}(?P<sha>[0-9a-f]+))"'.encode())
+        before = rf'"(?:{"|".join(self.fields)})": ?' if self.fields else r"[\[,] ?"
+        return re.compile(rf'{before}"(?P<reference>{self.mark}(?P<sha>[0-9a-f]+))"'.encode())
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def profile_of(provider: str, name: str) -> Profile:
     if provider == RULES:
         return RULES_PROFILE
     asked = provider_named(provider)
-    short = name.rsplit("/", 1)[-1]
+    short = name.partition("@")[0].rsplit("/", 1)[-1]  # behind an @ may stand a date, or who serves the model
     known = (p for p in asked.profiles if p.pattern and re.match(p.pattern, short, re.IGNORECASE))
     if found := next(known, None):
         return found

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from . import anthropic_wire, gemini_wire, openai_wire, responses_wire
+from . import anthropic_wire, gemini_wire, ollama_wire, openai_wire, responses_wire
 from .replies import Answer, Drip, Drop, Fault, Garbage, Hang, Reply
 from .request import Headers, Request, Wire
 
@@ -224,12 +224,10 @@ class ScriptedServer:
 
     def _check(self, request: Request) -> Fault | None:
         headers = request.headers
-        key = (
-            headers.get("x-goog-api-key")
-            or headers.get("x-api-key")
-            or headers.get("authorization", "").removeprefix("Bearer ")
-        )
-        if not key or (self.keys is not None and key not in self.keys):
+        named = (headers[name] for name in ("x-goog-api-key", "x-api-key", "api-key") if headers.get(name))
+        key = next(named, headers.get("authorization", "").removeprefix("Bearer "))
+        needed = request.wire is not ollama_wire
+        if (needed and not key) or (self.keys is not None and key not in self.keys):
             return Fault(401, kind="wrong_key")
         if self.models is not None and request.model not in self.models:
             return Fault(404)
@@ -305,6 +303,10 @@ def _route(path: str) -> tuple[Wire, str | None, bool]:
         return openai_wire, "", False
     if path == "/v1/messages":
         return anthropic_wire, "", False
+    if path == "/api/chat":
+        return ollama_wire, "", False
+    if path.startswith("/openai/deployments/") and path.endswith("/chat/completions"):
+        return openai_wire, path.split("/")[3], False
     if path == "/v1/responses":
         return responses_wire, "", False
     name, colon, verb = path.rpartition("/")[2].partition(":")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from editloupe.agent.providers import anthropic, gemini, openai
+from editloupe.agent.providers import anthropic, azure_openai, gemini, ollama, openai, openrouter
 from editloupe.agent.providers.provider import Provider
 
 PROVIDERS: list[Provider] = [
     openai.PROVIDER,
     gemini.PROVIDER,
     anthropic.PROVIDER,
+    azure_openai.PROVIDER,
+    openrouter.PROVIDER,
+    ollama.PROVIDER,
 ]
 
 

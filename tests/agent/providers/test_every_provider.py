@@ -71,6 +71,16 @@ EVERY = [
         overloaded=529,
         package="langchain-anthropic",
     ),
+    Asked("azure_openai:gpt-4.1", lambda server: server.url, {"AZURE_OPENAI_API_KEY": KEY}),
+    Asked("openrouter:openai/gpt-4.1", lambda server: server.openai_url, {"OPENROUTER_API_KEY": KEY}),
+    Asked(
+        "ollama:llama3.2-vision",
+        lambda server: server.url,
+        {"OLLAMA_API_KEY": KEY},
+        tool_choice=None,
+        tools_at_the_end=False,
+        package="langchain-ollama",
+    ),
 ]
 
 
