@@ -26,6 +26,7 @@ from langchain_core.messages import (
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from editloupe.agent.attachments import attaching, fitting
+from editloupe.agent.batch_files import raise_put_aside
 from editloupe.agent.chat import ChatRequest, Reply, RetryPolicy
 from editloupe.agent.clients import Client, Clients
 from editloupe.agent.endings import ReplyFacts, facts_of
@@ -162,6 +163,7 @@ class ModelChat:
                 async with asyncio.timeout(self._timeout):
                     message = await asking.client.ainvoke(asking.wire)
             except Exception as error:
+                raise_put_aside(error)
                 fault = classify(error, self._name, self._timeout, self._provider.errors)
                 self._failed(fault, asking, ticket, attempt, left_out, error)
                 return None

@@ -6,6 +6,7 @@ import os
 from typing import Any, Literal
 
 from editloupe.agent.addresses import check_address
+from editloupe.agent.batch_files import current_desk
 from editloupe.agent.chat import Chat, RetryPolicy
 from editloupe.agent.clients import Client, Clients
 from editloupe.agent.hooks import Replies, Traffic
@@ -98,7 +99,10 @@ def open_chat(
 def _opened(provider: Provider, opening: Opening, spec: str) -> Client:
     """Open a client; what goes wrong is told in one sentence without secrets."""
     try:
-        return provider.open(opening)
+        client = provider.open(opening)
+        if desk := current_desk():
+            desk.take_over(provider, opening, client, spec)
+        return client
     except UserError:
         raise
     except ImportError as error:

@@ -14,7 +14,8 @@ About = Literal["key", "budget", "model", "pictures", "content", "other"]
 _BUDGET = re.compile(
     r"insufficient_quota|budget has been exceeded|exceeded ?budget|budget_?exceeded|crossed budget|over budget|max budget"
     r"|budget limit|(insufficient|not enough|out of) (credit|balance|funds)|credit balance is too low|payment required"
-    r"|requires more credits|reached your \w+ usage limit|spend(ing)? limit|billing[ _]hard[ _]limit|billing[ _]not[ _]active|arrearage|欠费|余额不足",
+    r"|requires more credits|spend(ing)? limit|billing[ _]hard[ _]limit|billing[ _]not[ _]active|arrearage|欠费|余额不足"
+    r"|reached your \w+ usage limit",
     re.IGNORECASE,
 )
 _QUOTA = re.compile(

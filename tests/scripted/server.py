@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from . import anthropic_wire, gemini_wire, ollama_wire, openai_wire, responses_wire
+from .batch_service import BatchService
 from .replies import Answer, Drip, Drop, Fault, Garbage, Hang, Reply
 from .request import Headers, Request, Wire
 
@@ -72,6 +73,8 @@ class ScriptedServer:
         """Sent with every reply."""
         self.keys = None if keys is None else frozenset(keys)
         self.models = None if models is None else frozenset(models)
+        self.batches: BatchService | None = None
+        """Serves the batch interfaces, where a test has put one here."""
         self._script: Callable[[Request], Reply | Awaitable[Reply]]
         self._left: deque[Reply] = deque()
         self.play(script)
@@ -182,6 +185,10 @@ class ScriptedServer:
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)
         try:
+            path = unquote(urlsplit(target).path)
+            if self.batches and self.batches.handles(path):
+                held = self.batches.serve(method, path, headers, raw, self.url)
+                return await self._send(Drop() if held is None else held, self._plain(path, headers), writer)
             request, fault = self._receive(method, unquote(urlsplit(target).path), headers, raw)
             reply: Reply = await self._ask(request) if fault is None else fault
             wait = self.delay + reply.delay + (reply.seconds if isinstance(reply, Hang) else 0)
@@ -190,6 +197,9 @@ class ScriptedServer:
             return await self._send(reply, request, writer)
         finally:
             self.in_flight -= 1
+
+    def _plain(self, path: str, headers: Headers) -> Request:
+        return Request(0, "", "", path, False, 1, headers, {}, openai_wire)
 
     def _receive(self, method: str, path: str, headers: Headers, raw: bytes) -> tuple[Request, Fault | None]:
         """Read and log a request; the fault is what the provider refuses it with."""

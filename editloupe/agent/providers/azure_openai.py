@@ -79,6 +79,7 @@ PROVIDER = replace(
     example="azure_openai:gpt-5.1",
     profiles=PROFILES,
     open=open_client,
+    batches=None,
     takes=frozenset({"reasoning_effort", "seed", "top_p", "headers", "extra_body"}),
     errors=ErrorForm(),
 )

@@ -12,6 +12,7 @@ from editloupe.agent.clients import Client
 from editloupe.agent.endings import BROKEN_OFF
 from editloupe.agent.http import BodyForm
 from editloupe.agent.profiles import Profile
+from editloupe.agent.providers.openai_batches import OpenAIBatches
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
 
 if TYPE_CHECKING:
@@ -171,13 +172,13 @@ def open_client(opening: Opening) -> Client:
     try:
         model = lean(ChatOpenAI)(**settings)
         check_same_request(model, ChatOpenAI)
-        return Client(model, http.aclose)
+        return Client(model, http.aclose, http=http)
     except Exception as error:
         why = in_a_line(error)
     if OLD_LIMIT in opening.parameters and not _OPENAI.match(opening.model):
         opening.gate.left_out.add(LIMIT)  # the gate then writes the older name
     note = f"the installed langchain-openai is not one EditLoupe's faster client knows, so its own is used ({why})"
-    return Client(addressless(ChatOpenAI)(**settings), http.aclose, notes=(note,))
+    return Client(addressless(ChatOpenAI)(**settings), http.aclose, http=http, notes=(note,))
 
 
 def structured(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,4 +231,5 @@ PROVIDER = Provider(
     finish=finish,
     refusal=refusal,
     loggers=("openai._base_client",),
+    batches=OpenAIBatches,
 )

@@ -58,5 +58,6 @@ PROVIDER = replace(
     example="openrouter:qwen/qwen3-vl-235b-a22b-instruct",
     profiles=PROFILES,
     open=open_client,
+    batches=None,
     takes=frozenset({"reasoning_effort", "seed", "top_p", "headers", "extra_body"}),
 )

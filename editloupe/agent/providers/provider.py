@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
 
+    from editloupe.agent.batch_files import BatchFiles
     from editloupe.agent.clients import Client
 
 
@@ -101,5 +102,7 @@ class Provider:
     """Why the provider or the model declined to answer, where it says so otherwise than by the finish reason."""
     limits: frozenset[str] = frozenset({"max_tokens", "max_completion_tokens"})
     """The names a refusal may have for the longest reply, where it can be left out of a request."""
+    batches: Callable[[Opening], BatchFiles] | None = None
+    """Speaks to the provider's batch interface, where it has one."""
     loggers: tuple[str, ...] = ()
     """Loggers of the client that write down addresses or headers."""
