@@ -104,6 +104,11 @@ class PictureForm:
         return re.compile(rf'{before}"(?P<reference>{self.mark}(?P<sha>[0-9a-f]+))"'.encode())
 
 
+def attached() -> tuple[Album, WireLimits] | None:
+    """Return where the pictures are that this task's requests refer to, and how they are to be sent."""
+    return _ATTACHED.get()
+
+
 @contextmanager
 def attaching(album: Album, limits: WireLimits) -> Iterator[None]:
     """Say where the pictures are that this task's requests refer to, and how they are to be sent."""

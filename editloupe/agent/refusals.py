@@ -39,7 +39,7 @@ _KEY = re.compile(
 )
 """LiteLLM's proxy without a database says "No connected db." of any key but its own."""
 _MODEL = re.compile(
-    r"invalid model|unknown model|no such model|model_not_found|not a valid model"
+    r"invalid model|unknown model|no such model|model_not_found|not a valid model|model identifier is invalid"
     r"|model\b.{0,80}?\b(not found|does not exist|doesn't exist|not exist|is not supported|is not available)"
     r"|(not allowed|no access|does not have access) to (access |use |call )?(the |this )?model",
     re.IGNORECASE | re.DOTALL,

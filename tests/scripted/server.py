@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from . import anthropic_wire, gemini_wire, ollama_wire, openai_wire, responses_wire
+from . import anthropic_wire, bedrock_wire, gemini_wire, ollama_wire, openai_wire, responses_wire
 from .batch_service import BatchService
 from .replies import Answer, Drip, Drop, Fault, Garbage, Hang, Reply
 from .request import Headers, Request, Wire
@@ -317,6 +317,8 @@ def _route(path: str) -> tuple[Wire, str | None, bool]:
         return ollama_wire, "", False
     if path.startswith("/openai/deployments/") and path.endswith("/chat/completions"):
         return openai_wire, path.split("/")[3], False
+    if path.startswith("/model/") and path.endswith("/converse"):
+        return bedrock_wire, path.removeprefix("/model/").removesuffix("/converse"), False
     if path == "/v1/responses":
         return responses_wire, "", False
     name, colon, verb = path.rpartition("/")[2].partition(":")

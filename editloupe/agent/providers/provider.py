@@ -58,6 +58,8 @@ class ErrorForm:
     """The HTTP status, where it has another name."""
     body: Callable[[BaseException], Any] = lambda error: None
     """What the server said, where it has another name."""
+    headers: Callable[[BaseException], Any] = lambda error: None
+    """The headers of the response, where they are not in its `response`."""
     versioned_path: str = ""
     """What the client adds to an address that ends with a version such as /v1 at most servers."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from editloupe.agent.providers import anthropic, azure_openai, gemini, ollama, openai, openrouter
+from editloupe.agent.providers import anthropic, azure_openai, bedrock, gemini, ollama, openai, openrouter
 from editloupe.agent.providers.provider import Provider
 
 PROVIDERS: list[Provider] = [
@@ -10,6 +10,7 @@ PROVIDERS: list[Provider] = [
     gemini.PROVIDER,
     anthropic.PROVIDER,
     azure_openai.PROVIDER,
+    bedrock.PROVIDER,
     openrouter.PROVIDER,
     ollama.PROVIDER,
 ]
