@@ -14,7 +14,7 @@ from tests.scripted import Reply, Script, ScriptedServer
 
 _FOREIGN = (
     *("OPENAI_", "GOOGLE_", "GEMINI_", "ANTHROPIC_", "AZURE_OPENAI_", "OPENROUTER_", "OLLAMA_", "AWS_"),
-    *("LANGSMITH", "LANGCHAIN_", "EDITLOUPE_"),
+    *("OTEL_", "LANGSMITH", "LANGCHAIN_", "EDITLOUPE_"),
 )
 _PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
 

@@ -21,6 +21,7 @@ from editloupe.studio.picture_cache import PictureCache
 from editloupe.studio.redaction import Redaction
 from editloupe.studio.render import Pages
 from editloupe.studio.settings import StudioSettings
+from editloupe.studio.trace_indexing import TraceIndexing
 from editloupe.studio.trace_view import step_view
 from editloupe.studio.uploads import Uploads
 from editloupe.types import Judgement, Step, Trace
@@ -38,6 +39,7 @@ class Studio:
     pages: Pages
     jobs: LiveJobs
     charts: ChartCache
+    indexing: TraceIndexing
 
     @classmethod
     def open(cls, settings: StudioSettings) -> Studio:
@@ -56,11 +58,12 @@ class Studio:
         )
         jobs = LiveJobs(render, uploads, saver.save, redact, settings.longest)
         picture_cache = PictureCache(lambda: [*library.folders(), uploads.shown], budget)
-        return cls(settings, library, uploads, budget, picture_cache, pages, jobs, ChartCache())
+        return cls(settings, library, uploads, budget, picture_cache, pages, jobs, ChartCache(), TraceIndexing())
 
     def close(self) -> None:
         """Close the runs and remove what is temporary; closing again does nothing."""
         self.budget.close()
+        self.indexing.close()
         self.library.close()
         self.uploads.close()
 

@@ -82,4 +82,5 @@ PROVIDER = replace(
     batches=None,
     takes=frozenset({"reasoning_effort", "seed", "top_p", "headers", "extra_body"}),
     errors=ErrorForm(),
+    in_spans="azure.ai.openai",
 )

@@ -256,5 +256,6 @@ PROVIDER = Provider(
     finish=finish,
     refusal=refusal,
     limits=frozenset({"max_tokens"}),
+    in_spans="aws.bedrock",
     loggers=("langchain_aws.chat_models.bedrock_converse", "botocore.endpoint", "botocore.auth", "botocore.parsers"),
 )
