@@ -21,8 +21,8 @@ def provider_named(name: str) -> Provider:
     return next(provider for provider in PROVIDERS if provider.name == name)
 
 
-def client_packages(spec: str) -> tuple[str, ...]:
-    """Return the packages whose versions a run records: of the clients every installation has, and of the judge's own."""
-    asked = spec.partition(":")[0]
-    own = (provider for provider in PROVIDERS if not provider.extra or provider.name == asked)
+def client_packages(*specs: str) -> tuple[str, ...]:
+    """Return the packages whose versions a run records: of the clients every installation has, and of the judges' own."""
+    asked = {spec.partition(":")[0] for spec in specs}
+    own = (provider for provider in PROVIDERS if not provider.extra or provider.name in asked)
     return tuple(dict.fromkeys(name for provider in own for name in provider.packages))

@@ -47,6 +47,8 @@ def check_fits(judge: BatchJudge) -> None:
             "--executor batch-api judges with one reply a unit: it needs --mode plain and a protocol that asks once; "
             "leave it out to judge in a conversation"
         )
+    if len(judge.members) > 1:
+        raise UserError("--executor batch-api asks one model; judges that answer together are asked in conversations")
     if judge.spec == "rules":
         raise UserError("--executor batch-api needs a model; the embedded judge `rules` asks nobody")
 

@@ -254,6 +254,7 @@ def test_what_a_cap_let_through_is_filed_though_it_took_more_than_expected(batch
         (["--mode", "tools"], "needs --mode plain"),
         (["--mode", "plain", "--judge", "rules"], "needs a model|needs --mode plain|asks nobody"),
         (["--mode", "plain", "--judge", "anthropic:claude-sonnet-5"], "has no batch interface"),
+        (["--mode", "plain", "--judge", f"panel:{OPENAI},openai:gpt-5.1"], "asks one model"),
         (["--mode", "plain", "--judge", "openrouter:openai/gpt-4.1"], "has no batch interface"),
     ],
 )
