@@ -7,6 +7,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from editloupe.cli.make_pairs import pairs
 from editloupe.cli.make_scenes import scenes
 
 SCENES = "scenes"
@@ -43,3 +44,4 @@ def group() -> None:
 
 
 app.command(SCENES)(scenes)
+app.command("pairs")(pairs)

@@ -40,6 +40,10 @@ def studio(
     labels: Annotated[
         Path | None, typer.Option(help="The file human labels go to; else labels.jsonl inside the run.")
     ] = None,
+    pairs: Annotated[
+        list[Path] | None,
+        typer.Option(help="A file that `make pairs` wrote: people are asked about its pairs; may be given again."),
+    ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> int:
     """Judge, look and label in the browser.
@@ -52,6 +56,7 @@ def studio(
         runs=tuple(runs or ()),
         out=out,
         labels=labels,
+        pairs=tuple(pairs or ()),
         host=host,
         port=port,
         token=new_token() if token is None else token,

@@ -17,6 +17,7 @@ from editloupe.studio.charts import ChartCache
 from editloupe.studio.decoding_threads import DecodingThreads
 from editloupe.studio.library import Library, OpenRun
 from editloupe.studio.live import LiveJobs, Renderer
+from editloupe.studio.pair_shelf import PairShelf
 from editloupe.studio.picture_cache import PictureCache
 from editloupe.studio.redaction import Redaction
 from editloupe.studio.render import Pages
@@ -40,10 +41,12 @@ class Studio:
     jobs: LiveJobs
     charts: ChartCache
     indexing: TraceIndexing
+    pairs: PairShelf
 
     @classmethod
     def open(cls, settings: StudioSettings) -> Studio:
         """Open the runs and make everything ready."""
+        pairs = PairShelf(settings.pairs)
         library, budget, redact = Library(settings), DecodingThreads(), Redaction()
         try:
             uploads = Uploads(budget)
@@ -58,7 +61,7 @@ class Studio:
         )
         jobs = LiveJobs(render, uploads, saver.save, redact, settings.longest)
         picture_cache = PictureCache(lambda: [*library.folders(), uploads.shown], budget)
-        return cls(settings, library, uploads, budget, picture_cache, pages, jobs, ChartCache(), TraceIndexing())
+        return cls(settings, library, uploads, budget, picture_cache, pages, jobs, ChartCache(), TraceIndexing(), pairs)
 
     def close(self) -> None:
         """Close the runs and remove what is temporary; closing again does nothing."""

@@ -191,7 +191,9 @@ def read_row(row: Row) -> ReleasedTurn:
         types,
         instructions,
         bracketed,
-        *(_listed(values, name) for name in POOLS),
+        _listed(values, "unchanged_objects"),
+        _listed(values, "available_objects"),
+        _listed(values, "all_objects"),
         background=_yes_or_no(values.get("bg_consistency", True)),
         extra={name: value for name, value in values.items() if name not in KNOWN},
     )
