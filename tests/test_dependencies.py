@@ -58,6 +58,7 @@ ROOMS = {
     "forks": {"runs"},
     "batch": {"manifests", "runs"},
     "analysis": {"manifests", "runs"},
+    "preferences": {"manifests", "runs", "analysis"},
     "traces": {"manifests", "runs", "analysis"},
     "papers": {"manifests", "runs", "analysis"},
     "trust": {"manifests", "runs", "analysis", "papers"},

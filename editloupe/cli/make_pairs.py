@@ -104,6 +104,9 @@ def pairs(
         rule=one_of("--agreement", agreement, RULES),
     )
     tables = _tables(runs, configuration or (), rationales)
+    for table in {str(table.folder): table for table in tables}.values():
+        for sentence in table.damage:
+            tell(f"{table.name}: {sentence}")
     drawn = (draw_rationales if rationales else draw_pairs)(tables, settings, out.parent)
     for sentence in drawn.told():
         tell(sentence)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from editloupe.evals.preferences.pair_answers import PairAnswers
+from editloupe.evals.preferences.pair_answers import PairAnswers, PairQueue
 from editloupe.evals.preferences.records import OpenPair, answers_file, open_file, read_open_pairs
 from editloupe.types import UserError
 
@@ -43,23 +43,9 @@ class PairFile:
                 self._mark = mark
             return self._pairs
 
-    def next_of(self, who: str) -> OpenPair | None:
-        """Return the next pair a person is to answer: one they rated but did not choose on first."""
-        half = None
-        for pair in self.pairs().values():
-            if self.answers.wanted_of(pair, who):
-                if self.answers.of(pair.id, who).ratings:
-                    return pair
-                half = half or pair
-        return half
-
-    def progress(self, who: str) -> tuple[int, int]:
-        """Return how many pairs a person has answered, and how many are still theirs to answer."""
-        pairs = self.pairs().values()
-        return (
-            sum(who in self.answers.choices(pair) for pair in pairs),
-            sum(self.answers.wanted_of(pair, who) for pair in pairs),
-        )
+    def queue(self, who: str) -> PairQueue:
+        """Return what a person has answered and is still asked."""
+        return self.answers.queue(self.pairs().values(), who)
 
     def people(self) -> dict[str, int]:
         """Return how many pairs everybody has answered."""
@@ -72,6 +58,7 @@ class PairFile:
     def picture(self, pair: OpenPair, which: str) -> tuple[bytes, str] | None:
         """Return one of a pair's pictures and its media type; None where it is not there."""
         named = {"source": pair.source_image, "edited": pair.edited, "a": pair.a.picture, "b": pair.b.picture}
+        named |= {f"reference-{number}": path for number, path in enumerate(pair.references)}
         said = named.get(which)
         path = (self.path.parent / said).resolve() if said else None
         media_type = SUFFIXES.get(path.suffix.lower()) if path else None

@@ -48,6 +48,8 @@ class Drawn:
     pairs: list[OpenPair] = field(default_factory=list)
     unscored: int = 0
     """Pairs of which one output has no score in the dimension."""
+    silent: int = 0
+    """Pairs of which one judge gave no rationale."""
     same_picture: int = 0
     no_picture: int = 0
     """Pairs of which a picture is nowhere to be found."""
@@ -60,6 +62,7 @@ class Drawn:
         """Say what was left out, a sentence each."""
         sentences = {
             "one output has no score in the dimension": self.unscored,
+            "a judge gave no verdict, or no rationale for it": self.silent,
             "both models gave the same picture": self.same_picture,
             "a picture is no longer there": self.no_picture,
             "marks on the source are part of the instruction": self.marked,
@@ -252,12 +255,19 @@ class PictureFiles:
     def __init__(self, tables: Sequence[Table], folder: Path) -> None:
         self._kept = [PictureFolder(table.folder / PICTURES) for table in tables]
         self._folder = folder.resolve()
+        self._known: dict[str, Path | None] = {}
 
     def of(self, row: RunRow, role: str, place: int = 0) -> str | None:
         """Return a picture's path relative to the file of pairs; None where it is nowhere."""
         shas = row.pictures.get(role, [])
-        found = next((path for kept in self._kept if place < len(shas) and (path := kept.find(shas[place]))), None)
+        found = self._copy(shas[place]) if place < len(shas) else None
         if found is None:
             named = row.edit.files.get(role, ())
             found = Path(str(named[place])) if place < len(named) and Path(str(named[place])).is_file() else None
         return os.path.relpath(found.resolve(), self._folder) if found else None
+
+    def _copy(self, sha: str) -> Path | None:
+        """Return a run's copy of a picture; a candidate stands in many pairs and is looked for once."""
+        if sha not in self._known:
+            self._known[sha] = next((path for kept in self._kept if (path := kept.find(sha))), None)
+        return self._known[sha]

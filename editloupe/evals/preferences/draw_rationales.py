@@ -39,7 +39,7 @@ def draw_rationales(tables: Sequence[Table], settings: DrawSettings, folder: Pat
             sides = [_side(judge, row, str(criterion)) for judge, row in ((one, first), (two, second))]
             pictures = files.of(first, "source"), files.of(first, "edited")
             if None in sides:
-                found.unscored += 1
+                found.silent += 1
             elif None in pictures:
                 found.no_picture += 1
             else:

@@ -50,6 +50,26 @@ class Decision:
     votes: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass
+class PairQueue:
+    """What one person is asked."""
+
+    done: int = 0
+    begun: list[OpenPair] = field(default_factory=list)
+    """Rated, and no choice made."""
+    untouched: list[OpenPair] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        """How many pairs are still theirs to answer."""
+        return len(self.begun) + len(self.untouched)
+
+    @property
+    def first(self) -> OpenPair | None:
+        """What is asked next: what was begun first."""
+        return next(iter((*self.begun[:1], *self.untouched[:1])), None)
+
+
 def decide(pair: OpenPair, choices: Iterable[str]) -> Decision:
     """Return what choices, in the order in which they were first made, decide about a pair.
 
@@ -94,17 +114,28 @@ class PairAnswers:
 
     def choices(self, pair: OpenPair) -> dict[str, str]:
         """Return the choices about a pair by person; one that names neither of its sides is none."""
-        found = self.all().get(pair.id, {})
+        return self._choices(pair, self.all())
+
+    def queue(self, pairs: Iterable[OpenPair], who: str) -> PairQueue:
+        """Return what a person has answered, and what is still theirs: not yet answered by them, nor by enough people."""
+        given = self.all()
+        found = PairQueue()
+        for pair in pairs:
+            choices = self._choices(pair, given)
+            if who in choices:
+                found.done += 1
+            elif decide(pair, choices.values()).state in ("open", "another"):
+                begun = given.get(pair.id, {}).get(who)
+                (found.begun if begun and begun.ratings else found.untouched).append(pair)
+        return found
+
+    def _choices(self, pair: OpenPair, given: Mapping[str, Mapping[str, Answer]]) -> dict[str, str]:
+        found = given.get(pair.id, {})
         return {who: one.choice for who, one in found.items() if one.choice in (*pair.keys, TIE)}
 
     def decision(self, pair: OpenPair) -> Decision:
         """Return what the answers about a pair come to."""
         return decide(pair, self.choices(pair).values())
-
-    def wanted_of(self, pair: OpenPair, who: str) -> bool:
-        """Say whether a person is to answer a pair: not yet answered by them, and not by enough people."""
-        given = self.choices(pair)
-        return who not in given and decide(pair, given.values()).state in ("open", "another")
 
     def rate(self, pair: OpenPair, who: str, ratings: Mapping[str, int]) -> None:
         """Keep how somebody rates each of the two on its own."""

@@ -71,6 +71,11 @@ class OpenPair(Record):
         first, second = sorted((self.a.key, self.b.key))
         return first, second
 
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Further input pictures, relative to the file of pairs."""
+        return tuple(self.fields.get("reference_image_path", ()))
+
     def side(self, key: str) -> Side:
         """Return the side of a key."""
         return self.a if self.a.key == key else self.b

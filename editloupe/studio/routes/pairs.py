@@ -37,8 +37,8 @@ def page(request: Request, key: str, annotator: Name = "", pair: Id = "") -> Res
     studio, one, who = studio_of(request), _file(request, key), " ".join(annotator.split())
     if not who:
         return studio.pages.page("pairs_start.html", one=one, people=one.people())
-    asked = _pair(one, pair) if pair else one.next_of(who)
-    done, left = one.progress(who)
+    queue = one.queue(who)
+    asked = _pair(one, pair) if pair else queue.first
     if asked is None:
         return studio.pages.page("pairs_start.html", one=one, people=one.people(), finished=who)
     answer = one.answers.of(asked.id, who)
@@ -51,8 +51,9 @@ def page(request: Request, key: str, annotator: Name = "", pair: Id = "") -> Res
         choosing=asked.kind == "rationales" or bool(answer.ratings),
         rated=rated,
         words=WORDS,
-        done=done,
-        left=left,
+        references=len(asked.references),
+        done=queue.done,
+        left=queue.left,
     )
 
 

@@ -57,15 +57,15 @@ def test_what_choices_decide(people: int, rule: Rule, choices: str, state: str, 
 def test_a_disagreement_goes_to_a_third_person_and_to_nobody_else(tmp_path: Path) -> None:
     answers, asked = PairAnswers(tmp_path / "a.jsonl"), pair()
     for who, choice in (("Ana", "x"), ("Bo", "y")):
-        assert answers.wanted_of(asked, who)
+        assert answers.queue([asked], who).first is asked
         answers.rate(asked, who, {"x": 4, "y": 2})
         answers.choose(asked, who, choice)
-        assert not answers.wanted_of(asked, who)
-    assert answers.wanted_of(asked, "Cy")
-    answers.rate(asked, "Cy", {"x": 4, "y": 4})
+        assert answers.queue([asked], who).done == 1
+        answers.rate(asked, "Cy", {"x": 4, "y": 4})
+    assert answers.queue([pair("other"), asked], "Cy").first is asked, "what was begun comes first"
     answers.choose(asked, "Cy", "x")
     assert answers.decision(asked).choice == "x"
-    assert not answers.wanted_of(asked, "Di")
+    assert answers.queue([asked], "Di").left == 0
 
 
 def test_answers_are_on_disk_with_who_and_when_and_only_ever_added(tmp_path: Path) -> None:
