@@ -44,6 +44,7 @@ ROOMS = {
     "trust": {"manifests", "runs", "analysis", "papers"},
     "report": {"manifests", "runs", "analysis", "papers", "trust"},
     "edival": {"manifests", "runs", "batch", "analysis", "papers", "report"},
+    "making": {"manifests", "runs", "batch", "analysis", "papers", "report"},
     "reward": {"manifests", "runs", "batch", "analysis", "papers", "report"},
 }
 """What stands in `evals`, and what each may import of the others."""

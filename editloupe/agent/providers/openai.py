@@ -12,6 +12,7 @@ from editloupe.agent.clients import Client
 from editloupe.agent.endings import BROKEN_OFF
 from editloupe.agent.http import BodyForm
 from editloupe.agent.profiles import Profile
+from editloupe.agent.providers.openai_images import open_image_client
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
 
 if TYPE_CHECKING:
@@ -230,4 +231,5 @@ PROVIDER = Provider(
     finish=finish,
     refusal=refusal,
     loggers=("openai._base_client",),
+    edit_images=open_image_client,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from editloupe.agent.attachments import PictureForm
 from editloupe.agent.http import BodyForm, Gate
 from editloupe.agent.profiles import Profile
 from editloupe.agent.secrets import without_secrets
+from editloupe.types import Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -62,6 +63,26 @@ class ErrorForm:
 
 
 @dataclass(frozen=True)
+class ImageReply:
+    """What an image editor gave back for one picture."""
+
+    data: bytes | None
+    """The edited picture's file; None where there is none."""
+    usage: Usage
+    said: str = ""
+    """What it said beside a picture, or in place of one."""
+
+
+@dataclass(frozen=True)
+class ImageClient:
+    """A client that edits pictures, and how its connections are closed."""
+
+    edit: Callable[[bytes, str], Awaitable[ImageReply]]
+    """Sends a PNG file and an instruction; raises what the provider's client raises."""
+    aclose: Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True)
 class Provider:
     """One interface models are asked by; each is declared once, in a file of its own, and listed in the registry."""
 
@@ -92,3 +113,5 @@ class Provider:
     """Why the provider or the model declined to answer, where it says so otherwise than by the finish reason."""
     loggers: tuple[str, ...] = ()
     """Loggers of the client that write down addresses or headers."""
+    edit_images: Callable[[Opening], ImageClient] | None = None
+    """Open a client that edits pictures, where the provider has models that do."""
