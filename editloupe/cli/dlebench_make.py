@@ -118,15 +118,17 @@ def dlebench(
     try:
         ledger = Ledger(out, max_cost)
         work = Pipeline(
-            folder, ledger, concurrency=concurrency, limit=limit, again=frozenset(again or ()), tick=_tick(quiet)
+            folder, ledger, concurrency=concurrency, limit=limit, again=frozenset(again or ()), tick=progress(quiet)
         )
         work.read(questions, chosen.source, chosen.licence, pictures)
         priced = _price(judge, price)
         if dry_run:
             from editloupe.evals.making.dlebench_metadata import drawn_option, task_text
 
-            told = work.forecast(priced, editor_price, lambda one: task_text(one, chosen, drawn_option(one, chosen)))
-            return _show_forecast(told, ledger, as_json)
+            expected = work.forecast(
+                priced, editor_price, lambda one: task_text(one, chosen, drawn_option(one, chosen))
+            )
+            return _show_forecast(expected, ledger, as_json)
         _with_models(work, judge, chosen, boxes, _editor(folder, ledger, editor, editor_url, editor_price), priced)
         try:
             asyncio.run(work.run())
@@ -262,7 +264,7 @@ def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: boo
         )
         return 3 if failed else 0
     for tally in work.tallies:
-        print(one_line(_told(tally)))
+        print(one_line(told(tally)))
         for name, why in sorted({**tally.left_out, **tally.failed}.items())[:20]:
             tell(f"{tally.stage}, {name}: {why}")
         if tally.stopped:
@@ -285,7 +287,8 @@ _NEXT = {
 }
 
 
-def _told(tally: Tally) -> str:
+def told(tally: Tally) -> str:
+    """Return what became of a stage's samples, in a line."""
     parts = [f"{tally.made} made", f"{tally.held} held before"]
     parts += [
         f"{count} {word}" for count, word in ((tally.waiting, "waiting"), (len(tally.left_out), "left out")) if count
@@ -293,7 +296,9 @@ def _told(tally: Tally) -> str:
     return f"{tally.stage}: {', '.join(parts)}" + (f", {len(tally.failed)} failed" if tally.failed else "")
 
 
-def _tick(quiet: bool) -> Callable[[Tally], None]:
+def progress(quiet: bool) -> Callable[[Tally], None]:
+    """Return what shows on a terminal how far a stage is."""
+
     def tick(tally: Tally) -> None:
         if not quiet and sys.stderr.isatty():
             ends = "\n" if tally.total and tally.done >= tally.total and tally.stage != "questions" else ""

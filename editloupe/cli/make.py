@@ -14,6 +14,7 @@ from editloupe.cli.make_scenes import scenes
 SCENES = "scenes"
 MADE = {
     "dlebench": ("editloupe.cli.dlebench_make", "dlebench"),
+    "sizes": ("editloupe.cli.dlebench_sizes", "sizes"),
 }
 """What else can be made: a command's module and function, imported when it is used, so that scenes start quickly."""
 
@@ -31,7 +32,7 @@ class MakeGroup(TyperGroup):
             module, function = MADE[cmd_name]
             alone = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
             alone.command(cmd_name)(getattr(import_module(module), function))
-            self.commands[cmd_name] = get_command(alone)  # type: ignore[assignment]
+            self.commands[cmd_name] = get_command(alone)
         return super().get_command(ctx, cmd_name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -60,6 +60,17 @@ PARTS = {
         "--device",
         "--tool-set",
     },
+    "make sizes": {
+        "--judge",
+        "--setup",
+        "--base-url",
+        "--max-output-tokens",
+        "--timeout",
+        "--detector",
+        "--detector-download",
+        "--device",
+        "--tool-set",
+    },
     "demo": {"--judge", "--base-url", "--mode"},
     "tool": {"--enhancer", "--detector", "--detector-download", "--device", "--overview", "--tool-set"},
 }

@@ -158,10 +158,9 @@ class MakingFolder:
         if not isinstance(boxes, Boxes):
             return _ended(Sample(question, "boxes", metadata), boxes)
         reference = _current(self.references.get(question.id), reference_key(question, metadata, boxes))
-        if isinstance(reference, LeftOut):
-            return _ended(Sample(question, "left out", metadata, boxes), reference)
-        if reference is None:
-            return Sample(question, "reference" if boxes.confirmed else "confirm boxes", metadata, boxes)
+        if not isinstance(reference, Reference):
+            waits: Step = "reference" if boxes.confirmed else "confirm boxes"
+            return _ended(Sample(question, waits, metadata, boxes), reference)
         key = review_key(metadata, boxes, reference)
         given = self.reviews.by_sample.get(question.id, {})
         reviews = {name: review for name, review in given.items() if review.key == key}

@@ -216,10 +216,13 @@ def _registered(edited: Floats, before: Floats, around: npt.NDArray[np.bool_]) -
     if max(abs(x), abs(y)) < 0.2 or abs(x) > FARTHEST_SHIFT * width or abs(y) > FARTHEST_SHIFT * height:
         return edited, (0.0, 0.0)
     matrix = np.array([[1, 0, -x], [0, 1, -y]], np.float32)
-    moved = cv2.warpAffine(edited, matrix, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    moved = np.asarray(
+        cv2.warpAffine(edited, matrix, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE),
+        np.float32,
+    )
     if _apart(moved, before, around) >= 0.95 * _apart(edited, before, around):
         return edited, (0.0, 0.0)
-    return np.asarray(moved, np.float32), (round(-x, 2), round(-y, 2))
+    return moved, (round(-x, 2), round(-y, 2))
 
 
 def _apart(one: Floats, other: Floats, where: npt.NDArray[np.bool_]) -> float:

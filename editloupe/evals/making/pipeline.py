@@ -16,7 +16,7 @@ from editloupe.evals.making.boxes import Detector, given_boxes, proposed_boxes
 from editloupe.evals.making.costs import Ledger
 from editloupe.evals.making.folder import MakingFolder, Sample, boxes_key, question_key, reference_key
 from editloupe.evals.making.questions import read_questions
-from editloupe.evals.making.records import LeftOut, Metadata, Question, file_name
+from editloupe.evals.making.records import Boxes, LeftOut, Metadata, Question, file_name
 from editloupe.evals.making.references import ReferenceMaker, write_crop
 from editloupe.evals.making.work import Tally, Tick, unwatched, work_through
 from editloupe.evals.runs.lock import RunLock
@@ -106,7 +106,7 @@ class Pipeline:
         detector = self.detector
 
         async def find(item: Sample) -> None:
-            found = given_boxes(item)
+            found: Boxes | LeftOut | None = given_boxes(item)
             if found is None and detector is not None:
                 found = await asyncio.to_thread(proposed_boxes, item, self.folder.path, detector, self.trust_detector)
             if found is None:

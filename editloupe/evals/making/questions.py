@@ -90,7 +90,7 @@ def _question(
     name: str, values: Mapping[str, Any], row: Row, folders: Sequence[Path], out: Path, source: str, licence: str | None
 ) -> Question:
     text, options = _asked(values["question"], values["options"])
-    answer = _answer(values["answer"], options)
+    answer = _answer(values["answer"], options, any(isinstance(one, int) for one in _listed(values["options"])))
     file, boxes = _picture(values, folders, out)
     given = values["boxes"]
     try:
@@ -132,16 +132,20 @@ def _asked(question: Any, options: Any) -> tuple[str, tuple[str, ...]]:
     return " ".join(text.split()), tuple(one for one in stripped if one)
 
 
-def _answer(answer: Any, options: Sequence[str]) -> str:
-    """Return the right answer in words: a letter or a place among the options stands for the option."""
+def _answer(answer: Any, options: Sequence[str], of_numbers: bool) -> str:
+    """Return the right answer in words: a letter or a place among the options stands for the option.
+
+    A number is a place, counted from 0, unless the options are numbers themselves or have no such place.
+    """
     listed = _listed(answer)
     if answer is None or len(listed) != 1:
         raise NotUsable("it has no single answer")
     value = listed[0]
-    if isinstance(value, int) and not isinstance(value, bool) and options and str(value) not in options:
-        if not 0 <= value < len(options):
+    if isinstance(value, int) and not isinstance(value, bool) and options and not of_numbers:
+        if 0 <= value < len(options):
+            return options[value]
+        if str(value) not in options:
             raise NotUsable(f"its answer is option {value}, and there are {len(options)}")
-        return options[value]
     text = str(value).strip()
     if boxed := _BOXED.match(text):
         text = boxed.group(1).strip()

@@ -139,7 +139,7 @@ def file_name(sample_id: str) -> str:
     """Return a sample's id as a file may be called, still readable and still its own.
 
     >>> file_name("vstar-12"), file_name("perception/ocr/0913")
-    ('vstar-12', 'perception-ocr-0913-e3ecf4a6')
+    ('vstar-12', 'perception-ocr-0913-c21e0554')
     """
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", sample_id).strip(".-")[:80]
     if plain == sample_id:
