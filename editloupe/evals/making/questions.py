@@ -186,7 +186,8 @@ def _picture(values: Mapping[str, Any], folders: Sequence[Path], out: Path) -> t
 def _keep_file(path: Path, out: Path) -> str:
     sha, (width, _) = hash_file(path), declared_size(path)
     assert width, "a picture has a size"
-    name = f"{SOURCES}/{sha}{path.suffix.lower()}"
+    suffix = path.suffix.lower()
+    name = f"{SOURCES}/{sha}{'.jpg' if suffix == '.jpeg' else suffix}"
     if not (out / name).exists():
         make_folder((out / name).parent)
         with whole_file(out / name) as part:
