@@ -157,10 +157,11 @@ def _with_models(
     work.asker = asker(judge, chosen.repairs, work.ledger, work.kept, priced, work.concurrency, "metadata")
     if work.asker is not None:
         work.maker = MetadataMaker(work.asker, chosen)
-    detector = GroundingDino(judge.chosen().tool_settings())
+    looking = judge.chosen().tool_settings()
+    detector = GroundingDino(looking)
     problem = detector.unavailable()
     if problem is None:
-        work.detector = detector
+        work.detector, work.detector_name = detector, f"detector {looking.detector}"
         work.trust_detector = boxes == DETECTOR
     elif boxes == DETECTOR:
         raise UserError(f"the detector cannot be used: {problem}")

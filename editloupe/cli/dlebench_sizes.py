@@ -66,7 +66,7 @@ def sizes(
     lock = locked(out)
     try:
         naming: Naming | None = paper.fields if paper else None
-        wanted = dict.fromkeys(named, naming)
+        wanted: dict[Path, Naming | None] = dict.fromkeys(named, naming)
         missing = work.instructions(wanted)
         priced = parse_price(price) if price else price_of(judge.named) if judge.named else None
         if dry_run:

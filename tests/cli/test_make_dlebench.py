@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +18,7 @@ from editloupe.images import encode, open_picture
 from editloupe.types import Box
 from tests.conftest import StartServer
 from tests.evals.making.demo_questions import DEMO, METADATA, lines, make, models, painted, write_questions
-from tests.scripted import Reply, Request, fault, say
+from tests.scripted import Reply, Request, fault, hang, say
 from tests.scripted.images_wire import picture
 
 ALL = {"box": True, "metadata": True, "reference": True}
@@ -254,6 +257,70 @@ def test_a_corrected_instruction_gets_a_reference_of_its_own(tmp_path: Path, scr
     assert sample.boxes is not None
     assert sample.boxes.boxes == (box,)
     assert [one["by"] for one in lines(out / "metadata.jsonl")] == ["openai:gpt-4.1", "ann"]
+
+
+@pytest.mark.long
+def test_a_detector_proposes_boxes_that_people_look_at_unless_it_is_trusted(
+    tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    from tests.tools.tiny_grounding import save_tiny_grounding_dino
+
+    look = ["--detector", str(save_tiny_grounding_dino(tmp_path / "weights")), "--device", "cpu", "--tool-set"]
+    questions = write_questions(tmp_path / "set", "cat-eye", "rocket-emblem", boxes=False)
+    out, server = tmp_path / "bench", scripted(models())
+
+    assert make(questions, out, server, *look, "box_threshold=0.0") == 0
+
+    assert "2 samples wait for somebody to look at their boxes" in capsys.readouterr().err
+    proposed = {one["id"]: one for one in lines(out / "boxes.jsonl")}
+    assert len(proposed["cat-eye"]["boxes"]) == 1
+    assert 1 <= len(proposed["rocket-emblem"]["boxes"]) <= 8
+    assert not proposed["cat-eye"]["confirmed"]
+    assert not (out / "references.jsonl").exists()
+    assert make(questions, out, server, "--boxes", "detector", *look, "box_threshold=0.0") == 0
+    assert len(lines(out / "references.jsonl")) == 2
+    assert make(questions, tmp_path / "other", server, "--boxes", "detector", *look, "box_threshold=1.0") == 0
+    assert 'the detector finds no "rocket" in the picture' in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_a_killed_session_loses_nothing_and_no_picture_is_paid_for_twice(tmp_path: Path, scripted: StartServer) -> None:
+    def edit(request: Request) -> Reply:
+        prompts.append(request.text)
+        if killing and len(prompts) > 2:
+            return hang(60)
+        return picture(painted(request.images[0].data, 0.5), request)
+
+    prompts: list[str] = []
+    killing = True
+    questions, out, server = write_questions(tmp_path / "set"), tmp_path / "bench", scripted(models(edit=edit))
+    asked = ["--judge", "openai:gpt-4.1", "--base-url", server.openai_url, "--concurrency", "1"]
+    editing = ["--editor", "openai:gpt-image-1", "--editor-url", server.openai_url]
+    command = [
+        sys.executable,
+        "-m",
+        "editloupe",
+        "make",
+        "dlebench",
+        str(questions),
+        "--out",
+        str(out),
+        *asked,
+        *editing,
+    ]
+    session = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    while len(prompts) < 3 and session.poll() is None:
+        time.sleep(0.05)
+    session.kill()
+    session.wait()
+    killing = False
+
+    assert make(questions, out, server) == 0
+
+    assert len(lines(out / "references.jsonl")) == 6
+    assert len(prompts) == 7, "only the one that never came back is asked for again"
+    assert sum(not one.images for one in server.requests) == 6
 
 
 @pytest.mark.parametrize(

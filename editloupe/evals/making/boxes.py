@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from editloupe.evals.making.asking import Unanswered
 from editloupe.evals.making.folder import GIVEN, MakingFolder, Sample, boxes_key
 from editloupe.evals.making.records import MOST_TARGETS, Boxes, LeftOut
 from editloupe.evals.runs.records import timestamp
@@ -36,8 +37,10 @@ def given_boxes(sample: Sample) -> Boxes | None:
     return Boxes(id=sample.id, key=key, boxes=sample.question.boxes, confirmed=True, by=GIVEN, at=timestamp())
 
 
-def proposed_boxes(sample: Sample, folder: Path, detector: Detector, trusted: bool) -> Boxes | LeftOut | None:
-    """Return what the detector proposes; where it finds nothing, None, or if nobody will look, why the sample ends there."""
+def proposed_boxes(
+    sample: Sample, folder: Path, detector: Detector, trusted: bool, name: str = DETECTOR
+) -> Boxes | None:
+    """Return what the detector proposes, None where it finds nothing; Unanswered if nobody else will look."""
     assert sample.metadata is not None, "boxes come after the metadata"
     picture = open_picture(folder / sample.question.picture)
     if picture.sha != sample.question.sha:
@@ -47,11 +50,10 @@ def proposed_boxes(sample: Sample, folder: Path, detector: Detector, trusted: bo
     found = found[: MOST_TARGETS if sample.metadata.q_type in SEVERAL else 1]
     if found:
         boxes, scores = tuple(one.box for one in found), tuple(round(one.score, 4) for one in found)
-        return Boxes(id=sample.id, key=key, boxes=boxes, confirmed=trusted, scores=scores, by=DETECTOR, at=timestamp())
-    if not trusted:
-        return None
-    why = f'the detector finds no "{phrase}" in the picture'
-    return LeftOut(id=sample.id, key=key, left_out=why, by=DETECTOR, at=timestamp())
+        return Boxes(id=sample.id, key=key, boxes=boxes, confirmed=trusted, scores=scores, by=name, at=timestamp())
+    if trusted:
+        raise Unanswered(f'the detector finds no "{phrase}" in the picture')
+    return None
 
 
 def draw_boxes(folder: MakingFolder, sample_id: str, boxes: Sequence[Box], who: str) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from editloupe.agent.hooks import OverBudget
+from editloupe.evals.analysis.label_file import append_line
 from editloupe.evals.making.records import SampleRecord
-from editloupe.evals.making.stage_files import StageFile, StageLog
+from editloupe.evals.making.stage_files import StageLog
 from editloupe.evals.runs.records import timestamp
-from editloupe.types import Usage
+from editloupe.safe_text import for_json
+from editloupe.types import Usage, UserError
 
 FILE = "costs.jsonl"
 
@@ -42,14 +44,15 @@ class Ledger:
         self._reserved = 0.0
         for line in StageLog(self._file, self._kind).records():
             self._count(line)
-        self._lines: StageFile[Cost] | None = None
 
     def pay(self, sample_id: str, stage: str, model: str, usage: Usage, dollars: float | None) -> None:
         """Write down a paid request; it is on disk when this returns."""
         line = Cost(id=sample_id, stage=stage, model=model, usage=usage, dollars=dollars, at=timestamp())
         with self._lock:
-            self._lines = self._lines or StageFile(self._file, self._kind)
-            self._lines.add(line)
+            try:
+                append_line(self._file, for_json(line.model_dump(mode="json")).encode())
+            except OSError as error:
+                raise UserError(f"{self._file} cannot be written: {error.strerror or error}") from None
             self._count(line)
 
     def reserve(self, dollars: float) -> None:

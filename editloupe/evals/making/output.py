@@ -76,12 +76,12 @@ def card_facts(folder: MakingFolder, ledger: Ledger, unreviewed: bool = False) -
     """Return what the data card says."""
     kept = list(rows(folder, unreviewed))
     stats = manifest_stats(folder.path / MANIFEST) if kept else None
+    people = folder.people()
     models: dict[str, Counter[str]] = {"metadata": Counter(), "boxes": Counter(), "references": Counter()}
     for sample in folder.samples():
         for stage, record in (("metadata", sample.metadata), ("boxes", sample.boxes), ("references", sample.reference)):
             if record is not None:
-                people = stage != "references" and record.by in folder.people()
-                models[stage]["people" if people else record.by] += 1
+                models[stage]["people" if record.by in people else record.by] += 1
     agreement = review_agreement(folder)
     return {
         "samples": len(kept),
@@ -95,9 +95,9 @@ def card_facts(folder: MakingFolder, ledger: Ledger, unreviewed: bool = False) -
         "waiting": {step: count for step, count in folder.steps().items() if step not in ("accepted", "left out")},
         "left_out": dict(Counter(folder.left_out().values()).most_common()),
         "made_by": {stage: dict(count.most_common()) for stage, count in models.items()},
-        "reviewers": len(folder.people()),
+        "reviewers": len({name for given in folder.reviews.by_sample.values() for name in given}),
         "agreement": agreement.model_dump(mode="json"),
-        "dollars": round(ledger.spent, 6),
+        "dollars": round(ledger.spent, 9),
         "requests_without_a_price": ledger.unpriced,
     }
 

@@ -12,11 +12,11 @@ from typing import Protocol
 from editloupe.agent.usage import CHARACTERS_A_TOKEN
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.making.asking import TextAsker
-from editloupe.evals.making.boxes import Detector, given_boxes, proposed_boxes
+from editloupe.evals.making.boxes import DETECTOR, Detector, given_boxes, proposed_boxes
 from editloupe.evals.making.costs import Ledger
 from editloupe.evals.making.folder import MakingFolder, Sample, boxes_key, question_key, reference_key
 from editloupe.evals.making.questions import read_questions
-from editloupe.evals.making.records import Boxes, LeftOut, Metadata, Question, file_name
+from editloupe.evals.making.records import LeftOut, Metadata, Question, file_name
 from editloupe.evals.making.references import ReferenceMaker, write_crop
 from editloupe.evals.making.work import Tally, Tick, unwatched, work_through
 from editloupe.evals.runs.lock import RunLock
@@ -46,6 +46,8 @@ class Pipeline:
     asker: TextAsker | None = None
     """Whose connections are closed at the end."""
     detector: Detector | None = None
+    detector_name: str = DETECTOR
+    """What records call it."""
     trust_detector: bool = False
     """Take what the detector proposes without a person's look."""
     references: ReferenceMaker | None = None
@@ -106,9 +108,11 @@ class Pipeline:
         detector = self.detector
 
         async def find(item: Sample) -> None:
-            found: Boxes | LeftOut | None = given_boxes(item)
+            found = given_boxes(item)
             if found is None and detector is not None:
-                found = await asyncio.to_thread(proposed_boxes, item, self.folder.path, detector, self.trust_detector)
+                found = await asyncio.to_thread(
+                    proposed_boxes, item, self.folder.path, detector, self.trust_detector, self.detector_name
+                )
             if found is None:
                 raise _Waits
             self.folder.boxes.add(found)
@@ -116,7 +120,7 @@ class Pipeline:
         def give_up(item: Sample, why: str) -> None:
             assert item.metadata is not None
             key = boxes_key(item.question, item.metadata)
-            self.folder.boxes.add(LeftOut(id=item.id, key=key, left_out=why, at=timestamp()))
+            self.folder.boxes.add(LeftOut(id=item.id, key=key, left_out=why, by=self.detector_name, at=timestamp()))
 
         await self._stage("boxes", lambda one: one.metadata is not None and one.boxes is None, find, give_up)
 

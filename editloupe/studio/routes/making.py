@@ -23,6 +23,18 @@ Name = Annotated[str, Query(max_length=80)]
 Id = Annotated[str, Query(max_length=1000)]
 CORRECTABLE = ("edit_instruction", "modified_object", "prompt_clean", "prompt_adv")
 """What a reviewer may write anew, beside the instruction type."""
+WORDS = {
+    "metadata": "Wait for metadata",
+    "boxes": "Wait for boxes",
+    "confirm boxes": "Boxes to look at",
+    "reference": "Wait for a reference",
+    "review": "Wait for review",
+    "regenerate": "Reference to be made anew",
+    "accepted": "Accepted",
+    "discarded": "Discarded",
+    "disputed": "Disputed among reviewers",
+    "left out": "Left out",
+}
 SHOWN = {
     "edit_instruction": "Instruction",
     "modified_object": "Target",
@@ -69,6 +81,7 @@ def overview(request: Request, key: str) -> Response:
         key=key,
         name=folder.path.resolve().name,
         steps=folder.steps(),
+        words=WORDS,
         names=sorted(folder.people()),
         agreement=review_agreement(folder),
     )
@@ -121,7 +134,7 @@ def _page(request: Request, key: str, task: str, who: str, wanted: str) -> Respo
         return overview(request, key)
     waiting = turns(folder, task, name)
     sample = folder.sample(wanted) if wanted else (waiting[0] if waiting else None)
-    about = {"key": key, "name": name, "folder": folder.path.resolve().name, "left": len(waiting)}
+    about: dict[str, Any] = {"key": key, "name": name, "folder": folder.path.resolve().name, "left": len(waiting)}
     if sample is None:
         return studio.pages.page("making_done.html", task=task, **about)
     return studio.pages.page(f"making_{task}.html", **about, **_facts(studio, sample))
