@@ -5,7 +5,7 @@ from __future__ import annotations
 from editloupe.agent.models import ModelSettings
 from editloupe.graphs.context import Differences
 from editloupe.images import LONG_SIDE
-from editloupe.rubrics.model import Telling
+from editloupe.rubrics.model import TargetCrop, Telling
 
 
 class JudgeSettings(ModelSettings):
@@ -23,5 +23,7 @@ class JudgeSettings(ModelSettings):
     """Who lists the differences where a rubric has them listed first: the model, or the tool."""
     our_notes: bool = True
     """Whether rubrics keep the parts that their papers do not have; False leaves those out."""
+    target_crop: TargetCrop | None = None
+    """How much the crops of oracle mode show round their targets, whatever the rubric says; None leaves that to the rubric."""
     tells: tuple[Telling, ...] | None = None
     """What of an edit's own text the judge is given, whatever its rubric says; None leaves that to the rubric."""

@@ -47,6 +47,8 @@ def question_facts(
         "long_side": settings.long_side,
         "min_confidence": settings.min_confidence,
     }
+    if (text := rubric.modes[mode]).targets == "crops" and text.crop != "adaptive":
+        facts["target_crop"] = text.crop
     if by_rules:
         facts["rules"] = rules_fingerprint()
     else:

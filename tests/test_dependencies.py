@@ -19,8 +19,15 @@ LAYERS = (
         "images",
         "lazy_names",
         "loop_thread",
+        "memory_picture",
+        "picture_file",
+        "picture_encoding",
+        "picture_input",
         "pixel_budget",
+        "plurals",
+        "rgb_pixels",
         "safe_text",
+        "spans",
         "storable",
         "user_error",
         "whole_files",
@@ -28,9 +35,19 @@ LAYERS = (
     ("rubrics", "tools"),
     ("agent",),
     ("graphs",),
-    ("judge", "judge_lifecycle", "judge_settings", "described_judge", "question_facts", "setups"),
+    ("combined",),
+    (
+        "judge",
+        "judge_lifecycle",
+        "judge_settings",
+        "described_judge",
+        "protocol_judge",
+        "question_facts",
+        "setups",
+        "worded_protocol",
+    ),
     ("evals", "generators"),
-    ("studio", "cli", "app", "demo", "__main__"),
+    ("studio", "reward_server", "rewards", "cli", "app", "demo", "__main__"),
 )
 """The parts of the package from the lowest up: a part imports from below and from its own layer."""
 APART = {"rubrics", "tools"}
@@ -38,14 +55,17 @@ APART = {"rubrics", "tools"}
 ROOMS = {
     "manifests": set(),
     "runs": set(),
+    "forks": {"runs"},
     "batch": {"manifests", "runs"},
     "analysis": {"manifests", "runs"},
+    "traces": {"manifests", "runs", "analysis"},
     "papers": {"manifests", "runs", "analysis"},
     "trust": {"manifests", "runs", "analysis", "papers"},
-    "report": {"manifests", "runs", "analysis", "papers", "trust"},
+    "report": {"manifests", "runs", "analysis", "traces", "papers", "trust"},
     "edival": {"manifests", "runs", "batch", "analysis", "papers", "report"},
     "making": {"manifests", "runs", "batch", "analysis", "papers", "report"},
     "reward": {"manifests", "runs", "batch", "analysis", "papers", "report"},
+    "ablation": {"manifests", "runs", "batch", "analysis", "papers", "report"},
 }
 """What stands in `evals`, and what each may import of the others."""
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

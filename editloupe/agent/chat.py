@@ -63,6 +63,7 @@ class Reply:
     message: AIMessage
     usage: Usage
     seconds: float
+    """From the request to the reply; of a kept one, when it was asked for."""
     attempts: int = 1
     kept: bool = False
     """True where the reply came from the run's store and nothing was asked."""

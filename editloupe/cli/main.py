@@ -45,7 +45,7 @@ COMMANDS: tuple[Command, ...] = (
         "export",
         "editloupe.cli.export",
         "export",
-        "Write a run's verdicts as JSONL, CSV, Parquet or a datasets folder.",
+        "Write a run's verdicts as JSONL, CSV, Parquet, a datasets folder or an Inspect log.",
     ),
     Command(
         "run",
@@ -55,6 +55,18 @@ COMMANDS: tuple[Command, ...] = (
         group=True,
     ),
     Command("trace", "editloupe.cli.trace", "trace", "Show what the judge thought, asked for and saw."),
+    Command(
+        "traces",
+        "editloupe.cli.traces",
+        "traces",
+        "Find verdicts by what was said, called, seen and paid on the way, and count them.",
+    ),
+    Command(
+        "fork",
+        "editloupe.cli.fork",
+        "fork",
+        "Go on from a step of a kept trace with one thing changed.",
+    ),
     Command(
         "report",
         "editloupe.cli.report",
@@ -76,6 +88,12 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         "drift", "editloupe.cli.drift", "drift", "Judge an anchor set again and say whether the judge has changed."
+    ),
+    Command(
+        "ablate",
+        "editloupe.cli.ablate",
+        "ablate",
+        "Judge edits in every combination of some options, and compare them in one table.",
     ),
     Command("compare", "editloupe.cli.compare", "compare", "Two runs on the same edits, side by side."),
     Command(
@@ -105,6 +123,7 @@ COMMANDS: tuple[Command, ...] = (
         "doctor", "editloupe.cli.doctor", "doctor", "Say what is ready on this machine and what to do for the rest."
     ),
     Command("demo", "editloupe.cli.demo", "demo", "Judge a few bundled edits."),
+    Command("serve", "editloupe.cli.serve", "serve", "Serve rewards to training loops, in the dialects they speak."),
     Command("studio", "editloupe.cli.studio", "studio", "Judge, look and label in the browser."),
 )
 

@@ -13,6 +13,7 @@ from editloupe.generators.lexicon import lexicon
 from editloupe.generators.registry import BILLIARDS, PUZZLES
 from editloupe.generators.registry import task as find_task
 from editloupe.generators.writing import MANIFEST, check_answers, write_billiards, write_puzzles
+from editloupe.plurals import number_of
 from editloupe.safe_text import command, for_json, one_line
 from editloupe.types import UserError
 
@@ -63,7 +64,7 @@ def scenes(
                 tell(f"{chosen.about}: too few to prove a word the longest in English; every item says so")
         lines = write_puzzles(out, task, count, seed, language)
         protocol = next(puzzle.protocol for puzzle in PUZZLES if puzzle.name == task.name)
-    print(one_line(f"{lines} edits in {out / MANIFEST}"))
+    print(one_line(f"{number_of(lines, 'edit')} in {out / MANIFEST}"))
     tell(f"next: {command('editloupe', 'batch', out / MANIFEST)} --protocol {protocol.name} --judge … --out RUN")
     return 0
 

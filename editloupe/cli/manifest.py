@@ -12,6 +12,9 @@ import typer
 from editloupe.cli.options import one_of, tell
 from editloupe.evals.papers import layouts
 from editloupe.evals.papers.registry import known_paper
+from editloupe.plurals import number_of
+from editloupe.rubrics.registry import DEFAULT
+from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.safe_text import for_json
 
 if TYPE_CHECKING:
@@ -42,6 +45,12 @@ def stats(
     layout: Annotated[
         str, typer.Option(help=f"Whose names of fields: {' or '.join(layouts.sample_layouts())}.")
     ] = layouts.PLAIN,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Whose names of types, see `editloupe protocols`; without it the layout's, else {DEFAULT.name}."
+        ),
+    ] = None,
     allow_outside: Annotated[bool, typer.Option(help="Allow paths outside a manifest's folder.")] = False,
 ) -> None:
     """Count samples by instruction type and by the size of their targets, and set manifests beside each other.
@@ -55,12 +64,17 @@ def stats(
 
     paper = known_paper(one_of("--layout", layout, layouts.sample_layouts()))
     naming = paper.fields if paper else None
-    named = manifest_names(manifests)
-    found = [manifest_stats(path, naming, allow_outside, name, type_reader(layout)) for path, name in named.items()]
+    # Types go by the names that a report of these edits has for them.
+    judged_by = find_protocol(protocol or (paper.name if paper else DEFAULT.name))
+    typing = type_reader(judged_by.name)
+    found = [
+        manifest_stats(path, naming, allow_outside, name, typing, judged_by.families)
+        for path, name in manifest_names(manifests).items()
+    ]
     if out is not None:
         from editloupe.evals.making.output import save_figures
 
-        tell(f"{save_figures(found, out)} figures in {out}")
+        tell(f"{number_of(save_figures(found, out), 'figure')} in {out}")
     if as_json:
         print(for_json({"manifests": [one.model_dump(mode="json") for one in found]}, 2))
         return
@@ -86,16 +100,24 @@ def manifest_blocks(found: Sequence[ManifestStats]) -> Iterator[Block]:
     from editloupe.evals.report.figures.manifests import told
 
     names = [one.name for one in found]
-    listed = [f"{one.name}: {one.samples} samples in {one.rows} rows{_models(one)}" for one in found]
+    listed = [
+        f"{one.name}: {number_of(one.samples, 'sample')} in {number_of(one.rows, 'row')}{_models(one)}" for one in found
+    ]
     yield Paragraph(". ".join(listed) + ".")
     if notes := tuple(f"{one.name}: {note}" for one in found for note in one.notes):
         yield Points(notes)
     yield Heading("Samples by instruction type", 3)
     kinds = list(dict.fromkeys(kind for one in found for kind in one.types))
-    yield Grid(("type", *names), tuple((kind, *(str(one.types.get(kind, 0)) for one in found)) for kind in kinds))
+    families = list(dict.fromkeys(family for one in found for family in one.families))
+    for family in families or [""]:
+        counts = [one.families.get(family, {}) if family else one.types for one in found]
+        own = [kind for kind in kinds if any(kind in held for held in counts)]
+        rows = [(kind, *(str(held.get(kind, 0)) for held in counts)) for kind in own]
+        total = [("all of them", *(str(sum(held.values())) for held in counts))] if family else []
+        yield Grid((f"{family} type".strip(), *names), (*rows, *total))
     yield Heading("Samples by number of targets", 3)
-    counts = sorted({count for one in found for count in one.targets})
-    yield Grid(("targets", *names), tuple((str(n), *(str(one.targets.get(n, 0)) for one in found)) for n in counts))
+    several = sorted({count for one in found for count in one.targets})
+    yield Grid(("targets", *names), tuple((str(n), *(str(one.targets.get(n, 0)) for one in found)) for n in several))
     measured = [one for one in found if one.measured]
     if not measured:
         return

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from editloupe.agent.specs import RULES, forms
+from editloupe.combined.plans import CASCADE, PANEL
 from editloupe.safe_text import one_line
 from editloupe.types import Box, UserError
 
@@ -23,7 +24,7 @@ JudgeSpec = Annotated[
     str | None,
     typer.Option(
         "--judge",
-        help=f"{forms(', ')} or {RULES}; else the variable EDITLOUPE_JUDGE, else {RULES}.",
+        help=f"{forms(', ')} or {RULES}; {PANEL}SPEC,SPEC… or {CASCADE}FILE; else the variable EDITLOUPE_JUDGE, else {RULES}.",
         rich_help_panel=ASKING,
     ),
 ]
@@ -37,7 +38,7 @@ class ToolOptions:
         str | None,
         typer.Option(
             "--tools",
-            help="The tools the judge may call, with commas, or none; without it all that can run here.",
+            help="The tools the judge may call, with commas, or none, or all; without it all that can run here.",
             rich_help_panel=LOOKING,
         ),
     ] = None
@@ -87,8 +88,9 @@ class ToolOptions:
             "detector_download": self.detector_download or None,
             "overview": self.overview or None,
         }
-        own["offered"] = None if self.offered is None else read_tool_names(self.offered)
         named = {name: value for name, value in own.items() if value is not None}
+        if self.offered is not None:
+            named["offered"] = read_tool_names(self.offered)
         return {**read_assignments(self.tool_set or ()), **read_settings(named)}
 
     def settings(self, **more: Any) -> ToolSettings:

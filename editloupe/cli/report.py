@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from editloupe.cli.options import tell
+from editloupe.plurals import number_of
 from editloupe.safe_text import for_json
 from editloupe.types import UserError
 from editloupe.whole_files import write_text
@@ -77,10 +78,10 @@ def report(
         ),
     ] = False,
     queue: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             "--queue",
-            help="With --corrected: the queue that drew the labelled edits; else label_queue.jsonl in the run, if it is there.",
+            help="With --corrected: a queue that drew labelled edits; may be given again. Else the run's, if it is there.",
         ),
     ] = None,
     figures: Annotated[
@@ -105,16 +106,18 @@ def report(
 
     how = Resampling(resamples, seed)
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
+    gc.disable()
     tables = [table_of(run, protocol, configuration) for run in dict.fromkeys(runs)]
     gc.freeze()  # the tables stay until the end; the collector need not walk through them again and again
+    gc.enable()
     _check_columns(by or (), tables)
-    if queue is not None and (not corrected or len(tables) > 1):
+    if queue and (not corrected or len(tables) > 1):
         raise UserError(
             "--queue goes with --corrected and one run: it says how the labelled edits of that run were drawn"
         )
     built = []
     for table in tables:
-        drawn = find_queue(table, queue) if corrected else None
+        drawn = find_queue(table, queue or ()) if corrected else None
         built.append(
             build_report(table, by or (), rule, human, how, intervals=intervals, corrected=corrected, queue=drawn)
         )
@@ -122,7 +125,7 @@ def report(
     if len(built) > 1:
         found = build_leaderboard(built, tables, how if intervals else None)
     if figures is not None:
-        tell(f"{_save_figures(found, figures)} figures in {figures}")
+        tell(f"{number_of(_save_figures(found, figures), 'figure')} in {figures}")
     if kind == "text" and out is None:
         _print(found)
         return

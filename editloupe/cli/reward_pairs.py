@@ -26,6 +26,7 @@ from editloupe.evals.manifests.pairs import Pair, Way, load_pairs
 from editloupe.evals.reward.judged_pairs import assumptions, pair_edits, report_of_pairs
 from editloupe.evals.reward.score_file import judge_by_scores
 from editloupe.evals.runs.store import Run
+from editloupe.plurals import number_of, verb
 from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, known_protocol, usual_repeats
 from editloupe.safe_text import for_json, one_line
 from editloupe.storable import record_json
@@ -163,7 +164,8 @@ def show_report(report: PairReport, console: Console) -> None:
     console.print(table)
     if report.way == "pairwise":
         console.print(
-            f"the two orders contradict each other in {report.overall.inconsistent} pairs, which count as wrong"
+            f"the two orders contradict each other in {number_of(report.overall.inconsistent, 'pair')}, which "
+            f"{verb(report.overall.inconsistent, 'counts', 'count')} as wrong"
         )
     for why in sorted({result.why for result in report.results if result.why})[:3]:
         tell(f"unjudged, for instance: {why}")

@@ -12,6 +12,7 @@ from editloupe.evals.runs.info import RunInfo, run_info
 from editloupe.evals.runs.merging import merge as merge_runs
 from editloupe.evals.runs.migration import migrate as migrate_run
 from editloupe.evals.runs.pruning import prune as prune_run
+from editloupe.plurals import number_of, verb
 from editloupe.safe_text import one_line
 from editloupe.types import UserError
 
@@ -44,7 +45,8 @@ def migrate(runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="F
             print(f"{run} is of this version already")
         else:
             print(
-                f"{run}: {done.edits} edits, {done.units} verdicts and {done.traces} traces taken over; "
+                f"{run}: {number_of(done.edits, 'edit')}, {number_of(done.units, 'verdict')} and "
+                f"{number_of(done.traces, 'trace')} taken over; "
                 f"the old file is {done.kept.name}, which you may delete"
             )
 
@@ -61,9 +63,12 @@ def merge(
     if len(runs) < 2:
         raise UserError("name at least two runs to merge")
     done = merge_runs(runs, out)
-    print(f"{out}: {done.edits} edits, {done.units} verdicts")
+    print(f"{out}: {number_of(done.edits, 'edit')}, {number_of(done.units, 'verdict')}")
     if done.in_both:
-        tell(f"{done.in_both} units were in more than one run; the first verdict of each stands")
+        tell(
+            f"{number_of(done.in_both, 'unit')} {verb(done.in_both, 'was', 'were')} in more than one run; the first "
+            "verdict of each stands"
+        )
     if done.unreadable:
         tell(f"{len(done.unreadable)} edits cannot be read and are left out ({', '.join(done.unreadable[:3])} …)")
 
@@ -82,25 +87,33 @@ def prune(
     """
     done = prune_run(run, pictures=pictures, dry_run=dry_run)
     word = "would be removed" if dry_run else "removed"
-    print(f"{done.units} replaced verdicts and {done.pictures} pictures ({_size(done.bytes)}) {word}")
+    print(
+        f"{number_of(done.units, 'replaced verdict')} and {number_of(done.pictures, 'picture')} ({_size(done.bytes)}) {word}"
+    )
 
 
 def _lines(found: RunInfo) -> list[str]:
     lines = [
-        f"{found.folder}: {found.edits} edits, schema version {found.schema_version}, made {found.created or 'unknown'}"
+        f"{found.folder}: {number_of(found.edits, 'edit')}, schema version {found.schema_version}, made "
+        f"{found.created or 'unknown'}"
     ]
     if found.models:
         models = ", ".join(f"{one_line(name)} ({count})" for name, count in found.models.items())
         lines.append(f"editing models: {models}")
     for one in found.configurations:
+        differs = f" · {one_line(one.differs)}" if one.differs else ""
         repeats = f", {one.repeats} repeats" if one.repeats > 1 else ""
-        lines.append(f"configuration {one.name}: {one_line(one.judge)} · {one.protocol} · {one.mode} mode{repeats}")
+        lines.append(
+            f"configuration {one.name}: {one_line(one.judge)} · {one.protocol} · {one.mode} mode{differs}{repeats}"
+        )
         lines.append(f"  {', '.join(one.criteria)}: {one.judged} judged, {one.unjudged} unjudged")
     cost = "cost unknown" if found.cost is None else f"${found.cost:.4f}"
     lines.append(
-        f"{found.usage.requests} requests, {found.usage.input_tokens + found.usage.output_tokens} tokens, {cost}"
+        f"{number_of(found.usage.requests, 'request')}, {found.usage.input_tokens + found.usage.output_tokens} tokens, {cost}"
     )
-    lines.append(f"{found.pictures} pictures ({_size(found.picture_bytes)}), tables {_size(found.file_bytes)}")
+    lines.append(
+        f"{number_of(found.pictures, 'picture')} ({_size(found.picture_bytes)}), tables {_size(found.file_bytes)}"
+    )
     return lines
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+import sys
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,10 @@ from rich.panel import Panel
 from rich.rule import Rule
 from rich.text import Text
 
+from editloupe.cli.fork_view import fork_lines, show_kept_forks
 from editloupe.cli.options import tell
+from editloupe.combined.opinion_lines import opinion_lines
+from editloupe.evals.forks.shelf import forks_of
 from editloupe.evals.runs.export import each_once
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
@@ -23,6 +27,10 @@ from editloupe.rubrics.registry import known_protocol
 from editloupe.safe_text import for_json, one_line, printable
 from editloupe.storable import storable
 from editloupe.types import Edit, Observation, Sha, Step, Trace, Usage, UserError, Verdict
+from editloupe.whole_files import text_file, write_text
+
+FORMATS = ("text", "json", "html")
+SUFFIXES = {".json": "json", ".html": "html", ".htm": "html"}
 
 
 def trace(
@@ -32,9 +40,27 @@ def trace(
     ],
     criterion: Annotated[str | None, typer.Option(help="Only this criterion.")] = None,
     repeat: Annotated[int | None, typer.Option(min=0, help="Only this repeat; counted from 0.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    fork: Annotated[int | None, typer.Option(help="Show this fork of the run beside its parent.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    format: Annotated[
+        str | None,
+        typer.Option("--format", help="text, json, or html: one file with its pictures, to send to somebody."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The file to write; html needs one.")] = None,
 ) -> None:
-    """Show what the judge thought, asked for and saw on the way to its verdicts."""
+    """Show what the judge thought, asked for and saw on the way to its verdicts.
+
+    Example: editloupe trace runs/gpt cup-7 --criterion instruction_following
+
+    Example: editloupe trace runs/gpt cup-7 --format html --out cup-7.html
+    """
+    kind = chosen_kind("json" if as_json else format, out)
+    if fork is not None or _only_forks(run, edit_id):
+        if out is not None:
+            raise UserError(
+                "a fork is shown beside its parent on the terminal or as --json; --out is for a trace of the run"
+            )
+        return show_kept_forks(run, edit_id, criterion, fork, kind == "json")
     with Run.open(run) as opened:
         name = _named(opened, edit_id)
         edit = opened.edit(name).edit
@@ -43,18 +69,49 @@ def trace(
             have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in opened.units(name)}))
             raise UserError(f'edit "{edit_id}" has no such verdict in {run.name}; it has {have or "none"}')
         stories = [(unit, opened.load_trace(name, unit.criterion, unit.repeat, unit.asked)) for unit in units]
-        if as_json:
-            print(for_json(_as_json(opened, edit, stories), 2))
+        if kind == "html" and out is not None:
+            from editloupe.cli.trace_file import write_trace
+
+            write_trace(opened, name, stories, out)
+        elif kind == "json":
+            _deliver(for_json(_as_json(opened, edit, stories), 2) + "\n", out)
         else:
-            console = Console(highlight=False)
-            for renderable in _story(opened, edit, stories):
-                console.print(renderable)
+            with nullcontext(sys.stdout) if out is None else text_file(out) as file:
+                console = Console(highlight=False, file=file)
+                for renderable in _story(opened, edit, stories):
+                    console.print(renderable)
+                for line in fork_lines(forks_of(opened, name, criterion)):
+                    console.print(line)
         if name == edit_id and (others := _others(opened, name, edit)):
             tell(
                 f"this is the output of {edit.model or 'a model without a name'}; others of the same edit: {', '.join(others)}"
             )
         for sentence in opened.damage.sentences():
             tell(sentence)
+
+
+def chosen_kind(format: str | None, out: Path | None) -> str:
+    """Return the format that was asked for, or the one the file's suffix stands for, or text."""
+    if format is not None and format not in FORMATS:
+        raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{format}"')
+    kind = format or (SUFFIXES.get(out.suffix.lower(), "text") if out else "text")
+    if kind == "html" and out is None:
+        raise UserError("--format html needs --out FILE")
+    return kind
+
+
+def _deliver(text: str, out: Path | None) -> None:
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        write_text(out, text)
+
+
+def _only_forks(run: Path, edit_id: str) -> bool:
+    """True where a run knows an edit by its forks alone, as one does that they were written to."""
+    with Run.open(run) as opened, closing(opened.reader()) as reader:
+        known = reader.execute("SELECT 1 FROM edits WHERE name = ? OR edit_id = ?", (edit_id, edit_id)).fetchone()
+        return not known and bool(forks_of(opened, edit_id))
 
 
 def _named(run: Run, said: str) -> str:
@@ -112,10 +169,13 @@ def _story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) 
         name += f" · {_setting(unit)} · {unit.configuration or 'unknown configuration'}" if several else ""
         parts.append(Rule(Text(one_line(name), style="bold"), align="left"))
         for trace in traces:
+            if trace.part:
+                parts.append(Text(one_line(f"{trace.part}: {trace.judge}"), style="bold"))
             if trace.target is not None:
                 parts.append(Text(f"target {trace.target + 1}", style="bold"))
             parts += [Text(f"note: {printable(note)}", style="yellow") for note in trace.notes]
             parts += [_step(run, step) for step in trace.steps]
+        parts += [Text(printable(line)) for line in opinion_lines(unit.outcome.opinions)]
         parts.append(_ending(unit))
     return parts
 
@@ -126,6 +186,7 @@ def _setting(unit: Unit) -> str:
 
 def _step(run: Run, step: Step) -> RenderableType:
     facts = [_milliseconds(step.seconds), _tokens(step.usage), f"{step.attempts} requests" if step.attempts > 1 else ""]
+    facts.append(f"served by {printable(step.served.told)}" if step.served else "")
     title = Text.assemble((f"step {step.index}", "bold"), (f"  {' · '.join(filter(None, facts))}", "dim"))
     lines: list[RenderableType] = []
     for sent in step.sent:

@@ -47,7 +47,7 @@ class LoopLimits(Record):
 
     @property
     def recursion_limit(self) -> int:
-        """More graph steps than the limits can lead to: a turn takes three, a repair two, insist and conclude one each."""
+        """More graph steps than the limits can lead to: a turn takes three, a repair two, insist one."""
         return 3 * self.max_turns + 2 * self.max_repairs + 10
 
 
@@ -59,6 +59,8 @@ class SharedContext:
     judge: str
     """The spec of the judge, as traces name it."""
     toolbox: Toolbox
+    part: str = ""
+    """The judge's place among several that answer together."""
     album: Album = field(default_factory=Album)
     """The edit's pictures; they go with it."""
     wire: WireLimits = WireLimits()

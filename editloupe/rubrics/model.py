@@ -21,6 +21,9 @@ from editloupe.types import Mode, Record
 
 Telling = Literal["instruction", "type", "hint"]
 """What of an edit's own text a rubric's question comes with."""
+TargetCrop = Literal["adaptive", "each_end", "box"]
+"""How much a crop shows round its target: λ(s) of each side in all, half at either end (DLEBench, Equation 1); the same at
+either end; or nothing but the annotated box."""
 
 
 OnScale = Annotated[int, Field(ge=-1_000_000, le=1_000_000)]
@@ -248,7 +251,9 @@ class ModeText(Record):
     type_notes: bool = True
     """Whether the rubric's notes by type hold in this mode."""
     targets: Literal["whole", "crops", "white"] = "whole"
-    """How a rubric of one's own shows annotated targets: whole pictures, crops round each, or each painted white."""
+    """How annotated targets are shown: whole pictures, crops round each, or each painted white."""
+    crop: TargetCrop = "adaptive"
+    """How much such a crop shows."""
 
 
 class Stage(Record):

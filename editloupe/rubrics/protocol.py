@@ -9,7 +9,7 @@ from typing import Any
 from editloupe.images import Album
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.load import load_rubric
-from editloupe.rubrics.model import LabelAnswer, PartText, Rubric, Telling
+from editloupe.rubrics.model import LabelAnswer, PartText, Rubric, TargetCrop, Telling
 from editloupe.rubrics.pairs import PairRules
 from editloupe.types import Edit, Mode, Record, UserError, Verdict
 
@@ -96,6 +96,8 @@ class Protocol:
     """Instruction types of the benchmark, in the paper's order."""
     type_names: Mapping[str, str] = field(default_factory=dict)
     """Further names of types, by their letters (see `letters`)."""
+    families: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Types that the paper counts together when it tells what its benchmark holds; they have no part in any score."""
     type_of: Callable[[Edit], str | None] | None = None
     """Returns an edit's type as the paper spells it; raises MissingInput where what it says is none of them. For protocols
     whose questions and arithmetic hang on the type; without it an unknown type is a type of its own."""
@@ -198,6 +200,18 @@ def telling(protocol: Protocol, tells: Sequence[Telling]) -> Protocol:
     return replace(protocol, rubrics=rubrics)
 
 
+def cropping(protocol: Protocol, crop: TargetCrop) -> Protocol:
+    """Return the protocol with crops round targets that show so much, in every mode that shows such crops."""
+    rubrics = []
+    for rubric in protocol.rubrics:
+        modes = {
+            mode: text.model_copy(update={"crop": crop}) if text.targets == "crops" else text
+            for mode, text in rubric.modes.items()
+        }
+        rubrics.append(rubric.model_copy(update={"modes": modes}))
+    return replace(protocol, rubrics=tuple(rubrics))
+
+
 def without_ours(protocol: Protocol) -> Protocol:
     """Return the protocol with no more in its rubrics than the paper has."""
     return replace(protocol, rubrics=tuple(rubric.without_ours() for rubric in protocol.rubrics))
@@ -220,6 +234,7 @@ __all__ = [
     "Protocol",
     "Untouched",
     "all_facts",
+    "cropping",
     "first_variant",
     "letters",
     "load_rubric",

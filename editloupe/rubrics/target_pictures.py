@@ -8,7 +8,7 @@ import numpy as np
 
 from editloupe.images import Album, Picture, Pixels
 from editloupe.rubrics.case import SOURCE, Case
-from editloupe.rubrics.model import Rubric
+from editloupe.rubrics.model import Rubric, TargetCrop
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.types import Box, Edit
 
@@ -31,15 +31,19 @@ def expansion(shorter_side: float) -> float:
     return (1 - alpha) * LARGEST_EXPANSION + alpha * SMALLEST_EXPANSION
 
 
-def crop_box(target: Box, width: int, height: int) -> Box:
-    """Return the adaptive crop around a target: each side grows by λ(s) of itself, half at either end, within the picture.
+def crop_box(target: Box, width: int, height: int, how: TargetCrop = "adaptive") -> Box:
+    """Return the crop around a target: each side grows by λ(s) of itself, half at either end, within the picture.
 
     >>> crop_box(Box.model_validate([100, 100, 132, 132]), 1000, 1000)
     Box(x1=4, y1=4, x2=228, y2=228)
+    >>> crop_box(Box.model_validate([300, 300, 332, 332]), 1000, 1000, "each_end")
+    Box(x1=108, y1=108, x2=524, y2=524)
     """
+    if how == "box":
+        return target
     target_width, target_height = target.size
-    ratio = expansion(min(target_width, target_height))
-    dx, dy = target_width * ratio / 2, target_height * ratio / 2
+    ratio = expansion(min(target_width, target_height)) * (1.0 if how == "each_end" else 0.5)
+    dx, dy = target_width * ratio, target_height * ratio
     grown = Box(x1=round(target.x1 - dx), y1=round(target.y1 - dy), x2=round(target.x2 + dx), y2=round(target.y2 + dy))
     return grown.clamped(width, height) or target
 
@@ -110,7 +114,7 @@ def crop_case(
 ) -> Case:
     """Return a case that shows one crop of each picture around these targets; boxes are in the source's pixels."""
     source = source or pictures[SOURCE]
-    frame = crop_box(union(boxes), *source.size)
+    frame = crop_box(union(boxes), *source.size, rubric.modes["oracle"].crop)
     shas, places = {}, {}
     for name, picture in pictures.items():
         part = mapped(frame, source, picture)

@@ -98,6 +98,12 @@ class Setup(Record):
         changed = {"judging": {**self.judging, **judging}, "tools": {**self.tools, **tools}}
         return read_setup({**self.model_dump(), **changed}, "the settings")
 
+    def sharing(self, folder: Path) -> Setup:
+        """Return the set-up with the tools' results remembered in a folder, unless it or the environment names one."""
+        if "cache_folder" in self.tools or self.tool_settings().cache_folder is not None:
+            return self
+        return self.but(judging={}, tools={"cache_folder": folder})
+
     def worded(self, protocol: Protocol) -> Protocol:
         """Return the protocol with the notes of this set-up; another protocol than its own stays as it is."""
         if protocol.name != self.protocol or not self.mode_notes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from editloupe.evals.analysis import statistics
+from editloupe.evals.analysis.consensus import Consensus, consensus_of
 from editloupe.evals.analysis.label_merge import Given, merged
 from editloupe.evals.analysis.label_rows import LabelReader, Named, label_files, score_of
 from editloupe.rubrics.model import Answer, LabelAnswer, NumberAnswer, Rubric, YesNoAnswer
@@ -31,16 +32,6 @@ class Choice:
     place: float
     """0 to 100."""
     when: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Consensus:
-    """What several people say together: the lower median, as `editloupe agree` takes it."""
-
-    label: str
-    score: float
-    place: float
-    count: int
 
 
 def rubric_of(protocol: str, criterion: str) -> Rubric | None:
@@ -89,14 +80,6 @@ def choices(answer: Answer) -> tuple[Choice, ...]:
 def consensus(answer: Answer | None, labels: Iterable[str]) -> Consensus | None:
     """Return the lower median of several labels, None where none of them is an answer to the rubric."""
     return consensus_of(answer, [score for text in labels if (score := score_of(answer, text)) is not None])
-
-
-def consensus_of(answer: Answer | None, scores: Sequence[float]) -> Consensus | None:
-    """Return the lower median of several scores, None where there is none."""
-    if not scores:
-        return None
-    score = sorted(scores)[(len(scores) - 1) // 2]
-    return Consensus(name_of_score(answer, score), score, _place(answer, score), len(scores))
 
 
 @dataclass(frozen=True)
@@ -157,20 +140,3 @@ def alpha(given: Iterable[Mapping[str, float]]) -> tuple[float | None, str | Non
             ratings[row, place[name]] = score
     value, why = statistics.alpha(ratings)
     return value, why, len(shared)
-
-
-def name_of_score(answer: Answer | None, score: float) -> str:
-    """Return the label a score stands for."""
-    if isinstance(answer, LabelAnswer):
-        return next(label.name for label in answer.labels if label.score == score)
-    if isinstance(answer, YesNoAnswer):
-        return "yes" if score else "no"
-    return f"{score:g}"
-
-
-def _place(answer: Answer | None, score: float) -> float:
-    if isinstance(answer, LabelAnswer):
-        return answer.score_100(next(label.name for label in answer.labels if label.score == score))
-    if isinstance(answer, NumberAnswer):
-        return answer.score_100(score)
-    return score * 100 if isinstance(answer, YesNoAnswer) else score

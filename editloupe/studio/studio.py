@@ -22,6 +22,7 @@ from editloupe.studio.picture_cache import PictureCache
 from editloupe.studio.redaction import Redaction
 from editloupe.studio.render import Pages
 from editloupe.studio.settings import StudioSettings
+from editloupe.studio.trace_indexing import TraceIndexing
 from editloupe.studio.trace_view import step_view
 from editloupe.studio.uploads import Uploads
 from editloupe.types import Judgement, Step, Trace
@@ -39,6 +40,7 @@ class Studio:
     pages: Pages
     jobs: LiveJobs
     charts: ChartCache
+    indexing: TraceIndexing
     making: MakingShelf
 
     @classmethod
@@ -60,11 +62,13 @@ class Studio:
         )
         jobs = LiveJobs(render, uploads, saver.save, redact, settings.longest)
         picture_cache = PictureCache(lambda: [*library.folders(), *making.pictures, uploads.shown], budget)
-        return cls(settings, library, uploads, budget, picture_cache, pages, jobs, ChartCache(), making)
+        charts, indexing = ChartCache(), TraceIndexing()
+        return cls(settings, library, uploads, budget, picture_cache, pages, jobs, charts, indexing, making)
 
     def close(self) -> None:
         """Close the runs and remove what is temporary; closing again does nothing."""
         self.budget.close()
+        self.indexing.close()
         self.library.close()
         self.uploads.close()
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from editloupe.safe_text import quoted
+from editloupe.tools.compared_pictures import ComparePictures
 from editloupe.tools.contract import NoResultCache, ResultCache, Selective, Tool, ToolError, ToolResult, View
 from editloupe.tools.detect import DetectObject
 from editloupe.tools.enhance import Enhancer, build_enhancer
-from editloupe.tools.localize import Compare, LocalizeDifferences
+from editloupe.tools.localize import LocalizeDifferences
 from editloupe.tools.parameters import checked
 from editloupe.tools.pixel_differences import LocalizePixelDifferences
 from editloupe.tools.read_text import ReadText
@@ -40,14 +41,17 @@ class BuiltIn:
     """Whether it shows crops after the enhancer."""
     depends_on: tuple[str, ...] = ()
     """The settings that decide what it shows."""
+    also_depends_on: tuple[str, ...] = ()
+    """The same, told only where they are not as usual, so that runs from before there were such settings are continued."""
 
 
 BUILT_IN: tuple[BuiltIn, ...] = (
     BuiltIn(
         "zoom_in_image",
         "a region of a picture from its original pixels, or of two pictures side by side",
-        lambda settings, enhancer: ZoomInImage(enhancer),
+        lambda settings, enhancer: ZoomInImage(enhancer, settings.zoom_smallest, settings.zoom_both),
         enlarges=True,
+        also_depends_on=("zoom_smallest", "zoom_both"),
     ),
     BuiltIn(
         "localize_differences",
@@ -169,7 +173,7 @@ class Toolbox:
             self._start_workers()
         return asyncio.get_running_loop().run_in_executor(self._workers, work, *arguments)
 
-    def compare_by(self, comparing: Compare) -> None:
+    def compare_by(self, comparing: ComparePictures) -> None:
         """Have pictures compared by somebody else, in the same way."""
         for tool in self._tools.values():
             if isinstance(tool, LocalizeDifferences):
@@ -185,10 +189,15 @@ class Toolbox:
         built_in = next((one for one in BUILT_IN if one.name == name), None)
         if built_in and built_in.enlarges:
             facts["enhancer"] = self._enhancer.fingerprint
-        for setting in built_in.depends_on if built_in else ():
+        for setting in self._told(built_in) if built_in else ():
             value = getattr(self.settings, setting)
             facts[setting] = list(value) if isinstance(value, tuple) else value
         return facts
+
+    def _told(self, tool: BuiltIn) -> list[str]:
+        usual = ToolSettings()
+        changed = (name for name in tool.also_depends_on if getattr(self.settings, name) != getattr(usual, name))
+        return [*tool.depends_on, *changed]
 
     def close(self) -> None:
         """End the worker threads once their calls are done."""

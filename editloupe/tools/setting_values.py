@@ -14,7 +14,7 @@ from editloupe.types import UserError
 
 OBJECTS = ("extra_tools",)
 """Settings that only a program can give."""
-NOTHING = "none"
+NOTHING, EVERYTHING = "none", "all"
 
 
 def setting_names() -> tuple[str, ...]:
@@ -48,15 +48,17 @@ def read_assignments(texts: Iterable[str]) -> dict[str, Any]:
     return read_settings(found)
 
 
-def read_tool_names(text: str) -> tuple[str, ...]:
-    """Read the names of tools, with commas between them; `none` names none.
+def read_tool_names(text: str) -> tuple[str, ...] | None:
+    """Read the names of tools, with commas between them; `none` names none, and `all`, which is None, whatever can run.
 
-    >>> read_tool_names("zoom_in_image, localize_differences"), read_tool_names("none")
-    (('zoom_in_image', 'localize_differences'), ())
+    >>> read_tool_names("zoom_in_image, localize_differences"), read_tool_names("none"), read_tool_names("all")
+    (('zoom_in_image', 'localize_differences'), (), None)
     """
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not names:
-        raise UserError("--tools names tools with commas between them, or none")
+        raise UserError("--tools names tools with commas between them, or none, or all")
+    if names == (EVERYTHING,):
+        return None
     return () if names == (NOTHING,) else names
 
 

@@ -40,6 +40,11 @@ class ToolSettings:
     network_share: float = 0.5
     """How much of an enlarged crop is the network's own, of `realesrgan` and `spandrel`; the rest is classical enlargement.
     At 1 it is the network alone, at 0 the classical one alone."""
+    zoom_both: bool = True
+    """Whether `zoom_in_image` also offers the same region of two pictures side by side."""
+    zoom_smallest: int = 64
+    """Boxes smaller than so many pixels of the original are grown to it: nothing can be recognised without its surroundings.
+    At 1 every box is shown as it was asked for."""
     comparison: Comparing = "registered"
     """How `localize_differences` compares: pictures laid over each other first, noise discounted; or strictly by pixels."""
     pixel_threshold: int = 25
@@ -87,7 +92,7 @@ class ToolSettings:
         for name in ("box_threshold", "text_threshold", "network_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"{name} lies between 0 and 1, not at {getattr(self, name)}")
-        for name in ("max_regions", "batch_size"):
+        for name in ("max_regions", "batch_size", "zoom_smallest"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is at least 1, not {getattr(self, name)}")
         if not 0 <= self.pixel_threshold < 255:

@@ -20,7 +20,8 @@ BOX_UNITS = {
 }
 """What the numbers of a box are counted in, by how a model speaks of positions."""
 SMALLEST = 64
-"""Smaller boxes are grown to this many pixels of the original: nothing can be recognised without its surroundings."""
+"""Pixels of the original to which smaller boxes are grown, unless it is set otherwise."""
+_PAIR = f'With target_image "{BOTH}" the same region of the first two pictures is shown side by side. '
 
 
 class ZoomInImage:
@@ -30,14 +31,15 @@ class ZoomInImage:
     version = "2"
     description = (
         "Shows one region of a picture closely, cut out in full resolution and enlarged where it is small. "
-        f'With target_image "{BOTH}" the same region of the first two pictures is shown side by side. '
-        "Use it on the target of the instruction and on everything that looks suspicious."
+        f"{_PAIR}Use it on the target of the instruction and on everything that looks suspicious."
     )
 
     parameter_words: ClassVar[Mapping[str, str]] = {"bbox_2d": BOX_WORDS, "target_image": "The picture to look at."}
 
-    def __init__(self, enhancer: Enhancer) -> None:
-        self._enhancer = enhancer
+    def __init__(self, enhancer: Enhancer, smallest: int = SMALLEST, offers_both: bool = True) -> None:
+        self._enhancer, self._smallest, self._offers_both = enhancer, smallest, offers_both
+        if not offers_both:
+            self.description = self.description.replace(_PAIR, "")
 
     def unavailable(self) -> str | None:
         """It always can."""
@@ -52,7 +54,7 @@ class ZoomInImage:
                 "bbox_2d": box_schema(view),
                 "target_image": {
                     "type": "string",
-                    "enum": [*names, BOTH] if len(names) > 1 else names,
+                    "enum": [*names, BOTH] if len(names) > 1 and self._offers_both else names,
                     "description": self.parameter_words["target_image"],
                 },
             },
@@ -61,11 +63,11 @@ class ZoomInImage:
 
     def run(self, parameters: Mapping[str, Any], view: View) -> ToolResult:
         """Cut the region out, with the box kept inside the picture and grown where it is tiny."""
-        if str(parameters.get("target_image")).strip().lower() == BOTH:
+        if self._offers_both and str(parameters.get("target_image")).strip().lower() == BOTH:
             return self._both(parameters.get("bbox_2d"), view)
         name, picture = view.picture(parameters.get("target_image"))
         asked = read_box(parameters.get("bbox_2d"), name, view.frame(name))
-        box = geometry.grown(asked, (SMALLEST, SMALLEST), picture.size)
+        box = geometry.grown(asked, (self._smallest, self._smallest), picture.size)
         shown = self._enhancer.enhance([drawing.crop(picture.pixels, box)], view.memory)
         pixels = shown.pictures[0]
         text = f"{_region(name, asked, box, picture, view)}, shown at {_size(pixels.shape)} ({shown.note})."
@@ -78,7 +80,7 @@ class ZoomInImage:
             raise ToolError(f'There is only one picture, so target_image cannot be "{BOTH}".')
         (first, left), (second, right) = (view.picture(name) for name in list(view.pictures)[:2])
         asked = read_box(bbox, first, view.frame(first))
-        box = geometry.grown(asked, (SMALLEST, SMALLEST), left.size)
+        box = geometry.grown(asked, (self._smallest, self._smallest), left.size)
         other = geometry.mapped(box, left.size, right.size)
         pair = drawing.same_size(drawing.crop(left.pixels, box), drawing.crop(right.pixels, other))
         shown = self._enhancer.enhance(pair, view.memory)

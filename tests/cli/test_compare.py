@@ -39,7 +39,7 @@ def test_two_runs_of_two_models_are_compared_as_models_and_it_says_so(tmp_path: 
     text = flat(told(a, b))
     assert "A scores higher than B on 9 shared cases" in text
     assert "Compared as two editing models on the same sources, instructions and targets (9 cases" in text
-    assert "1 edits not compared: only in the first run." in text
+    assert "1 edit not compared: only in the first run." in text
     assert "2 edits not compared: only in the second run." in text
 
 

@@ -71,7 +71,7 @@ def test_manifests_without_targets_have_no_figures_of_areas(tmp_path: Path, caps
 def test_two_files_of_one_name_go_by_their_folders(tmp_path: Path, capsys: Any) -> None:
     paths = [write(tmp_path / name, [sample(1, [0, 0, 9, 9])]) for name in ("a", "b")]
     assert run(["manifest", "stats", *map(str, paths)]) == 0
-    assert "a/edits: 1 samples" in capsys.readouterr().out
+    assert "a/edits: 1 sample in 1 row" in capsys.readouterr().out
 
 
 def test_a_papers_names_of_fields_are_read(tmp_path: Path, capsys: Any) -> None:
@@ -97,3 +97,26 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     told = capsys.readouterr().err
     assert sentence in told
     assert len(told.strip().splitlines()) == 1
+
+
+def test_types_go_by_the_names_of_a_report_and_by_the_papers_families(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kinds = ["removal", "Removal Object", "colour", "Style"]
+    path = write(tmp_path, [sample(number, instruction_type=kind) for number, kind in enumerate(kinds)])
+    assert run(["manifest", "stats", str(path), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["manifests"]
+    assert found["types"] == {"Removal Object": 2, "Change Color": 1, "Style": 1}
+    assert found["families"] == {
+        "attribute-level": {"Change Color": 1},
+        "object-level": {"Removal Object": 2},
+        "other": {"Style": 1},
+    }
+    figure = figures.samples_by_type([manifest_stats(path, families={"a": ["removal"], "b": ["colour"]})])
+    assert [axes.get_title("left") for axes in figure.axes] == [
+        "edits, a: 1 sample",
+        "edits, b: 1 sample",
+        "edits, other: 2 samples",
+    ]
+    assert run(["manifest", "stats", str(path), "--protocol", "vibe"]) == 2
+    assert "does not say which task of VIBE it is" in capsys.readouterr().err

@@ -118,7 +118,7 @@ def test_pruning_takes_what_nothing_refers_to_and_keeps_the_edits_pictures(
     left_over.parent.mkdir(exist_ok=True)
     left_over.write_bytes(b"old")
     assert command(["run", "prune", str(folder), "--dry-run"]) == 0
-    assert "0 replaced verdicts and 1 pictures (3 bytes) would be removed" in told(capsys)
+    assert "0 replaced verdicts and 1 picture (3 bytes) would be removed" in told(capsys)
     assert left_over.exists()
     assert command(["run", "prune", str(folder)]) == 0
     assert not left_over.exists()

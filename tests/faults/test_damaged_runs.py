@@ -351,7 +351,7 @@ def test_what_is_whole_is_read_beside_what_is_damaged(whole: Path, tmp_path: Pat
     column("units", "outcome", "'{'")(run)
     code, out, err = outcome(["export", str(run)])
     assert (code, len(out.splitlines())) == (0, rows - 1)
-    assert "1 verdicts cannot be read" in err
+    assert "1 verdict cannot be read" in err
     code, out, _ = outcome(["report", str(run), "--resamples", "100"])
     assert code == 0
     assert "The run is damaged" in out
@@ -360,7 +360,7 @@ def test_what_is_whole_is_read_beside_what_is_damaged(whole: Path, tmp_path: Pat
     assert code == 0
     assert "answer: Wrong Action" in out
     assert "step 0 cannot be read" in out
-    assert "texts of prompts" in err
+    assert "text of a prompt" in err
 
 
 @pytest.mark.long

@@ -11,6 +11,8 @@ from editloupe.images import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.geometry import inside
+from editloupe.tools.registry import build_toolbox
+from editloupe.tools.settings import ToolSettings
 from editloupe.tools.upscale import Fast, Nothing
 from editloupe.tools.zoom import ZoomInImage
 from editloupe.types import Box
@@ -154,3 +156,24 @@ def test_the_sentence_says_region_size_and_enlargement(photo: Pixels, make_view:
     )
     assert "shown at 512 × 512 (enlarged 4 times with bicubic" in result.text
     assert result.pictures[0].pixels.shape == (512, 512, 3)
+
+
+def test_the_box_can_be_shown_as_it_was_asked_for_and_one_picture_at_a_time(photo: Pixels, make_view: MakeView) -> None:
+    strict = ZoomInImage(Enhancer(Nothing()), smallest=1, offers_both=False)
+    view = make_view(photo, photo[::-1])
+
+    result = strict.run({"bbox_2d": [100, 50, 110, 58], "target_image": "Source Image"}, view)
+
+    assert np.array_equal(result.pictures[0].pixels, photo[50:58, 100:110])
+    assert "grown" not in result.text
+    assert strict.schema(view)["properties"]["target_image"]["enum"] == ["Source Image", "Edited Image"]
+    assert "both" not in strict.description
+    with pytest.raises(ToolError):
+        strict.run({"bbox_2d": [100, 50, 110, 58], "target_image": "both"}, view)
+
+
+def test_runs_from_before_there_were_such_settings_are_continued() -> None:
+    usual, strict = (build_toolbox(ToolSettings(zoom_smallest=least)).facts()["zoom_in_image"] for least in (64, 1))
+
+    assert usual.keys() == {"version", "enhancer"}
+    assert strict == {**usual, "zoom_smallest": 1}

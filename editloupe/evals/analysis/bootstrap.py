@@ -22,6 +22,8 @@ Bools = NDArray[np.bool_]
 
 _CELLS = 4_000_000
 """Counts held at a time, so that memory does not grow with resamples times edits."""
+_NEAR = 100_000
+"""Counts drawn at a time: as many as stay near the processor, which takes half the time."""
 _MOST_KINDS = 1000
 """Kinds of items up to which a cluster's content is laid out as a table of kinds."""
 _FEW_KINDS = 4
@@ -124,8 +126,13 @@ def _counts(random: np.random.Generator, size: int, resamples: int) -> Iterator[
     left = resamples
     while left:
         here = min(left, max(1, _CELLS // size))
-        drawn = random.integers(0, size, (here, size)) + np.arange(here)[:, None] * size
-        yield np.bincount(drawn.ravel(), minlength=here * size).reshape(here, size).astype(float)
+        counts = np.empty((here, size))
+        some = max(1, _NEAR // size)
+        for first in range(0, here, some):
+            part = counts[first : first + some]
+            drawn = random.integers(0, size, part.shape) + np.arange(len(part))[:, None] * size
+            part[:] = np.bincount(drawn.ravel(), minlength=part.size).reshape(part.shape)
+        yield counts
         left -= here
 
 

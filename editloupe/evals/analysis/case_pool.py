@@ -32,14 +32,24 @@ class CasePool:
     """The edited picture of every case by number, by model; -1 where there is none."""
 
     def present(self, model: str) -> Bools:
-        """Return which cases a model has an output for."""
+        """Return which of the cases that count a model has an output for."""
         found = np.zeros(len(self.telling), bool)
         found[self.places[model]] = True
-        return found
+        return found & self.grid.counting
 
     def judged(self, model: str) -> Bools:
-        """Return which cases of a model have a verdict."""
-        return np.asarray(np.isfinite(self.sides[model]).any(1))
+        """Return which of the cases that count have a verdict for a model."""
+        return np.asarray(np.isfinite(self.sides[model]).any(1)) & self.grid.counting
+
+    def uncounted(self) -> Counter[str]:
+        """Return how many cases have no part in the overall score, by their group."""
+        places = self.grid.of_row[~self.grid.counting]
+        return Counter(self.grid.groups[place] for place in places.tolist())
+
+    def clusters(self, a: str, b: str) -> int:
+        """Return how many independent cases two models are compared on: sources where several cases share one."""
+        rows = self.judged(a) & self.judged(b)
+        return min(len(np.unique(way.of_item[rows])) for way in self.grid.ways)
 
     def with_constant(self, model: str, columns: Floats) -> CasePool:
         """Return the pool with a further model that returns the source everywhere and scores what `columns` say."""
@@ -67,25 +77,27 @@ def split_by_model(tables: Sequence[Table]) -> dict[str, list[RunRow]]:
         pictures: dict[Hashable, set[str]] = {}
         for rows in parts.values():
             for row in rows if len(parts) > 1 else ():
-                pictures.setdefault((row.case, row.edit.id), set()).add(edited(row))
+                pictures.setdefault((row.case, row.case_id), set()).add(edited(row))
         if any(len(shown) > 1 for shown in pictures.values()):
             found |= {f"{name} ({title})": rows for title, rows in parts.items()}
             continue
         seen: set[Hashable] = set()
         for rows in parts.values():
-            fresh = [row for row in rows if len(parts) == 1 or (row.case, row.edit.id) not in seen]
-            seen |= {(row.case, row.edit.id) for row in fresh} if len(parts) > 1 else set()
+            fresh = [row for row in rows if len(parts) == 1 or (row.case, row.case_id) not in seen]
+            seen |= {(row.case, row.case_id) for row in fresh} if len(parts) > 1 else set()
             found.setdefault(name, []).extend(fresh)
     return found
 
 
 def lined_up(table: Table, by_model: Mapping[str, list[RunRow]], sheets: Mapping[str, Sheet] | None = None) -> CasePool:
-    """Line the models' rows up by case; where a model has a case several times, by id as well.
+    """Line the models' rows up by case; where a model has a case several times, by id as well, or in order where no id is shared.
 
     `sheets` are models' scores as arrays, where they were made before.
     """
     cases = {name: [row.case for row in rows] for name, rows in by_model.items()}
     several = {case for listed in cases.values() for case, count in Counter(listed).items() if count > 1}
+    if several:
+        several = _told_apart_by_id(cases, by_model, several)
     number: dict[Hashable, int] = {}
     telling: list[RunRow] = []
     places = {}
@@ -93,7 +105,7 @@ def lined_up(table: Table, by_model: Mapping[str, list[RunRow]], sheets: Mapping
         met: Counter[Hashable] = Counter()
         own = []
         for case, row in zip(cases[name], rows, strict=True):
-            key: Hashable = (case, row.edit.id) if case in several else case
+            key: Hashable = (case, row.case_id) if case in several else case
             met[key] += 1
             place = number.setdefault((key, met[key]), len(number))
             if place == len(telling):
@@ -111,6 +123,18 @@ def lined_up(table: Table, by_model: Mapping[str, list[RunRow]], sheets: Mapping
     for name, rows in by_model.items():
         shown[name][places[name]] = [numbers.setdefault(edited(row), len(numbers)) for row in rows]
     return CasePool(grid, tuple(telling), by_model, places, sides, shown)
+
+
+def _told_apart_by_id(
+    cases: Mapping[str, list[tuple[Hashable, ...]]],
+    by_model: Mapping[str, list[RunRow]],
+    several: set[tuple[Hashable, ...]],
+) -> set[tuple[Hashable, ...]]:
+    """Return those of the cases that stand several times whose ids two models share."""
+    held: Counter[tuple[tuple[Hashable, ...], str]] = Counter()
+    for name, rows in by_model.items():
+        held.update({(case, row.case_id) for case, row in zip(cases[name], rows, strict=True) if case in several})
+    return {case for (case, _), models in held.items() if models > 1}
 
 
 def _sheet(table: Table, rows: list[RunRow], known: Sheet | None) -> Sheet:

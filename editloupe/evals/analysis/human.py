@@ -38,7 +38,7 @@ class Human:
         """Return rows × annotators of scores; nan where an annotator gave none."""
         values = np.full((len(table.rows), len(self.annotators)), np.nan)
         place = {name: column for column, name in enumerate(self.annotators)}
-        for number, row in enumerate(table.rows):
+        for number, row in enumerate(table.rows if place else ()):
             for name, score in self.given.get((row.name, criterion), {}).items():
                 values[number, place[name]] = score
         return values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,10 +45,19 @@ class LabelReader:
     def __init__(self, edits: Iterable[Named], answers: Answers, refuse: Callable[[UserError], None] = _refuse) -> None:
         self._answers = answers
         self._refuse = refuse
-        self._by_id: dict[str, list[Named]] = {}
-        for edit in edits:
-            self._by_id.setdefault(edit.edit_id, []).append(edit)
-        self._names = {edit.name for group in self._by_id.values() for edit in group}
+        self._edits = edits
+
+    @cached_property
+    def _by_id(self) -> dict[str, list[Named]]:
+        """The edits by their ids; made when a file is read, since most runs have none."""
+        found: dict[str, list[Named]] = {}
+        for edit in self._edits:
+            found.setdefault(edit.edit_id, []).append(edit)
+        return found
+
+    @cached_property
+    def _names(self) -> set[str]:
+        return {edit.name for group in self._by_id.values() for edit in group}
 
     def manifest(self, labelled: Iterable[tuple[str, Mapping[str, Any], str | None]]) -> Source:
         """Read the labels that stand in the manifest itself: an edit's name, its `human`, and who gave them."""

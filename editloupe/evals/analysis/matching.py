@@ -29,7 +29,7 @@ class Matched:
 
 def edited(row: RunRow) -> str:
     """Return what tells edited pictures apart: the content hash, or the path where the run has no hash."""
-    return next(iter(row.pictures.get("edited", ())), str(row.edit.edited))
+    return shas[0] if (shas := row.pictures.get("edited")) else str(row.edit.edited)
 
 
 def picture_of(row: RunRow) -> Hashable:
@@ -121,7 +121,7 @@ def question_of(a: Table, b: Table) -> Question:
 
 def same_judge(a: Table, b: Table) -> bool:
     """True where judge, protocol and mode are the same and no criterion was put in wholly different words."""
-    if a.title != b.title:
+    if (a.protocol, a.judges, a.modes) != (b.protocol, b.judges, b.modes):
         return False
     asked = [_asked(table) for table in (a, b)]
     return all(asked[0][name] & asked[1][name] for name in asked[0].keys() & asked[1].keys())

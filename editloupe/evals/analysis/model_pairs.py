@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import combinations
+from math import floor, log2
 
 import numpy as np
 
@@ -19,10 +20,12 @@ from editloupe.evals.analysis.model_records import ModelComparison, ModelEntry, 
 from editloupe.evals.analysis.paired import OVERALL, Change, differences
 from editloupe.evals.analysis.parts import Part, grouped, shared_apart_fields
 from editloupe.evals.analysis.reference import Reference, without_reference
-from editloupe.evals.analysis.run_rows import BASELINE, Table
+from editloupe.evals.analysis.run_rows import Table
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.analysis.signflip import holm
+from editloupe.evals.analysis.table_warnings import warnings_of
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
+from editloupe.plurals import number_of, verb
 from editloupe.types import UserError
 
 
@@ -101,7 +104,7 @@ def compare_models(
         pairs=pairs,
         against_reference=against,
         level=how.level,
-        notes=tuple(_notes(tables, entries)),
+        notes=tuple(_notes(tables, entries, pool, how)),
     )
 
 
@@ -234,8 +237,12 @@ def _listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _notes(tables: Sequence[Table], entries: Sequence[ModelEntry]) -> list[str]:
-    told = [BASELINE] if any(table.by_rules for table in tables) else []
+def _notes(tables: Sequence[Table], entries: Sequence[ModelEntry], pool: CasePool, how: Resampling) -> list[str]:
+    told = list(warnings_of(*tables))
+    for group, count in pool.uncounted().items():
+        cases = f"{number_of(count, 'case')} of {group} {verb(count, 'has', 'have')}"
+        told.append(f"{cases} no part in the overall score, and {verb(count, 'is', 'are')} not compared.")
+    told += _too_few(pool, [one.model for one in entries], 1 - how.level)
     if any(not same_judge(tables[0], other) for other in tables[1:]):
         told.append(
             "The runs were not judged alike, so a difference may come from the judge as well as from the model."
@@ -245,3 +252,16 @@ def _notes(tables: Sequence[Table], entries: Sequence[ModelEntry]) -> list[str]:
         told.append(f"The models do not have the same cases ({held}); every pair is compared on those that both have.")
     told += [ref.told(one.model, one.unedited) for one in entries if one.unedited.carried]
     return told
+
+
+def _too_few(pool: CasePool, names: Sequence[str], error: float) -> list[str]:
+    """Say where the cases are so few that no corrected p could be small: of c signs all alike come up twice in 2^c."""
+    pairs = list(combinations(names, 2))
+    most = max((pool.clusters(*pair) for pair in pairs), default=0)
+    if not most or len(pairs) * 2.0 ** (1 - most) < error:
+        return []
+    needed = floor(log2(len(pairs) / error)) + 2
+    return [
+        f"With {number_of(most, 'independent case')} at most in a pair, no p corrected for "
+        f"{number_of(len(pairs), 'pair')} could be below {error:g}, whatever the verdicts: at least {needed} are needed."
+    ]

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from editloupe.evals.analysis.arithmetic import Arithmetic, Macro, macro
+from editloupe.evals.analysis.arithmetic import Arithmetic, Macro, group_weights, macro
 from editloupe.evals.analysis.bootstrap import Bools, Clusters, Floats, Ints, Resampling, clusterings, estimate
 from editloupe.evals.analysis.estimate import Estimate, missing
 from editloupe.evals.analysis.run_rows import RunRow, Table
-from editloupe.evals.analysis.sheet import Sheet, all_weights, free_clusters
+from editloupe.evals.analysis.sheet import NO_TYPE, Sheet, all_weights, free_clusters
 from editloupe.evals.analysis.signflip import sign_flip
 
 OVERALL = "overall"
@@ -80,6 +80,13 @@ class CaseGrid:
         if self.how.edit_score is not None:
             found[places, -1] = own[:, -1]
         return found
+
+    @property
+    def counting(self) -> Bools:
+        """Which cases have a part in the overall score, by their groups; all of them where the protocol knows none of these."""
+        typed = [name != NO_TYPE for name in self.groups]
+        counts = np.asarray(group_weights(self.groups, typed, self.how, complete=False) > 0)
+        return counts[self.of_row] if counts.any() else np.ones(len(self.of_row), bool)
 
     def at(self, rows: Bools) -> CaseGrid:
         """Return the grid of some of the cases."""

@@ -12,6 +12,7 @@ from editloupe.evals.analysis.estimate import Estimate, Number, finite, missing
 from editloupe.evals.analysis.paired import CaseGrid, Point
 from editloupe.evals.analysis.run_rows import RunRow, Table
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
+from editloupe.plurals import number_of, verb
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Record, UserError
@@ -153,7 +154,9 @@ def unedited(grid: CaseGrid, columns: Floats, copied: Bools, untouched: Floats) 
 def told(name: str, one: Unedited) -> str:
     """Say how much of a model's mean its unedited outputs carry."""
     return (
-        f"{name}: {one.copies + one.alike} of {one.edits} outputs are unedited or judged as if they were ({one.copies} are the "
+        f"{name}: {one.copies + one.alike} of {number_of(one.edits, 'output')} "
+        f"{verb(one.copies + one.alike, 'is', 'are')} unedited or judged as if "
+        f"{verb(one.copies + one.alike, 'it was', 'they were')} ({one.copies} {verb(one.copies, 'is', 'are')} the "
         f"source itself, {one.alike} more got the source's own verdicts); they bring {one.points:.1f} of its "
         f"{one.overall:.1f} points."
     )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +13,12 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from editloupe.evals.analysis.bootstrap import Floats
-from editloupe.evals.analysis.run_units import RunUnit, units_of
+from editloupe.evals.analysis.run_units import RunUnit, no_collection, units_of
+from editloupe.evals.analysis.served_versions import ServedVersion, served_versions
 from editloupe.evals.runs.configurations import Configuration
 from editloupe.evals.runs.readback import recorded_rubrics
 from editloupe.evals.runs.store import Run
+from editloupe.plurals import number_of
 from editloupe.rubrics.model import Answer, LabelAnswer
 from editloupe.rubrics.protocol import first_variant
 from editloupe.rubrics.registry import OWN, known_protocol
@@ -52,14 +53,19 @@ class RunRow:
     @property
     def case(self) -> tuple[Any, ...]:
         """What the outputs of two editing models share: source picture, instruction, targets and further inputs."""
-        given = {role: shas for role, shas in self.pictures.items() if role not in ("source", "edited")}
-        inputs = tuple((role, *given[role]) for role in sorted(given))
+        given = [role for role in self.pictures if role not in ("source", "edited")]
+        inputs = tuple((role, *self.pictures[role]) for role in sorted(given)) if given else ()
         return self.source, self.edit.instruction, self.edit.target_boxes, self.edit.turn, inputs
+
+    @property
+    def case_id(self) -> str:
+        """The edit's id without the editing model's name, which readers of some benchmarks put before it."""
+        return self.edit.id.removeprefix(f"{self.edit.model}/")
 
     @property
     def source(self) -> str:
         """What tells source images apart: the content hash, or the path where the run has no hash."""
-        return next(iter(self.pictures.get("source", ())), str(self.edit.source))
+        return shas[0] if (shas := self.pictures.get("source")) else str(self.edit.source)
 
     def field(self, name: str) -> Any:
         """Return a field of the edit or of its manifest line, None where it has none."""
@@ -82,11 +88,16 @@ class Table:
     """Which of the run's configurations this is."""
     waiting: tuple[Edit, ...] = ()
     """Edits of the manifest that have no unit yet."""
+    differs: str = ""
+    """What tells the configuration from an earlier one of the run with the same judge, protocol and mode."""
 
     @cached_property
     def criteria(self) -> tuple[str, ...]:
         """The criteria that were asked, in the protocol's order."""
-        asked = dict.fromkeys(criterion for row in self.rows for criterion in row.units)
+        asked: dict[str, None] = {}
+        for row in self.rows:
+            if not asked.keys() >= row.units.keys():
+                asked.update(dict.fromkeys(row.units))
         protocol = known_protocol(self.protocol)
         order = list(protocol.criteria) if protocol else []
         return tuple(sorted(asked, key=lambda name: order.index(name) if name in order else len(order)))
@@ -124,7 +135,7 @@ class Table:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The fields that edits can be grouped by: those of an edit that are given, and every further column of the manifest."""
-        given = [name for name in _EDIT_FIELDS if any(row.field(name) is not None for row in self.rows)]
+        given = [name for name in _EDIT_FIELDS if any(getattr(row.edit, name) is not None for row in self.rows)]
         return (*given, *dict.fromkeys(name for row in self.rows for name in row.edit.extra))
 
     @cached_property
@@ -149,8 +160,14 @@ class Table:
 
     @property
     def title(self) -> str:
-        """Judge, protocol and mode in a few words."""
-        return f"{' + '.join(self.judges)} · {self.protocol} · {' + '.join(self.modes)} mode"
+        """Judge, protocol and mode in a few words, and what tells the configuration from another one of these."""
+        parts = (" + ".join(self.judges), self.protocol, f"{' + '.join(self.modes)} mode", self.differs)
+        return " · ".join(filter(None, parts))
+
+    @cached_property
+    def versions(self) -> tuple[ServedVersion, ...]:
+        """What the providers say served the verdicts; empty where they said nothing."""
+        return served_versions(self.units)
 
     @property
     def by_rules(self) -> bool:
@@ -191,18 +208,24 @@ class Table:
         found = Numbers(np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape), np.zeros(shape))
         repeats = {repeat: place for place, repeat in enumerate(self.repeats)}
         criteria = {criterion: place for place, criterion in enumerate(self.criteria)}
+        places: list[tuple[int, int, int]] = []
+        units: list[RunUnit] = []
         for number, row in enumerate(self.rows):
-            for criterion, units in row.units.items():
-                for unit in units:
-                    place = number, repeats[unit.repeat], criteria[criterion]
-                    if not unit.judged:
-                        found.unjudged[place] = 1
-                        continue
-                    found.judged[place] = 1
-                    if unit.score is not None:
-                        found.score[place] = unit.score
-                    if unit.score_100 is not None:
-                        found.score_100[place] = unit.score_100
+            for criterion, own in row.units.items():
+                column = criteria[criterion]
+                places += [(number, repeats[unit.repeat], column) for unit in own]
+                units += own
+        where = np.array(places, np.int64).reshape(-1, 3)
+        judged = np.array([unit.judged for unit in units], bool)
+        for cells, marked in ((found.judged, judged), (found.unjudged, ~judged)):
+            cells[tuple(where[marked].T)] = 1
+        for cells, numbers in (
+            (found.score, [unit.score for unit in units]),
+            (found.score_100, [unit.score_100 for unit in units]),
+        ):
+            values = np.array(numbers, float)
+            known = judged & ~np.isnan(values)
+            cells[tuple(where[known].T)] = values[known]
         found.score_100[:] = self.reported(found.score_100)
         return found
 
@@ -288,12 +311,14 @@ def table_of_configuration(run: Run, name: str) -> Table | None:
 
 
 def _read(run: Run, chosen: Configuration) -> Table:
-    with _no_collection():
+    with no_collection():
         rows, waiting = _rows(run, chosen)
     if not rows:
         raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.sentences())}")
     name, about = run.folder.resolve().name, run.about()
-    return Table(name, run.folder, chosen.protocol, rows, about, run.damage.sentences(), chosen.name, waiting)
+    return Table(
+        name, run.folder, chosen.protocol, rows, about, run.damage.sentences(), chosen.name, waiting, chosen.differs
+    )
 
 
 def _rows(run: Run, chosen: Configuration) -> tuple[tuple[RunRow, ...], tuple[Edit, ...]]:
@@ -322,18 +347,6 @@ def _named_elsewhere(run: Run, chosen: Configuration) -> set[str]:
         return {str(name) for one in others for (name,) in reader.execute(query, (one.name,))}
 
 
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keep the collector of cyclic garbage from walking through everything read so far, again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 def choose(run: Run, protocol: str | None = None, configuration: str | None = None) -> Configuration:
     """Return the configuration of a run that is meant; where several could be, UserError lists them."""
     found = run.configurations()
@@ -354,7 +367,7 @@ def choose(run: Run, protocol: str | None = None, configuration: str | None = No
         raise UserError(
             f"the run {run.folder.name} holds verdicts of {' and '.join(protocols)}; name one with --protocol"
         )
-    listed = "; ".join(f"{one.name} ({one.title}, {one.units} units)" for one in left or found)
+    listed = "; ".join(f"{one.name} ({one.title}, {number_of(one.units, 'unit')})" for one in left or found)
     if not left:
         raise UserError(f'the run {run.folder.name} has no configuration "{configuration}"; it has: {listed}')
     raise UserError(f"the run {run.folder.name} was judged in several ways; name one with --configuration: {listed}")

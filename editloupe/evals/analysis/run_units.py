@@ -5,12 +5,14 @@ A run of a hundred thousand edits has units by the hundred thousand; as validate
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
-from contextlib import closing
-from typing import NamedTuple
+from contextlib import closing, contextmanager
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
+from editloupe.evals.runs.damage import rows_of
 from editloupe.evals.runs.store import Run
 from editloupe.types import Outcome
 
@@ -24,20 +26,9 @@ class RunUnit(NamedTuple):
     name: str
     """The edit's name, unique in the run."""
     edit_id: str
-    model: str | None
-    criterion: str
     repeat: int
-    asked: str
-    configuration: str | None
-    protocol: str
-    mode: str
-    judge: str
-    status: str
-    label: str | None
     score: float | None
     score_100: float | None
-    reason: str | None
-    """Why it is unjudged."""
     confidence: float | None
     requests: int
     input_tokens: int
@@ -46,6 +37,19 @@ class RunUnit(NamedTuple):
     seconds: float
     text: str
     """The outcome as the run keeps it."""
+    model: str | None
+    criterion: str
+    asked: str
+    configuration: str | None
+    protocol: str
+    mode: str
+    judge: str
+    status: str
+    label: str | None
+    reason: str | None
+    """Why it is unjudged."""
+    served: str | None
+    """What the providers say answered, as JSON; None where they say nothing."""
 
     @property
     def judged(self) -> bool:
@@ -59,14 +63,13 @@ class RunUnit(NamedTuple):
 
 
 _KEPT = RunUnit._fields
-_SAME = frozenset(
-    ("model", "criterion", "asked", "configuration", "protocol", "mode", "judge", "status", "label", "reason")
-)
-"""Columns that hold the same few texts in all rows; each is kept once."""
+_OWN = _KEPT.index("model")
+"""From here on columns hold the same few texts in all rows; each combination of them is kept once."""
 _COLUMNS = {
     **{name: name for name in _KEPT},
     "confidence": "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.confidence') END",
     "text": "outcome",
+    "served": "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.served') END",
 }
 _NUMBERS = ("score", "score_100", "cost", "repeat", "seconds", "requests", "input_tokens", "output_tokens")
 _FITS = " AND ".join(
@@ -88,16 +91,24 @@ def units_of(run: Run, configuration: str) -> Iterator[RunUnit]:
         f"SELECT {columns}, {_SOUND} FROM verdicts WHERE asked IN (SELECT asked FROM configurations WHERE configuration = ?) "
         "ORDER BY position, edit_id, name, criterion, repeat, asked"
     )
-    shared: dict[str | None, str | None] = {}
-    once = shared.setdefault
-    same = [place for place, name in enumerate(_KEPT) if name in _SAME]
+    criterion = _KEPT.index("criterion")
+    shared: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     with closing(run.reader()) as reader:
-        for row in reader.execute(query, (configuration,)):
-            values = list(row)
-            if not values.pop():
-                run.damage.add("verdicts", f"{row[0]}, {row[3]}")
+        for row in rows_of(reader.execute(query, (configuration,))):
+            if not row[-1]:
+                run.damage.add("verdicts", f"{row[0]}, {row[criterion]}")
                 continue
-            for place in same:
-                value = values[place]
-                values[place] = once(value, value)
-            yield RunUnit._make(values)
+            same = row[_OWN:-1]
+            yield RunUnit._make(row[:_OWN] + shared.setdefault(same, same))
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Keep the collector of cyclic garbage from walking through everything read so far, again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -25,10 +25,12 @@ from editloupe.evals.analysis.score_records import (
 )
 from editloupe.evals.analysis.sheet import ALL, NO_TYPE, Sheet, Worked
 from editloupe.evals.runs.store import Run
+from editloupe.plurals import number_of, verb
 from editloupe.rubrics.model import ChecksAnswer
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Verdict
 
+NO_PART = "none of these types makes a part of the overall by itself"
 __all__ = ["Bounds", "Coverage", "PartScores", "Repeats", "Score", "Scores", "UnjudgedRule", "scores"]
 
 
@@ -191,7 +193,10 @@ def _notes(sheet: Sheet, by_type: Mapping[str, Score]) -> list[str]:
         told.append("No edit has an instruction type, so the overall score is over all edits, not over types.")
     if NO_TYPE in by_type:
         lost = int((sheet.of_row == sheet.groups.index(NO_TYPE)).sum())
-        told.append(f"{lost} edits have no instruction type and are not part of the overall score.")
+        told.append(
+            f"{number_of(lost, 'edit')} {verb(lost, 'has', 'have')} no instruction type and {verb(lost, 'is', 'are')} "
+            "not part of the overall score."
+        )
     if sheet.how.levels and sheet.typed:
         known = {name for name, score in by_type.items() if score.value is not None}
         told += [
@@ -201,7 +206,7 @@ def _notes(sheet: Sheet, by_type: Mapping[str, Score]) -> list[str]:
         ]
     elif lacking := _missing_types(sheet):
         present = len([name for name, score in by_type.items() if name != NO_TYPE and score.value is not None])
-        told.append(f"The overall score is over {present} types; not in this run: {', '.join(lacking)}.")
+        told.append(f"The overall score is over {number_of(present, 'type')}; not in this run: {', '.join(lacking)}.")
     foreign = [name for name in sheet.groups if name not in (*sheet.known_types, NO_TYPE, ALL)]
     if foreign and sheet.known_types:
         told.append(f"Not among the protocol's types, but counted as types of their own: {', '.join(foreign)}.")
@@ -290,6 +295,8 @@ def _assemble(sheet: Sheet, worked: Worked, how: Resampling) -> tuple[Score, dic
         criteria[criterion] = _score(sheet, members, k, point.by_criterion[k], n, drawn, how)
     samples = {way: (free[way], drawn.overall) for way, drawn in worked.samples.items()}
     overall = _score(sheet, used, None, point.overall, worked.edits[weights > 0].sum(), samples, how, criteria)
+    if overall.value is None and any(score.value is not None for score in groups.values()):
+        overall = overall.model_copy(update={"why": NO_PART})
     return overall, groups
 
 
@@ -313,6 +320,6 @@ def _score(
         why = f"no verdict on {' and '.join(lacking)}" if lacking else "no verdict with a number"
         if criteria and not lacking:
             why = "the protocol's score of an edit needs every criterion it asks, and no edit here has them all"
-            why = why if sheet.how.edit_score else "none of these groups is part of the overall"
+            why = why if sheet.how.edit_score else NO_PART
         base = missing(why, int(n))
     return Score(**dict(base), judged=judged, unjudged=unjudged, criteria=criteria or {})

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 
 from editloupe.agent.refusals import refused_by_server
 from editloupe.asked import Asked, Question, as_good_as, changes
-from editloupe.types import Reason
+from editloupe.types import OF_THE_SERVER, Reason
 
-SERVER = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.SERVER_REFUSED})
-"""Reasons that lie with the server: units that end so tell nothing about the edit or the judge."""
-FAILED = SERVER | {Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT}
+FAILED = OF_THE_SERVER | {Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT}
 """Reasons that say nothing about the judge's reply: the same command again tries these units again.
 
 The others (an unreadable answer, one cut off by the length limit, no answer, a refusal of this very content…) are what the
@@ -28,6 +26,8 @@ _ANSWER = (
     f"SELECT {_KNOWN.format(shown='answers.shown')} FROM answers JOIN units ON units.unit = answers.unit "
     "WHERE answers.edit = ? AND answers.asked = ? AND answers.repeat = ?"
 )
+_OWN = f"{_ANSWER} AND units.asked = answers.asked"
+"""The same without verdicts that were given in another way of asking and stand in."""
 _SAME = f"SELECT {_KNOWN.format(shown='units.shown')} FROM units WHERE shown = ? AND asked = ? AND repeat = ?"
 
 
@@ -73,10 +73,13 @@ class OlderWay:
 class Held:
     """Finds what answers a question; reads through one connection, from one thread at a time."""
 
-    def __init__(self, reader: sqlite3.Connection, asked: Sequence[Asked], keep: bool = False) -> None:
+    def __init__(
+        self, reader: sqlite3.Connection, asked: Sequence[Asked], keep: bool = False, exact: bool = False
+    ) -> None:
         self._reader, self._keep = reader, keep
         self._asked = {one.key: one for one in asked}
-        self._older = {one.key: _older(reader, one, self._asked) for one in asked}
+        self._own = _OWN if exact else _ANSWER
+        self._older = {one.key: [] if exact else _older(reader, one, self._asked) for one in asked}
 
     def unit(self, edit: int | None, question: Question, repeat: int) -> HeldUnit | None:
         """Return the unit that answers a question about an edit; None where it has to be asked."""
@@ -103,7 +106,7 @@ class Held:
     def _answer(self, edit: int | None, asked: str, repeat: int) -> HeldUnit | None:
         if edit is None:
             return None
-        row = self._reader.execute(_ANSWER, (edit, asked, repeat)).fetchone()
+        row = self._reader.execute(self._own, (edit, asked, repeat)).fetchone()
         return HeldUnit(*row) if row else None
 
     def change(self, edit: int, question: Question, repeat: int) -> str | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from editloupe.asked import Question
 from editloupe.evals.batch.batch_judge import BatchJudge
@@ -18,7 +18,10 @@ from editloupe.evals.batch.shared_units import SharedUnits
 from editloupe.evals.runs import enrolment
 from editloupe.evals.runs.enrolment import Enrolled, Entry
 from editloupe.evals.runs.putting import Answer
+from editloupe.evals.runs.replacements import Replacement
 from editloupe.evals.runs.store import Run
+from editloupe.memory_picture import PictureSource
+from editloupe.plurals import number_of, verb
 from editloupe.types import Edit, Sha
 
 
@@ -34,6 +37,8 @@ class Again:
     """Everything is asked anew, and what is held gives way."""
     only: frozenset[str] = frozenset()
     """Ids or names of the edits that are judged, anew; empty for all of them."""
+    exact: bool = False
+    """Only what answers the very same question is used: where ways of asking are compared, none may stand in for another."""
 
     @property
     def anew(self) -> bool:
@@ -54,7 +59,7 @@ class Job:
     number: int | None = None
     """The edit's in the run; None where nothing is written."""
     questions: Mapping[str, Question] = field(default_factory=dict)
-    hashes: Mapping[Path, Sha] = field(default_factory=dict)
+    hashes: Mapping[PictureSource, Sha] = field(default_factory=dict)
     """Of the pictures, as they went into the questions."""
 
 
@@ -65,6 +70,8 @@ class Survey:
     units: int
     changes: tuple[str, ...]
     """What is asked otherwise than the run's verdicts were, and how many units that concerns, a sentence each."""
+    key: str
+    """Tells this set of edits, questions and repeats from another."""
 
 
 class Planner:
@@ -81,10 +88,12 @@ class Planner:
         self._how = how or Again()
         self._reader: sqlite3.Connection = run.reader()
         asked = judge.asked()
-        self._held = Held(self._reader, asked, self._how.keep)
+        self._held = Held(self._reader, asked, self._how.keep, self._how.exact)
         self._every = {one.key for one in asked}
         self._turn, self._counting = threading.Lock(), threading.Lock()
         self._shared = SharedUnits()
+        self.replacement: Replacement | None = None
+        """Where verdicts are asked for once more: what knows which of them were asked again already."""
         self.held = 0
         """Units that were found judged, or unjudged and not to be tried again."""
         self.held_unjudged = 0
@@ -98,7 +107,9 @@ class Planner:
         """
         units = further = 0
         concerned: Counter[tuple[str, str]] = Counter()
+        names = hashlib.sha256(repr((self._repeats, sorted(self._every))).encode())
         for edit in edits:
+            names.update(repr((edit.id, edit.model)).encode("utf-8", "backslashreplace"))
             criteria = self._judge.criteria_for(edit)
             units += len(criteria) * self._repeats
             if not (rows := enrolment.rows_of(self._reader, edit.id)):
@@ -110,10 +121,10 @@ class Planner:
                 further += any(row.model == model for row in rows)
             else:
                 concerned.update(self._changed(same.edit, edit, criteria, files.hashes))
-        return Survey(units, tuple(self._told(concerned, further)))
+        return Survey(units, tuple(self._told(concerned, further)), names.hexdigest()[:16])
 
     def _changed(
-        self, number: int, edit: Edit, criteria: Iterable[str], hashes: Mapping[Path, Sha]
+        self, number: int, edit: Edit, criteria: Iterable[str], hashes: Mapping[PictureSource, Sha]
     ) -> Iterator[tuple[str, str]]:
         """Yield, for every verdict of an edit that does not answer any more, what changed and the criterion."""
         for criterion in criteria:
@@ -126,7 +137,7 @@ class Planner:
         then = "the old verdicts are used" if self._how.keep else "judged again; --keep uses the old verdicts"
         then = "judged again in their place" if self._how.anew else then
         for (what, criterion), count in concerned.items():
-            yield f"{what} changed: {count} units of {criterion}, {then}"
+            yield f"{what} changed: {number_of(count, 'unit')} of {criterion}, {then}"
         if further:
             yield self._further(further)
 
@@ -136,9 +147,12 @@ class Planner:
             if self._how.replace
             else "both are kept and both count; --replace keeps only the manifest's"
         )
-        return f"{count} edits have other pictures or another instruction than the run holds under the same id and model: {kept}"
+        return (
+            f"{number_of(count, 'edit')} {verb(count, 'has', 'have')} other pictures or another instruction than "
+            f"the run holds under the same id and model: {kept}"
+        )
 
-    def _question(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> Question:
+    def _question(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> Question:
         return Question(self._judge.asked_of(edit, criterion).key, self._judge.shown(edit, criterion, hashes))
 
     def jobs(self, edits: Iterable[tuple[int, Edit]]) -> Iterator[Job]:
@@ -230,7 +244,7 @@ class Planner:
         """Return which try a unit that is held is due for; 0 where it is done."""
         if self._shared.settled(question, repeat):
             return 0
-        if self._how.anew:
+        if self._how.anew and not (self.replacement and self.replacement.has(self._reader, unit.unit)):
             return unit.tries + 1
         if unit.status == "judged":
             return 0

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe.evals.batch.traffic import TrafficControl
+from editloupe.plurals import number_of
 from editloupe.safe_text import one_line
 from editloupe.types import Judgement, Unjudged
 
@@ -144,7 +145,7 @@ class Progress:
     def _errors(self) -> str:
         refusals = self._traffic.refusals if self._traffic else 0
         parts = [f"{refusals} times asked to slow down" if refusals else ""]
-        parts.append(f"{self._tally.retried} requests sent again" if self._tally.retried else "")
+        parts.append(f"{number_of(self._tally.retried, 'request')} sent again" if self._tally.retried else "")
         if self._traffic and refusals and self._traffic.allowed < self._traffic.limits.concurrency:
             parts.append(f"{int(self._traffic.allowed)} at a time")
         return " · ".join(filter(None, parts))

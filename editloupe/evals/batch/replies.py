@@ -59,6 +59,7 @@ class KeptReplies:
             with self._run.damage.reading("kept replies", key[:12]):
                 messages_from_dict([dict(reply["message"])])
                 Usage.model_validate(reply["usage"])
+                float(reply.get("seconds", 0.0))
                 return reply
         return None
 

@@ -16,6 +16,7 @@ from editloupe.evals.edival.files import content_key
 from editloupe.evals.edival.scores_of_runs import PROTOCOL
 from editloupe.graphs.edival import FOLLOWING
 from editloupe.images import ImageError, open_picture
+from editloupe.plurals import number_of, verb
 from editloupe.rubrics.edival.captions import captions
 from editloupe.rubrics.edival.turn import Turn, read_turn
 from editloupe.rubrics.protocol import MissingInput
@@ -71,7 +72,9 @@ def labelled_edits(table: Table, files: Sequence[Path]) -> People:
         raise UserError(f"no picture of one instruction in {table.name} has a label that says yes or no")
     notes = [*human.notes]
     if tied:
-        notes.append(f"{tied} edits are left out because as many people say yes as no.")
+        notes.append(
+            f"{number_of(tied, 'edit')} {verb(tied, 'is', 'are')} left out because as many people say yes as no."
+        )
     if several:
         notes.append(f"{several} labelled pictures carry several instructions and are left out.")
     return People(tuple(found), alike / pairs if pairs else None, tuple(notes))

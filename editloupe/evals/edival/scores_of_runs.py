@@ -12,6 +12,7 @@ from editloupe.evals.edival.metrics import EdivalFigures, models_of
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
+from editloupe.plurals import number_of, verb
 from editloupe.rubrics.edival.scoring import Missing, TurnScore
 from editloupe.rubrics.edival.turn import KEY, read_turn
 from editloupe.types import Edit, UserError, Verdict
@@ -129,7 +130,10 @@ def _add_scores(found: RunOfChains, run: Run, edits: Mapping[str, Edit], read: _
             scores.pop(before or "", None)
             last[place], scores[name] = name, score
     if older:
-        found.notes.append(f"{older} pictures were judged in an earlier form too; the form judged last counts.")
+        found.notes.append(
+            f"{number_of(older, 'picture')} {verb(older, 'was', 'were')} judged in an earlier form too; the form "
+            "judged last counts."
+        )
     found.scores += scores.values()
 
 

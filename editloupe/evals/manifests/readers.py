@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from editloupe.files import open_file, read_text
+from editloupe.plurals import number_of
 from editloupe.types import UserError
 
 JSON_COLUMNS = ("target_boxes", "human", "more_images")
@@ -197,7 +198,7 @@ def read_folder(path: Path, with_outputs: bool = False) -> Iterator[Row]:
     named = all("\t" in line for line in lines)
     if not named and len(lines) != len(edits):
         raise UserError(
-            f"{INSTRUCTIONS} has {len(lines)} lines and edits/ has {len(edits)} pictures; "
+            f"{INSTRUCTIONS} has {number_of(len(lines), 'line')} and edits/ has {number_of(len(edits), 'picture')}; "
             "give one line a picture, or lines of the form NAME<tab>instruction"
         )
     pairs = (line.split("\t", 1) for line in lines) if named else zip(edits, lines, strict=True)

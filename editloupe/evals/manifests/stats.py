@@ -12,14 +12,18 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from pydantic import Field
 
 from editloupe.evals.manifests.datasets import Naming, edit_from
 from editloupe.evals.manifests.ids import IdSet
 from editloupe.evals.manifests.readers import Row, reader_for
 from editloupe.images import ImageError, declared_size
+from editloupe.picture_file import in_file
+from editloupe.plurals import number_of, verb
 from editloupe.types import Box, Edit, Record, UserError
 
 NO_TYPE = "(no type)"
+NO_FAMILY = "other"
 EDGES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 """Percent of the picture: where the intervals of target areas begin and end."""
 QUANTILES = {"minimum": 0.0, "quarter": 0.25, "median": 0.5, "three quarters": 0.75, "maximum": 1.0}
@@ -48,6 +52,8 @@ class ManifestStats(Record):
     """Rows by editing model, where the manifest names them."""
     types: Mapping[str, int]
     """Samples by instruction type, the most frequent first."""
+    families: Mapping[str, Mapping[str, int]] = Field(default_factory=dict)
+    """The same by families of types, where the paper has some; types of none are in a family of their own."""
     targets: Mapping[int, int]
     """Samples by their number of annotated targets."""
     sides: Mapping[str, Mapping[str, float]]
@@ -70,17 +76,33 @@ def manifest_stats(
     allow_outside: bool = False,
     name: str | None = None,
     typing: Callable[[Edit], Edit] | None = None,
+    families: Mapping[str, Sequence[str]] | None = None,
 ) -> ManifestStats:
     """Count a manifest in one pass; of a picture only the header is read, and edited pictures are not needed.
 
-    `naming` gives rows our names of fields, `typing` gives edits the types they are counted by.
+    `naming` gives rows our names of fields, `typing` gives edits the types they are counted by, `families` are sets of these.
     """
     counts = _Counts()
     for edit in _samples(path, naming, allow_outside):
         counts.add(typing(edit) if typing else edit)
     if not counts.rows:
         raise UserError(f"{path.name} holds no edit")
-    return counts.stats(name or path.stem, str(path))
+    found = counts.stats(name or path.stem, str(path))
+    return found.model_copy(update={"families": _by_family(found.types, families or {})})
+
+
+def _by_family(types: Mapping[str, int], families: Mapping[str, Sequence[str]]) -> dict[str, dict[str, int]]:
+    """Split counts of types by family; nothing where no type is of one.
+
+    >>> _by_family({"Color": 3, "Removal": 2, "Style": 1}, {"attributes": ["Color", "Shape"], "objects": ["Removal"]})
+    {'attributes': {'Color': 3}, 'objects': {'Removal': 2}, 'other': {'Style': 1}}
+    """
+    found = {name: {kind: types[kind] for kind in types if kind in kinds} for name, kinds in families.items()}
+    if not any(found.values()):
+        return {}
+    known = {kind for kinds in families.values() for kind in kinds}
+    found[NO_FAMILY] = {kind: count for kind, count in types.items() if kind not in known}
+    return {name: counts for name, counts in found.items() if counts}
 
 
 def _samples(path: Path, naming: Naming | None, allow_outside: bool) -> Iterator[Edit]:
@@ -123,7 +145,7 @@ class _Counts:
             self._widths.append(width)
             self._heights.append(height)
         if edit.target_boxes:
-            self._measure(edit.source, edit.target_boxes)
+            self._measure(in_file(edit.source), edit.target_boxes)
 
     def _measure(self, source: Path, boxes: Sequence[Box]) -> None:
         try:
@@ -162,11 +184,20 @@ class _Counts:
 
     def _notes(self) -> Iterator[str]:
         if untargeted := self._targets[0]:
-            yield f"{untargeted} of {sum(self._targets.values())} samples have no annotated target."
+            yield (
+                f"{untargeted} of {number_of(sum(self._targets.values()), 'sample')} "
+                f"{verb(untargeted, 'has', 'have')} no annotated target."
+            )
         if self._unopened:
-            yield f"{self._unopened} samples with targets have no area, for their pictures cannot be opened: {self._first}."
+            yield (
+                f"{number_of(self._unopened, 'sample')} with targets {verb(self._unopened, 'has', 'have')} no area, "
+                f"for the pictures cannot be opened: {self._first}."
+            )
         if self._outside:
-            yield f"{self._outside} targets reach beyond their picture; only what lies inside is counted."
+            yield (
+                f"{number_of(self._outside, 'target')} {verb(self._outside, 'reaches', 'reach')} beyond the "
+                "picture; only what lies inside is counted."
+            )
 
 
 @lru_cache(maxsize=4096)

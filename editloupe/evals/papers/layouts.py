@@ -13,6 +13,7 @@ from editloupe.evals.manifests.outputs import Part, PartOf, Read, assumptions, e
 from editloupe.evals.papers.paper import Paper
 from editloupe.evals.papers.registry import known_paper, papers
 from editloupe.evals.papers.types_read import Note, type_reader
+from editloupe.plurals import number_of, verb
 from editloupe.types import Edit, UserError
 
 PLAIN = "editloupe"
@@ -171,7 +172,10 @@ def _reading(
             yield f"model {model}: outputs are taken by the names of the manifest's {names.by} pictures"
         others = sum(count for named, count in names.labels_of.items() if named != model)
         if others:
-            yield f"model {model}: people's labels on {others} lines are left out: these lines do not name it as their `model`"
+            yield (
+                f"model {model}: people's labels on {number_of(others, 'line')} are left out: "
+                f"{verb(others, 'it does not name it as its', 'they do not name it as their')} `model`"
+            )
 
     return manifest.edits_with_outputs, _part_of_manifest, naming
 

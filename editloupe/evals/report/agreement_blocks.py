@@ -9,6 +9,7 @@ from editloupe.evals.analysis.compare import Difference, RunComparison
 from editloupe.evals.analysis.pairing import TITLES
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
 from editloupe.evals.report.blocks import agreement_grids, field_grids, measures_grid, p_value, people_blocks
+from editloupe.plurals import number_of
 from editloupe.safe_text import counted
 
 SHOWN = 20
@@ -50,7 +51,7 @@ def agreement_answer(found: Agreement, titles: dict[str, str]) -> str:
             continue
         said = f"Spearman ρ {rho.told()}" if rho.value is not None else f"no ρ, for {rho.why}"
         same = "" if whole.accuracy.value is None else f", same label on {whole.accuracy.value * 100:.0f} %"
-        parts.append(f"{name}: {said}{same} of {whole.n} edits.")
+        parts.append(f"{name}: {said}{same} of {number_of(whole.n, 'edit')}.")
     return " ".join(parts)
 
 
@@ -64,7 +65,7 @@ def comparison_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[
     """Tell how two runs differ, and which agrees more with people."""
     yield Heading(f"A = {found.a} against B = {found.b}", 1)
     yield Paragraph(comparison_answer(found, titles), "answer")
-    left_out = tuple(f"{count} edits not compared: {why}." for why, count in found.left_out.items())
+    left_out = tuple(f"{number_of(count, 'edit')} not compared: {why}." for why, count in found.left_out.items())
     alike = (f"A and B gave the identical picture in {found.same_picture} of them.",) if found.same_picture else ()
     yield Points((_question(found), f"A: {found.a_title}.", f"B: {found.b_title}.", *alike, *left_out, *found.notes))
     yield Heading("Difference, A − B")
@@ -77,7 +78,7 @@ def comparison_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[
     for criterion, one in found.criteria.items():
         if one.labels:
             name = titles.get(criterion, criterion)
-            yield Paragraph(f"{name}: same label on {one.same_label.told()} of {one.same_label.n} edits.")
+            yield Paragraph(f"{name}: same label on {one.same_label.told()} of {number_of(one.same_label.n, 'edit')}.")
             yield confusion_grid(f"{name}: B ↓, A →", one.labels)
     yield from _people(found, titles)
     if found.disagreements:
@@ -95,9 +96,12 @@ def comparison_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[
 
 def _question(found: RunComparison) -> str:
     if found.question == "judges":
-        return f"Compared as two judges of the same edited pictures ({found.edits} edits that both judged)."
+        return (
+            f"Compared as two judges of the same edited pictures ({number_of(found.edits, 'edit')} that both judged)."
+        )
     return (
-        f"Compared as two editing models on the same sources, instructions and targets ({found.edits} cases that both were "
+        f"Compared as two editing models on the same sources, instructions and targets "
+        f"({number_of(found.edits, 'case')} that both were "
         "given and that were judged)."
     )
 
@@ -119,7 +123,11 @@ def _people(found: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
             known = "–" if reach is None else reach.told()
             rows.append((TITLES[name], one.a.told(), one.b.told(), one.difference.told(), closer, known))
         columns = (titles.get(criterion, criterion), "A", "B", "A − B", "closer", "people among themselves")
-        yield Grid(columns, tuple(rows), f"On {measures['spearman'].a.n} edits that both judged and people labelled.")
+        yield Grid(
+            columns,
+            tuple(rows),
+            f"On {number_of(measures['spearman'].a.n, 'edit')} that both judged and people labelled.",
+        )
 
 
 def comparison_answer(found: RunComparison, titles: dict[str, str]) -> str:

@@ -19,6 +19,7 @@ from editloupe.evals.analysis.parts import BETWEEN, parts_of
 from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_rows import BASELINE, NO_MODEL, Table, table_of
 from editloupe.evals.analysis.scores import Score, Scores, UnjudgedRule, scores
+from editloupe.evals.analysis.served_versions import version_notes
 from editloupe.evals.manifests.pairs import PAIRS
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.evals.report.corrected_blocks import corrected_table
@@ -28,6 +29,7 @@ from editloupe.evals.report.report_tables import cross_tables, printed
 from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.label_queue import LabelQueue
 from editloupe.evals.trust.records import CorrectedScores
+from editloupe.plurals import number_of, verb
 from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.types import UserError
 
@@ -68,6 +70,8 @@ def build_report(
     mended = _corrected(table, people, queue, how) if corrected else None
     if mended is not None:
         tables = (*tables, printed(corrected_table(mended, table.titles), table.protocol))
+    said = version_notes(table.versions)
+    tables = tuple(one.model_copy(update={"notes": (*one.notes, *said)}) for one in tables) if said else tables
     areas = {name: trend for name in table.criteria if (trend := area_trend(table, name)) is not None}
     return Report(
         **{
@@ -78,9 +82,12 @@ def build_report(
         folder=str(table.folder),
         judge=" + ".join(table.judges),
         mode=" + ".join(table.modes),
+        differs=table.differs,
         answer=_answer(table, found, how, rankings),
         certainty=tuple(_certainty(table, found, agreed, how)),
         baseline=BASELINE if table.by_rules else None,
+        versions=table.versions,
+        version_notes=said,
         titles=table.titles,
         agreement=agreed,
         corrected=mended,
@@ -133,6 +140,7 @@ def build_leaderboard(
             )
         )
     notes = [f"{report.run}: {report.baseline}" for report in ordered if report.baseline]
+    notes += [f"{report.run}: {said}" for report in ordered for said in report.version_notes]
     if len({report.protocol for report in reports}) > 1:
         notes.append("The runs follow different protocols; scores compare within a protocol only.")
     elif len({(report.judge, report.mode) for report in reports}) > 1:
@@ -194,14 +202,19 @@ def _answer(table: Table, found: Scores, how: Resampling, rankings: Sequence[Mod
     who = f"{' + '.join(table.judges)} in {' + '.join(table.modes)} mode"
     lowest = found.unjudged_rule == "worst" and found.coverage.unjudged > 0
     if any(PAIRS in row.edit.extra for row in table.rows):
-        candidates = f"Pairs of {_count(len(table.rows), 'candidate')}, judged by {who}"
+        candidates = f"Pairs of {number_of(len(table.rows), 'candidate')}, judged by {who}"
         return f"{candidates}: the table has the share in people's order. A mean over winners and losers says nothing."
     if len(found.parts) > 1:
         bound = " (at least: what is unjudged counts as the worst)" if lowest else ""
-        several = f"{_count(len(found.parts), 'score')}{bound} from {_count(len(table.rows), 'edit')}, judged by {who}"
+        several = (
+            f"{number_of(len(found.parts), 'score')}{bound} from {number_of(len(table.rows), 'edit')}, judged by {who}"
+        )
         return f"{several}: {overall.why}. {ranking_answer(rankings)}".strip()
     if overall.value is None:
-        return f"No overall score: {overall.why}. {found.coverage.judged} of {found.coverage.units} verdicts by {who}."
+        return (
+            f"No overall score: {overall.why}. {found.coverage.judged} of "
+            f"{number_of(found.coverage.units, 'verdict')} by {who}."
+        )
     kinds = len([score for score in found.by_type.values() if score.value is not None])
     scope = f"{overall.n} edit{'' if overall.n == 1 else 's'}"
     scope += f" of {kinds} instruction type{'' if kinds == 1 else 's'}" if kinds else ""
@@ -211,19 +224,20 @@ def _answer(table: Table, found: Scores, how: Resampling, rankings: Sequence[Mod
     return f"{told} {ranking_answer(rankings)}".strip()
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def _certainty(table: Table, found: Scores, agreed: Agreement | None, how: Resampling) -> list[str]:
     told = []
     coverage = found.coverage
     if not coverage.unjudged:
-        told.append(f"All {coverage.units} verdicts were given; nothing is unjudged.")
+        told.append(
+            f"{verb(coverage.units, 'The one verdict was', f'All {coverage.units} verdicts were')} given; nothing is unjudged."
+        )
     else:
         reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in coverage.reasons.items())
         fate = "left out" if found.unjudged_rule == "left_out" else "counted as the worst answer"
-        line = f"{coverage.judged} of {coverage.units} verdicts were given ({coverage.share * 100:.1f} %); "
+        line = (
+            f"{coverage.judged} of {number_of(coverage.units, 'verdict')} {verb(coverage.judged, 'was', 'were')} "
+            f"given ({coverage.share * 100:.1f} %); "
+        )
         line += f"{coverage.unjudged} {_are(coverage.unjudged)} unjudged ({reasons}) and {fate}."
         bounds = found.bounds
         if bounds and bounds.worst is not None and bounds.best is not None:
@@ -256,7 +270,7 @@ def _certainty(table: Table, found: Scores, agreed: Agreement | None, how: Resam
         line = f"{name}: Spearman ρ with people {rho.told()}" if rho.value is not None else f"{name}: no ρ ({rho.why})"
         if measures.accuracy.value is not None:
             line += f", same label on {measures.accuracy.value * 100:.0f} %"
-        line += f" of {measures.n} edits"
+        line += f" of {number_of(measures.n, 'edit')}"
         if measures.ceiling and measures.ceiling.spearman.value is not None:
             line += f"; one annotator against the others reaches ρ {measures.ceiling.spearman.told()}"
         told.append(f"{line}.")

@@ -8,6 +8,7 @@ from typing import Any
 from editloupe.evals.papers.paper import Cell, Section
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
 from editloupe.evals.trust.records import Corrected, CorrectedPart, CorrectedScore, CorrectedScores
+from editloupe.plurals import number_of
 
 TITLE = "Scores corrected by people"
 OVERALL, FINAL = "overall", "score"
@@ -34,7 +35,8 @@ def _gained(found: CorrectedScores) -> Iterator[str]:
             yield f"{label}: no corrected score ({one.why})."
             continue
         yield (
-            f"{label}: the judge says {one.judge:.1f}, people would say {one.told()}: {one.labels} labels and the judge are "
+            f"{label}: the judge says {one.judge:.1f}, people would say {one.told()}: "
+            f"{number_of(one.labels, 'label')} and the judge are "
             f"as good as {one.worth} human labels alone would be."
         )
 

@@ -112,10 +112,10 @@ def _grid(grid: Grid) -> str:
     for row in grid.rows:
         kind = ' class="total"' if row[0] == "overall" else ""
         lines.append(f"<tr{kind}>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>")
-    note = f"<caption>{for_html(grid.note)}</caption>" if grid.note else ""
-    return (
-        f'<div class="scroll"><table>{note}<thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
-    )
+    body = "".join(lines)
+    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    # Outside of what scrolls: a caption of the table itself is as wide as the table, wider than a phone.
+    return f"<figure>{table}<figcaption>{for_html(grid.note)}</figcaption></figure>" if grid.note else table
 
 
 def _cell(text: str) -> str:

@@ -9,6 +9,7 @@ from editloupe.evals.analysis.paired import OVERALL
 from editloupe.evals.analysis.parts import BETWEEN
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
 from editloupe.evals.report.blocks import letter, models_grid, p_value
+from editloupe.plurals import number_of
 
 REFERENCE = "nothing"
 """How a table of pairs calls the reference."""
@@ -61,10 +62,11 @@ def _lacking(pair: ModelPair, short: Mapping[str, str]) -> str:
     a, b = short[pair.a], short[pair.b]
     parts = [f"{a} lacks {pair.a_lacks}" if pair.a_lacks else "", f"{b} lacks {pair.b_lacks}" if pair.b_lacks else ""]
     parts.append(f"{pair.unjudged} unjudged for one of them" if pair.unjudged else "")
-    return f"{a} and {b}: {pair.cases} cases compared; {', '.join(filter(None, parts))}."
+    return f"{a} and {b}: {number_of(pair.cases, 'case')} compared; {', '.join(filter(None, parts))}."
 
 
 def _alike(pair: ModelPair, short: Mapping[str, str]) -> str:
     return (
-        f"{short[pair.a]} and {short[pair.b]} gave the identical picture in {pair.same_picture} of {pair.cases} cases."
+        f"{short[pair.a]} and {short[pair.b]} gave the identical picture in {pair.same_picture} of "
+        f"{number_of(pair.cases, 'case')}."
     )

@@ -11,7 +11,10 @@ from editloupe.evals.analysis.pair_results import Half, PairKey, pair_results, r
 from editloupe.evals.analysis.parts import BETWEEN, grouped, shared_apart_fields
 from editloupe.evals.analysis.run_rows import NO_MODEL, RunRow, Table
 from editloupe.evals.manifests.pairs import PAIRS, Pair
+from editloupe.picture_file import in_file
+from editloupe.plurals import number_of, verb
 from editloupe.rubrics.registry import known_protocol, pair_rules
+from editloupe.rubrics.roles import paths_in
 from editloupe.types import Edit, UserError, Verdict
 
 OVERALL = "overall"
@@ -52,14 +55,14 @@ def _case(edit: Edit) -> Hashable:
 def _pair(first: Edit, second: Edit, dimension: str, number: int, file: str) -> Pair:
     return Pair(
         id=f"case_{number:05d}:{first.model}|{second.model}:{dimension}",
-        source=first.source,
+        source=in_file(first.source),
         instruction=first.instruction,
-        winner=first.edited,
-        loser=second.edited,
+        winner=in_file(first.edited),
+        loser=in_file(second.edited),
         dimension=dimension,
         label="open",
         task=first.instruction_type,
-        references=(*((first.reference,) if first.reference else ()), *first.more_images.get("references", ())),
+        references=tuple(map(in_file, paths_in(first, "references"))),
         hint=first.hint,
         file=file,
         models=(str(first.model), str(second.model)),
@@ -165,7 +168,11 @@ def _by_scores(tables: Sequence[Table], protocol: str, dimension: str, how: Resa
             found.append(Comparison(first, second, outcome, sources[case]))
     if not found:
         raise UserError("no two models have a judged output for the same source and instruction")
-    notes = [f"{left} outputs have no score and are left out."] if left else []
+    notes = (
+        [f"{number_of(left, 'output')} {verb(left, 'has', 'have')} no score and {verb(left, 'is', 'are')} left out."]
+        if left
+        else []
+    )
     lacking = sorted(models - {name for one in found for name in (one.first, one.second)})
     notes += [f"Compared with no other model, so left out: {', '.join(lacking)}."] if lacking else []
     return _ranked(found, dimension, how, *notes)

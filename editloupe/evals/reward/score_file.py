@@ -12,6 +12,7 @@ from typing import Any
 from editloupe.evals.analysis.pair_results import PairReport, PairResult
 from editloupe.evals.manifests.pairs import Pair
 from editloupe.evals.manifests.readers import READERS, Row
+from editloupe.plurals import number_of
 from editloupe.rubrics.pairs import PairRules, is_right
 from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, pair_rules
 from editloupe.types import UserError
@@ -45,7 +46,7 @@ def judge_by_scores(pairs: Sequence[Pair], file: str | Path, name: str | None = 
         results, rules, way="pointwise", judge=name or file.stem, protocol=DEFAULT_FOR_PAIRS.name, mode=MODE
     )
     if not report.overall.judged:
-        raise UserError(f"{file.name} has both numbers of none of the {len(results)} pairs")
+        raise UserError(f"{file.name} has both numbers of none of the {number_of(len(results), 'pair')}")
     notes = []
     if given.strangers:
         lines = f"{len(given.strangers)} lines" if len(given.strangers) > 1 else "a line"

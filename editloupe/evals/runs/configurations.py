@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
-from editloupe.asked import Asked, content_key
+from editloupe.asked import Asked, changes, content_key
 from editloupe.evals.runs.redact import Redactor
 from editloupe.storable import storable_text
 
@@ -23,11 +24,13 @@ class Configuration:
     protocol: str
     units: int
     """Verdicts, and units left unjudged."""
+    differs: str = ""
+    """What tells it from an earlier one of the run with the same judge, protocol and mode."""
 
     @property
     def title(self) -> str:
-        """Judge, protocol and mode in a few words."""
-        return f"{self.judge} · {self.protocol} · {self.mode} mode"
+        """Judge, protocol and mode in a few words, and what tells it from another one of these."""
+        return " · ".join(filter(None, (self.judge, self.protocol, f"{self.mode} mode", self.differs)))
 
 
 def name_for(connection: sqlite3.Connection, asked: Sequence[Asked]) -> str:
@@ -75,9 +78,11 @@ def held(connection: sqlite3.Connection, protocol: str | None = None) -> list[Co
     One whose every verdict another one uses as well is not listed: to show it would show the same again.
     """
     query = (
-        "SELECT configurations.configuration, judge, mode, protocol, count(*) FROM configurations "
-        "JOIN answers ON answers.asked = configurations.asked JOIN units ON units.unit = answers.unit "
-        "GROUP BY configurations.configuration ORDER BY min(units.unit)"
+        "SELECT own.name, judge, mode, protocol, own.held FROM "
+        "(SELECT configuration AS name, sum(count) AS held, min(first) AS first FROM configurations "
+        "JOIN (SELECT asked, count(*) AS count, min(unit) AS first FROM answers "
+        "WHERE unit IN (SELECT unit FROM units) GROUP BY asked) USING (asked) GROUP BY configuration) AS own "
+        "JOIN units ON units.unit = own.first ORDER BY own.first"
     )
     rows = connection.execute(query)
     found = [Configuration(str(name), str(judge), str(mode), str(own), count) for name, judge, mode, own, count in rows]
@@ -86,7 +91,32 @@ def held(connection: sqlite3.Connection, protocol: str | None = None) -> list[Co
     for one in found if len(found) > 1 else ():
         if any(_covers(connection, other, one) for other in left if other is not one):
             left.remove(one)
-    return left
+    return _told_apart(connection, left)
+
+
+def _told_apart(connection: sqlite3.Connection, found: Sequence[Configuration]) -> list[Configuration]:
+    """Have configurations of one title say what each asks otherwise than the first of them."""
+    first: dict[str, Configuration] = {}
+    told = []
+    for one in found:
+        other = first.setdefault(one.title, one)
+        told.append(one if other is one else replace(one, differs=_difference(connection, other, one)))
+    return told
+
+
+def _difference(connection: sqlite3.Connection, old: Configuration, new: Configuration) -> str:
+    query = (
+        "SELECT criterion, facts FROM configurations JOIN asked USING (asked) WHERE configuration = ? ORDER BY asked"
+    )
+    facts: list[dict[str, Any]] = []
+    for name in (old.name, new.name):
+        facts.append({})
+        for criterion, text in connection.execute(query, (name,)):
+            with suppress(ValueError, RecursionError):
+                facts[-1].setdefault(str(criterion), json.loads(text))
+    shared = [criterion for criterion in facts[1] if criterion in facts[0]]
+    found = dict.fromkeys(what for criterion in shared for what in changes(facts[0][criterion], facts[1][criterion]))
+    return ", ".join(found) or f"configuration {new.name[:6]}"
 
 
 def _covers(connection: sqlite3.Connection, other: Configuration, one: Configuration) -> bool:
@@ -113,3 +143,11 @@ def describe(about: dict[str, Any], name: str, description: Mapping[str, Any], n
         return False
     known |= {"rubrics": rubrics, "criteria": criteria}
     return True
+
+
+def add_descriptions(about: dict[str, Any], known: Iterable[Mapping[str, Any]]) -> bool:
+    """Add descriptions of another run's configurations to run.json where they are not there yet."""
+    names = {one["name"] for one in about["configurations"]}
+    added = [dict(one) for one in known if one["name"] not in names]
+    about["configurations"] += added
+    return bool(added)

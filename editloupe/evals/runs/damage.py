@@ -18,6 +18,15 @@ _RAISED = (sqlite3.Error, UnicodeDecodeError)
 UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, RecursionError, IndexError)
 """What reading a value raises that is not what it should be; pydantic's own error is a ValueError."""
 EXAMPLES = 3
+_ONE = {
+    "edits with verdicts": "edit with verdicts",
+    "kept replies": "kept reply",
+    "lists of pictures": "list of pictures",
+    "texts of prompts": "text of a prompt",
+}
+"""How one of several is called, where that is not a letter less."""
+AT_ONCE = 500
+"""Rows fetched at a time."""
 
 
 class RunDamaged(UserError):
@@ -58,9 +67,10 @@ class Damage:
 
 def _sentence(what: str, places: list[str]) -> str:
     some = ", ".join(places[:EXAMPLES])
+    things = f"1 {_ONE.get(what) or what.removesuffix('s')}" if len(places) == 1 else f"{len(places)} {what}"
     more = " …" if len(places) > EXAMPLES else ""
     them = "it is left out" if len(places) == 1 else "they are left out"
-    return f"The run is damaged: {len(places)} {what} cannot be read, and {them} ({some}{more})."
+    return f"The run is damaged: {things} cannot be read, and {them} ({some}{more})."
 
 
 class RunConnection(sqlite3.Connection):
@@ -84,6 +94,12 @@ class RunConnection(sqlite3.Connection):
         return super().cursor(_RunCursor).executemany(*given)
 
 
+def rows_of(cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of a cursor, many fetched at a time: one by one, fetching takes longer than reading."""
+    while rows := cursor.fetchmany(AT_ONCE):
+        yield from rows
+
+
 class _RunCursor(sqlite3.Cursor):
     """Spelled out method by method: these are called for every row that is read and written.
 
@@ -105,6 +121,12 @@ class _RunCursor(sqlite3.Cursor):
     def fetchone(self) -> Any:
         try:
             return super().fetchone()
+        except _RAISED as error:
+            raise (_as_damage(error, self.connection) or error) from None
+
+    def fetchmany(self, *given: Any) -> list[Any]:
+        try:
+            return super().fetchmany(*given)
         except _RAISED as error:
             raise (_as_damage(error, self.connection) or error) from None
 

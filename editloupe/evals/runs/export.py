@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
+from editloupe.plurals import number_of
 from editloupe.safe_text import for_csv, for_json
 from editloupe.storable import finite_number, whole_number
 from editloupe.types import UserError, Verdict
@@ -202,7 +203,7 @@ def _card(run: Run, count: int) -> str:
     files = "  data_files:\n  - split: train\n    path: data/train-*.parquet\n"
     return (
         f"---\nconfigs:\n- config_name: default\n{files}---\n\n# Verdicts of {run.folder.name}\n\n"
-        f"{count} rows, one a unit of work (edit, criterion, repeat), judged by {judges or 'EditLoupe'}. "
+        f"{number_of(count, 'row')}, one a unit of work (edit, criterion, repeat), judged by {judges or 'EditLoupe'}. "
         "Unjudged units have a reason and no score.\n"
     )
 

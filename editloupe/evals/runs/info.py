@@ -20,6 +20,8 @@ class ConfigurationInfo(Record):
     judge: str
     protocol: str
     mode: str
+    differs: str = ""
+    """What tells it from an earlier one with the same judge, protocol and mode."""
     criteria: tuple[str, ...]
     judged: int
     unjudged: int
@@ -78,6 +80,7 @@ def _of(reader: sqlite3.Connection, one: configurations.Configuration) -> Config
     return ConfigurationInfo(
         name=one.name,
         judge=one.judge,
+        differs=one.differs,
         protocol=one.protocol,
         mode=one.mode,
         criteria=tuple(str(row[0]) for row in rows),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,8 +14,7 @@ from typing import Any
 
 from editloupe.asked import Asked, content_key
 from editloupe.evals.runs import configurations, schema
-from editloupe.evals.runs.configurations import Configuration
-from editloupe.evals.runs.damage import Damage, RunDamaged
+from editloupe.evals.runs.damage import Damage, RunDamaged, rows_of
 from editloupe.evals.runs.enrolment import Entry, enrol, forget
 from editloupe.evals.runs.lock import RunLock
 from editloupe.evals.runs.pictures import PictureFolder
@@ -140,24 +139,26 @@ class Run:
             with self.transaction() as connection:
                 name = configurations.name_for(connection, asked)
                 configurations.extend(connection, self._without_secrets, asked, name)
-        about = read_about(self.folder / ABOUT)
-        if configurations.describe(about, name, json.loads(self._canonical(description)), timestamp()):
-            self._write_about(about)
+        described = json.loads(self._canonical(description))
+        self.amend_about(lambda about: configurations.describe(about, name, described, timestamp()))
         return name
 
     def add_configurations(self, known: Iterable[Mapping[str, Any]]) -> None:
         """Add descriptions of another run's configurations to run.json where they are not there yet."""
+        self.amend_about(lambda about: configurations.add_descriptions(about, known))
+
+    def amend_about(self, change: Callable[[dict[str, Any]], bool]) -> None:
+        """Change run.json, and write it where the change says that it did something."""
         about = read_about(self.folder / ABOUT)
-        names = {one["name"] for one in about["configurations"]}
-        about["configurations"] += [dict(one) for one in known if one["name"] not in names]
-        self._write_about(about)
+        if change(about):
+            self._write_about(about)
 
     def shrink(self) -> None:
         """Give room that nothing needs any more back to the disk."""
         with self._turn, self._write_errors():
             self._connection.execute("VACUUM")
 
-    def configurations(self, protocol: str | None = None) -> list[Configuration]:
+    def configurations(self, protocol: str | None = None) -> list[configurations.Configuration]:
         """Return what judged here, first used first, each with how many verdicts it has."""
         with closing(self.reader()) as reader:
             return configurations.held(reader, protocol)
@@ -322,7 +323,8 @@ class Run:
     def edits(self) -> Iterator[KeptEdit]:
         """Yield every edit with its name and the hashes of its pictures by role, in the order of the manifest."""
         with closing(self.reader()) as reader:
-            for row in reader.execute("SELECT name, facts, pictures FROM edits ORDER BY position, edit_id, name"):
+            query = "SELECT name, facts, pictures FROM edits ORDER BY position, edit_id, name"
+            for row in rows_of(reader.execute(query)):
                 if (found := read_edit(self.damage, *row)) is not None:
                     yield found
 
@@ -374,8 +376,7 @@ class Run:
 
     def _trace(self, edit_id: str, number: int, head: Any) -> Trace | None:
         query = "SELECT position, step FROM steps WHERE trace = ? ORDER BY position"
-        steps = self._connection.execute(query, (number,)).fetchall()
-        return read_trace(self.damage, edit_id, head, steps, self._text)
+        return read_trace(self.damage, edit_id, head, self._connection.execute(query, (number,)).fetchall(), self._text)
 
     def _text(self, sha: str) -> str | None:
         row = self._connection.execute("SELECT text FROM texts WHERE sha = ?", (sha,)).fetchone()

@@ -1,10 +1,20 @@
-"""How far a judge can be trusted: scores corrected by people's labels, which edits to label, guarantees, drift."""
+"""How far a judge can be trusted: scores corrected by people's labels, which edits to label, guarantees, drift.
 
-from editloupe.evals.trust.corrected import corrected_scores
-from editloupe.evals.trust.label_queue import LabelQueue, draw_queue, find_queue
-from editloupe.evals.trust.prediction_powered import Correction, corrected_mean
-from editloupe.evals.trust.records import Corrected, CorrectedScores
-from editloupe.evals.trust.yes_no import yes_share
+Public names are imported when they are first used: some load scipy's distributions, which a plain report does without.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editloupe.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.evals.trust.corrected import corrected_scores
+    from editloupe.evals.trust.label_queue import LabelQueue, draw_queue, find_queue
+    from editloupe.evals.trust.prediction_powered import Correction, corrected_mean
+    from editloupe.evals.trust.records import Corrected, CorrectedScores
+    from editloupe.evals.trust.yes_no import yes_share
 
 __all__ = [
     "Corrected",
@@ -17,3 +27,14 @@ __all__ = [
     "find_queue",
     "yes_share",
 ]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "corrected_scores": "corrected",
+        **dict.fromkeys(("LabelQueue", "draw_queue", "find_queue"), "label_queue"),
+        **dict.fromkeys(("Correction", "corrected_mean"), "prediction_powered"),
+        **dict.fromkeys(("Corrected", "CorrectedScores"), "records"),
+        "yes_share": "yes_no",
+    },
+)

@@ -16,6 +16,7 @@ from editloupe.evals.analysis.bootstrap import Bools, Floats
 from editloupe.evals.analysis.estimate import Number
 from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.run_rows import Table, lower_median
+from editloupe.plurals import number_of
 from editloupe.rubrics.model import ChecksAnswer, NumberAnswer
 from editloupe.types import Record, UserError
 
@@ -85,7 +86,7 @@ def replacement(
         theirs = _closeness(ratings[usable, place], others[usable], scale)
         left_out[name] = ((ours >= theirs).astype(float), (theirs >= ours).astype(float))
     if len(left_out) < FEWEST_ANNOTATORS:
-        told = "".join(f"; {name} shares {count} edits with others" for name, count in few.items())
+        told = "".join(f"; {name} shares {number_of(count, 'edit')} with others" for name, count in few.items())
         why = (
             f"the test needs {FEWEST_ANNOTATORS} annotators with {FEWEST_EDITS} edits each that others labelled too, and "
             f"there {'is' if len(left_out) == 1 else 'are'} {len(left_out)}{told}"

@@ -14,6 +14,7 @@ from scipy import stats  # type: ignore[import-untyped]
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.trust.records import YesShare
+from editloupe.plurals import number_of
 from editloupe.rubrics.model import YesNoAnswer
 
 FEWEST = 20
@@ -61,7 +62,7 @@ def yes_share(
     yes, no = weights * (people == 1), weights * (people == 0)
     counts = [int((people == answer).sum()) for answer in (1, 0)]
     if n < FEWEST:
-        return YesShare(judge=share * 100, labels=n, why=f"{n} labels; at least {FEWEST} are needed")
+        return YesShare(judge=share * 100, labels=n, why=f"{number_of(n, 'label')}; at least {FEWEST} are needed")
     if min(counts) < FEWEST_EACH:
         why = f"people said yes to {counts[0]} and no to {counts[1]} of the labelled edits; {FEWEST_EACH} of each are needed"
         return YesShare(judge=share * 100, labels=n, why=why)

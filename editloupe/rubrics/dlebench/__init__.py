@@ -60,6 +60,7 @@ DLEBENCH = Protocol(
     case_facts=case_facts,
     types=TYPES,
     type_names=TYPE_NAMES,
+    families={"attribute-level": TYPES[:4], "object-level": TYPES[4:]},  # Section 10, Figure 10
     arithmetic=(
         "A label's score s (1 to 4) counts (s − 1) / 3 × 100; an instruction type's score is the mean of its "
         "Instruction Following and its Visual Consistency; the overall score is the plain mean over the types."

@@ -321,7 +321,13 @@ export function connectSteps(viewer, place) {
     viewer.light(step && keys(step).size ? keys(step) : null);
     for (const one of place.querySelectorAll(".step")) one.classList.toggle("lit", one === step);
   };
-  place.addEventListener("pointerover", over);
+  // A page that scrolls under a pointer at rest, as the keys make it do, takes the light from no step.
+  let rest = "";
+  place.addEventListener("pointerover", (event) => {
+    const at = `${event.screenX} ${event.screenY}`;
+    if (at !== rest) over(event);
+    rest = at;
+  });
   place.addEventListener("focusin", over);
   place.addEventListener("pointerleave", () => viewer.light(null));
   const zoom = (step) => {

@@ -182,6 +182,45 @@ def test_languages_that_a_paper_keeps_apart_are_compared_apart(tmp_path: Path) -
     assert found[0].pairs[0].overall.difference.value == pytest.approx(100)
 
 
+def test_cases_of_a_task_that_is_no_part_of_the_overall_are_not_counted_as_compared(tmp_path: Path) -> None:
+    """Of eight cases two are of a task that the paper reports apart."""
+    table = in_languages(model_run(tmp_path / "run", {"x": [(4, 4)] * 8, "y": [(1, 1)] * 8}))
+    rows = []
+    for row in table.rows:
+        kind = "WiseEdit-Complex" if row.edit.id in ("e0", "e1") else row.edit.instruction_type
+        edit = row.edit.model_copy(update={"instruction_type": kind, "extra": {"language": "en"}})
+        rows.append(replace(row, edit=edit))
+    found = compare_models([replace(table, rows=tuple(rows))], QUICK)
+    assert (found.cases, found.common, found.pairs[0].cases, found.pairs[0].overall.difference.n) == (6, 6, 6, 6)
+    assert {one.cases for one in found.models} == {6}
+    assert "2 cases of WiseEdit-Complex have no part in the overall score, and are not compared." in found.notes
+
+
+@pytest.mark.parametrize(("cases", "told"), [(5, True), (6, True), (7, False)])
+def test_cases_so_few_that_nothing_could_be_told_apart_are_said_to_be(tmp_path: Path, cases: int, told: bool) -> None:
+    """Three pairs: of 6 cases 3 × 2/64 is above 0.05, of 7 cases 3 × 2/128 is below."""
+    given = {"low": [(1, 3)] * cases, "high": [(4, 3)] * cases, "middle": [(2, 3)] * cases}
+    found = compared(model_run(tmp_path / "run", given))
+    said = [note for note in found.notes if "whatever the verdicts: at least 7 are needed" in note]
+    assert bool(said) is told
+    assert all((pair.overall.better_holm is None) is told for pair in found.pairs)
+
+
+@pytest.mark.parametrize("prefix", ["{model}/{id}", "{id}", "{model}-{id}"])
+def test_a_case_that_a_benchmark_has_twice_is_paired_by_its_id_or_else_in_order(tmp_path: Path, prefix: str) -> None:
+    """Four lines ask the same of one source; readers of some benchmarks put the model's name before the id."""
+    table = table_of(model_run(tmp_path / "run", {"x": [(4, 4), (4, 4), (1, 1), (1, 1)], "y": [(1, 1)] * 4}))
+    source = table.rows[0].pictures["source"]
+    rows = []
+    for row in table.rows:
+        name = prefix.format(model=row.model, id=row.edit.id)
+        edit = row.edit.model_copy(update={"id": name, "instruction": "Do it"})
+        rows.append(replace(row, edit=edit, pictures={**row.pictures, "source": source}))
+    found = compare_models([replace(table, rows=tuple(rows))], QUICK)
+    assert (found.cases, found.common) == (4, 4)
+    assert found.pairs[0].overall.difference.value == pytest.approx(50)
+
+
 def test_two_judges_have_no_overall_over_languages_that_are_kept_apart(tmp_path: Path) -> None:
     a = in_languages(model_run(tmp_path / "a", {"x": [(4, 4)] * 12}))
     b = in_languages(model_run(tmp_path / "b", {"x": [(2, 2)] * 12}, judge="openai:other"))

@@ -172,7 +172,7 @@ def test_edits_without_a_type_among_typed_ones_are_shown_apart(tmp_path: Path) -
     found = scores(make_run(tmp_path / "run", [Line("a", 4, 4), Line("b", 1, 1, type=None)]), how=QUICK)
     assert found.overall.value == pytest.approx(100)
     assert found.by_type["(no type)"].value == pytest.approx(0)
-    assert "1 edits have no instruction type and are not part of the overall score." in found.notes
+    assert "1 edit has no instruction type and is not part of the overall score." in found.notes
 
 
 def test_a_criterion_that_was_not_asked_is_no_part_of_the_score(tmp_path: Path) -> None:

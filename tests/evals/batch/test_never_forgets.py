@@ -15,7 +15,7 @@ from editloupe.evals.runs.store import Run
 from tests.conftest import StartServer
 from tests.evals.batch.test_batch import answers
 from tests.evals.samples import write_manifest, write_picture
-from tests.scripted import Answer, Request, ScriptedServer, call
+from tests.scripted import Answer, Fault, Request, ScriptedServer, call
 
 Rows = list[dict[str, Any]]
 
@@ -110,6 +110,27 @@ def test_another_judge_is_judged_beside_the_first_and_tables_ask_which(
     assert "openai:gpt-4o" in said
 
 
+def test_two_ways_of_asking_one_judge_say_what_tells_them_apart(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest, run = write_manifest(tmp_path, 2), str(tmp_path / "run")
+    judge_into(server, manifest)
+    judge_into(server, manifest, "--long-side", "512", "--keep", "--limit", "1")
+    judge_into(server, manifest, "--long-side", "512")
+    capsys.readouterr()
+    first, second = "openai:gpt-4.1 · dlebench · plain mode", "plain mode · long_side (2048, then 512)"
+    assert command(["report", run]) == 2
+    said = capsys.readouterr().err
+    assert f"({first}, 4 units)" in said
+    assert f"{second}, 4 units" in said
+    assert command(["run", "info", run]) == 0
+    assert second in capsys.readouterr().out
+    with Run.open(run) as opened:
+        latest = opened.configurations()[-1].name
+    assert command(["report", run, "--configuration", latest, "--resamples", "100"]) == 0
+    assert second in capsys.readouterr().out
+
+
 def test_the_address_of_the_server_decides_nothing(server: ScriptedServer, tmp_path: Path) -> None:
     manifest = write_manifest(tmp_path, 2)
     judge_into(server, manifest)
@@ -152,7 +173,7 @@ def test_what_is_shown_otherwise_is_said_before_it_is_paid_again(
     judge_into(server, manifest, "--keep")
     said = capsys.readouterr().err
     assert (
-        "what the judge is shown of the edit changed: 1 units of instruction_following, the old verdicts are used"
+        "what the judge is shown of the edit changed: 1 unit of instruction_following, the old verdicts are used"
         in said
     )
     assert server.served == 4
@@ -207,6 +228,52 @@ def test_everything_is_judged_again_only_where_that_is_said(server: ScriptedServ
     assert len(held(tmp_path)) == 4
 
 
+def test_a_replacement_that_was_stopped_goes_on_and_a_later_one_begins_anew(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest, a_request = write_manifest(tmp_path, 4), 120
+    judge_into(server, manifest)
+    some = ("--concurrency", "1", "--max-tokens", str(12 * a_request))
+    judge_into(server, manifest, "--replace", *some, code=3)
+    assert server.served == 12, "two of the four edits were replaced"
+    judge_into(server, manifest, "--replace", "--limit", "1")
+    assert server.served == 14, "another set of edits is another replacement, begun and finished beside it"
+    capsys.readouterr()
+    judge_into(server, manifest, "--replace", "--dry-run")
+    assert "4 units to judge" in capsys.readouterr().out
+    judge_into(server, manifest, "--replace")
+    assert "going on with the replacement begun at" in capsys.readouterr().err
+    assert server.served == 18
+    judge_into(server, manifest)
+    assert server.served == 18, "without the option nothing is asked"
+    judge_into(server, manifest, "--replace")
+    assert "going on" not in capsys.readouterr().err
+    assert server.served == 26
+    with Run.open(tmp_path / "run") as run:
+        assert "replacing" not in run.about()
+        assert [unit.tries for unit in run.units()] == [4, 4, 3, 3, 3, 3, 3, 3]
+
+
+def test_a_replacement_in_which_the_server_failed_goes_on_with_what_failed(
+    scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    broken = False
+
+    def answers_or_breaks(request: Request) -> Answer | Fault:
+        return Fault(400, "The engine is being restarted.") if broken and "Do 1" in request.text else answers(request)
+
+    server = scripted(answers_or_breaks)
+    manifest = write_manifest(tmp_path, 3)
+    judge_into(server, manifest)
+    broken = True
+    judge_into(server, manifest, "--replace", code=3)
+    broken, before = False, server.served
+    judge_into(server, manifest, "--replace")
+    assert server.served == before + 2
+    assert len(held(tmp_path)) == 6
+
+
 def test_a_tool_that_was_not_used_changes_nothing_and_one_that_was_does(
     scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,7 +297,7 @@ def test_a_tool_that_was_not_used_changes_nothing_and_one_that_was_does(
     capsys.readouterr()
     judge_into(server, manifest, *with_tools)
     said = capsys.readouterr().err
-    assert "the tools (zoom_in_image) changed: 1 units of instruction_following" in said
+    assert "the tools (zoom_in_image) changed: 1 unit of instruction_following" in said
     assert server.served == before, "the requests are the same, so the replies that were kept answer them"
     with Run.open(tmp_path / "run") as run:
         assert len({(unit.name, unit.criterion, unit.asked) for unit in run.units()}) == 12
@@ -264,7 +331,7 @@ def test_a_model_whose_name_cannot_be_written_down_is_known_again(
     write_picture(tmp_path / "img/e0.png", 77)
     capsys.readouterr()
     judge_into(server, manifest, "--replace")
-    assert "1 edits have other pictures" in capsys.readouterr().err
+    assert "1 edit has other pictures" in capsys.readouterr().err
     assert len(held(tmp_path)) == 2
 
 

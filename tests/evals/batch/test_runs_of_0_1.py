@@ -130,7 +130,7 @@ def test_what_cannot_be_read_is_taken_over_as_it_is(kept: Path, capsys: pytest.C
     with Run.open(kept / "plain") as run:
         assert len(list(run.units())) == 12
         assert [edit.id for edit, *_ in run.edits()] == ["e0", "e2"]
-        assert "1 edits cannot be read" in " ".join(run.damage.sentences())
+        assert "1 edit cannot be read" in " ".join(run.damage.sentences())
 
 
 def test_a_run_that_is_open_elsewhere_is_left_alone(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:

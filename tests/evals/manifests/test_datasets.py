@@ -148,7 +148,7 @@ def test_a_folder_pair_with_too_few_lines_is_one_sentence(tmp_path: Path) -> Non
     write_picture(tmp_path / "sources" / "x.png", 1)
     write_picture(tmp_path / "edits" / "x.png", 2)
     (tmp_path / "instructions.txt").write_text("one\ntwo\n")
-    with pytest.raises(UserError, match="2 lines and edits/ has 1 pictures"):
+    with pytest.raises(UserError, match="2 lines and edits/ has 1 picture"):
         list(load_manifest(tmp_path))
 
 

@@ -95,8 +95,8 @@ def test_peoples_labels_stay_with_the_model_they_were_given_to(tmp_path: Path, o
     labels = {(edit.model, edit.id): dict(edit.human) for edit in found.edits()}
     assert labels == {("A", "x"): human, ("A", "y"): {}, ("B", "x"): {}, ("B", "y"): {}}
     assert found.notes == (
-        "model A: people's labels on 1 lines are left out: these lines do not name it as their `model`",
-        "model B: people's labels on 2 lines are left out: these lines do not name it as their `model`",
+        "model A: people's labels on 1 line are left out: it does not name it as its `model`",
+        "model B: people's labels on 2 lines are left out: they do not name it as their `model`",
     )
 
 

@@ -105,7 +105,7 @@ def test_pictures_that_cannot_be_opened_and_boxes_outside_are_said_and_not_guess
     assert found.area["maximum"] == pytest.approx(0.5), "10 × 10 of the box's 20 × 20 pixels lie inside"
     assert "2 samples with targets have no area" in found.notes[0]
     assert "gone.png" in found.notes[0]
-    assert found.notes[1].startswith("1 targets reach beyond their picture")
+    assert found.notes[1].startswith("1 target reaches beyond the picture")
 
 
 def test_only_the_header_of_a_picture_is_read(tmp_path: Path) -> None:

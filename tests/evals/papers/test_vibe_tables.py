@@ -53,6 +53,15 @@ def test_a_level_that_lacks_a_task_is_left_out_everywhere_as_in_the_paper(tmp_pa
     assert "PC + RO + DI has no score, so it is no part of the overall: no PC." in found.notes
 
 
+def test_where_no_level_is_whole_that_is_why_there_is_no_overall(tmp_path: Path) -> None:
+    found = scores(keep(tmp_path / "run", "vibe", [(edit("AD", "AD", "qwen"), all_at("AD", 50))]))
+    assert found.by_type["AD"].value == pytest.approx(50)
+    assert (found.overall.value, found.overall.why) == (
+        None,
+        "none of these types makes a part of the overall by itself",
+    )
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """Three repeats; a has every task, b lacks Billiards and one verdict, c has a pose alone."""

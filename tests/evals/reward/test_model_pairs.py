@@ -89,7 +89,7 @@ def test_a_criterion_of_its_own_can_be_ranked_by(tmp_path: Path) -> None:
 def test_an_output_without_a_score_is_left_out_and_that_is_said(tmp_path: Path) -> None:
     (ranking,) = rank_models([table_of(scored(tmp_path / "run", a="44.", b="114"))], (), FEW)
     assert ranking.comparisons == 2
-    assert "1 outputs have no score and are left out." in ranking.notes
+    assert "1 output has no score and is left out." in ranking.notes
 
 
 def test_runs_of_one_model_each_are_ranked_together_by_their_names(tmp_path: Path) -> None:

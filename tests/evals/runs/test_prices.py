@@ -2,8 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from editloupe.cli.main import run as command
 from editloupe.evals.runs.prices import FREE, Price, parse_price, price_of
 from editloupe.types import Usage, UserError
+from tests.evals.samples import write_manifest
 
 
 def test_known_models_have_prices_and_unknown_ones_have_none() -> None:
@@ -29,6 +31,16 @@ def test_a_price_file_overrides_the_table(tmp_path: Path) -> None:
     file = tmp_path / "p.yaml"
     file.write_text("prices: {'openai:mine': {input: 1, output: 2}}")
     assert price_of("openai:mine", file) == Price(input=1, output=2)
+
+
+@pytest.mark.parametrize("more", [(), ("--price", "1,2")])
+def test_a_price_file_that_is_not_there_is_a_mistake_even_where_no_price_is_needed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    manifest = write_manifest(tmp_path, 1)
+    given = ["batch", str(manifest), "--out", str(tmp_path / "run"), "--judge", "rules", "--prices", "no.yaml", *more]
+    assert command(given) == 2
+    assert "no.yaml" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["1", "a,b", "1,2,3,4", "-1,2", "nan,1"])

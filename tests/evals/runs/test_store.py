@@ -5,13 +5,16 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from editloupe.evals.runs.prices import Price
+from editloupe.evals.runs.readback import edit_of
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
-from editloupe.types import Unjudged, Usage, UserError, Verdict
+from editloupe.types import Edit, Unjudged, Usage, UserError, Verdict
 from tests.evals.samples import judgement
 
 
@@ -193,3 +196,35 @@ def test_the_columns_of_a_unit_say_what_its_outcome_says(tmp_path: Path) -> None
     assert (judged["label"], judged["score"], judged["input_tokens"]) == ("Wrong Action", 2, 200)
     assert (left["status"], left["reason"], left["score"]) == ("unjudged", "unreadable_answer", None)
     assert json.loads(left["outcome"])["raw"] == unjudged.raw
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {
+            "target_boxes": [[1, 2, 30, 40], [5.4, 6, 7, 8]],
+            "turn": 2,
+            "hint": "left",
+            "instruction_type": "Change Color",
+        },
+        {"human": {"a": "Good", "b": ["Good", "Bad"]}, "extra": {"list": [1, {"x": None}], "n": 1.5, "": "ü"}},
+        {"reference": "r.png", "more_images": {"pose": ["p.png"]}},
+        {"id": ""},
+    ],
+)
+def test_an_edit_is_read_back_as_the_record_itself_reads_it(more: dict[str, Any]) -> None:
+    given = {"id": "e", "source": "a/s.png", "edited": "b//e.png", "instruction": " Do it. ", **more}
+    text = Edit.model_validate(given).model_dump_json()
+    read, plain = edit_of(text), Edit.model_validate_json(text)
+    assert read == plain
+    assert read.model_dump_json() == plain.model_dump_json() == text
+    assert repr(read.model_copy(update={"turn": 7})) == repr(plain.model_copy(update={"turn": 7}))
+    assert (type(read.source), read.model_fields_set) == (type(plain.source), plain.model_fields_set)
+
+
+@pytest.mark.parametrize("change", [{"instruction": " "}, {"turn": "x"}, {"unknown": 1}, {"source": None}])
+def test_what_is_no_edit_is_not_read_as_one(change: dict[str, Any]) -> None:
+    text = Edit(id="e", source=Path("s.png"), edited=Path("e.png"), instruction="Do it.").model_dump_json()
+    with pytest.raises(ValidationError):
+        edit_of(json.dumps({**json.loads(text), **change}))

@@ -65,7 +65,7 @@ def test_without_the_token_a_page_asks_for_it_and_goes_on(listen: Listen, new_pa
     expect(page.locator("[role=alert]")).to_have_text("That is not the token of this studio.")
     page.fill("[name=token]", TOKEN)
     page.click("text=Open the studio")
-    expect(page.locator(".count")).to_contain_text("1–1 of 1 edits")
+    expect(page.locator(".count")).to_contain_text("1–1 of 1 edit")
     assert page.url.endswith("/runs/run?text=patch+1")
 
 
@@ -97,7 +97,7 @@ def test_a_link_on_another_site_works_for_whoever_was_let_in(listen: Listen, new
         page = new_page(address)
         page.goto(elsewhere)
         page.click("a")
-        expect(page.locator(".count")).to_contain_text("1–1 of 1 edits")
+        expect(page.locator(".count")).to_contain_text("1–1 of 1 edit")
         stranger = new_page(address, known=False)
         stranger.goto(elsewhere)
         stranger.click("a")

@@ -19,6 +19,7 @@ from editloupe.evals.report.figures.style import (
     sheet,
     shortened,
 )
+from editloupe.plurals import number_of
 
 
 def area_curves(manifests: Sequence[ManifestStats]) -> Figure:
@@ -92,27 +93,30 @@ def told(part: Interval) -> str:
 
 
 def samples_by_type(manifests: Sequence[ManifestStats]) -> Figure:
-    """Draw how many samples there are of each instruction type, a panel a manifest (DLEBench, Figure 10)."""
-    rows = [len(one.types) for one in manifests]
+    """Draw how many samples there are of each instruction type, a panel a manifest and family of types (DLEBench, Figure 10)."""
+    panels = [
+        (one, family, counts) for one in manifests for family, counts in (one.families or {"": one.types}).items()
+    ]
+    rows = [len(counts) for *_, counts in panels]
     with look():
         figure = Figure(figsize=(WIDTH, 0.3 + sum(0.5 + 0.27 * count for count in rows)), layout="constrained")
-        panels = figure.subplots(len(manifests), 1, squeeze=False, height_ratios=[1 + count for count in rows])[:, 0]
-        for axes, one in zip(panels, manifests, strict=True):
-            places = np.arange(len(one.types))[::-1]
-            axes.barh(places, list(one.types.values()), color=BLUE, height=0.7)
-            for place, count in zip(places, one.types.values(), strict=True):
-                share = 100 * count / one.samples
+        drawn = figure.subplots(len(panels), 1, squeeze=False, height_ratios=[1 + count for count in rows])[:, 0]
+        for axes, (one, family, counts) in zip(drawn, panels, strict=True):
+            places, whole = np.arange(len(counts))[::-1], sum(counts.values())
+            axes.barh(places, list(counts.values()), color=BLUE, height=0.7)
+            for place, count in zip(places, counts.values(), strict=True):
                 axes.annotate(
-                    f"{count} ({share:.1f} %)",
+                    f"{count} ({100 * count / whole:.1f} %)",
                     (count, place),
                     xytext=(3, 0),
                     textcoords="offset points",
                     va="center",
                     fontsize=7.5,
                 )
-            axes.set_yticks(places, [plain(name) for name in shortened(list(one.types))])
-            axes.set_xlim(0, 1.18 * max(one.types.values()))
-            axes.set_title(plain(f"{shortened([one.name])[0]}: {one.samples} samples"), fontsize=9)
+            axes.set_yticks(places, [plain(name) for name in shortened(list(counts))])
+            axes.set_xlim(0, 1.18 * max(counts.values()))
+            named = f"{shortened([one.name])[0]}, {family}" if family else shortened([one.name])[0]
+            axes.set_title(plain(f"{named}: {number_of(whole, 'sample')}"), fontsize=9)
             axes.tick_params(axis="y", length=0)
-        panels[-1].set_xlabel("samples")
+        drawn[-1].set_xlabel("samples")
     return figure

@@ -1,0 +1,22 @@
+"""A trace as one file to send to somebody, with what people said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from editloupe.cli.options import tell
+from editloupe.evals.report.trace_html import trace_html
+from editloupe.evals.runs.records import Unit
+from editloupe.evals.runs.store import Run
+from editloupe.evals.traces.finding import searching
+from editloupe.types import Trace
+from editloupe.whole_files import write_text
+
+
+def write_trace(run: Run, name: str, stories: Sequence[tuple[Unit, tuple[Trace, ...]]], out: Path) -> None:
+    """Write the page of an edit's verdicts."""
+    with searching(run) as opened:
+        people = opened.people_about(name)
+    write_text(out, trace_html(run, run.edit(name), stories, people))
+    tell(f"{out} holds the whole trace with its pictures ({out.stat().st_size / 1e6:.1f} MB)")

@@ -1,0 +1,156 @@
+"""`editloupe traces`: which verdicts fit a filter, and what they have in common."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from editloupe.cli.options import tell
+from editloupe.safe_text import for_csv, for_json, one_line
+from editloupe.types import UserError
+from editloupe.whole_files import text_file
+
+if TYPE_CHECKING:
+    from editloupe.evals.traces import FoundTraces, TraceHit
+
+FORMATS = ("text", "json", "csv")
+SHOWN = ("id", "model", "criterion", "repeat", "label", "human", "turns", "tools", "cost")
+PATIENCE = 1.0
+"""Seconds after which a user is told that an index is being built."""
+
+
+def traces(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.")],
+    where: Annotated[str, typer.Option("--where", help="The filter; without one every verdict.")] = "",
+    stats: Annotated[bool, typer.Option("--stats", help="Statistics of what fits, in place of the list.")] = False,
+    order: Annotated[
+        str, typer.Option("--order", help="manifest, confident, unsure, apart (from people), turns, costly or slow.")
+    ] = "manifest",
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="So many at the most; else all.")] = None,
+    human: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--human", help="A file of human labels (JSONL, CSV, Parquet), beside the manifest's; may be given again."
+        ),
+    ] = None,
+    format: Annotated[str | None, typer.Option("--format", help="text, json or csv.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The file to write; else the terminal.")] = None,
+) -> None:
+    """Find verdicts by what was said, asked for, seen and paid on the way to them; docs/traces.md has the whole language.
+
+    Fields: label, human, score, confidence, status, reason, criterion, model, turns, cost, any column of the manifest …
+
+    Functions: tool("name"), failed("…"), cached("…"), said("words"), thought("…"), called("…"), observed("…"), replied("…").
+
+    Signs: = != < <= > >= ~ (contains), in (…), is null, and, or, not. A comparison with something unknown is false.
+
+    Example: editloupe traces runs/gpt --where 'human != label and confidence > 0.9' --order confident
+
+    Example: editloupe traces runs/gpt --where 'label = "Over Modification" and tool("zoom_in_image") = 0' --stats
+    """
+    kind = "json" if as_json else format or "text"
+    if kind not in FORMATS:
+        raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{kind}"')
+    from editloupe.evals.traces import find_traces
+
+    found = find_traces(list(dict.fromkeys(runs)), where, human=human or (), order=order, progress=_Patience())
+    if out is None:
+        sys.stdout.writelines(_told(found, kind, stats, limit))
+    else:
+        with text_file(out) as file:
+            file.writelines(_told(found, kind, stats, limit))
+        tell(f"written to {out}")
+    for note in found.notes:
+        tell(note)
+
+
+def _told(found: FoundTraces, kind: str, stats: bool, limit: int | None) -> Iterable[str]:
+    if stats:
+        yield from _statistics(found, kind)
+        return
+    several = len(found.folders) > 1
+    total = found.total
+    if kind == "json":
+        whole = {"where": found.where, "total": total, "searched": found.searched}
+        yield f'{for_json(whole)[:-1]}, "traces": ['
+        for number, hit in enumerate(_first(found, limit)):
+            yield ("," if number else "") + "\n" + for_json(_record(hit))
+        yield "\n]}\n"
+        return
+    columns = ("run", *SHOWN) if several else SHOWN
+    if kind == "csv":
+        yield _csv_line(columns)
+        yield from (_csv_line([_cells(hit)[name] for name in columns]) for hit in _first(found, limit))
+        return
+    rows = [[one_line(str(_cells(hit)[name])) for name in columns] for hit in _first(found, limit)]
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    for row in (columns, *rows) if rows else ():
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n"
+    shown = f", of which {len(rows)} are shown" if len(rows) < total else ""
+    tell(f"{total} of {found.searched} verdicts fit{shown}")
+
+
+def _first(found: FoundTraces, limit: int | None) -> Iterable[TraceHit]:
+    from itertools import islice
+
+    return islice(found, limit)
+
+
+def _cells(hit: TraceHit) -> dict[str, Any]:
+    tools = " ".join(f"{tool}×{calls}" if calls > 1 else tool for tool, calls in hit.tools.items())
+    return {
+        "run": hit.run,
+        "id": hit.name,
+        "model": hit.model or "-",
+        "criterion": hit.criterion,
+        "repeat": hit.repeat,
+        "label": hit.label or f"unjudged ({hit.reason})",
+        "human": hit.human or "-",
+        "turns": "-" if hit.turns is None else hit.turns,
+        "tools": tools or "-",
+        "cost": "-" if hit.cost is None else f"{hit.cost:.4f}",
+    }
+
+
+def _record(hit: TraceHit) -> dict[str, Any]:
+    return {"id": hit.name, **hit.model_dump(mode="json", exclude={"answer", "human_place"})}
+
+
+def _csv_line(cells: Iterable[Any]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow([for_csv(cell) for cell in cells])
+    return line.getvalue()
+
+
+def _statistics(found: FoundTraces, kind: str) -> Iterable[str]:
+    from editloupe.evals.report.text import as_text
+    from editloupe.evals.report.trace_blocks import statistics_blocks
+
+    if kind == "csv":
+        raise UserError("--stats comes as text or json")
+    counted = found.statistics()
+    if kind == "json":
+        yield for_json({"where": found.where, "searched": found.searched, **counted.record()}, 2) + "\n"
+        return
+    yield as_text(statistics_blocks(counted, found.searched))
+
+
+class _Patience:
+    """Tells once that an index is being built, where that takes a while."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._told = False
+
+    def __call__(self, done: int, whole: int) -> None:
+        if not self._told and time.monotonic() - self._began > PATIENCE and whole - done > 2000:
+            self._told = True
+            tell(f"indexing {whole} verdicts, once; later searches only read what is new")

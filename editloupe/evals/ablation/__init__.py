@@ -1,0 +1,42 @@
+"""Ablations: the same edits judged with one thing after another changed, in one run, and what each change makes of agreement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editloupe.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.evals.ablation.combinations import Combination, combinations_of
+    from editloupe.evals.ablation.judging import ablate, judge_combinations
+    from editloupe.evals.ablation.measuring import measure_run
+    from editloupe.evals.ablation.records import Ablation, AblationCell, AblationRow
+    from editloupe.evals.ablation.tables import ablation_blocks, ablation_table
+
+_HOMES = {
+    "Ablation": "records",
+    "AblationCell": "records",
+    "AblationRow": "records",
+    "Combination": "combinations",
+    "ablate": "judging",
+    "ablation_blocks": "tables",
+    "ablation_table": "tables",
+    "combinations_of": "combinations",
+    "judge_combinations": "judging",
+    "measure_run": "measuring",
+}
+
+__all__ = [
+    "Ablation",
+    "AblationCell",
+    "AblationRow",
+    "Combination",
+    "ablate",
+    "ablation_blocks",
+    "ablation_table",
+    "combinations_of",
+    "judge_combinations",
+    "measure_run",
+]
+
+__getattr__ = lazy_names(__name__, _HOMES)

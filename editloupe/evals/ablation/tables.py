@@ -1,0 +1,132 @@
+"""An ablation as tables: one with everything for programs, one a criterion for readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from editloupe.evals.ablation.records import MEASURES, Ablation, AblationCell
+from editloupe.evals.analysis.estimate import Estimate
+from editloupe.evals.papers.paper import Cell, Section
+from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.blocks import letter, p_value
+from editloupe.evals.report.report_tables import HIGH, LOW
+
+TITLES = {"spearman": "ρ", "accuracy": "exact", "mae": "MAE"}
+EFFORT = ("tool calls", "remembered", "seconds", "cost")
+SHORT = ("calls", "shared", "seconds", "cost")
+"""The same where the columns of a terminal are few."""
+
+
+def ablation_table(found: Ablation, criterion: str | None = None) -> Section:
+    """Return one row a combination and criterion, ends of intervals in columns of their own; or those of one criterion."""
+    people = found.origin is not None
+    columns = ["combination"] + ([] if criterion else ["criterion"]) + ["judged", "expected", "mean"]
+    for name in MEASURES if people else ():
+        columns += _with_ends(TITLES[name])
+    columns += [*_with_ends("Δ mean"), "p"]
+    for name in MEASURES if people else ():
+        columns += _with_ends(f"Δ {TITLES[name]}")
+    lines = []
+    for row in found.rows:
+        for name, cell in row.criteria.items():
+            if criterion in (None, name):
+                head: tuple[Cell, ...] = (row.name,) if criterion else (row.name, name)
+                lines.append((*head, *_numbers(cell, people)))
+    title = f"Ablation of {', '.join(found.varied)}"
+    if criterion:
+        title = f"{found.titles.get(criterion, criterion)}: {title[0].lower()}{title[1:]}"
+    return Section(title, (*columns, *EFFORT), tuple(lines), notes_of(found))
+
+
+def _with_ends(name: str) -> list[str]:
+    return [name, f"{name}{LOW}", f"{name}{HIGH}"]
+
+
+def _numbers(cell: AblationCell, people: bool) -> list[Cell]:
+    line: list[Cell] = [cell.judged, cell.expected, cell.mean]
+    for name in MEASURES if people else ():
+        line += _ends(cell.agreement.get(name))
+    line += [*_ends(cell.difference), cell.p]
+    for name in MEASURES if people else ():
+        line += _ends(cell.agreement_difference.get(name))
+    return [*line, cell.tool_calls, cell.remembered, cell.seconds, cell.cost]
+
+
+def _ends(one: Estimate | None) -> list[Cell]:
+    return [None, None, None] if one is None else [one.value, one.low, one.high]
+
+
+def notes_of(found: Ablation) -> tuple[str, ...]:
+    """Return what has to be known to read the tables."""
+    told = [
+        "Differences (Δ) are to the first row, over the edits that both judged; p is that of a two-sided sign-flip test."
+    ]
+    if found.origin is not None:
+        told.append(
+            f"Agreement with people: labels of {found.annotators} annotator{'s' if found.annotators > 1 else ''} "
+            f"from {found.origin}; exact is the share of equal labels, MAE in steps of the scale."
+        )
+    told.append(
+        "Calls of tools and seconds are those of a verdict. A look that another criterion or combination has taken is shared, "
+        "and takes no more than the wait for it; a reply that is shared counts with the time and the price it once had."
+    )
+    return (*told, *found.notes)
+
+
+def ablation_blocks(found: Ablation) -> Iterator[Block]:
+    """Tell what each combination makes of the agreement and the scores, one table a criterion."""
+    yield Heading(f"{found.run}: {found.protocol}, {len(found.rows)} combinations on {found.edits} edits", 1)
+    missing = [row.name for row in found.rows if not row.complete]
+    if missing:
+        yield Paragraph(f"Not everything is judged: {'; '.join(missing)}.", "warning")
+    values = [
+        (letter(place), *(row.values.get(key, "–") for key in found.varied)) for place, row in enumerate(found.rows)
+    ]
+    yield Grid(("combination", *found.varied), tuple(values))
+    for criterion, title in found.titles.items():
+        yield Heading(title)
+        yield _levels(found, criterion)
+        if len(found.rows) > 1:
+            yield _changes(found, criterion)
+    paid = found.paid
+    cost = "cost unknown" if found.paid_cost is None else f"${found.paid_cost:.4f}"
+    asked = (f"The run has paid for {paid.requests} requests in all, {cost}.",) if paid.requests else ()
+    yield Points((*notes_of(found), *asked))
+
+
+def _levels(found: Ablation, criterion: str) -> Grid:
+    measures = MEASURES if found.origin is not None else ()
+    rows = []
+    for place, row in enumerate(found.rows):
+        if cell := row.criteria.get(criterion):
+            agreed = [_told(cell.agreement.get(name)) for name in measures]
+            counts = f"{cell.judged} of {cell.expected}"
+            rows.append((letter(place), counts, _number(cell.mean, 1), *agreed, *_effort(cell)))
+    columns = ("", "judged", "mean", *(TITLES[name] for name in measures), *SHORT)
+    return Grid(columns, tuple(rows))
+
+
+def _effort(cell: AblationCell) -> tuple[str, ...]:
+    remembered = "–" if cell.remembered is None else f"{100 * cell.remembered:.0f} %"
+    cost = "–" if cell.cost is None else f"${cell.cost:.4f}" if cell.cost else "0"
+    return _number(cell.tool_calls, 2), remembered, _number(cell.seconds, 2), cost
+
+
+def _changes(found: Ablation, criterion: str) -> Grid:
+    measures = MEASURES if found.origin is not None else ()
+    rows = []
+    for place, row in enumerate(found.rows[1:], start=1):
+        if (cell := row.criteria.get(criterion)) and cell.difference is not None:
+            agreed = [_told(cell.agreement_difference.get(name)) for name in measures]
+            edits = str(cell.difference.n)
+            rows.append((f"{letter(place)} − {letter(0)}", edits, _told(cell.difference, 1), p_value(cell.p), *agreed))
+    columns = ("", "edits", "Δ mean", "p", *(f"Δ {TITLES[name]}" for name in measures))
+    return Grid(columns, tuple(rows))
+
+
+def _told(one: Estimate | None, digits: int = 2) -> str:
+    return "–" if one is None else one.told(digits)
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,87 @@
+"""Statistics of traces as blocks: tools, turns, labels, and agreement with people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph
+from editloupe.evals.traces.trace_statistics import NO_EXPERIMENT, CriterionStatistics, Share, TraceStatistics
+
+
+def statistics_blocks(counted: TraceStatistics, searched: int) -> tuple[Block, ...]:
+    """Tell what the verdicts that fit a filter have in common."""
+    return tuple(_blocks(counted, searched))
+
+
+def _blocks(counted: TraceStatistics, searched: int) -> Iterator[Block]:
+    cost = "" if counted.cost is None else f", ${counted.cost:.2f}"
+    tokens = f"{counted.input_tokens} + {counted.output_tokens} tokens"
+    yield Paragraph(
+        f"{counted.verdicts} of {searched} verdicts fit: {counted.judged} judged, "
+        f"{counted.verdicts - counted.judged} unjudged; {counted.seconds:.0f} s in all, {tokens}{cost}.",
+        "answer",
+    )
+    if not counted.verdicts:
+        return
+    if counted.tools:
+        columns = ("Tool", "verdicts", "calls", "failed", "from memory", "seconds", "tokens in", "tokens out")
+        rows = tuple(
+            (
+                one.tool,
+                str(one.verdicts),
+                str(one.calls),
+                str(one.failed),
+                f"{one.cached / one.calls:.0%}" if one.calls else "–",
+                f"{one.seconds:.1f}",
+                str(one.input_tokens),
+                str(one.output_tokens),
+            )
+            for one in counted.tools
+        )
+        note = "Tokens are those of the replies that called a tool, shared evenly among the calls of a reply."
+        yield Grid(columns, rows, note)
+    for title, counts in (("Turns", counted.turns), ("Repairs", counted.repairs)):
+        if counts:
+            listed = sorted(counts.items())
+            yield Grid((title, *(str(number) for number, _ in listed)), (("verdicts", *(str(n) for _, n in listed)),))
+    for one in counted.criteria:
+        yield Heading(f"{one.criterion} ({one.protocol})", 3)
+        yield from _criterion(one)
+    if any(one.tools for one in counted.criteria):
+        yield Paragraph(NO_EXPERIMENT, "warning")
+
+
+def _criterion(one: CriterionStatistics) -> Iterator[Block]:
+    given = [name for name in one.labels if one.counts.get(name)]
+    rows = [("all verdicts", *(str(one.counts[name]) for name in given))]
+    rows += [(tool, *(str(by.get(name, 0)) for name in given)) for tool, by in one.by_tool.items()]
+    if given:
+        yield Grid(("Called ↓, label →", *given), tuple(rows))
+    if not one.agreement.of:
+        return
+    yield Grid(
+        ("People ↓, judge →", *one.labels),
+        tuple((name, *map(str, counts)) for name, counts in zip(one.labels, one.confusion, strict=True)),
+    )
+    yield Paragraph(f"Judge and people gave the same in {told(one.agreement)}.")
+    if one.tools:
+        compared = tuple(
+            (each.tool, told(each.used), told(each.unused), told_difference(each.difference)) for each in one.tools
+        )
+        yield Grid(("Agreement with people", "with a call", "without", "difference"), compared)
+
+
+def told(share: Share) -> str:
+    """Return a share with its interval, in words."""
+    if share.interval is None:
+        return "none"
+    low, high = share.interval
+    return f"{share.count / share.of:.0%} [{low:.0%}, {high:.0%}] of {share.of}"
+
+
+def told_difference(difference: tuple[float, float, float] | None) -> str:
+    """Return a difference of shares with its interval, in points."""
+    if difference is None:
+        return "–"
+    value, low, high = (100 * one for one in difference)
+    return f"{value:+.0f} [{low:+.0f}, {high:+.0f}]"

@@ -1,0 +1,178 @@
+"""The traces of an edit as one HTML file to send to somebody: pictures inside, no script, nothing loaded from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.resources import files
+from typing import NamedTuple
+
+from PIL import Image
+
+from editloupe.evals.runs.readback import KeptEdit
+from editloupe.evals.runs.records import Unit
+from editloupe.evals.runs.store import Run
+from editloupe.images import ImageError, open_picture
+from editloupe.safe_text import for_html, printable
+from editloupe.types import Observation, Sha, Step, Trace, Usage, Verdict
+
+LARGEST = 600_000
+"""Bytes up to which a picture goes in as it is; larger ones are shrunk."""
+LONG_SIDE = 1400
+QUALITY = 88
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+_KINDS = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".webp": "webp", ".gif": "gif"}
+Story = tuple[Unit, Sequence[Trace]]
+
+
+class _Inside(NamedTuple):
+    address: str
+    size: tuple[int, int]
+
+
+def trace_html(run: Run, kept: KeptEdit, stories: Iterable[Story], people: Mapping[str, str] | None = None) -> str:
+    """Return one page with everything behind some verdicts of an edit; `people` gives their labels by criterion.
+
+    Text of a model or a manifest is shown as text, whatever it holds. A picture the run lost is named as missing.
+    """
+    page = _Page(run)
+    body = "\n".join(page.whole(kept, stories, people or {}))
+    style = files("editloupe.evals.report").joinpath("trace.css").read_text("utf-8")
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{for_html(kept.edit.id)} · trace</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n"
+        f"</main>\n</body>\n</html>\n"
+    )
+
+
+class _Page:
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._inside: dict[Sha, _Inside | None] = {}
+        self._traces = 0
+
+    def whole(self, kept: KeptEdit, stories: Iterable[Story], people: Mapping[str, str]) -> Iterator[str]:
+        edit = kept.edit
+        yield f"<h1>{for_html(edit.instruction)}</h1>"
+        about = (edit.id, edit.instruction_type, edit.model, f"from the run {self._run.folder.resolve().name}")
+        yield f'<p class="soft">{for_html(" · ".join(filter(None, about)))}</p>'
+        roles = [(role, sha) for role, shas in kept.pictures.items() for sha in shas]
+        ordered = sorted(roles, key=lambda one: {"source": 0, "edited": 1}.get(one[0], 2))
+        yield self._pictures([(sha, role.capitalize()) for role, sha in ordered], "pictures pair")
+        for unit, traces in stories:
+            yield from self._story(unit, traces, people.get(unit.criterion))
+
+    def _story(self, unit: Unit, traces: Sequence[Trace], human: str | None) -> Iterator[str]:
+        outcome = unit.outcome
+        yield f"<h2>{for_html(unit.criterion.replace('_', ' ').capitalize())}</h2>"
+        who = f"{unit.judge} · {unit.protocol} · {unit.mode} mode" + (
+            f", repeat {unit.repeat + 1}" if unit.repeat else ""
+        )
+        parts = [f'<p class="soft">{for_html(who)}</p>']
+        if isinstance(outcome, Verdict):
+            score = "" if outcome.score_100 is None else f"{outcome.score_100:.0f} of 100"
+            number = "see values" if outcome.score is None else f"{outcome.score:g}"
+            label = number if outcome.label is None else outcome.label
+            sure = "" if outcome.confidence is None else f", confidence {outcome.confidence:.2f}"
+            parts.append(f'<p><span class="label">{for_html(label)}</span> <span class="soft">{score}{sure}</span></p>')
+            if outcome.values:
+                parts.append(f"<pre>{for_html(_json(outcome.values))}</pre>")
+            parts.append(f'<p class="thought">{for_html(outcome.rationale)}</p>' if outcome.rationale else "")
+        else:
+            parts.append(f'<p><span class="label">Unjudged</span> <span class="soft">{outcome.reason.value}</span></p>')
+            parts.append(f"<p>{for_html(outcome.detail)}</p>")
+            parts.append(_folded("The reply that could not be read", outcome.raw))
+        parts.append(f"<p>People: <strong>{for_html(human)}</strong></p>" if human else "")
+        facts = ["1 step" if outcome.steps == 1 else f"{outcome.steps} steps", _tokens(outcome.usage)]
+        facts += [] if unit.cost is None else [f"${unit.cost:.4f}"]
+        parts.append(f'<p class="soft">{" · ".join(filter(None, facts))}</p>')
+        yield f'<section class="card">{"".join(parts)}</section>'
+        for trace in traces:
+            yield from self._trace(trace)
+        if not traces:
+            yield '<p class="soft">It ended before its first step.</p>'
+
+    def _trace(self, trace: Trace) -> Iterator[str]:
+        self._traces += 1
+        if trace.target is not None:
+            yield f"<h3>Target {trace.target + 1}</h3>"
+        yield from (f'<p class="soft">Note: {for_html(note)}</p>' for note in trace.notes)
+        yield _folded("The prompt", "\n\n".join(trace.prompt))
+        steps = "".join(self._step(step, place) for place, step in enumerate(trace.steps, start=1))
+        yield f"<ol>{steps}</ol>"
+
+    def _step(self, step: Step, place: int) -> str:
+        anchor = f"trace-{self._traces}-step-{place}"
+        facts = " · ".join(filter(None, (f"{step.seconds:.1f} s", _tokens(step.usage))))
+        parts = [f'<h3><a href="#{anchor}">Step {place}</a> <span class="soft">{facts}</span></h3>']
+        if step.sent:
+            shown = self._pictures([(one.sha, f"Shown: {one.name}, {one.size[0]}×{one.size[1]}") for one in step.sent])
+            parts.append(f"<details><summary>{len(step.sent)} pictures were shown</summary>{shown}</details>")
+        parts.append(f'<p class="thought">{for_html(step.thought)}</p>' if step.thought else "")
+        for call in step.calls:
+            given = ", ".join(f"{name}={_json(value)}" for name, value in call.parameters.items())
+            parts.append(f"<p><code>{for_html(f'{call.name}({given})')}</code></p>")
+        parts += [self._observation(seen) for seen in step.observations]
+        parts.append(f'<p class="problem">Not usable: {for_html(step.problem)}</p>' if step.problem else "")
+        parts.append(f"<p>Answer: <strong>{for_html(step.answer)}</strong></p>" if step.answer is not None else "")
+        parts.append(_folded("The reply as it came", step.raw) if step.raw != step.thought else "")
+        return f'<li class="step" id="{anchor}">{"".join(parts)}</li>'
+
+    def _observation(self, seen: Observation) -> str:
+        captions = [*seen.captions, *["picture"] * len(seen.pictures)]
+        shown = self._pictures(list(zip(seen.pictures, captions, strict=False)))
+        kind = "seen problem" if seen.failed else "seen"
+        how = "from memory" if seen.cached else f"{seen.seconds * 1000:.0f} ms"
+        return f'<div class="{kind}"><p>{for_html(seen.text)} <span class="soft">{how}</span></p>{shown}</div>'
+
+    def _pictures(self, listed: Sequence[tuple[Sha, str]], kind: str = "pictures") -> str:
+        figures = []
+        for sha, caption in listed:
+            found, words = self._picture(sha), for_html(caption)
+            if found is None:
+                figures.append(f'<p class="soft">{words}: missing from the run, or damaged.</p>')
+                continue
+            width, height = found.size
+            image = f'<img src="{found.address}" width="{width}" height="{height}" alt="{words}">'
+            figures.append(f"<figure>{image}<figcaption>{words}</figcaption></figure>")
+        return f'<div class="{kind}">{"".join(figures)}</div>' if figures else ""
+
+    def _picture(self, sha: Sha) -> _Inside | None:
+        if sha not in self._inside:
+            self._inside[sha] = self._read(sha)
+        return self._inside[sha]
+
+    def _read(self, sha: Sha) -> _Inside | None:
+        path = self._run.pictures.find(sha)
+        try:
+            if path is None:
+                raise ImageError("it is gone")
+            picture = Image.fromarray(open_picture(path).pixels)
+            data = path.read_bytes()
+        except (ImageError, OSError):
+            self._run.damage.add("pictures", sha)
+            return None
+        kind = _KINDS.get(path.suffix.lower())
+        if kind is None or len(data) > LARGEST:
+            picture.thumbnail((LONG_SIDE, LONG_SIDE), Image.Resampling.LANCZOS)
+            target = io.BytesIO()
+            picture.convert("RGB").save(target, "JPEG", quality=QUALITY, optimize=True)
+            data, kind = target.getvalue(), "jpeg"
+        return _Inside(f"data:image/{kind};base64,{base64.b64encode(data).decode()}", picture.size)
+
+
+def _folded(title: str, text: str) -> str:
+    return f"<details><summary>{title}</summary><pre>{for_html(text)}</pre></details>" if text else ""
+
+
+def _tokens(usage: Usage) -> str:
+    known = usage.input_tokens or usage.output_tokens
+    return f"{usage.input_tokens} + {usage.output_tokens} tokens" if known else ""
+
+
+def _json(value: object) -> str:
+    return printable(json.dumps(value, ensure_ascii=False, default=str))

@@ -1,0 +1,88 @@
+"""Tags and notes on traces, and two runs as one list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from editloupe.evals.runs.store import Run
+from editloupe.evals.traces import find_traces
+from editloupe.evals.traces.differing import differences, page_of_differences
+from editloupe.evals.traces.finding import searching
+from editloupe.evals.traces.trace_notes import FILE, TraceNote, TracePlace, read_notes, write_note
+from editloupe.types import UserError
+from tests.evals.traces.samples import Told, write_run
+
+
+def place_of(folder: Path, name: str) -> TracePlace:
+    (hit,) = find_traces(folder, f'name = "{name}"')
+    return TracePlace(hit.name, hit.criterion, hit.repeat, hit.asked)
+
+
+def test_a_later_note_replaces_the_earlier_one_and_nothing_is_lost(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", [Told("a"), Told("b")])
+    place = place_of(folder, "a")
+    assert write_note(folder, place, [" Missed  it ", "", "Missed it"], " Look again. ") == TraceNote(
+        ("Missed it",), "Look again."
+    )
+    write_note(folder, place, ["Missed it"], "Look again.")
+    assert len((folder / FILE).read_text("utf-8").splitlines()) == 1, "the same again changes nothing"
+    assert [hit.name for hit in find_traces(folder, 'tagged("missed it") and note ~ "again"')] == ["a"]
+    assert [hit.name for hit in find_traces(folder, "not tagged()")] == ["b"]
+    write_note(folder, place, [], "")
+    assert read_notes(folder) == {}
+    assert [hit.name for hit in find_traces(folder, "tagged()")] == []
+    assert len((folder / FILE).read_text("utf-8").splitlines()) == 2
+
+
+def test_too_much_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", [Told("a")])
+    with pytest.raises(UserError, match="up to 20 tags"):
+        write_note(folder, place_of(folder, "a"), [str(number) for number in range(30)], "")
+    with pytest.raises(UserError, match="up to 4000"):
+        write_note(folder, place_of(folder, "a"), [], "x" * 5000)
+
+
+def test_two_runs_are_paired_by_their_pictures_and_never_by_id(tmp_path: Path) -> None:
+    first = write_run(
+        tmp_path / "one",
+        [
+            Told("a", "Wrong Action", picture=1),
+            Told("b", picture=2),
+            Told("c", "Over Modification", picture=3),
+            Told("x"),
+        ],
+    )
+    second = write_run(
+        tmp_path / "two",
+        [
+            Told("other-a", "Flawless Execution", picture=1),
+            Told("b", picture=2),
+            Told("c", None, picture=3),
+            Told("a", "Localization Failure", picture=4),
+            Told("x", "Wrong Action"),
+        ],
+        judge="openai:gpt-6",
+    )
+    with Run.open(first) as one, Run.open(second) as two, searching(one) as left, searching(two) as right:
+        found = differences(left, right)
+        rows = page_of_differences(left, right, found, 10)
+    assert found.shared == 3
+    assert [(row.first.name, row.second.name) for row in rows] == [("c", "c"), ("a", "other-a")], "unjudged comes first"
+    assert [(row.first.label, row.second.label) for row in rows][1] == ("Wrong Action", "Flawless Execution")
+
+
+def test_the_filter_of_the_first_run_chooses_among_the_pairs(tmp_path: Path) -> None:
+    first = write_run(
+        tmp_path / "one", [Told("a", "Wrong Action", picture=1), Told("b", "Over Modification", picture=2)]
+    )
+    second = write_run(tmp_path / "two", [Told("a", picture=1), Told("b", picture=2)])
+    with (
+        Run.open(first) as one,
+        Run.open(second) as two,
+        searching(one, 'label = "Wrong Action"') as left,
+        searching(two) as right,
+    ):
+        found = differences(left, right)
+    assert (found.shared, len(found.pairs)) == (1, 1)
