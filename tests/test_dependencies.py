@@ -78,6 +78,7 @@ ROOMS = {
     "trust": {"manifests", "runs", "analysis", "papers"},
     "report": {"manifests", "runs", "analysis", "traces", "papers", "trust"},
     "edival": {"manifests", "runs", "batch", "analysis", "papers", "report"},
+    "making": {"manifests", "runs", "batch", "analysis", "papers", "report"},
     "reward": {"manifests", "runs", "batch", "analysis", "papers", "report"},
     "ablation": {"manifests", "runs", "batch", "analysis", "papers", "report"},
 }

@@ -19,11 +19,11 @@ from editloupe.cli.edival_report import compare, report
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import one_of, tell
 from editloupe.cli.splice import Only, spliced
+from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.edival.asking import Asker
 from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.files import SceneFile, pictures_in, read_folder
 from editloupe.evals.edival.instruct import LISTS, Instructor
-from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
 from editloupe.evals.edival.picture_queue import PictureTally
 from editloupe.images import WireLimits
 from editloupe.rubrics.edival.tasks import FORMS, TYPES

@@ -13,7 +13,8 @@ from editloupe.types import UserError
 
 def studio(
     runs: Annotated[
-        list[Path] | None, typer.Argument(metavar="[RUN]...", help="Run folders, or a folder that holds runs.")
+        list[Path] | None,
+        typer.Argument(metavar="[RUN]...", help="Run folders, a folder that holds runs, or a benchmark in the making."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8642,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",

@@ -13,7 +13,8 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from . import gemini_wire, openai_wire, responses_wire
+from . import gemini_wire, images_wire, openai_wire, responses_wire
+from .images_wire import form
 from .replies import Answer, Drip, Drop, Fault, Garbage, Hang, Reply
 from .request import Headers, Request, Wire
 
@@ -196,7 +197,7 @@ class ScriptedServer:
         wire, model, streams = _route(path)
         fault = None
         try:
-            body = json.loads(raw or b"{}")
+            body = form(headers, raw) or json.loads(raw or b"{}")
             assert isinstance(body, dict)
         except (ValueError, AssertionError):
             body = {}
@@ -299,6 +300,8 @@ def _route(path: str) -> tuple[Wire, str | None, bool]:
     """Return a path's wire, its model ("" where the body names it, None for a wrong path), and whether it streams."""
     if path == "/v1/chat/completions":
         return openai_wire, "", False
+    if path == "/v1/images/edits":
+        return images_wire, "", False
     if path == "/v1/responses":
         return responses_wire, "", False
     name, colon, verb = path.rpartition("/")[2].partition(":")

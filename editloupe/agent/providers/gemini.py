@@ -12,6 +12,7 @@ from editloupe.agent.attachments import PictureForm
 from editloupe.agent.clients import Client
 from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
+from editloupe.agent.providers.gemini_images import open_image_client
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
 from editloupe.images import Wire
 from editloupe.types import UserError
@@ -205,4 +206,5 @@ PROVIDER = Provider(
     bodies=BodyForm(leave_out, reply_fields=("candidates",), mended=mended),
     errors=ErrorForm(status=_code, body=_details),
     refusal=refusal,
+    edit_images=open_image_client,
 )

@@ -14,6 +14,7 @@ from editloupe.agent.connections import spread
 from editloupe.agent.endings import BROKEN_OFF
 from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
+from editloupe.agent.providers.openai_images import open_image_client
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
 
 if TYPE_CHECKING:
@@ -311,4 +312,5 @@ PROVIDER = Provider(
     finish=finish,
     refusal=refusal,
     loggers=("openai._base_client",),
+    edit_images=open_image_client,
 )

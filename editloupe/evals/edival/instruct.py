@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.edival.asking import Asker, Unanswered, prompts
 from editloupe.evals.edival.files import (
     ChainFile,
@@ -22,7 +23,6 @@ from editloupe.evals.edival.files import (
     relative_name,
     write_json,
 )
-from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
 from editloupe.evals.edival.picture_queue import PictureTally, work_through
 from editloupe.images import Album
 from editloupe.rubrics.edival.instructions import (

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from editloupe.agent.models import ModelSettings, open_chat
+from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.edival.asking import Asker
 from editloupe.evals.edival.files import ChainFile, SceneFile, read_json
 from editloupe.evals.edival.instruct import Instructor
-from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
 from editloupe.evals.edival.picture_queue import PictureTally
 from editloupe.rubrics.edival.pools import update
 from editloupe.rubrics.edival.rules import Hit
