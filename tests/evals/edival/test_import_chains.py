@@ -11,12 +11,16 @@ from zipfile import ZipFile
 import pytest
 
 from editloupe.cli.main import run
+from editloupe.evals.analysis.run_rows import table_of
 from editloupe.evals.edival.files import ChainFile, read_folder
 from editloupe.evals.edival.results import edits_of, find_results
 from editloupe.rubrics.edival.turn import read_turn
 from editloupe.types import UserError
+from tests.conftest import StartServer
+from tests.evals.edival import evaluate_once
 from tests.evals.edival import stand_ins as s
 from tests.pictures import save
+from tests.scripted import say
 
 COLUMNS = (
     *("image_index", "turns", "task_type", "instructions", "format_instructions", "bg_consistency"),
@@ -187,3 +191,44 @@ def test_a_folder_of_the_public_code_with_a_stray_picture_is_refused(tmp_path: P
         with pytest.raises(UserError, match=told):
             find_results(tmp_path / "results", chains)
         file.unlink()
+
+
+def test_evaluate_judges_an_imported_chain_by_the_published_rules(
+    tmp_path: Path, photos: Path, scripted: StartServer
+) -> None:
+    said = [
+        "Change the color of ceramic white cup to blue",
+        "Add lamp on the right of ceramic blue cup",
+        "Remove wooden box",
+    ]
+    brackets = [
+        "Change the color of [ceramic white cup] to [blue]",
+        "Add [lamp] on the [right] of [ceramic blue cup]",
+        "Remove [wooden box]",
+    ]
+    types = ["color_alter", "subject_add", "subject_remove"]
+    names = [CUP, BOX, SIGN, "ceramic blue cup", "lamp"]
+    unchanged = ([BOX, SIGN], [BOX, SIGN], [SIGN])
+    lines = [
+        dict(
+            zip(
+                COLUMNS,
+                ("7", n, types[:n], said[:n], brackets[:n], True, unchanged[n - 1], [], names[: 3 + n]),
+                strict=True,
+            )
+        )
+        for n in (1, 2, 3)
+    ]
+    imported(write_csv(tmp_path / "released.csv", lines), photos, tmp_path / "chains")
+    folder = tmp_path / "results/m/multipass"
+    folder.mkdir(parents=True)
+    for turn, picture in enumerate(s.GOOD, 1):
+        save(picture, folder / f"7_input_raw_turn_{turn}.png")
+    server = scripted(lambda request: say('{"reason": "As asked.", "answer": "yes"}'))
+    evaluate_once.run(tmp_path / "chains", tmp_path / "results", tmp_path / "run", server.openai_url)
+    rows = table_of(tmp_path / "run").rows
+    labels = {row.edit.id: {name: units[0].label for name, units in row.units.items()} for row in rows}
+    assert {name: one["instruction_following"] for name, one in labels.items()} == {
+        f"m/multi/7/{turn}": "yes" for turn in (1, 2, 3)
+    }
+    assert all(units[0].judged for row in rows for units in row.units.values())
