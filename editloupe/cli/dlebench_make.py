@@ -13,8 +13,9 @@ import typer
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import tell
 from editloupe.cli.splice import Only, spliced
+from editloupe.plurals import number_of, verb
 from editloupe.safe_text import command, for_json, one_line
-from editloupe.types import UserError
+from editloupe.types import Usage, UserError
 
 if TYPE_CHECKING:
     from editloupe.evals.making.asking import TextAsker
@@ -189,11 +190,11 @@ def asker(
     if spec == RULES:
         raise UserError(f"this needs a model that reads and writes: name one with --judge {forms(' or ')}")
     limits = Limits(concurrency=concurrency, max_cost=ledger.cap)
-    spending = Spending(limits, priced, cost=ledger.spent)
+    spending = Spending(limits, priced, Usage(requests=ledger.requests), ledger.spent)
 
-    def paid(usage: object, cost: float | None) -> None:
+    def paid(judge: str, usage: Usage, cost: float | None) -> None:
         under_way = current_work()
-        ledger.pay(under_way.edit_id if under_way else "", stage, str(spec), usage, cost)  # type: ignore[arg-type]
+        ledger.pay(under_way.edit_id if under_way else "", stage, judge or str(spec), usage, cost)
 
     traffic = TrafficControl(limits, spending, paid)
     chat = open_chat(spec, judge.base_url, judge.settings(), kept, traffic)  # type: ignore[arg-type]
@@ -248,7 +249,11 @@ def _show_forecast(told: list[Forecast], ledger: Ledger, as_json: bool) -> int:
     for one in told:
         cost = "price unknown" if one.dollars is None else f"about ${one.dollars:.2f}"
         tokens = one.usage.input_tokens + one.usage.output_tokens
-        print(f"{one.stage}: {one.samples} requests" + (f", about {tokens} tokens" if tokens else "") + f", {cost}")
+        print(
+            f"{one.stage}: {number_of(one.samples, 'request')}"
+            + (f", about {tokens} tokens" if tokens else "")
+            + f", {cost}"
+        )
     print(f"spent so far: ${ledger.spent:.4f}" + (f"; the cap is ${ledger.cap:g}" if ledger.cap is not None else ""))
     return 0
 
@@ -270,21 +275,25 @@ def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: boo
             tell(f"{tally.stage}, {name}: {why}")
         if tally.stopped:
             tell(f"{tally.stopped}; the same command goes on from here")
-    print(f"{count} samples in {one_line(str(folder.path / MANIFEST))}; ${ledger.spent:.4f} spent")
+    print(f"{number_of(count, 'sample')} in {one_line(str(folder.path / MANIFEST))}; ${ledger.spent:.4f} spent")
     for step, sentence in _NEXT.items():
         if steps[step]:
-            tell(sentence.format(count=steps[step], studio=command("editloupe", "studio", folder.path)))
+            count = steps[step]
+            words = {"samples": number_of(count, "sample"), "questions": number_of(count, "question")}
+            words |= {"wait": verb(count, "waits", "wait"), "are": verb(count, "is", "are")}
+            words |= {"references": number_of(count, "reference")}
+            tell(sentence.format(**words, studio=command("editloupe", "studio", folder.path)))
     return 3 if failed else 0
 
 
 _NEXT = {
-    "metadata": "{count} questions wait for a model: name one with --judge",
-    "boxes": "{count} samples wait for boxes: {studio}",
-    "confirm boxes": "{count} samples wait for somebody to look at their boxes: {studio}",
-    "reference": "{count} samples wait for references: name an image model or a folder with --editor",
-    "regenerate": "{count} references are to be made anew: name an image model or a folder with --editor",
-    "review": "{count} samples wait for review: {studio}",
-    "disputed": "{count} samples are disputed among reviewers: {studio}",
+    "metadata": "{questions} {wait} for a model: name one with --judge",
+    "boxes": "{samples} {wait} for boxes: {studio}",
+    "confirm boxes": "{samples} {wait} for somebody to look at boxes: {studio}",
+    "reference": "{samples} {wait} for references: name an image model or a folder with --editor",
+    "regenerate": "{references} {are} to be made anew: name an image model or a folder with --editor",
+    "review": "{samples} {wait} for review: {studio}",
+    "disputed": "{samples} {are} disputed among reviewers: {studio}",
 }
 
 

@@ -17,6 +17,7 @@ from editloupe.cli.splice import Only, spliced
 from editloupe.evals.manifests.datasets import Naming
 from editloupe.evals.papers import layouts
 from editloupe.evals.papers.registry import known_paper
+from editloupe.plurals import number_of
 from editloupe.safe_text import for_json, one_line
 from editloupe.types import UserError
 
@@ -76,7 +77,9 @@ def sizes(
         if missing:
             work.asker = asker(judge, 2, ledger, work.kept, priced, concurrency, "targets")
             if work.asker is None:
-                raise UserError(f"{len(missing)} instructions have no target boxes: name a model with --judge")
+                raise UserError(
+                    f"{number_of(len(missing), 'instruction')} without target boxes: name a model with --judge"
+                )
         detector = GroundingDino(judge.chosen().tool_settings())
         problem = detector.unavailable()
         work.detector = None if problem else detector
@@ -87,8 +90,8 @@ def sizes(
     for tally in work.tallies:
         tell(one_line(told(tally)))
         if tally.stage == "boxes" and tally.waiting:
-            tell(f"{tally.waiting} targets were not looked for, because the detector cannot be used: {problem}")
-    tell(f"{drawn} figures in {out / FIGURES}; ${ledger.spent:.4f} spent")
+            tell(f"{number_of(tally.waiting, 'target')} not looked for, because the detector cannot be used: {problem}")
+    tell(f"{number_of(drawn, 'figure')} in {out / FIGURES}; ${ledger.spent:.4f} spent")
     if as_json:
         print(for_json({"manifests": [one.model_dump(mode="json") for one in found]}, 2))
     else:
@@ -109,5 +112,5 @@ def _forecast(missing: list[str], priced: object) -> int:
     read = sum((fixed + len(text)) // CHARACTERS_A_TOKEN for text in missing)
     usage = Usage(requests=len(missing), input_tokens=read, output_tokens=TOKENS_A_REPLY * len(missing))
     cost = f"about ${priced.cost(usage):.2f}" if isinstance(priced, Price) else "price unknown"
-    print(f"targets: {len(missing)} requests, about {read + usage.output_tokens} tokens, {cost}")
+    print(f"targets: {number_of(len(missing), 'request')}, about {read + usage.output_tokens} tokens, {cost}")
     return 0

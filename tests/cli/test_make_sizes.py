@@ -88,7 +88,7 @@ def test_without_a_detector_the_targets_are_named_and_it_says_what_is_missing(
 
     assert run(["make", "sizes", str(path), "--out", str(tmp_path / "sizes"), *asked]) == 3
 
-    assert "1 targets were not looked for, because the detector cannot be used" in capsys.readouterr().err
+    assert "1 target not looked for, because the detector cannot be used" in capsys.readouterr().err
     (target,) = lines(tmp_path / "sizes" / "targets.jsonl")
     assert target["target"] == "red cup"
 
@@ -108,11 +108,11 @@ def test_a_reply_in_another_form_is_sent_back_and_then_left_out(tmp_path: Path, 
 def test_a_model_must_be_named_where_boxes_are_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = manifest(tmp_path / "m", "x", {"instruction": "Paint the red cup blue."})
     assert run(["make", "sizes", str(path), "--out", str(tmp_path / "s")]) == 2
-    assert "1 instructions have no target boxes: name a model with --judge" in capsys.readouterr().err
+    assert "1 instruction without target boxes: name a model with --judge" in capsys.readouterr().err
     assert (
         run(["make", "sizes", str(path), "--out", str(tmp_path / "s"), "--dry-run", "--judge", "openai:gpt-4.1"]) == 0
     )
-    assert "targets: 1 requests, about" in capsys.readouterr().out
+    assert "targets: 1 request, about" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

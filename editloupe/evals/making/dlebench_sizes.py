@@ -157,7 +157,7 @@ class SizeFinder:
                 if edit.target_boxes or not isinstance(target, Target) or target.target == WHOLE:
                     continue
                 if self.found.get(name := self._place(edit, target.target)) is None:
-                    wanted[name] = _Asked(name, target.target, edit.source)
+                    wanted[name] = _Asked(name, target.target, Path(str(edit.source)))
         tally = Tally("boxes", total=len(wanted))
         self.tallies.append(tally)
         detector = self.detector
@@ -188,7 +188,7 @@ class SizeFinder:
                 boxes = edit.target_boxes or self._boxes(edit, target.target if isinstance(target, Target) else None)
                 row = {
                     "id": edit.id,
-                    "source": os.path.relpath(edit.source, self.out.resolve()),
+                    "source": os.path.relpath(str(edit.source), str(self.out.resolve())),
                     "instruction": edit.instruction,
                     "instruction_type": edit.instruction_type,
                     "target_boxes": [list(box) for box in boxes],
@@ -201,14 +201,14 @@ class SizeFinder:
         if target is None:
             return ()
         if target == WHOLE:
-            width, height = declared_size(edit.source)
+            width, height = declared_size(Path(str(edit.source)))
             return (Box(x1=0, y1=0, x2=width, y2=height),)
         found = self.found.get(self._place(edit, target))
         return found.boxes if isinstance(found, Boxes) else ()
 
     def _place(self, edit: Edit, target: str) -> str:
         try:
-            return content_key(hash_file(edit.source), target)
+            return content_key(hash_file(Path(str(edit.source))), target)
         except UserError:
             return content_key(str(edit.source), target)
 
@@ -220,6 +220,7 @@ class SizeFinder:
             values = dict(naming(row.values) if naming else row.values)
             values.setdefault("edited", values.get("source"))
             edit = edit_from(Row(row.where, values), folder, True)
+            assert isinstance(edit.source, Path), "a manifest names files"
             facts = content_key(str(edit.source), edit.instruction)
             if facts in seen:
                 continue

@@ -78,6 +78,7 @@ class ReferenceMaker:
         attempt = sample.reference.attempt + 1 if sample.reference else 1
         source = await asyncio.to_thread(self._source, sample)
         crop = crop_box(union(sample.boxes.boxes), *source.size)
+        problem = ""
         for _ in range(TRIES):
             name = f"{file_name(sample.id)}-{key[:6]}-{attempt}"
             try:
