@@ -72,11 +72,13 @@ ROOMS = {
     "forks": {"runs"},
     "batch": {"manifests", "runs"},
     "analysis": {"manifests", "runs"},
+    "preferences": {"manifests", "runs", "analysis"},
     "traces": {"manifests", "runs", "analysis"},
     "papers": {"manifests", "runs", "analysis"},
     "trust": {"manifests", "runs", "analysis", "papers"},
     "report": {"manifests", "runs", "analysis", "traces", "papers", "trust"},
     "edival": {"manifests", "runs", "batch", "analysis", "papers", "report"},
+    "making": {"manifests", "runs", "batch", "analysis", "papers", "report"},
     "reward": {"manifests", "runs", "batch", "analysis", "papers", "report"},
     "ablation": {"manifests", "runs", "batch", "analysis", "papers", "report"},
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import sys
 from collections.abc import Callable
@@ -159,6 +160,15 @@ def test_a_trace_is_read_back_from_a_run(example: RunExample, tmp_path: Path) ->
     assert "asked for localize_differences" in told
     assert "saw About " in told
     assert "answered Multiple Anomalies" in told
+
+
+def test_six_questions_become_a_benchmark(example: RunExample, tmp_path: Path) -> None:
+    first = example("make_benchmark.py", tmp_path / "bench")
+
+    assert "metadata: 6 made, 0 held before" in first
+    assert first[-1].startswith(f"6 samples in {tmp_path / 'bench' / 'manifest.jsonl'}")
+    kinds = [json.loads(line)["instruction_type"] for line in (tmp_path / "bench" / "manifest.jsonl").open()]
+    assert sorted(set(kinds)) == ["Change Color", "Change Material", "Change OCR", "Removal Object", "Replace Object"]
 
 
 def test_every_example_has_a_test_and_says_how_to_run_it() -> None:

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import ssl
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -196,7 +197,7 @@ class Gate:
             if (noted := _ROUTE.get()) is not None and (route := self._bodies.route(response.headers, body)):
                 noted.append(route)
             body = self._bodies.mended(body)
-        response.stream = type(response.request.stream)(body)
+        response.stream = _stream_of(response)(body)
 
     def _clean_headers(self, headers: Any) -> None:
         """Take secrets out of the headers, which errors carry along, to tracers for instance."""
@@ -204,6 +205,13 @@ class Gate:
         if self._secrets(values) != values:
             for name, value in list(headers.items()):
                 headers[name] = self._secrets(value)
+
+
+def _stream_of(response: Response) -> Any:
+    """Return the library's stream of bytes: that of the request, unless the request sent a form with a file."""
+    own = type(response.request.stream)
+    library = sys.modules[type(response).__module__.partition(".")[0]]
+    return own if own.__name__ == "ByteStream" else library.ByteStream
 
 
 async def read_whole(response: Response) -> bytes:

@@ -72,7 +72,7 @@ def open_chat(
         check_address(variable, provider.base_url)
     profile = adjusted(profile_of(named, model), settings)
     parameters = sampling(profile, settings)
-    key = _key(provider, base_url, spec)
+    key = key_of(provider, base_url, spec)
     url = base_url or os.environ.get(provider.base_url)
     remember(key)
     remember_address(url)
@@ -141,7 +141,8 @@ def sampling(profile: Profile, settings: ModelSettings) -> dict[str, Any]:
     return parameters | provider_parameters(settings)
 
 
-def _key(provider: Provider, base_url: str | None, spec: str) -> str:
+def key_of(provider: Provider, base_url: str | None, spec: str) -> str:
+    """Return the key of a provider from the environment; a missing or broken one is the user's mistake."""
     for name in provider.keys:
         value = os.environ.get(name, "")
         if key := value.strip():  # secrets mounted as files end with a line break

@@ -15,18 +15,19 @@ from editloupe.agent.models import open_chat
 from editloupe.agent.specs import RULES, forms
 from editloupe.cli.edival_baselines import baselines
 from editloupe.cli.edival_evaluate import SettingsFile, evaluate, rules_of
+from editloupe.cli.edival_import import import_
 from editloupe.cli.edival_report import compare, report
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import tell
+from editloupe.cli.options import one_of, tell
 from editloupe.cli.splice import Only, spliced
+from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.edival.asking import Asker
 from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.files import SceneFile, pictures_in, read_folder
 from editloupe.evals.edival.instruct import LISTS, Instructor
-from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
 from editloupe.evals.edival.picture_queue import PictureTally
 from editloupe.images import LONG_SIDE
-from editloupe.rubrics.edival.tasks import TYPES
+from editloupe.rubrics.edival.tasks import FORMS, TYPES
 from editloupe.safe_text import one_line
 from editloupe.tools.finders import WholePictureFinder
 from editloupe.types import UserError
@@ -84,6 +85,9 @@ def instruct(
     turns: Annotated[int | None, typer.Option(min=1, help="Instructions a chain; the paper has 3.")] = None,
     types: Annotated[str | None, typer.Option(help="Types in order, with commas, instead of chance.")] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same choices.")] = 0,
+    wording: Annotated[
+        str, typer.Option(help="ours, or paper: the published templates and connectors, word for word.")
+    ] = "ours",
     settings: SettingsFile = None,
     concurrency: Concurrency = 8,
     quiet: Quiet = False,
@@ -94,6 +98,7 @@ def instruct(
     """
     if proposals not in ("lmm", LISTS):
         raise UserError(f'--proposals is lmm or lists, not "{proposals}"')
+    form = cast(Any, one_of("--wording", wording, FORMS))
     wanted = tuple(part.strip() for part in types.split(",")) if types else ()
     for name in wanted:
         if name not in TYPES:
@@ -101,11 +106,12 @@ def instruct(
     rules = rules_of(judge.chosen(), settings).but({"max_turns": turns} if turns else {})
     kept = KeptWhileUnderWay(out)
     spec, asker = (LISTS, None) if proposals == LISTS else _asker(judge, kept)
-    worker = Instructor(rules, objects, out, seed, asker, spec, cast(Any, wanted), kept)
+    worker = Instructor(rules, objects, out, seed, asker, spec, cast(Any, wanted), kept, form)
     scenes = read_folder(objects, SceneFile)
     return _ended(asyncio.run(worker.all(scenes, concurrency, _tick(len(scenes), quiet))), out)
 
 
+app.command("import")(import_)
 for later in (evaluate, report, compare, baselines):
     app.command()(later)
 

@@ -108,7 +108,13 @@ COMMANDS: tuple[Command, ...] = (
         "reward",
         "How often the better of two is put first, the best of several, a ranking of models.",
     ),
-    Command("make", "editloupe.cli.make", "make", "Draw test scenes with known answers: billiards and ten puzzles."),
+    Command(
+        "make",
+        "editloupe.cli.make",
+        "app",
+        "Draw test scenes with known answers, or make a benchmark of your own pictures.",
+        group=True,
+    ),
     Command("tool", "editloupe.cli.tool", "tool_command", "Run one tool by hand."),
     Command(
         "protocols", "editloupe.cli.protocols", "protocols", "List the protocols, or print the whole texts of one."

@@ -1,97 +1,66 @@
-"""`editloupe make`: test scenes with known answers, and the check of answers to them."""
+"""`editloupe make`: test scenes with known answers, and benchmarks out of one's own pictures."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
-from editloupe.cli.options import tell
-from editloupe.generators import billiards, letters
-from editloupe.generators.lexicon import lexicon
-from editloupe.generators.registry import BILLIARDS, PUZZLES
-from editloupe.generators.registry import task as find_task
-from editloupe.generators.writing import MANIFEST, check_answers, write_billiards, write_puzzles
-from editloupe.plurals import number_of
-from editloupe.safe_text import command, for_json, one_line
-from editloupe.types import UserError
+from editloupe.cli.make_scenes import scenes
+
+SCENES = "scenes"
+MADE = {
+    "dlebench": ("editloupe.cli.dlebench_make", "dlebench"),
+    "pairs": ("editloupe.cli.make_pairs", "pairs"),
+    "sizes": ("editloupe.cli.dlebench_sizes", "sizes"),
+}
+"""What else can be made: a command's module and function, imported when it is used, so that scenes start quickly."""
 
 
-def make(
-    what: Annotated[str, typer.Argument(help="billiards, a puzzle's name, list, or check.")],
-    out: Annotated[
-        Path | None, typer.Argument(help="The folder to write, or with check the one that was written.")
-    ] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many scenes.")] = 10,
-    seed: Annotated[int, typer.Option(help="Same seed, same scenes.")] = 0,
-    bounces: Annotated[str, typer.Option(help="Billiards: fewest and most cushions, such as 2-7.")] = "2-7",
-    language: Annotated[str, typer.Option(help="Puzzles: en or cn.")] = "en",
-    words: Annotated[
-        Path | None,
-        typer.Option(
-            "--lexicon",
-            help="Letter puzzles: a text file of words, or bundled; else the system's /usr/share/dict/words, or the bundled few.",
-        ),
-    ] = None,
-    answers: Annotated[Path | None, typer.Option(help="With check: the folder of answer pictures.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="With check: one line of JSON an answer.")] = False,
-) -> int:
-    """Draw billiards scenes or puzzles whose answers are known, ready to be judged; or check answer pictures exactly.
+class MakeGroup(TyperGroup):
+    """A group in which a word that is no command is what `scenes` is to draw: `make billiards OUT` names no command."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Name the commands."""
+        return [*super().list_commands(ctx), *MADE]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, imported where that was put off."""
+        if cmd_name in MADE and cmd_name not in self.commands:
+            module, function = MADE[cmd_name]
+            alone = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+            alone.command(cmd_name)(getattr(import_module(module), function))
+            self.commands[cmd_name] = get_command(alone)
+        return super().get_command(ctx, cmd_name)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `scenes` before arguments that do not begin with a command, options of its own included."""
+        first = args[0] if args else "--help"
+        if first not in (*self.commands, *MADE, "-h", "--help"):
+            args = [SCENES, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=MakeGroup,
+    help="""Draw billiards scenes or puzzles whose answers are known, or make a benchmark of your own pictures.
+
+    `editloupe make TASK FOLDER` is short for `editloupe make scenes TASK FOLDER`.
 
     Example: editloupe make billiards scenes --count 20 && editloupe batch scenes/manifest.jsonl --protocol vibe --out runs/bi
-    """
-    if what == "list":
-        for known in (BILLIARDS, *PUZZLES):
-            print(f"{known.name}: {known.about} ({known.protocol.title})")
-        return 0
-    if out is None:
-        raise UserError(f"name the folder: editloupe make {what} FOLDER")
-    if what == "check":
-        return _check(out, answers or out / "answers", as_json)
-    if (out / MANIFEST).exists():
-        raise UserError(f"{out} holds scenes already; name another folder")
-    if what.lower() == BILLIARDS.name:
-        lines, protocol = write_billiards(out, count, seed, _range(bounces)), BILLIARDS.protocol
-    else:
-        if language not in ("en", "cn"):
-            raise UserError(f'--language is en or cn, not "{language}"')
-        task = find_task(what)
-        if task in letters.TASKS or words:
-            chosen = lexicon(words)
-            task = letters.with_words(task, chosen)
-            if not chosen.is_dictionary:
-                tell(f"{chosen.about}: too few to prove a word the longest in English; every item says so")
-        lines = write_puzzles(out, task, count, seed, language)
-        protocol = next(puzzle.protocol for puzzle in PUZZLES if puzzle.name == task.name)
-    print(one_line(f"{number_of(lines, 'edit')} in {out / MANIFEST}"))
-    tell(f"next: {command('editloupe', 'batch', out / MANIFEST)} --protocol {protocol.name} --judge … --out RUN")
-    return 0
+    """,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
-def _check(folder: Path, answers: Path, as_json: bool) -> int:
-    """Return 0 where every answer could be decided, right or wrong, 3 where one could not."""
-    undecided = right = total = 0
-    for name, found in check_answers(folder, answers):
-        total += 1
-        undecided += found.correct is None
-        right += found.correct is True
-        word = {True: "right", False: "wrong", None: "undecided"}[found.correct]
-        if as_json:
-            print(for_json({"id": name, "correct": found.correct, "why": found.why}))
-        else:
-            print(one_line(f"{name}: {word}, {found.why}"))
-    if not as_json:
-        print(f"{right} of {total} right, {undecided} undecided")
-    return 3 if undecided else 0
+@app.callback()
+def group() -> None:
+    """Make what is judged."""
 
 
-def _range(text: str) -> tuple[int, int]:
-    low, _, high = text.partition("-")
-    try:
-        ends = int(low), int(high or low)
-    except ValueError:
-        raise UserError(f'--bounces is a number or two with a dash, such as 2-7, not "{text}"') from None
-    if not 0 <= ends[0] <= ends[1] <= billiards.BOUNCES[1]:
-        raise UserError(f"--bounces lies between 0 and {billiards.BOUNCES[1]}, the fewer first, not {text}")
-    return ends
+app.command(SCENES)(scenes)

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from editloupe.evals.manifests.stats import ManifestStats
     from editloupe.evals.report.block_types import Block
 
-FIGURE_FORMATS = ("png", "svg")
-
 app = typer.Typer(
     help="What a manifest holds: samples by instruction type, sizes of their targets.",
     no_args_is_help=True,
@@ -71,19 +69,21 @@ def stats(
     typing = type_reader(judged_by.name)
     found = [
         manifest_stats(path, naming, allow_outside, name, typing, judged_by.families)
-        for path, name in _names(manifests).items()
+        for path, name in manifest_names(manifests).items()
     ]
     if out is not None:
-        tell(f"{number_of(_save_figures(found, out), 'figure')} in {out}")
+        from editloupe.evals.making.output import save_figures
+
+        tell(f"{number_of(save_figures(found, out), 'figure')} in {out}")
     if as_json:
         print(for_json({"manifests": [one.model_dump(mode="json") for one in found]}, 2))
         return
     from editloupe.evals.report.text import as_text
 
-    sys.stdout.write(as_text(list(_blocks(found)), 120))
+    sys.stdout.write(as_text(list(manifest_blocks(found)), 120))
 
 
-def _names(manifests: Sequence[Path]) -> dict[Path, str]:
+def manifest_names(manifests: Sequence[Path]) -> dict[Path, str]:
     """Return what each manifest is called: its file's name, with its folder's before it where two share that."""
     paths = list(dict.fromkeys(manifests))
     stems = [path.stem for path in paths]
@@ -93,19 +93,7 @@ def _names(manifests: Sequence[Path]) -> dict[Path, str]:
     }
 
 
-def _save_figures(found: Sequence[ManifestStats], folder: Path) -> int:
-    from editloupe.evals.report.figures import area_curves, area_intervals, samples_by_type, save
-
-    drawn = {"samples_by_type": samples_by_type(found)}
-    if any(one.measured for one in found):
-        drawn |= {"area_curves": area_curves(found), "area_intervals": area_intervals(found)}
-    for name, figure in drawn.items():
-        for kind in FIGURE_FORMATS:
-            save(figure, folder / f"{name}.{kind}")
-    return len(drawn)
-
-
-def _blocks(found: Sequence[ManifestStats]) -> Iterator[Block]:
+def manifest_blocks(found: Sequence[ManifestStats]) -> Iterator[Block]:
     """Tell the counts: one column a manifest."""
     from editloupe.evals.manifests.stats import QUANTILES
     from editloupe.evals.report.block_types import Grid, Heading, Paragraph, Points

@@ -13,7 +13,8 @@ from editloupe.types import UserError
 
 def studio(
     runs: Annotated[
-        list[Path] | None, typer.Argument(metavar="[RUN]...", help="Run folders, or a folder that holds runs.")
+        list[Path] | None,
+        typer.Argument(metavar="[RUN]...", help="Run folders, a folder that holds runs, or a benchmark in the making."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8642,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
@@ -40,6 +41,10 @@ def studio(
     labels: Annotated[
         Path | None, typer.Option(help="The file human labels go to; else labels.jsonl inside the run.")
     ] = None,
+    pairs: Annotated[
+        list[Path] | None,
+        typer.Option(help="A file that `make pairs` wrote: people are asked about its pairs; may be given again."),
+    ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> int:
     """Judge, look and label in the browser.
@@ -52,6 +57,7 @@ def studio(
         runs=tuple(runs or ()),
         out=out,
         labels=labels,
+        pairs=tuple(pairs or ()),
         host=host,
         port=port,
         token=new_token() if token is None else token,

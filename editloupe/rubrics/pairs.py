@@ -17,6 +17,8 @@ class PairRules:
 
     dimensions: Mapping[str, str]
     """What a pair can be about, and the criterion under which both candidates are asked about at once."""
+    criteria: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The criteria whose mean is a single candidate's score on a dimension, each with the flag that says it is asked."""
     kept: tuple[str, ...] = ()
     """Further fields of a pair that its edits keep, because the choice of their rubrics depends on them."""
     flags: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from editloupe.studio.guard import Guard
 from editloupe.studio.library import OpenRun
 from editloupe.studio.login import Login
 from editloupe.studio.render import HERE
-from editloupe.studio.routes import annotate, fork, judge, pictures, runs, trace, traces
+from editloupe.studio.routes import annotate, fork, judge, making, pairs, pictures, runs, trace, traces
 from editloupe.studio.settings import StudioSettings
 from editloupe.studio.studio import Studio, studio_of
 from editloupe.types import UserError
@@ -42,7 +42,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
         middleware=[Middleware(Guard, settings=settings, login=Login(settings, studio.pages))],
     )
     app.state.studio = studio
-    for part in (judge, runs, trace, traces, fork, annotate, pictures):
+    for part in (judge, runs, trace, traces, fork, annotate, making, pairs, pictures):
         app.include_router(part.router)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
     app.add_api_route("/", home, methods=["GET"])
@@ -54,9 +54,15 @@ def create_app(settings: StudioSettings) -> FastAPI:
 
 def home(request: Request) -> Response:
     """Go to the run that was named, or to the Judge page."""
-    found = studio_of(request).library.all()
+    studio = studio_of(request)
+    found = studio.library.all()
+    if not found and studio.making.folders:
+        (first, *others) = studio.making.folders
+        return RedirectResponse("/making" if others else f"/making/{first}")
     if len(found) == 1 and isinstance(found[0], OpenRun):
         return RedirectResponse(f"/runs/{found[0].key}")
+    if not found and studio.pairs.all():
+        return RedirectResponse("/pairs")
     return RedirectResponse("/runs" if found else "/judge")
 
 

@@ -6,11 +6,12 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Protocol
 
 import cv2
 import numpy as np
 
-from editloupe.evals.runs.pictures import SUFFIXES, PictureFolder
+from editloupe.evals.runs.pictures import SUFFIXES
 from editloupe.images import Pixels, encode, open_picture
 from editloupe.studio.decoding_threads import DecodingThreads
 from editloupe.tools.difference import align
@@ -25,11 +26,18 @@ OVERLAY = (255, 0, 200)
 """A colour that photographs hardly contain, seen with every kind of colour vision."""
 
 
+class Pictures(Protocol):
+    """Where pictures are found by hash."""
+
+    def find(self, sha: Sha) -> Path | None:
+        """Return the file of a picture, or None."""
+
+
 class PictureCache:
     """Finds pictures by hash in some folders and keeps what it made from them."""
 
     def __init__(
-        self, folders: Callable[[], Iterable[PictureFolder]], budget: DecodingThreads, kept_bytes: int = 64 * 2**20
+        self, folders: Callable[[], Iterable[Pictures]], budget: DecodingThreads, kept_bytes: int = 64 * 2**20
     ) -> None:
         self._folders = folders
         self._budget = budget

@@ -34,6 +34,8 @@ class StudioSettings:
     """The run that takes what is judged on the page; without it a temporary one that ends with the program."""
     labels: Path | None = None
     """The label file; without it `labels.jsonl` inside the run."""
+    pairs: tuple[Path, ...] = ()
+    """Files of pairs, as `make pairs` writes them, that people are asked about."""
     host: str = "127.0.0.1"
     port: int = 8642
     token: str = field(default_factory=lambda: new_token(), repr=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -17,6 +17,8 @@ from editloupe.studio.charts import ChartCache
 from editloupe.studio.decoding_threads import DecodingThreads
 from editloupe.studio.library import Library, OpenRun
 from editloupe.studio.live import LiveJobs, Renderer
+from editloupe.studio.making import MakingShelf, split_folders
+from editloupe.studio.pair_shelf import PairShelf
 from editloupe.studio.picture_cache import PictureCache
 from editloupe.studio.redaction import Redaction
 from editloupe.studio.render import Pages
@@ -40,25 +42,31 @@ class Studio:
     jobs: LiveJobs
     charts: ChartCache
     indexing: TraceIndexing
+    making: MakingShelf
+    pairs: PairShelf
 
     @classmethod
     def open(cls, settings: StudioSettings) -> Studio:
         """Open the runs and make everything ready."""
-        library, budget, redact = Library(settings), DecodingThreads(), Redaction()
+        pairs = PairShelf(settings.pairs)
+        runs, places = split_folders(settings.runs)
+        making = MakingShelf(places)
+        library, budget, redact = Library(replace(settings, runs=runs)), DecodingThreads(), Redaction()
         try:
             uploads = Uploads(budget)
         except BaseException:
             library.close()
             raise
-        pages = Pages({"settings": settings}, redact)
+        pages = Pages({"settings": settings, "making": bool(places)}, redact)
         saver = _Saver(library)
         render = Renderer(
             step=lambda trace, step, named: _step(pages, trace, step, named),
             verdicts=lambda judgement, repeat: _verdicts(pages, library, judgement, repeat),
         )
         jobs = LiveJobs(render, uploads, saver.save, redact, settings.longest)
-        picture_cache = PictureCache(lambda: [*library.folders(), uploads.shown], budget)
-        return cls(settings, library, uploads, budget, picture_cache, pages, jobs, ChartCache(), TraceIndexing())
+        picture_cache = PictureCache(lambda: [*library.folders(), *making.pictures, uploads.shown], budget)
+        charts, indexing = ChartCache(), TraceIndexing()
+        return cls(settings, library, uploads, budget, picture_cache, pages, jobs, charts, indexing, making, pairs)
 
     def close(self) -> None:
         """Close the runs and remove what is temporary; closing again does nothing."""

@@ -121,3 +121,9 @@ def test_letter_puzzles_are_made_from_a_list_of_words_and_every_item_says_which(
     assert "takes no --lexicon" in capsys.readouterr().err
     assert run(["make", "word", str(tmp_path / "others"), "--lexicon", str(tmp_path / "none.txt")]) == 2
     assert "cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["list"], ["scenes", "list"], ["--count", "2", "list"]])
+def test_a_task_needs_no_command_before_it(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["make", *words]) == 0
+    assert capsys.readouterr().out.startswith("billiards: ")

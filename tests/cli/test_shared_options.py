@@ -51,6 +51,28 @@ PARTS = {
         "--tool-set",
     },
     "edival instruct": {"--judge", "--setup", "--base-url", "--max-output-tokens", "--timeout"},
+    "make dlebench": {
+        "--judge",
+        "--setup",
+        "--base-url",
+        "--max-output-tokens",
+        "--timeout",
+        "--detector",
+        "--detector-download",
+        "--device",
+        "--tool-set",
+    },
+    "make sizes": {
+        "--judge",
+        "--setup",
+        "--base-url",
+        "--max-output-tokens",
+        "--timeout",
+        "--detector",
+        "--detector-download",
+        "--device",
+        "--tool-set",
+    },
     "demo": {"--judge", "--base-url", "--mode"},
     "tool": {"--enhancer", "--detector", "--detector-download", "--device", "--overview", "--tool-set"},
 }
@@ -70,7 +92,7 @@ def options(command: str) -> dict[str, Any]:
     """The options of a command by their longest name."""
     found: Any = typer.main.get_command(build_app(command.split()[0]))
     for name in command.split():
-        found = found.commands[name]
+        found = found.get_command(None, name)
     return {max(one.opts, key=len): one for one in found.params if one.opts[0].startswith("-")}
 
 

@@ -13,8 +13,9 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from . import anthropic_wire, bedrock_wire, gemini_wire, ollama_wire, openai_wire, responses_wire
+from . import anthropic_wire, bedrock_wire, gemini_wire, images_wire, ollama_wire, openai_wire, responses_wire
 from .batch_service import BatchService
+from .images_wire import form
 from .replies import Answer, Drip, Drop, Fault, Garbage, Hang, Reply
 from .request import Headers, Request, Wire
 
@@ -206,7 +207,7 @@ class ScriptedServer:
         wire, model, streams = _route(path)
         fault = None
         try:
-            body = json.loads(raw or b"{}")
+            body = form(headers, raw) or json.loads(raw or b"{}")
             assert isinstance(body, dict)
         except (ValueError, AssertionError):
             body = {}
@@ -319,6 +320,8 @@ def _route(path: str) -> tuple[Wire, str | None, bool]:
         return openai_wire, path.split("/")[3], False
     if path.startswith("/model/") and path.endswith("/converse"):
         return bedrock_wire, path.removeprefix("/model/").removesuffix("/converse"), False
+    if path == "/v1/images/edits":
+        return images_wire, "", False
     if path == "/v1/responses":
         return responses_wire, "", False
     name, colon, verb = path.rpartition("/")[2].partition(":")

@@ -13,6 +13,7 @@ from editloupe.agent.clients import Client
 from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.gemini_batches import GeminiBatches
+from editloupe.agent.providers.gemini_images import open_image_client
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
 from editloupe.images import Wire
 from editloupe.types import UserError
@@ -207,4 +208,5 @@ PROVIDER = Provider(
     errors=ErrorForm(status=_code, body=_details),
     refusal=refusal,
     batches=GeminiBatches,
+    edit_images=open_image_client,
 )

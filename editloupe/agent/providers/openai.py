@@ -15,6 +15,7 @@ from editloupe.agent.endings import BROKEN_OFF
 from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.openai_batches import OpenAIBatches
+from editloupe.agent.providers.openai_images import open_image_client
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
 
 if TYPE_CHECKING:
@@ -313,4 +314,5 @@ PROVIDER = Provider(
     refusal=refusal,
     loggers=("openai._base_client",),
     batches=OpenAIBatches,
+    edit_images=open_image_client,
 )

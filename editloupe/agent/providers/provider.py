@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from editloupe.agent.http import BodyForm, Gate
 from editloupe.agent.profiles import Profile
 from editloupe.agent.secrets import without_secrets
 from editloupe.storable import storable_text
-from editloupe.types import Served
+from editloupe.types import Served, Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -89,6 +89,26 @@ class ErrorForm:
 
 
 @dataclass(frozen=True)
+class ImageReply:
+    """What an image editor gave back for one picture."""
+
+    data: bytes | None
+    """The edited picture's file; None where there is none."""
+    usage: Usage
+    said: str = ""
+    """What it said beside a picture, or in place of one."""
+
+
+@dataclass(frozen=True)
+class ImageClient:
+    """A client that edits pictures, and how its connections are closed."""
+
+    edit: Callable[[bytes, str], Awaitable[ImageReply]]
+    """Sends a PNG file and an instruction; raises what the provider's client raises."""
+    aclose: Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True)
 class Provider:
     """One interface models are asked by; each is declared once, in a file of its own, and listed in the registry."""
 
@@ -134,5 +154,7 @@ class Provider:
     """What the provider says answered."""
     loggers: tuple[str, ...] = ()
     """Loggers of the client that write down addresses or headers."""
+    edit_images: Callable[[Opening], ImageClient] | None = None
+    """Open a client that edits pictures, where the provider has models that do."""
     in_spans: str = ""
     """What OpenTelemetry's conventions call the provider, where that is not its name."""

@@ -8,9 +8,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 
+from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.edival.asking import Asker, prompts
 from editloupe.evals.edival.files import SceneFile, content_key, held, relative_name, write_bytes, write_json
-from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
 from editloupe.evals.edival.picture_queue import PictureTally, work_through
 from editloupe.images import Album, Picture, encode
 from editloupe.rubrics.edival.rules import Hit, grounded, usable

@@ -50,6 +50,8 @@ class ChainTurn(Record):
     instruction: str
     pools: Pools
     """After this turn."""
+    extra: Mapping[str, Any] = {}
+    """Further columns of the file it was imported from."""
 
 
 class ChainFile(Record):
@@ -67,6 +69,8 @@ class ChainFile(Record):
     complex: Mapping[str, tuple[str, ...]]
     """For each connector the prompts of levels 1, 2, 3…"""
     usage: Usage = Usage()
+    pools_given: bool = False
+    """True where the pools are those a released file has: they are taken as they are, whatever our rules would make of them."""
 
 
 def write_json(path: Path, record: Record) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.edival.asking import Asker, Unanswered, prompts
 from editloupe.evals.edival.files import (
     ChainFile,
@@ -22,7 +23,6 @@ from editloupe.evals.edival.files import (
     relative_name,
     write_json,
 )
-from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
 from editloupe.evals.edival.picture_queue import PictureTally, work_through
 from editloupe.images import Album
 from editloupe.rubrics.edival.instructions import (
@@ -39,7 +39,7 @@ from editloupe.rubrics.edival.instructions import (
 from editloupe.rubrics.edival.pools import Pools, start, update
 from editloupe.rubrics.edival.rules import Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
-from editloupe.rubrics.edival.tasks import Task, TaskType, texts, wording
+from editloupe.rubrics.edival.tasks import Form, Task, TaskType, texts, wording
 from editloupe.safe_text import quoted
 from editloupe.types import Edit, Usage
 
@@ -62,6 +62,8 @@ class Instructor:
     """Only these types, in this order, one a turn; without them chance decides."""
     kept: KeptWhileUnderWay | None = None
     """Where the asker's replies are kept."""
+    form: Form = "ours"
+    """Whose sentences editors are given."""
 
     async def all(
         self,
@@ -90,7 +92,7 @@ class Instructor:
             task, spent = await self._task(scene, plan(kind, pools, self.settings, chance), pools, boxes, chance)
             pools, usage = update(pools, task), usage + spent
             used.append(task.type)
-            turns.append(ChainTurn(turn=turn, task=task, instruction=wording(task), pools=pools))
+            turns.append(ChainTurn(turn=turn, task=task, instruction=wording(task, self.form), pools=pools))
         chain = ChainFile(
             id=scene.id,
             image=relative_name(picture_of(scene, self.scenes), self.out),
@@ -100,7 +102,7 @@ class Instructor:
             proposals=self.judge,
             start=first,
             turns=tuple(turns),
-            complex=complex_prompts(turns, chance),
+            complex=complex_prompts(turns, chance, self.form),
             usage=usage,
         )
         await asyncio.to_thread(write_json, file, chain)
@@ -144,6 +146,7 @@ class Instructor:
                 "max_count": self.settings.max_count,
                 "texts": texts(),
                 "prompts": prompts()["proposals"] if self.asker else None,
+                **({"form": texts(self.form)} if self.form != "ours" else {}),
             }
         )
 
@@ -181,12 +184,16 @@ def inventory(pools: Pools) -> str:
     return f"By now the inventory holds: {names}."
 
 
-def complex_prompts(turns: Sequence[ChainTurn], chance: random.Random) -> dict[str, tuple[str, ...]]:
+def complex_prompts(
+    turns: Sequence[ChainTurn], chance: random.Random, form: Form = "ours"
+) -> dict[str, tuple[str, ...]]:
     """Return the single prompts of levels 1, 2, 3… for each connector."""
     levels = range(1, len(turns) + 1)
     return {
         connector: tuple(
-            compressed([t.instruction for t in turns[:level]], turns[level - 1].pools.unchanged, connector, chance)
+            compressed(
+                [t.instruction for t in turns[:level]], turns[level - 1].pools.unchanged, connector, chance, form
+            )
             for level in levels
         )
         for connector in CONNECTORS

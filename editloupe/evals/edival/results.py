@@ -2,7 +2,8 @@
 
 RESULTS/MODEL/MODE/IMAGE/TURN.png — MODE is `multi`, `complex` (the plain connector) or `complex-shuffled`, `complex-ordered`,
 `complex-keep`; IMAGE is the chain's id; TURN is 1, 2, 3…, in complex modes the number of instructions in the prompt. A model's
-folder may also lie by itself, as MODE/IMAGE/TURN.png, and be given its name.
+folder may also lie by itself, as MODE/IMAGE/TURN.png, and be given its name. The public code writes
+multipass/ID_input_raw_turn_N.png and singlepass/…: these are `multi` and `complex`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from pathlib import Path
 from editloupe.evals.edival.files import SUFFIXES, ChainFile, picture_of
 from editloupe.rubrics.edival.instructions import CONNECTORS
 from editloupe.rubrics.edival.pools import Pools
-from editloupe.rubrics.edival.turn import BASE, KEY, turn_of
+from editloupe.rubrics.edival.turn import BASE, KEY, Turn, turn_of
 from editloupe.types import Edit, UserError
 
 MULTI = "multi"
 MODES = (MULTI, "complex", *(f"complex-{name}" for name in CONNECTORS if name != "plain"))
+RELEASED = {"multipass": MULTI, "singlepass": "complex"}
+"""Folders of the public code's generations, all pictures in one, and the modes they are."""
+_RELEASED = re.compile(r"^(.+)_input_raw(?:_turn_([1-9]\d*))?$")
 _TURN = re.compile(r"^(?:t|turn_?)?0*([1-9]\d*)$", re.IGNORECASE)
 
 
@@ -77,6 +81,9 @@ def find_results_of(model: str, folder: Path, chains: Iterable[ChainFile]) -> li
 def _of_model(folder: Path, model: str, known: Mapping[str, int]) -> list[Result]:
     found: list[Result] = []
     for mode in _folders(folder):
+        if mode.name in RELEASED and all(one.mode != RELEASED[mode.name] for one in found):
+            found += _released(mode, model, RELEASED[mode.name], known)
+            continue
         if mode.name not in MODES:
             raise UserError(f"{mode} is no mode; the folders of a model are called {', '.join(MODES)}")
         for image in _folders(mode):
@@ -112,6 +119,7 @@ def edits_of(results: Iterable[Result], chains: Iterable[ChainFile], chain_folde
             before, pools = base, chain.start
             tasks = [t.task for t in chain.turns[:turn]]
             instruction = chain.complex[connector_of(mode)][turn - 1]
+        asked = _as_given(chain, turn, mode) if chain.pools_given else turn_of(pools, tasks, mode, image)
         yield Edit(
             id=f"{model}/{mode}/{image}/{turn}",
             source=before,
@@ -121,8 +129,28 @@ def edits_of(results: Iterable[Result], chains: Iterable[ChainFile], chain_folde
             model=model,
             turn=turn,
             more_images={BASE: (base,)},
-            extra={KEY: turn_of(pools, tasks, mode, image).model_dump(mode="json")},
+            extra={KEY: asked.model_dump(mode="json")},
         )
+
+
+def _as_given(chain: ChainFile, turn: int, mode: str) -> Turn:
+    """Return the turn of a chain whose pools stand in its file; a complex one has all instructions up to it."""
+    first = turn if mode == MULTI else 1
+    steps = [chain.start, *(one.pools for one in chain.turns)]
+    names = [
+        next((name for name in after.all if name not in before.all), None)
+        for before, after in zip(steps[first - 1 : turn], steps[first : turn + 1], strict=True)
+    ]
+    last = chain.turns[turn - 1].pools
+    return Turn(
+        mode=mode,
+        image=chain.id,
+        tasks=tuple(one.task for one in chain.turns[first - 1 : turn]),
+        names_after=tuple(names),
+        all=last.all,
+        unchanged=last.unchanged,
+        background=last.background,
+    )
 
 
 def _before(chain: ChainFile, turn: int) -> Pools:
@@ -140,6 +168,25 @@ def _before(chain: ChainFile, turn: int) -> Pools:
 
 def _folders(folder: Path) -> list[Path]:
     return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def _released(folder: Path, model: str, mode: str, known: Mapping[str, int]) -> list[Result]:
+    """Return the pictures of a flat folder; its copies of the photographs carry no turn and are passed over."""
+    found: dict[tuple[str, int], Path] = {}
+    for path in sorted(p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith(".")):
+        match = _RELEASED.match(path.stem)
+        if match is None:
+            raise UserError(f"{path} is not called ID_input_raw_turn_N, as pictures in {folder.name} are")
+        image, turn = match[1], int(match[2] or 0)
+        if image not in known:
+            raise UserError(f"{path} belongs to no chain; there is no chain called {image}")
+        if turn > known[image]:
+            raise UserError(f"{path} is none of the turns 1 to {known[image]}")
+        if turn and (image, turn) in found:
+            raise UserError(f"{found[image, turn]} and {path} are the same turn")
+        if turn:
+            found[image, turn] = path
+    return [Result(model, mode, image, turn, path) for (image, turn), path in found.items()]
 
 
 def _pictures(folder: Path, model: str, mode: str, turns: int) -> list[Result]:

@@ -107,4 +107,4 @@ def _type_made(values: Mapping[str, Any]) -> str | None:
     return kinds.pop() if done else None
 
 
-PAPER = Paper(DLEBENCH, fields=with_our_fields, layouts=layouts)
+PAPER = Paper(DLEBENCH, fields=with_our_fields, layouts=layouts, question_types=QUESTIONS)

@@ -55,6 +55,8 @@ class Paper:
     """Lays out the tables the paper prints with one row a model, given a run's edits and the criteria that were asked."""
     tables: Callable[[Sequence[Scored]], Iterable[Section]] | None = None
     """Makes tables of any other form from one model's edits; `report` shows both behind its own."""
+    question_types: Mapping[str, str] | None = None
+    """What a question about a picture asks for to the type of the edits that are made of it, where the paper makes them so."""
     missing_output: str | None = None
     """The label its protocol settles an edit with whose picture the model left out; None leaves such an edit unjudged."""
 

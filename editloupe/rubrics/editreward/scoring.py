@@ -90,6 +90,7 @@ def assumed(edit: Edit) -> str | None:
 
 PAIRS = PairRules(
     PAIRWISE,
+    criteria={name: {one: tasks.FLAGS[one] for one in metrics} for name, metrics in compass.DIMENSIONS.items()},
     kept=("edit_type", "sub_type"),
     flags=tuple(tasks.FLAGS.values()),
     same=1e-5,

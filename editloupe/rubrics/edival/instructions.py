@@ -18,7 +18,7 @@ from editloupe.rubrics.edival.pools import Pools, update
 from editloupe.rubrics.edival.rules import Hit, related
 from editloupe.rubrics.edival.scene import SceneObject
 from editloupe.rubrics.edival.settings import EdivalSettings
-from editloupe.rubrics.edival.tasks import POSITIONS, TYPES, Position, Task, TaskType, listed, texts
+from editloupe.rubrics.edival.tasks import POSITIONS, TYPES, Form, Position, Task, TaskType, listed, texts
 
 Connector = Literal["plain", "shuffled", "ordered", "keep"]
 CONNECTORS: tuple[Connector, ...] = get_args(Connector)
@@ -141,23 +141,43 @@ def draw_task(plan: Plan, pools: Pools, boxes: Mapping[str, Sequence[Hit]], chan
 
 
 def compressed(
-    instructions: Sequence[str], unchanged: Sequence[str], connector: Connector, chance: random.Random
+    instructions: Sequence[str],
+    unchanged: Sequence[str],
+    connector: Connector,
+    chance: random.Random,
+    form: Form = "ours",
 ) -> str:
-    """Return several instructions as one prompt (Sections 3.4 and 3.6).
+    """Return several instructions as one prompt (Sections 3.4 and 3.6), in our words or in the paper's.
 
     >>> compressed(["Do this.", "Do that."], ["cup"], "ordered", random.Random(0))
     'First: do this. Last: do that.'
+    >>> compressed(["Do this", "Do that"], ["cup"], "keep", random.Random(0), "paper")
+    'Do this. Do that. Keep cup unchanged.'
     """
-    words = texts()["connector_words"]
+    words = texts(form)["connector_words"]
     sentences = list(instructions)
     if connector == "shuffled":
         chance.shuffle(sentences)
+    if form == "paper":
+        return _joined_as_published(sentences, unchanged, connector, words)
     if connector == "ordered" and len(sentences) > 1:
         marks = [words["first"], *[words["then"]] * (len(sentences) - 2), words["last"]]
         sentences = [f"{mark}: {s[:1].lower()}{s[1:]}" for mark, s in zip(marks, sentences, strict=True)]
     if connector == "keep" and unchanged:
         sentences.append(words["keep"].format(unchanged=listed(unchanged)))
     return " ".join(sentences)
+
+
+def _joined_as_published(
+    prompts: Sequence[str], unchanged: Sequence[str], connector: Connector, words: Mapping[str, str]
+) -> str:
+    """Join prompts as they stand: what the paper joins ends in no full stop of its own."""
+    if connector == "ordered" and len(prompts) > 1:
+        marks = [words["first"], *[words["then"]] * (len(prompts) - 2), words["last"]]
+        marked = [mark.format(prompt=prompt) for mark, prompt in zip(marks, prompts, strict=True)]
+        return words["between_ordered"].join(marked)
+    closing = [words["keep"].format(unchanged=", ".join(unchanged))] if connector == "keep" and unchanged else []
+    return words["between"].join([*prompts, *closing])
 
 
 def _value(key: str, proposal: Mapping[str, Any]) -> str:

@@ -50,6 +50,10 @@ _FORMS: tuple[tuple[TaskType, str], ...] = (
     ("background_change", r"change the background to (?P<background>[\w ]+?)(?:, .*)?"),
     ("subject_replace", r"replace (?!the text|the word|the writing)(?P<object>.+?) (?:with|by) (?P<new_object>.+?)"),
     ("subject_remove", r"(?:remove|delete|erase) (?P<object>.+?)(?: from the (?:image|picture|photo|scene))?"),
+    (
+        "text_change",
+        rf"add (?:the )?(?:text|word|words) {_QUOTED.format('text')} (?:on|to) the (?:image|picture|photo)",
+    ),
     ("subject_add", rf"add (?P<new_object>.+?) {_SIDE} (?P<reference>.+?)"),
     ("subject_add", r"add (?P<new_object>[\w -]+?)(?: (?:to|in|into) the (?:image|picture|photo|scene))?"),
 )

@@ -31,6 +31,10 @@ DETECTOR_TYPES: frozenset[TaskType] = frozenset(
 """Checked on boxes alone (T_sym of Section 2.4); the others are asked of an LMM."""
 Position = Literal["left", "right", "above", "below"]
 POSITIONS: tuple[Position, ...] = get_args(Position)
+Form = Literal["ours", "paper"]
+FORMS: tuple[Form, ...] = get_args(Form)
+"""Whose sentences editors are given: EditLoupe's own, or the paper's templates."""
+_FILES: dict[Form, str] = {"ours": "texts.yaml", "paper": "paper_texts.yaml"}
 
 _NEEDED: dict[TaskType, tuple[str, ...]] = {
     "subject_add": ("new_object",),
@@ -94,19 +98,21 @@ class Task(Record):
 
 
 @cache
-def texts() -> dict[str, Any]:
-    """Return texts.yaml: the wording of instructions, the connectors, the lists proposals can be drawn from."""
-    content: dict[str, Any] = bundled_yaml(files(__package__) / "texts.yaml")
+def texts(form: Form = "ours") -> dict[str, Any]:
+    """Return the wording of instructions and connectors; ours has the lists proposals can be drawn from as well."""
+    content: dict[str, Any] = bundled_yaml(files(__package__) / _FILES[form])
     return content
 
 
-def wording(task: Task) -> str:
-    """Return the instruction as an editing program reads it.
+def wording(task: Task, form: Form = "ours") -> str:
+    """Return the instruction as an editing program reads it, in our words or in the paper's.
 
     >>> wording(Task(type="count_change", object="paper cup", count=5))
     'Show exactly 5 of the paper cup, no more and no fewer.'
+    >>> wording(Task(type="count_change", object="paper cup", count=5), "paper")
+    'Change the count of paper cup to 5'
     """
-    forms = texts()["instructions"]
+    forms = texts(form)["instructions"]
     name: str = task.type
     if task.type == "subject_add" and task.reference is None:
         name = "subject_add_anywhere"
@@ -117,10 +123,15 @@ def wording(task: Task) -> str:
     if task.type == "background_change" and task.unchanged:
         name = "background_change_but"
     values = task.model_dump(exclude_none=True)
-    values["unchanged"] = listed(task.unchanged)
-    values["new_object"] = with_article(task.new_object) if task.new_object else ""
+    if form == "ours":
+        values["unchanged"] = listed(task.unchanged)
+        values["new_object"] = with_article(task.new_object) if task.new_object else ""
+    else:
+        values["unchanged"] = ", ".join(task.unchanged)
     if task.position:
-        values["position"] = texts()["positions"][task.position]
+        values["position"] = texts(form)["positions"][task.position]
+    if name not in forms:
+        raise ValueError(f"the paper has no instruction of the form {name}")
     sentence: str = forms[name]
     return sentence.format(**values)
 

@@ -147,9 +147,10 @@ export class Viewer {
   // The stage takes the pictures' shape, as far as the window has room for it.
   #shape() {
     const [width, height] = this.size;
-    const stacked = this.mode === "side" && "stack" in this.root.dataset && this.stage.clientWidth < 560;
+    const stacked = this.mode === "side" && !this.root.closest(".solo") && "stack" in this.root.dataset && this.stage.clientWidth < 560;
     this.stage.classList.toggle("stacked", stacked);
-    const across = this.mode === "side" && !stacked ? this.stage.clientWidth / 2 : this.stage.clientWidth;
+    const alone = this.root.closest(".solo") !== null;
+    const across = this.mode === "side" && !stacked && !alone ? this.stage.clientWidth / 2 : this.stage.clientWidth;
     const most = innerHeight * Number(this.root.dataset.room || 0.66) * (stacked ? 1.1 : 1);
     const wanted = ((across * height) / width) * (stacked ? 2 : 1);
     this.stage.style.height = `${Math.round(Math.max(120, Math.min(most, wanted)))}px`;

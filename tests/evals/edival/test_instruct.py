@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from editloupe.agent.models import ModelSettings, open_chat
+from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.edival.asking import Asker
 from editloupe.evals.edival.files import ChainFile, SceneFile, read_json
 from editloupe.evals.edival.instruct import Instructor
-from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
 from editloupe.evals.edival.picture_queue import PictureTally
 from editloupe.rubrics.edival.pools import update
 from editloupe.rubrics.edival.rules import Hit
@@ -215,3 +215,14 @@ def test_after_a_useless_answer_the_next_try_asks_anew(tmp_path: Path, scene: Sc
     assert "kitchen" in make(tmp_path, scene, **options)[0].failed
     server.play(proposing)
     assert make(tmp_path, scene, **options)[0].made == ["kitchen"]
+
+
+def test_the_papers_wording_asks_for_the_same_in_its_own_sentences(tmp_path: Path, scene: SceneFile) -> None:
+    _, ours = make(tmp_path, scene, seed=5)
+    tally, theirs = make(tmp_path, scene, seed=5, form="paper")
+    assert ours is not None
+    assert theirs is not None
+    assert tally.made, "another wording is another chain, made anew in the same folder"
+    assert [turn.task for turn in theirs.turns] == [turn.task for turn in ours.turns]
+    assert [turn.instruction for turn in theirs.turns] == [wording(turn.task, "paper") for turn in ours.turns]
+    assert theirs.complex["plain"][-1] == ". ".join(turn.instruction for turn in theirs.turns)

@@ -1,4 +1,4 @@
-"""Replies kept while a picture is under way, so that a killed `decompose` or `instruct` does not pay twice.
+"""Replies kept while a picture is under way, so that a command killed in the middle does not pay twice.
 
 Once a picture is done, or has failed for good, its replies go: the next try asks anew.
 """
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.evals.batch.replies import current_work
-from editloupe.evals.edival.files import write_bytes
 from editloupe.evals.runs.redact import Redactor
 from editloupe.storable import fits, storable
+from editloupe.whole_files import make_folder, whole_file
 
 FOLDER = ".replies"
 
@@ -37,7 +37,10 @@ class KeptWhileUnderWay:
     def put(self, key: str, reply: Mapping[str, Any]) -> None:
         """Keep a reply; it is on disk when this returns."""
         text = json.dumps(reply if fits(reply) else storable(reply), default=str)
-        write_bytes(self._path(key), self._without_secrets(text).encode())
+        path = self._path(key)
+        make_folder(path.parent)
+        with whole_file(path) as part:
+            part.write_bytes(self._without_secrets(text).encode())
 
     def drop(self, name: str) -> None:
         """Let go of a picture's replies."""

@@ -1,0 +1,105 @@
+"""Somebody who edits pictures: a provider's image model behind its real client, with retries, no secret in what is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+
+from editloupe.agent.addresses import check_address
+from editloupe.agent.chat import RetryPolicy
+from editloupe.agent.faults import ModelFailed, classify, clean
+from editloupe.agent.http import Address, Gate, keep_logs_clean
+from editloupe.agent.models import key_of
+from editloupe.agent.providers.provider import ImageClient, ImageReply, Opening, Provider, in_a_line
+from editloupe.agent.providers.registry import PROVIDERS, provider_named
+from editloupe.agent.secrets import remember, remember_address
+from editloupe.agent.specs import RULES, split_spec
+from editloupe.types import Reason, Usage, UserError
+
+SECONDS = 180.0
+"""How long one picture is waited for: image models take up to a minute, and more where they are busy."""
+
+
+_NOTHING, _USUAL = Usage(), RetryPolicy()
+
+
+class EditRefused(Exception):
+    """The editor gave no picture for this request, and would not for the same one again; the sentence says why."""
+
+    def __init__(self, sentence: str, usage: Usage = _NOTHING) -> None:
+        super().__init__(sentence)
+        self.usage = usage
+        """What the reply without a picture took."""
+
+
+class ImageEditor:
+    """An image model that is given a picture and an instruction; belongs to one event loop."""
+
+    def __init__(
+        self, name: str, provider: Provider, client: ImageClient, timeout: float, retry: RetryPolicy = _USUAL
+    ) -> None:
+        self.name = name
+        self._provider, self._client, self._timeout, self._retry = provider, client, timeout, retry
+
+    async def edit(self, picture: bytes, instruction: str) -> ImageReply:
+        """Return the edited picture of a PNG file.
+
+        Raises EditRefused where the editor declines or says something in place of a picture, ModelFailed where it could not be
+        reached, ModelRejected where trying again would not change anything.
+        """
+        lost = 0
+        for attempt in range(1, self._retry.max_attempts + 1):
+            try:
+                async with asyncio.timeout(self._timeout):
+                    reply = await self._client.edit(picture, instruction)
+                break
+            except Exception as error:
+                fault = classify(error, self.name, self._timeout, self._provider.errors)
+                lost += fault.paid
+                if fault.fatal:
+                    raise fault.fatal from error
+                if fault.reason == Reason.REFUSED:
+                    raise EditRefused(fault.sentence) from error
+                spent = attempt >= (
+                    self._retry.timeout_attempts if fault.reason == Reason.TIMEOUT else self._retry.max_attempts
+                )
+                wait = fault.retry_after or self._retry.first_wait * 2 ** (attempt - 1) * random.uniform(0.5, 1)
+                if not fault.again or spent or wait > self._retry.longest_retry_after:
+                    raise ModelFailed(fault.reason, fault.sentence, Usage(requests=lost), attempt) from error
+                await asyncio.sleep(min(wait, self._retry.longest_wait) if not fault.retry_after else wait)
+        if reply.data is None:
+            said = clean(" ".join(reply.said.split()))[:200]
+            raise EditRefused(f"{self.name} gave no picture" + (f" ({said})" if said else ""), reply.usage)
+        return reply
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+
+def open_editor(
+    spec: str, base_url: str | None = None, timeout: float = SECONDS, retry: RetryPolicy = _USUAL
+) -> ImageEditor:
+    """Return the image model behind a spec; a missing key or a provider without one is the user's mistake, told at once."""
+    named, model = split_spec(spec)
+    known = [one.name for one in PROVIDERS if one.edit_images]
+    provider = provider_named(named) if named != RULES else None
+    if provider is None or provider.edit_images is None:
+        raise UserError(
+            f"{spec} edits no pictures; write {' or '.join(f'{name}:MODEL' for name in known)}, or name a folder"
+        )
+    if base_url is not None:
+        check_address(base_url)
+    if variable := os.environ.get(provider.base_url):
+        check_address(variable, provider.base_url)
+    key, url = key_of(provider, base_url, spec), base_url or os.environ.get(provider.base_url)
+    remember(key)
+    remember_address(url)
+    keep_logs_clean(provider.loggers)
+    address = Address.of(url) if url else None
+    opening = Opening(model, key, address.place if address else None, {}, timeout, Gate(address, provider.bodies))
+    try:
+        return ImageEditor(spec, provider, provider.edit_images(opening), timeout, retry)
+    except Exception as error:  # whatever a client raises
+        raise UserError(f"the client for {spec} cannot be opened: {in_a_line(error)}") from None

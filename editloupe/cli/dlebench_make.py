@@ -1,0 +1,318 @@
+"""`editloupe make dlebench`: from questions about pictures to small-object edit samples with references."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.options import tell
+from editloupe.cli.splice import Only, spliced
+from editloupe.plurals import number_of, verb
+from editloupe.safe_text import command, for_json, one_line
+from editloupe.types import Usage, UserError
+
+if TYPE_CHECKING:
+    from editloupe.evals.making.asking import TextAsker
+    from editloupe.evals.making.costs import Ledger
+    from editloupe.evals.making.folder import MakingFolder
+    from editloupe.evals.making.pipeline import Forecast, Pipeline
+    from editloupe.evals.making.references import ReferenceMaker
+    from editloupe.evals.making.settings import MakingSettings
+    from editloupe.evals.making.work import Tally
+    from editloupe.evals.runs.prices import Price
+
+ASKED = ("judge", "setup", "base_url", "max_output_tokens", "timeout")
+LOOKING = ("detector", "detector_download", "device", "tool_set")
+EDITING, LIMITS = "Who edits", "Limits"
+PEOPLE, DETECTOR = "people", "detector"
+
+
+@spliced
+def dlebench(
+    questions: Annotated[
+        Path,
+        typer.Argument(help="A question set: .jsonl, .json, .csv or .parquet with picture, question, options, answer."),
+    ],
+    out: Annotated[Path, typer.Option(help="The folder of the benchmark; given again, it goes on where it was.")],
+    *,
+    judge: Annotated[JudgeOptions, Only(*ASKED, *LOOKING)],
+    boxes: Annotated[
+        str,
+        typer.Option(
+            help="people: a detector's boxes wait for a look in the studio; detector: they are taken as they are."
+        ),
+    ] = PEOPLE,
+    editor: Annotated[
+        str | None,
+        typer.Option(
+            help="openai:gpt-image-1, google_genai:gemini-3-pro-image or another image model, or a folder of hand-edited crops.",
+            rich_help_panel=EDITING,
+        ),
+    ] = None,
+    editor_url: Annotated[
+        str | None, typer.Option(help="A server of the same form as the editor's provider.", rich_help_panel=EDITING)
+    ] = None,
+    editor_price: Annotated[
+        float | None, typer.Option(min=0, help="US dollars a picture.", rich_help_panel=EDITING)
+    ] = None,
+    pictures: Annotated[Path | None, typer.Option(help="Where the pictures lie; else beside the question set.")] = None,
+    source: Annotated[str | None, typer.Option(help="What the data card calls the question set.")] = None,
+    licence: Annotated[str | None, typer.Option(help="Of the pictures, where the rows do not say it.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Such as ocr_operation=alter_text or reviewers=2; may be given again."
+        ),
+    ] = None,
+    again: Annotated[
+        list[str] | None,
+        typer.Option(help="Try once more what metadata, boxes or references left out; may be given again."),
+    ] = None,
+    unreviewed: Annotated[
+        bool,
+        typer.Option(
+            "--unreviewed", help="Put samples into the manifest that nobody has reviewed yet, marked as such."
+        ),
+    ] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first questions.")] = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests under way at once.", rich_help_panel=LIMITS)] = 8,
+    max_cost: Annotated[
+        float | None, typer.Option(min=0, help="US dollars for the whole folder.", rich_help_panel=LIMITS)
+    ] = None,
+    price: Annotated[
+        str | None,
+        typer.Option(help="INPUT,OUTPUT[,CACHED] of the judge in dollars a million tokens.", rich_help_panel=LIMITS),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would take.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
+) -> int:
+    """Make small-object edit samples with references out of questions about pictures; the same command again goes on.
+
+    Questions become metadata (a model), boxes (the data, a detector, people in the studio), references (an image editor) and,
+    once people have reviewed them, a manifest and a data card.
+
+    Example: editloupe make dlebench questions.jsonl --out bench --judge openai:gpt-5.1 --editor openai:gpt-image-1
+    """
+    from editloupe.evals.making.costs import Ledger
+    from editloupe.evals.making.folder import MakingFolder
+    from editloupe.evals.making.pipeline import AGAIN, Pipeline, locked
+    from editloupe.evals.making.settings import making_settings
+
+    if boxes not in (PEOPLE, DETECTOR):
+        raise UserError(f'--boxes is {PEOPLE} or {DETECTOR}, not "{boxes}"')
+    if unknown := [name for name in again or () if name not in AGAIN]:
+        raise UserError(f'--again is one of {", ".join(AGAIN)}, not "{unknown[0]}"')
+    if not questions.is_file():
+        raise UserError(f"there is no question set at {questions}")
+    named = {"source": source, "licence": licence}
+    given = [*(settings or ()), *(f"{name}={value}" for name, value in named.items() if value is not None)]
+    chosen = making_settings(out, given)
+    folder = MakingFolder(out, create=True)
+    lock = locked(out)
+    try:
+        ledger = Ledger(out, max_cost)
+        work = Pipeline(
+            folder, ledger, concurrency=concurrency, limit=limit, again=frozenset(again or ()), tick=progress(quiet)
+        )
+        work.read(questions, chosen.source, chosen.licence, pictures)
+        priced = _price(judge, price)
+        if dry_run:
+            from editloupe.evals.making.dlebench_metadata import drawn_option, task_text
+
+            expected = work.forecast(
+                priced, editor_price, lambda one: task_text(one, chosen, drawn_option(one, chosen))
+            )
+            return _show_forecast(expected, ledger, as_json)
+        _with_models(work, judge, chosen, boxes, _editor(folder, ledger, editor, editor_url, editor_price), priced)
+        try:
+            asyncio.run(work.run())
+        finally:
+            _write_results(folder, ledger, unreviewed)
+    finally:
+        lock.release()
+    return _ended(work, folder, ledger, unreviewed, as_json)
+
+
+def _with_models(
+    work: Pipeline,
+    judge: JudgeOptions,
+    chosen: MakingSettings,
+    boxes: str,
+    references: ReferenceMaker | None,
+    priced: Price | None,
+) -> None:
+    """Give the session whoever was named: who writes metadata, who finds boxes, who edits."""
+    from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
+    from editloupe.evals.making.dlebench_metadata import MetadataMaker
+    from editloupe.tools.grounding import GroundingDino
+
+    work.kept = KeptWhileUnderWay(work.folder.path)
+    work.references = references
+    work.asker = asker(judge, chosen.repairs, work.ledger, work.kept, priced, work.concurrency, "metadata")
+    if work.asker is not None:
+        work.maker = MetadataMaker(work.asker, chosen)
+    looking = judge.chosen().tool_settings()
+    detector = GroundingDino(looking)
+    problem = detector.unavailable()
+    if problem is None:
+        work.detector, work.detector_name = detector, f"detector {looking.detector}"
+        work.trust_detector = boxes == DETECTOR
+    elif boxes == DETECTOR:
+        raise UserError(f"the detector cannot be used: {problem}")
+
+
+def asker(
+    judge: JudgeOptions,
+    repairs: int,
+    ledger: Ledger,
+    kept: object,
+    priced: Price | None,
+    concurrency: int,
+    stage: str,
+) -> TextAsker | None:
+    """Return the model that was named, its requests counted and capped; None where none was."""
+    from editloupe.agent.models import open_chat
+    from editloupe.agent.specs import RULES, forms
+    from editloupe.evals.batch.replies import current_work
+    from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
+    from editloupe.evals.making.asking import TextAsker
+
+    spec = judge.named
+    if spec is None:
+        return None
+    if spec == RULES:
+        raise UserError(f"this needs a model that reads and writes: name one with --judge {forms(' or ')}")
+    limits = Limits(concurrency=concurrency, max_cost=ledger.cap)
+    spending = Spending(limits, priced, Usage(requests=ledger.requests), ledger.spent)
+
+    def paid(judge: str, usage: Usage, cost: float | None) -> None:
+        under_way = current_work()
+        ledger.pay(under_way.edit_id if under_way else "", stage, judge or str(spec), usage, cost)
+
+    traffic = TrafficControl(limits, spending, paid)
+    chat = open_chat(spec, judge.base_url, judge.settings(), kept, traffic)  # type: ignore[arg-type]
+    return TextAsker(chat, spec, repairs)
+
+
+def _price(judge: JudgeOptions, price: str | None) -> Price | None:
+    from editloupe.evals.runs.prices import parse_price, price_of
+
+    return parse_price(price) if price else price_of(judge.named) if judge.named else None
+
+
+def _editor(
+    folder: MakingFolder, ledger: Ledger, editor: str | None, url: str | None, price: float | None
+) -> ReferenceMaker | None:
+    """Return who makes references: an image model, or a folder of crops that people edited."""
+    from editloupe.agent.image_editing import open_editor
+    from editloupe.evals.making.references import HandFolder, ReferenceMaker
+    from editloupe.evals.runs.prices import price_of
+
+    if editor is None:
+        return None
+    if Path(editor).is_dir():
+        return ReferenceMaker(folder, ledger, by_hand=HandFolder(Path(editor)))
+    if ":" not in editor:
+        raise UserError(f"there is no folder {editor}, and it names no image model such as openai:gpt-image-1")
+    by_tokens = price_of(editor)
+    if ledger.cap is not None and price is None and by_tokens is None:
+        raise UserError(f"--max-cost needs a price, and that of {editor} is unknown; give --editor-price")
+    return ReferenceMaker(folder, ledger, open_editor(editor, url), price=price, token_price=by_tokens)
+
+
+def _write_results(folder: MakingFolder, ledger: Ledger, unreviewed: bool) -> None:
+    from editloupe.evals.making.output import FIGURES, MANIFEST, save_figures, write_card, write_manifest
+    from editloupe.evals.manifests.stats import manifest_stats
+
+    folder.refresh()
+    count = write_manifest(folder, unreviewed)
+    write_card(folder, ledger, unreviewed)
+    if count:
+        save_figures([manifest_stats(folder.path / MANIFEST)], folder.path / FIGURES)
+
+
+def _show_forecast(told: list[Forecast], ledger: Ledger, as_json: bool) -> int:
+    if as_json:
+        facts = [
+            {"stage": one.stage, "samples": one.samples, "usage": one.usage.model_dump(), "dollars": one.dollars}
+            for one in told
+        ]
+        print(for_json({"stages": facts, "spent": ledger.spent}, 2))
+        return 0
+    for one in told:
+        cost = "price unknown" if one.dollars is None else f"about ${one.dollars:.2f}"
+        tokens = one.usage.input_tokens + one.usage.output_tokens
+        print(
+            f"{one.stage}: {number_of(one.samples, 'request')}"
+            + (f", about {tokens} tokens" if tokens else "")
+            + f", {cost}"
+        )
+    print(f"spent so far: ${ledger.spent:.4f}" + (f"; the cap is ${ledger.cap:g}" if ledger.cap is not None else ""))
+    return 0
+
+
+def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: bool, as_json: bool) -> int:
+    from editloupe.evals.making.output import MANIFEST, rows
+
+    steps, count = folder.steps(), sum(1 for _ in rows(folder, unreviewed))
+    failed = sum(len(tally.failed) for tally in work.tallies)
+    if as_json:
+        facts = {tally.stage: vars(tally) for tally in work.tallies}
+        print(
+            for_json({"stages": facts, "samples": dict(steps), "manifest": count, "dollars": round(ledger.spent, 6)}, 2)
+        )
+        return 3 if failed else 0
+    for tally in work.tallies:
+        print(one_line(told(tally)))
+        for name, why in sorted({**tally.left_out, **tally.failed}.items())[:20]:
+            tell(f"{tally.stage}, {name}: {why}")
+        if tally.stopped:
+            tell(f"{tally.stopped}; the same command goes on from here")
+    print(f"{number_of(count, 'sample')} in {one_line(str(folder.path / MANIFEST))}; ${ledger.spent:.4f} spent")
+    for step, sentence in _NEXT.items():
+        if steps[step]:
+            count = steps[step]
+            words = {"samples": number_of(count, "sample"), "questions": number_of(count, "question")}
+            words |= {"wait": verb(count, "waits", "wait"), "are": verb(count, "is", "are")}
+            words |= {"references": number_of(count, "reference")}
+            tell(sentence.format(**words, studio=command("editloupe", "studio", folder.path)))
+    return 3 if failed else 0
+
+
+_NEXT = {
+    "metadata": "{questions} {wait} for a model: name one with --judge",
+    "boxes": "{samples} {wait} for boxes: {studio}",
+    "confirm boxes": "{samples} {wait} for somebody to look at boxes: {studio}",
+    "reference": "{samples} {wait} for references: name an image model or a folder with --editor",
+    "regenerate": "{references} {are} to be made anew: name an image model or a folder with --editor",
+    "review": "{samples} {wait} for review: {studio}",
+    "disputed": "{samples} {are} disputed among reviewers: {studio}",
+}
+
+
+def told(tally: Tally) -> str:
+    """Return what became of a stage's samples, in a line."""
+    parts = [f"{tally.made} made", f"{tally.held} held before"]
+    parts += [
+        f"{count} {word}" for count, word in ((tally.waiting, "waiting"), (len(tally.left_out), "left out")) if count
+    ]
+    return f"{tally.stage}: {', '.join(parts)}" + (f", {len(tally.failed)} failed" if tally.failed else "")
+
+
+def progress(quiet: bool) -> Callable[[Tally], None]:
+    """Return what shows on a terminal how far a stage is."""
+
+    def tick(tally: Tally) -> None:
+        if not quiet and sys.stderr.isatty():
+            ends = "\n" if tally.total and tally.done >= tally.total and tally.stage != "questions" else ""
+            total = f" of {tally.total}" if tally.stage != "questions" else ""
+            print(f"\r{tally.stage}: {tally.done}{total}", end=ends, file=sys.stderr)
+
+    return tick

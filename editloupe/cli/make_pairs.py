@@ -1,0 +1,215 @@
+"""`editloupe make pairs`: preference pairs out of judged runs, decided by scores or by people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from editloupe.cli.options import one_of, tell
+from editloupe.plurals import number_of, verb
+from editloupe.safe_text import command, one_line
+from editloupe.types import UserError
+
+if TYPE_CHECKING:
+    from editloupe.evals.analysis.run_rows import Table
+    from editloupe.evals.preferences.decided_pairs import Counts
+    from editloupe.evals.preferences.pair_answers import PairAnswers
+    from editloupe.evals.preferences.records import OpenPair
+
+WHICH, PEOPLE = "Which pairs", "What people decide"
+_WAITING = {
+    "open": "wait for more people",
+    "another": "wait for one more person, since people disagree",
+    "split": "have no agreement and are left out",
+    "unclear": "are unclear: ahead by less than the margin",
+}
+
+
+def pairs(
+    runs: Annotated[list[Path], typer.Argument(help="Judged runs with outputs of two editing models or more.")],
+    out: Annotated[Path, typer.Option(help="The file of pairs (JSONL); what is drawn and answered is kept beside it.")],
+    dimension: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="IA, VC or VQ, or with --rationales a criterion; may be given again. Else all the runs have.",
+            rich_help_panel=WHICH,
+        ),
+    ] = None,
+    criterion: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="DIMENSION=CRITERION: which of the runs' criteria stands for a dimension.", rich_help_panel=WHICH
+        ),
+    ] = None,
+    margin: Annotated[
+        float,
+        typer.Option(min=0, max=100, help="Points of 100 that make one clearly better.", rich_help_panel=WHICH),
+    ] = 25.0,
+    ties: Annotated[str, typer.Option(help="keep or drop pairs of equals.", rich_help_panel=WHICH)] = "keep",
+    per_source: Annotated[
+        int | None,
+        typer.Option(min=1, help="At most so many pairs of a source in each dimension.", rich_help_panel=WHICH),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same draw and order.", rich_help_panel=WHICH)] = 0,
+    rationales: Annotated[
+        bool,
+        typer.Option(
+            "--rationales", help="Pairs of two judges' rationales about one edit instead.", rich_help_panel=WHICH
+        ),
+    ] = False,
+    configuration: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Which verdicts, where a run was judged in several ways; may be given again.", rich_help_panel=WHICH
+        ),
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(help="scores or people; else people where somebody has answered.", rich_help_panel=PEOPLE),
+    ] = None,
+    people: Annotated[int, typer.Option(min=1, help="How many answer a pair.", rich_help_panel=PEOPLE)] = 2,
+    agreement: Annotated[
+        str,
+        typer.Option(
+            help="third: where they disagree one more is asked; unanimous: the pair is dropped.", rich_help_panel=PEOPLE
+        ),
+    ] = "third",
+) -> int:
+    """Make preference pairs of several models' outputs for `editloupe reward`, decided by scores or, in the studio, by people.
+
+    Example: editloupe make pairs runs/models --out pairs.jsonl --dimension IA && editloupe studio --pairs pairs.jsonl
+    """
+    from editloupe.evals.preferences.decided_pairs import decided_lines
+    from editloupe.evals.preferences.draw_outputs import DrawSettings, draw_pairs
+    from editloupe.evals.preferences.draw_rationales import draw_rationales
+    from editloupe.evals.preferences.pair_answers import PairAnswers
+    from editloupe.evals.preferences.records import RULES, answers_file, open_file, write_lines
+
+    one_of("--ties", ties, ("keep", "drop"))
+    one_of("--by", by or "scores", ("scores", "people"))
+    if rationales and (by == "scores" or criterion):
+        raise UserError("rationales have no scores; which one is better is for people to say")
+    _own_files(out, open_file(out))
+    settings = DrawSettings(
+        dimensions=tuple(dimension or ()),
+        criteria=_named(criterion or ()),
+        margin=margin,
+        per_source=per_source,
+        seed=seed,
+        people=people,
+        rule=one_of("--agreement", agreement, RULES),
+    )
+    tables = _tables(runs, configuration or (), rationales)
+    for table in {str(table.folder): table for table in tables}.values():
+        for sentence in table.damage:
+            tell(f"{table.name}: {sentence}")
+    drawn = (draw_rationales if rationales else draw_pairs)(tables, settings, out.parent)
+    for sentence in drawn.told():
+        tell(sentence)
+    if not drawn.pairs:
+        raise UserError("no pair is left to make")
+    answers = PairAnswers(answers_file(out))
+    known = {pair.id for pair in drawn.pairs}
+    answered = sum(pair in known for pair in answers.all())
+    for note in answers.notes:
+        tell(note)
+    if lost := len(answers.all()) - answered:
+        tell(
+            f"{number_of(lost, 'answered pair')} {verb(lost, 'is', 'are')} not among those drawn; the answers are kept"
+        )
+    decided_by: Any = by or ("people" if answered or rationales else "scores")
+    counts: dict[str, Counts] = {}
+    write_lines(open_file(out), (pair.model_dump(mode="json") for pair in drawn.pairs))
+    kept: Any = ties
+    written = write_lines(out, decided_lines(drawn.pairs, answers, decided_by, kept, counts))
+    _print(counts, drawn.pairs, written, decided_by, out)
+    if answered:
+        _print_people(drawn.pairs, answers)
+    if rationales and written:
+        _print_judges(drawn.pairs, answers)
+    waiting = any(one.states["open"] or one.states["another"] for one in counts.values())
+    if waiting or (decided_by == "scores" and not answered):
+        tell(f"people answer with: {command('editloupe', 'studio', '--pairs', out)}; then give this command again")
+    return 0
+
+
+def _own_files(out: Path, opened: Path) -> None:
+    if out.suffix.lower() != ".jsonl":
+        raise UserError(f"--out is a .jsonl file, not {out.name}")
+    if out.exists() and not opened.exists():
+        raise UserError(f"{out} is there and was not written by this command; name another file")
+
+
+def _named(given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for said in given:
+        dimension, equals, criterion = (part.strip() for part in said.partition("="))
+        if not (dimension and equals and criterion):
+            raise UserError(f'--criterion is DIMENSION=CRITERION, such as VC=visual_consistency, not "{said}"')
+        found[dimension] = criterion
+    return found
+
+
+def _tables(runs: Sequence[Path], configurations: Sequence[str], rationales: bool) -> list[Table]:
+    from editloupe.evals.analysis.run_rows import table_of
+
+    if len(runs) == 1 and rationales and len(configurations) > 1:
+        return [table_of(runs[0], None, name) for name in configurations]
+    if len(configurations) not in (0, 1, len(runs)):
+        raise UserError(f"--configuration is given once for all runs or once for each of the {len(runs)}")
+    names: list[str | None] = list(configurations) or [None]
+    names = names * len(runs) if len(names) == 1 else names
+    return [table_of(run, None, name) for run, name in zip(runs, names, strict=True)]
+
+
+def _print(counts: dict[str, Counts], pairs: Sequence[OpenPair], written: int, by: str, out: Path) -> None:
+    for dimension, one in sorted(counts.items()):
+        parts = [number_of(one.preferences, "preference"), number_of(one.ties, "tie")]
+        parts += [f"{count} {_WAITING[state]}" for state, count in one.states.items()]
+        print(one_line(f"{dimension}: {number_of(one.pairs, 'pair')}, by {by}: {', '.join(parts)}"))
+    sides = Counter(side.name for pair in pairs for side in (pair.a, pair.b))
+    print(one_line("in pairs: " + ", ".join(f"{name} {count}" for name, count in sorted(sides.items()))))
+    dropped = sum(one.preferences + one.ties for one in counts.values()) - written
+    told = f", {number_of(dropped, 'tie')} dropped" if dropped else ""
+    print(one_line(f"{number_of(written, 'pair')} in {out}{told}"))
+
+
+def _print_people(pairs: Sequence[OpenPair], answers: PairAnswers) -> None:
+    from editloupe.evals.preferences.pair_agreement import pair_agreement
+
+    done = Counter(who for pair in pairs for who in answers.choices(pair))
+    print(one_line("answered: " + (", ".join(f"{who} {count}" for who, count in done.items()) or "nothing yet")))
+    for one in pair_agreement(pairs, answers):
+        print(one_line(one.told()))
+    against = sum(one.contradicts_itself for pair in pairs for one in answers.all().get(pair.id, {}).values())
+    if against:
+        tell(f"{number_of(against, 'answer')} {verb(against, 'prefers', 'prefer')} the candidate rated lower")
+
+
+def _print_judges(pairs: Sequence[OpenPair], answers: PairAnswers) -> None:
+    """Print how often each judge's rationale was preferred, and how often above all others about the same edit."""
+    lost: dict[tuple[str, ...], dict[str, int]] = {}
+    wins: Counter[str] = Counter()
+    shown: Counter[str] = Counter()
+    for pair in pairs:
+        decision = answers.decision(pair)
+        if decision.choice is None:
+            continue
+        about = lost.setdefault((str(pair.edited), pair.prompt, pair.dimension), {})
+        for side in (pair.a, pair.b):
+            about[side.name] = about.get(side.name, 0) + (decision.choice != side.key)
+            shown[side.name] += 1
+            wins[side.name] += 2 * (decision.choice == side.key) + (decision.choice == "tie")
+    first = Counter(name for about in lost.values() for name, count in about.items() if not count)
+    for name in sorted(shown, key=lambda one: -wins[one] / shown[one]):
+        share = wins[name] / 2 / shown[name]
+        told = f"{name}: preferred {share:.2f} of {number_of(shown[name], 'pair')}, ties half"
+        print(
+            one_line(
+                f"{told}; first on {first[name]} of {number_of(len(lost), 'edit and criterion', 'edits and criteria')}"
+            )
+        )

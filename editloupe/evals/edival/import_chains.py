@@ -1,0 +1,279 @@
+"""Released chains brought into this program's files: a table of instructions and object pools becomes one chain a picture.
+
+A row is one turn of one picture: `image_index`, `turns`, and lists over all turns up to it (`task_type`, `instructions`,
+`format_instructions`), then the pools after it (`bg_consistency`, `unchanged_objects`, `available_objects`, `all_objects`).
+Lists are Python literals in a CSV file, JSON in a JSONL file. The sentences and the pools are taken as they are.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+from editloupe.evals.edival.files import (
+    SUFFIXES,
+    ChainFile,
+    ChainTurn,
+    content_key,
+    held,
+    relative_name,
+    write_bytes,
+    write_json,
+)
+from editloupe.evals.edival.instruct import complex_prompts
+from editloupe.evals.manifests.readers import READERS, Row
+from editloupe.images import Album, ImageError
+from editloupe.rubrics.edival.pools import Pools
+from editloupe.rubrics.edival.published_form import NotPublishedForm, read_published
+from editloupe.rubrics.edival.scene import SceneObject
+from editloupe.rubrics.edival.tasks import Task, texts
+from editloupe.types import UserError
+
+RELEASED = "released"
+"""What a chain says instead of who proposed its instructions."""
+FIELDS = ("image_index", "turns", "task_type", "instructions")
+POOLS = ("unchanged_objects", "available_objects", "all_objects")
+KNOWN = (*FIELDS, "format_instructions", "bg_consistency", *POOLS)
+PICTURES = "pictures"
+LONGEST_CELL = 200_000
+LARGEST_PICTURE = 100 * 2**20
+
+
+class UnreadableRow(ValueError):
+    """A row that cannot be used; the sentence says why."""
+
+
+@dataclass(frozen=True)
+class ReleasedTurn:
+    """One row, read."""
+
+    where: str
+    image: str
+    turn: int
+    types: tuple[str, ...]
+    instructions: tuple[str, ...]
+    bracketed: tuple[str, ...] | None
+    unchanged: tuple[str, ...]
+    available: tuple[str, ...]
+    all: tuple[str, ...]
+    background: bool
+    extra: Mapping[str, Any]
+
+
+@dataclass
+class ImportTally:
+    """What became of the chains of a file."""
+
+    made: int = 0
+    held: int = 0
+    left_out: list[str] = field(default_factory=list)
+    """A sentence with its place for every chain or row that could not be used."""
+
+
+class Photographs:
+    """The photographs of released chains: a folder, or a zip file whose pictures are laid beside the chains as needed."""
+
+    def __init__(self, place: Path, out: Path) -> None:
+        self.place, self.out = place, out
+        try:
+            if place.is_dir():
+                names = [path.name for path in place.iterdir() if path.is_file()]
+                self._members: dict[str, str] = {}
+            elif place.is_file():
+                with ZipFile(place) as archive:
+                    self._members = {PurePosixPath(name).name: name for name in archive.namelist()}
+                names = list(self._members)
+            else:
+                raise UserError(f"there is no folder or zip file of photographs at {place}")
+        except BadZipFile:
+            raise UserError(f"{place} is neither a folder nor a zip file") from None
+        except OSError as error:
+            raise UserError(f"{place} cannot be read: {error.strerror or error}") from None
+        self._names = {PurePosixPath(n).stem.lower(): n for n in names if PurePosixPath(n).suffix.lower() in SUFFIXES}
+
+    def find(self, image: str) -> Path:
+        """Return the file of a photograph; UnreadableRow where there is none."""
+        name = self._names.get(f"{image}_input_raw".lower()) or self._names.get(image.lower())
+        if name is None:
+            raise UnreadableRow(f"{self.place.name} holds no picture {image}_input_raw or {image}")
+        if not self._members:
+            return self.place / name
+        file = self.out / PICTURES / name
+        try:
+            with ZipFile(self.place) as archive:
+                about = archive.getinfo(self._members[name])
+                if about.file_size > LARGEST_PICTURE:
+                    raise UnreadableRow(f"{name} is larger than {LARGEST_PICTURE >> 20} MB")
+                if not file.is_file() or file.stat().st_size != about.file_size:
+                    write_bytes(file, archive.read(about))
+        except (BadZipFile, OSError, RuntimeError, NotImplementedError) as error:
+            raise UnreadableRow(f"{name} cannot be taken out of {self.place.name}: {error}") from None
+        return file
+
+
+def import_chains(file: Path, images: Path, out: Path) -> ImportTally:
+    """Write one chain a picture of a released file; what cannot be read is left out and told, the rest is written."""
+    tally = ImportTally()
+    photographs = Photographs(images, out)
+    turns: dict[str, list[ReleasedTurn]] = {}
+    broken: set[str] = set()
+    for row in _rows(file):
+        try:
+            turn = read_row(row)
+            turns.setdefault(turn.image, []).append(turn)
+        except UnreadableRow as problem:
+            tally.left_out.append(f"{row.where}: {problem}")
+            broken.add(str(row.values.get("image_index", "")).strip())
+    if not turns and not tally.left_out:
+        raise UserError(f"{file.name} holds no chain")
+    for image, listed in turns.items():
+        if image in broken:
+            continue
+        try:
+            facts = [{**vars(turn), "where": None} for turn in listed]
+            key = content_key({"released": facts, "texts": texts("paper")})
+            photograph = photographs.find(image)
+            sha = Album().open(photograph).sha
+            path = out / f"{image}.json"
+            known = held(path, ChainFile, key)
+            if known is not None and known.sha == sha:
+                tally.held += 1
+                continue
+            write_json(path, _chain(image, listed, relative_name(photograph, out), sha, key))
+            tally.made += 1
+        except ImageError as problem:
+            tally.left_out.append(f"{listed[0].where}: the picture of {image} cannot be read: {problem}")
+        except UnreadableRow as problem:
+            tally.left_out.append(f"{listed[-1].where}: {problem}")
+    return tally
+
+
+def _rows(file: Path) -> Iterator[Row]:
+    reader = READERS.get(file.suffix.lower())
+    if reader is None:
+        raise UserError(f"{file.name}: released chains are a table: {', '.join(sorted(READERS))}")
+    if not file.is_file():
+        raise UserError(f"there is no file of chains at {file}")
+    for number, row in enumerate(reader(file)):
+        missing = [name for name in FIELDS if name not in row.values]
+        if missing and not number:
+            raise UserError(f"{row.where}: {', '.join(missing)} missing; released chains have {', '.join(KNOWN)}")
+        yield row
+
+
+def read_row(row: Row) -> ReleasedTurn:
+    """Read one row; raises UnreadableRow with one sentence."""
+    values = row.values
+    if missing := [name for name in (*FIELDS, *POOLS) if values.get(name) in (None, "")]:
+        raise UnreadableRow(f"{', '.join(missing)} missing")
+    image = str(values["image_index"]).strip()
+    if not image or image.startswith(".") or set(image) & set('/\\\0:*?"<>|'):
+        raise UnreadableRow(f"image_index {json.dumps(image)} cannot be the name of a file")
+    try:
+        turn = int(str(values["turns"]))
+    except ValueError:
+        raise UnreadableRow(f"turns is {json.dumps(values['turns'], default=str)}, not a number") from None
+    types, instructions = (_listed(values, name) for name in ("task_type", "instructions"))
+    bracketed = _listed(values, "format_instructions") if values.get("format_instructions") else None
+    for name, found in (("task_type", types), ("instructions", instructions), ("format_instructions", bracketed)):
+        if found is not None and len(found) != turn:
+            raise UnreadableRow(f"{name} has {len(found)} entries, turns says {turn}")
+    return ReleasedTurn(
+        row.where,
+        image,
+        turn,
+        types,
+        instructions,
+        bracketed,
+        _listed(values, "unchanged_objects"),
+        _listed(values, "available_objects"),
+        _listed(values, "all_objects"),
+        background=_yes_or_no(values.get("bg_consistency", True)),
+        extra={name: value for name, value in values.items() if name not in KNOWN},
+    )
+
+
+def _listed(values: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    given = values[name]
+    if isinstance(given, str):
+        if len(given) > LONGEST_CELL:
+            raise UnreadableRow(f"{name} is too long")
+        try:
+            given = json.loads(given)
+        except ValueError:
+            try:
+                given = ast.literal_eval(given)
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                raise UnreadableRow(f"{name} is no list: {given[:60]}") from None
+    if not isinstance(given, (list, tuple)) or not all(isinstance(one, str) for one in given):
+        raise UnreadableRow(f"{name} is no list of texts")
+    return tuple(given)
+
+
+def _yes_or_no(given: Any) -> bool:
+    said = str(given).strip().lower()
+    if said not in ("true", "false"):
+        raise UnreadableRow(f'bg_consistency is "{said}", not True or False')
+    return said == "true"
+
+
+def _chain(image: str, listed: Sequence[ReleasedTurn], picture: str, sha: str, key: str) -> ChainFile:
+    rows = sorted(listed, key=lambda one: one.turn)
+    if [one.turn for one in rows] != list(range(1, len(rows) + 1)):
+        numbers = ", ".join(str(one.turn) for one in rows)
+        raise UnreadableRow(f"picture {image} has the turns {numbers}, which are not 1, 2, 3… each once")
+    last = rows[-1]
+    for one in rows:
+        if one.instructions != last.instructions[: one.turn] or one.types != last.types[: one.turn]:
+            raise UnreadableRow(f"the instructions of turn {one.turn} are not those of turn {last.turn} ({one.where})")
+    tasks = [_task(last, number, row.all) for number, row in enumerate(rows)]
+    pools = [
+        Pools(
+            all=row.all,
+            unchanged=row.unchanged,
+            available=tuple(SceneObject(name=name, object=name) for name in row.available),
+            background=row.background,
+        )
+        for row in rows
+    ]
+    turns = tuple(
+        ChainTurn(turn=row.turn, task=task, instruction=row.instructions[-1], pools=pool, extra=row.extra)
+        for row, task, pool in zip(rows, tasks, pools, strict=True)
+    )
+    return ChainFile(
+        id=image,
+        image=picture,
+        sha=sha,
+        seed=0,
+        key=key,
+        proposals=RELEASED,
+        start=_start(tasks[0], rows[0]),
+        turns=turns,
+        complex=complex_prompts(turns, random.Random(f"0:{image}"), "paper"),
+        pools_given=True,
+    )
+
+
+def _task(last: ReleasedTurn, number: int, names: Sequence[str]) -> Task:
+    bracketed = last.bracketed[number] if last.bracketed else None
+    try:
+        return read_published(last.types[number], last.instructions[number], bracketed, names)
+    except NotPublishedForm as problem:
+        raise UnreadableRow(f"turn {number + 1}: {problem}") from None
+
+
+def _start(task: Task, first: ReleasedTurn) -> Pools:
+    """Return the pools before the first turn: all names of its row but the one the turn brought, which stands last."""
+    brings = task.type in ("subject_add", "subject_replace", "color_alter", "material_alter")
+    brings |= task.type == "text_change" and task.object is None
+    newest = first.all[-1] if first.all else None
+    there = newest is None or newest in first.unchanged or newest == task.object
+    names = first.all[:-1] if brings and not there else first.all
+    objects = tuple(SceneObject(name=name, object=name) for name in names)
+    return Pools(all=names, unchanged=names, available=objects)

@@ -1,0 +1,279 @@
+"""Question sets: pictures with questions, options and answers, however a set spells them; read once, pictures and all.
+
+One reader takes the layouts of several public sets, because they differ in names and spelling only:
+
+- plain rows: `picture` (or `image`), `question`, `options`, `answer`, in JSONL, JSON, CSV or Parquet;
+- V*-Bench: `image`, `text` with the options in it, `label`; a JSON file beside each picture has its boxes as x, y, width, height;
+- MME-RealWorld: `Image`, `Text`, `Answer choices`, `Ground truth`, or as a Parquet file `question`, `multi-choice options`,
+  `answer` and the picture as base64 in `bytes`;
+- Pixel-Reasoner: `image` as a list, `answer` as a list with `\\boxed{}` around it, `is_video`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from editloupe.evals.making.records import MOST_TARGETS, LeftOut, Question, content_key
+from editloupe.evals.manifests.readers import Row, read_csv, read_jsonl
+from editloupe.evals.runs.records import timestamp
+from editloupe.files import read_text
+from editloupe.images import ImageError, declared_size, decode, hash_bytes, hash_file
+from editloupe.types import Box, UserError
+from editloupe.whole_files import make_folder, whole_file
+
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "id": ("id", "question_id", "Question_id", "qid", "index"),
+    "picture": ("picture", "image", "Image", "image_path", "source_image", "images"),
+    "bytes": ("bytes",),
+    "question": ("question", "text", "Text", "problem"),
+    "options": ("options", "choices", "Answer choices", "multi-choice options"),
+    "answer": ("answer", "label", "Ground truth", "solution"),
+    "boxes": ("target_boxes", "boxes", "bboxes"),
+    "source": ("source", "dataset"),
+    "licence": ("licence", "license"),
+}
+"""Our field to the names it is looked for under, the first one present taken."""
+PICTURE_FOLDERS = ("", "images", "imgs", "data", "data/imgs")
+"""Where pictures lie beside a question set, in the order they are looked for."""
+SOURCES = "sources"
+_OPTION = re.compile(r"^\s*\(?([A-Z])(?:[).:]|\)\.)\s*(.+?)\s*$", re.MULTILINE)
+_ASKS_FOR_A_LETTER = re.compile(
+    r"(?i)^\s*(answer|select|respond|choose)\b.*\b(letter|option|choice)s?\b.*$", re.MULTILINE
+)
+_BOXED = re.compile(r"^\\boxed\{(.*)\}$", re.DOTALL)
+_MEDIA = {b"\x89PNG": ".png", b"\xff\xd8\xff": ".jpg", b"RIFF": ".webp"}
+
+
+class NotUsable(ValueError):
+    """A row no sample can be made of; the sentence says why."""
+
+
+def read_questions(
+    path: Path, out: Path, source: str | None = None, licence: str | None = None, pictures: Path | None = None
+) -> Iterator[Question | LeftOut]:
+    """Yield the questions of a set with their pictures brought into the folder; a row that cannot be used says why.
+
+    A file that cannot be read at all, and an id that stands twice, are the user's mistakes.
+    """
+    folders = [pictures] if pictures else [path.parent / name for name in PICTURE_FOLDERS]
+    seen: dict[str, str] = {}
+    for number, row in enumerate(_rows(path), start=1):
+        values = {ours: _first(row.values, names) for ours, names in FIELDS.items()}
+        name = str(values["id"] if values["id"] not in (None, "") else f"{path.stem}-{number}")
+        if name in seen:
+            raise row.error(f'the id "{name}" stands already at {seen[name]}; ids must be unique')
+        seen[name] = row.where
+        try:
+            if row.values.get("is_video"):
+                raise NotUsable("it is about a video")
+            yield _question(name, values, row, folders, out, source or path.stem, licence)
+        except (NotUsable, ImageError) as error:
+            yield LeftOut(id=name, key=_row_key(row), left_out=str(error), by=row.where, at=timestamp())
+
+
+def _row_key(row: Row) -> str:
+    return content_key({name: value for name, value in row.values.items() if not isinstance(value, bytes)})
+
+
+def _question(
+    name: str, values: Mapping[str, Any], row: Row, folders: Sequence[Path], out: Path, source: str, licence: str | None
+) -> Question:
+    text, options = _asked(values["question"], values["options"])
+    answer = _answer(values["answer"], options, any(isinstance(one, int) for one in _listed(values["options"])))
+    file, boxes = _picture(values, folders, out)
+    given = values["boxes"]
+    try:
+        found = tuple(Box.model_validate(box) for box in _listed(given)) if given else boxes
+    except ValidationError as error:
+        raise NotUsable(f"its boxes cannot be read: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+    if len(found) > MOST_TARGETS:
+        raise NotUsable(f"it has {len(found)} target boxes, and a sample has at most {MOST_TARGETS}")
+    size = declared_size(out / file)
+    if any(box.clamped(*size) != box for box in found):
+        raise NotUsable(f"a target box lies outside its picture, which is {size[0]} × {size[1]} pixels")
+    return Question(
+        id=name,
+        picture=file,
+        sha=Path(file).stem,
+        size=size,
+        question=text,
+        options=options,
+        answer=answer,
+        boxes=found,
+        source=str(values["source"] or source),
+        licence=str(values["licence"]) if values["licence"] else licence,
+        origin=row.where,
+    )
+
+
+def _asked(question: Any, options: Any) -> tuple[str, tuple[str, ...]]:
+    """Return the question alone and its options without their letters; options may stand in the question's text."""
+    if not isinstance(question, str) or not question.strip():
+        raise NotUsable("it has no question")
+    text = question.replace("<image>", "").strip()
+    listed = [str(one) for one in _listed(options)] if options is not None else []
+    inside = list(_OPTION.finditer(text))
+    if not listed and len(inside) >= 2 and inside[0].group(1) == "A":
+        listed = [found.group(2) for found in inside]
+        text = text[: inside[0].start()]
+    text = _ASKS_FOR_A_LETTER.sub("", text).strip()
+    stripped = [found.group(2) if (found := _OPTION.fullmatch(one)) else one.strip() for one in listed]
+    return " ".join(text.split()), tuple(one for one in stripped if one)
+
+
+def _answer(answer: Any, options: Sequence[str], of_numbers: bool) -> str:
+    """Return the right answer in words: a letter or a place among the options stands for the option.
+
+    A number is a place, counted from 0, unless the options are numbers themselves or have no such place.
+    """
+    listed = _listed(answer)
+    if answer is None or len(listed) != 1:
+        raise NotUsable("it has no single answer")
+    value = listed[0]
+    if isinstance(value, int) and not isinstance(value, bool) and options and not of_numbers:
+        if 0 <= value < len(options):
+            return options[value]
+        if str(value) not in options:
+            raise NotUsable(f"its answer is option {value}, and there are {len(options)}")
+    text = str(value).strip()
+    if boxed := _BOXED.match(text):
+        text = boxed.group(1).strip()
+    letter = re.fullmatch(r"\(?([A-Z])\)?\.?", text)
+    if letter and options and text not in options:
+        place = ord(letter.group(1)) - ord("A")
+        if place >= len(options):
+            raise NotUsable(f"its answer is option {letter.group(1)}, and there are {len(options)}")
+        return options[place]
+    if not text:
+        raise NotUsable("it has no answer")
+    return found.group(2) if (found := _OPTION.fullmatch(text)) else text
+
+
+def _picture(values: Mapping[str, Any], folders: Sequence[Path], out: Path) -> tuple[str, tuple[Box, ...]]:
+    """Bring the picture into the folder under the hash of its content; return its name there and boxes found beside it."""
+    held = values["picture"]
+    if isinstance(held, Mapping) and isinstance(held.get("bytes"), bytes):
+        return _keep_bytes(held["bytes"], out), ()
+    if values["bytes"] is not None and not isinstance(held, str):
+        try:
+            data = values["bytes"] if isinstance(values["bytes"], bytes) else base64.b64decode(values["bytes"])
+        except (binascii.Error, ValueError, TypeError):
+            raise NotUsable("its picture is not in base64") from None
+        return _keep_bytes(data, out), ()
+    listed = _listed(held)
+    if len(listed) != 1 or not isinstance(listed[0], str):
+        raise NotUsable("it has no single picture")
+    said = listed[0]
+    with suppress(OSError, ValueError):
+        for folder in folders:
+            path = (folder / said).resolve()
+            if path.is_file() and any(path.is_relative_to(one.resolve()) for one in folders):
+                return _keep_file(path, out), _boxes_beside(path)
+    raise NotUsable(f"there is no picture {said} beside the question set")
+
+
+def _keep_file(path: Path, out: Path) -> str:
+    sha, (width, _) = hash_file(path), declared_size(path)
+    assert width, "a picture has a size"
+    suffix = path.suffix.lower()
+    name = f"{SOURCES}/{sha}{'.jpg' if suffix == '.jpeg' else suffix}"
+    if not (out / name).exists():
+        make_folder((out / name).parent)
+        with whole_file(out / name) as part:
+            try:
+                os.link(path, part)
+            except OSError:  # another disk, or one that knows no links
+                shutil.copyfile(path, part)
+    return name
+
+
+def _keep_bytes(data: bytes, out: Path) -> str:
+    decode(data, "its picture")
+    suffix = next((one for start, one in _MEDIA.items() if data.startswith(start)), ".png")
+    name = f"{SOURCES}/{hash_bytes(data)}{suffix}"
+    make_folder((out / name).parent)
+    with whole_file(out / name) as part:
+        part.write_bytes(data)
+    return name
+
+
+def _boxes_beside(path: Path) -> tuple[Box, ...]:
+    """Return the boxes in the JSON file beside a picture, given as x, y, width and height; nothing where there is none."""
+    try:
+        content = json.loads(read_text(path.with_suffix(".json")))
+        found = []
+        for x, y, width, height in content["bbox"]:
+            found.append(Box.model_validate([x, y, x + width, y + height]))
+        return tuple(found)
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    suffix = path.suffix.lower()
+    if not path.is_file():
+        raise UserError(f"there is no question set at {path}")
+    if suffix == ".jsonl":
+        yield from read_jsonl(path)
+    elif suffix == ".csv":
+        for row in read_csv(path):
+            yield Row(row.where, {name: _cell(name, value) for name, value in row.values.items()})
+    elif suffix == ".parquet":
+        yield from _parquet(path)
+    elif suffix == ".json":
+        try:
+            content = json.loads(read_text(path))
+        except (OSError, ValueError, RecursionError) as error:
+            raise UserError(f"{path.name} is not JSON ({' '.join(str(error).split())[:120]})") from None
+        if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
+            raise UserError(f"{path.name} must hold a list of questions, each an object in braces")
+        yield from (Row(f"{path.name}, entry {place}", one) for place, one in enumerate(content, start=1))
+    else:
+        raise UserError(f"{path.name} is no question set: .jsonl, .json, .csv and .parquet are read")
+
+
+def _parquet(path: Path) -> Iterator[Row]:
+    try:
+        from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    except ImportError:
+        raise UserError(f"reading {path.name} needs pyarrow: pip install 'editloupe[data]'") from None
+    number = 0
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=16):  # pictures may lie in the rows
+                for values in batch.to_pylist():
+                    number += 1
+                    yield Row(f"{path.name}, row {number}", values)
+    except (OSError, ValueError, TypeError) as error:  # pyarrow's own kinds descend from these
+        raise UserError(f"{path.name} is not a Parquet file ({' '.join(str(error).split())[:120]})") from None
+
+
+def _cell(name: str, value: Any) -> Any:
+    """Return a CSV cell; options and boxes are JSON, or options with | between them."""
+    if not isinstance(value, str) or name not in (*FIELDS["options"], *FIELDS["boxes"]):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return [part.strip() for part in value.split("|")]
+
+
+def _first(values: Mapping[str, Any], names: Sequence[str]) -> Any:
+    return next((values[name] for name in names if values.get(name) is not None), None)
+
+
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, str):
+        return [value]
+    return list(value) if isinstance(value, (list, tuple)) else [value]

@@ -1,0 +1,75 @@
+"""What can be set about making a benchmark; a folder keeps it, so that a second session goes on with the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from editloupe.files import read_text
+from editloupe.types import Record, UserError
+from editloupe.whole_files import write_text
+
+FILE = "settings.json"
+
+
+class MakingSettings(Record):
+    """The choices of a benchmark; each is given as KEY=VALUE."""
+
+    wrong_option: Literal["model", "drawn"] = "model"
+    """Who picks the wrong option: the model, as in the paper, or chance by `seed` and the question's id."""
+    ocr_operation: Literal["text_flip", "alter_text"] = "text_flip"
+    """The operation of a text question: the published prompt names both."""
+    count_operation: Literal["add_object", "by_number"] = "add_object"
+    """The operation of a count question: always add_object as the prompt says, or remove_object where the number falls."""
+    repairs: int = Field(default=2, ge=0)
+    """How often metadata that cannot be used is sent back."""
+    seed: int = 0
+    reviewers: int = Field(default=1, ge=1)
+    """How many people must accept a sample; all who decided must agree."""
+    source: str | None = None
+    """What the data card calls the question set; else its file's name."""
+    licence: str | None = None
+    """Of the pictures, where the rows do not say it."""
+
+
+_USUAL = MakingSettings()
+
+
+def kept_settings(folder: Path) -> MakingSettings:
+    """Return what a folder was last made with; the defaults where it says nothing."""
+    path = folder / FILE
+    if not path.exists():
+        return MakingSettings()
+    try:
+        return MakingSettings.model_validate_json(read_text(path))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {' '.join(str(error).split())[:160]}") from None
+
+
+def making_settings(folder: Path, texts: Sequence[str]) -> MakingSettings:
+    """Return the folder's settings with those given as KEY=VALUE in their places, kept for the next time."""
+    kept = kept_settings(folder)
+    chosen = read_making_settings(texts, kept)
+    if chosen != kept or not (folder / FILE).exists():
+        write_text(folder / FILE, chosen.model_dump_json(indent=2) + "\n")
+    return chosen
+
+
+def read_making_settings(texts: Sequence[str], before: MakingSettings = _USUAL) -> MakingSettings:
+    """Read KEY=VALUE settings; an unknown one is the user's mistake."""
+    values: dict[str, Any] = before.model_dump()
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name.strip() not in MakingSettings.model_fields:
+            raise UserError(
+                f'"{text}" is no setting; there are: {", ".join(MakingSettings.model_fields)}, as KEY=VALUE'
+            )
+        values[name.strip()] = value.strip()
+    try:
+        return MakingSettings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"--set {first['loc'][0]}: {first['msg']}") from None

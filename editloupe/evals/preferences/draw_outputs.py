@@ -1,0 +1,273 @@
+"""Pairs of editing models' outputs, drawn from judged runs: the same source, instruction and targets, two models."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from editloupe.evals.analysis.case_pool import split_by_model
+from editloupe.evals.analysis.matching import edited
+from editloupe.evals.analysis.run_rows import RunRow, Table
+from editloupe.evals.manifests.untouched import NOTHING_EDITED
+from editloupe.evals.preferences.records import TIE, UNCLEAR, OpenPair, Rule, Side, content_id, shuffled
+from editloupe.evals.runs.pictures import PictureFolder
+from editloupe.evals.runs.store import PICTURES
+from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, pair_rules
+from editloupe.types import UserError
+
+STEP = 25.0
+"""One whole step of a scale of five labels, in points of 100."""
+
+
+@dataclass(frozen=True)
+class DrawSettings:
+    """Which pairs are drawn."""
+
+    dimensions: Sequence[str] = ()
+    """Without any, all that the runs have a criterion of."""
+    criteria: Mapping[str, str] = field(default_factory=dict)
+    """Dimensions and the criterion that stands for each, where it is not one of the rules' own."""
+    margin: float = STEP
+    """Points of 100 by which one must be ahead to be clearly better."""
+    per_source: int | None = None
+    """At most so many pairs of one source in each dimension."""
+    seed: int = 0
+    people: int = 2
+    rule: Rule = "third"
+
+
+@dataclass
+class Drawn:
+    """The pairs, and what was left out."""
+
+    pairs: list[OpenPair] = field(default_factory=list)
+    unscored: int = 0
+    """Pairs of which one output has no score in the dimension."""
+    silent: int = 0
+    """Pairs of which one judge gave no rationale."""
+    same_picture: int = 0
+    no_picture: int = 0
+    """Pairs of which a picture is nowhere to be found."""
+    marked: int = 0
+    """Pairs whose source has marks drawn on it beside a copy without: a line of pairs has no place for both."""
+    beyond: int = 0
+    """Pairs beyond those of one source that were asked for."""
+
+    def told(self) -> list[str]:
+        """Say what was left out, a sentence each."""
+        sentences = {
+            "one output has no score in the dimension": self.unscored,
+            "a judge gave no verdict, or no rationale for it": self.silent,
+            "both models gave the same picture": self.same_picture,
+            "a picture is no longer there": self.no_picture,
+            "marks on the source are part of the instruction": self.marked,
+            "beyond --per-source": self.beyond,
+        }
+        return [f"{count} left out: {why}" for why, count in sentences.items() if count]
+
+
+def draw_pairs(tables: Sequence[Table], settings: DrawSettings, folder: Path) -> Drawn:
+    """Return the pairs of one run or several; `folder` is where the file of pairs will lie.
+
+    Ids depend on the pictures, the instruction and the dimension alone, so that a second draw finds the answers to the first.
+    """
+    if len({(table.protocol, table.judges) for table in tables}) > 1:
+        raise UserError("the runs were judged by different judges or protocols; their scores make no pairs together")
+    models = split_by_model(tables)
+    models.pop(NOTHING_EDITED, None)
+    named = " and ".join(dict.fromkeys(table.name for table in tables))
+    if len(models) < 2:
+        raise UserError(f"{named} holds outputs of one editing model only ({', '.join(models)}), so there is no pair")
+    scored_by = _criteria(tables, settings, named)
+    cases: dict[Hashable, dict[str, list[RunRow]]] = {}
+    for model, rows in models.items():
+        for row in rows:
+            cases.setdefault(row.case, {}).setdefault(model, []).append(row)
+    shared = [by_model for by_model in cases.values() if len(by_model) > 1]
+    if not shared:
+        raise UserError(f"no two models of {named} have an output for the same source and instruction")
+    files = PictureFiles(tables, folder)
+    found = Drawn()
+    by_source: dict[tuple[str, str], list[OpenPair]] = {}
+    for by_model in shared:
+        for dimension, criteria in scored_by.items():
+            for pair in _pairs(by_model, dimension, criteria, settings, files, found):
+                by_source.setdefault((dimension, pair.source), []).append(pair)
+    for (dimension, source), listed in by_source.items():
+        kept = some_of_source(listed, settings, f"{settings.seed}:{dimension}:{source}")
+        found.beyond += len(listed) - len(kept)
+        found.pairs += kept
+    found.pairs = shuffled(settings.seed, found.pairs)
+    return found
+
+
+def _criteria(tables: Sequence[Table], settings: DrawSettings, named: str) -> dict[str, dict[str, str]]:
+    """Return the criteria of every dimension that is wanted, each with its flag."""
+    known = pair_rules().criteria
+    has = tuple(dict.fromkeys(name for table in tables for name in table.criteria))
+    for dimension in (*settings.dimensions, *settings.criteria):
+        if dimension not in known:
+            raise UserError(f'"{dimension}" is no dimension; there are: {", ".join(known)}')
+    for dimension, criterion in settings.criteria.items():
+        if criterion not in has:
+            raise UserError(f'{named} was not judged on "{criterion}" for {dimension}; it has: {", ".join(has)}')
+    found: dict[str, dict[str, str]] = {}
+    for dimension in dict.fromkeys(settings.dimensions or known):
+        own = known[dimension]
+        if dimension in settings.criteria:
+            found[dimension] = {settings.criteria[dimension]: next(iter(own.values()))}
+        elif here := {name: flag for name, flag in own.items() if name in has}:
+            found[dimension] = here
+        elif settings.dimensions:
+            raise UserError(
+                f"{named} has no criterion of {dimension} ({', '.join(own)}); it has: {', '.join(has)}: "
+                f"name the one to use with --criterion {dimension}=NAME"
+            )
+    if not found:
+        raise UserError(
+            f"{named} has no criterion of {', '.join(known)}; it has: {', '.join(has)}: "
+            "name the ones to use with --criterion DIMENSION=NAME"
+        )
+    return found
+
+
+def _pairs(
+    by_model: Mapping[str, Sequence[RunRow]],
+    dimension: str,
+    criteria: Mapping[str, str],
+    settings: DrawSettings,
+    files: PictureFiles,
+    found: Drawn,
+) -> Iterator[OpenPair]:
+    outputs = [(model, row) for model, rows in by_model.items() for row in rows]
+    for (one, first), (two, second) in combinations(outputs, 2):
+        if one == two:
+            continue
+        scores = (_score(first, criteria), _score(second, criteria))
+        pictures = (files.of(first, "edited"), files.of(second, "edited"), files.of(first, "source"))
+        if edited(first) == edited(second):
+            found.same_picture += 1
+        elif scores[0] is None or scores[1] is None:
+            found.unscored += 1
+        elif "annotated" in first.edit.more_images:
+            found.marked += 1
+        elif None in pictures:
+            found.no_picture += 1
+        else:
+            sides = [
+                Side(key=content_id(edited(row)), name=model, picture=picture, score=score)
+                for model, row, picture, score in zip((one, two), (first, second), pictures, scores, strict=False)
+            ]
+            yield _open_pair(first, sides, dimension, criteria, str(pictures[2]), settings, files)
+
+
+def _open_pair(
+    row: RunRow,
+    sides: Sequence[Side],
+    dimension: str,
+    criteria: Mapping[str, str],
+    source: str,
+    settings: DrawSettings,
+    files: PictureFiles,
+) -> OpenPair:
+    first, second = sorted(sides, key=lambda side: side.key)
+    rules = pair_rules()
+    rubric = DEFAULT_FOR_PAIRS.rubric(rules.dimensions[dimension])
+    return OpenPair(
+        id=f"pair_{content_id(row.case, dimension, first.key, second.key)}",
+        kind="outputs",
+        dimension=dimension,
+        title=rules.titles.get(dimension, dimension),
+        question=rubric.question,
+        prompt=row.edit.instruction,
+        source=content_id(row.source),
+        source_image=source,
+        a=first,
+        b=second,
+        by_scores=by_margin(first, second, settings.margin, rules.same),
+        people=settings.people,
+        rule=settings.rule,
+        fields=_fields(row, dimension, criteria, files),
+    )
+
+
+def by_margin(first: Side, second: Side, margin: float, same: float) -> str:
+    """Say which of two is clearly better: ahead by the margin; equal is a tie, and what lies between is unclear.
+
+    >>> by_margin(Side(key="x", name="m", score=75), Side(key="y", name="n", score=50), 25, 1e-5)
+    'x'
+    """
+    assert first.score is not None
+    assert second.score is not None
+    ahead = first.score - second.score
+    if abs(ahead) < same:
+        return TIE
+    # A margin of one step must not fail by the last digit of a mean.
+    if abs(ahead) < margin - same:
+        return UNCLEAR
+    return first.key if ahead > 0 else second.key
+
+
+def _score(row: RunRow, criteria: Mapping[str, str]) -> float | None:
+    """Return the mean of the criteria the row was asked; None where one of them has no verdict, or none was asked."""
+    means = []
+    for criterion in criteria:
+        if criterion in row.units:
+            known = [unit.score_100 for unit in row.units[criterion] if unit.judged and unit.score_100 is not None]
+            if not known:
+                return None
+            means.append(sum(known) / len(known))
+    return sum(means) / len(means) if means else None
+
+
+def _fields(row: RunRow, dimension: str, criteria: Mapping[str, str], files: PictureFiles) -> dict[str, Any]:
+    rules, kind = pair_rules(), row.edit.instruction_type
+    asked = {flag for name, flag in criteria.items() if name in row.units}
+    found: dict[str, Any] = {flag: flag in asked for flag in rules.criteria[dimension].values()}
+    if kind:
+        found["task" if kind in DEFAULT_FOR_PAIRS.types else "instruction_type"] = kind
+    found |= {name: row.edit.extra[name] for name in rules.kept if isinstance(row.edit.extra.get(name), str)}
+    if row.edit.hint:
+        found["hints"] = row.edit.hint
+    references = [files.of(row, "references", place) for place in range(len(row.pictures.get("references", ())))]
+    if references and None not in references:
+        found["reference_image_path"] = references
+    return found
+
+
+def some_of_source(listed: list[OpenPair], settings: DrawSettings, seed: str) -> list[OpenPair]:
+    """Draw some pairs of one source, clear ones first."""
+    if settings.per_source is None or len(listed) <= settings.per_source:
+        return listed
+    chance = random.Random(seed)
+    drawn = chance.sample(sorted(listed, key=lambda pair: pair.id), len(listed))
+    return sorted(drawn, key=lambda pair: pair.by_scores == UNCLEAR)[: settings.per_source]
+
+
+class PictureFiles:
+    """Where the pictures of rows lie: the run's own copies, which are what was judged, else the files they came from."""
+
+    def __init__(self, tables: Sequence[Table], folder: Path) -> None:
+        self._kept = [PictureFolder(table.folder / PICTURES) for table in tables]
+        self._folder = folder.resolve()
+        self._known: dict[str, Path | None] = {}
+
+    def of(self, row: RunRow, role: str, place: int = 0) -> str | None:
+        """Return a picture's path relative to the file of pairs; None where it is nowhere."""
+        shas = row.pictures.get(role, [])
+        found = self._copy(shas[place]) if place < len(shas) else None
+        if found is None:
+            named = row.edit.files.get(role, ())
+            found = Path(str(named[place])) if place < len(named) and Path(str(named[place])).is_file() else None
+        return os.path.relpath(found.resolve(), self._folder) if found else None
+
+    def _copy(self, sha: str) -> Path | None:
+        """Return a run's copy of a picture; a candidate stands in many pairs and is looked for once."""
+        if sha not in self._known:
+            self._known[sha] = next((path for kept in self._kept if (path := kept.find(sha))), None)
+        return self._known[sha]

@@ -1,0 +1,132 @@
+"""A pair that people can be asked about, and the files that belong to one file of pairs.
+
+`pairs.jsonl` is what was decided; beside it `pairs.open.jsonl` holds every pair that was drawn, with what nobody who answers may
+see, and `pairs.answers.jsonl` what people said, which only grows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from editloupe.evals.manifests.readers import read_jsonl
+from editloupe.rubrics.load import mistake
+from editloupe.types import Record, UserError
+from editloupe.whole_files import make_folder, text_file
+
+Kind = Literal["outputs", "rationales"]
+Rule = Literal["third", "unanimous"]
+RULES: tuple[Rule, ...] = ("third", "unanimous")
+TIE, UNCLEAR = "tie", "unclear"
+
+
+class Side(Record):
+    """One of the two that are compared."""
+
+    key: str
+    """What it is by content: answers name it, so that another order or another draw leaves them right."""
+    name: str
+    """The editing model, or the judge; never shown to who answers."""
+    picture: str | None = None
+    """The edited picture's file, relative to the file of pairs."""
+    rationale: str | None = None
+    label: str | None = None
+    """What the judge of a rationale decided."""
+    score: float | None = None
+    """0 to 100, by the run's judge."""
+
+
+class OpenPair(Record):
+    """Two outputs of one source and instruction, or two rationales about one edit, and one question about them."""
+
+    id: str
+    kind: Kind
+    dimension: str
+    """The dimension, or for rationales the criterion."""
+    title: str
+    question: str
+    prompt: str
+    source: str
+    """What tells source pictures apart."""
+    source_image: str
+    edited: str | None = None
+    """With rationales: the picture they are about."""
+    a: Side
+    b: Side
+    by_scores: str | None = None
+    """The key of the better one, `tie` or `unclear`; None where scores say nothing."""
+    people: int = 2
+    rule: Rule = "third"
+    fields: Mapping[str, Any] = {}
+    """What a line of pairs has besides: task, flags, hints."""
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """Both keys, in an order that does not depend on who is shown first."""
+        first, second = sorted((self.a.key, self.b.key))
+        return first, second
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Further input pictures, relative to the file of pairs."""
+        return tuple(self.fields.get("reference_image_path", ()))
+
+    def side(self, key: str) -> Side:
+        """Return the side of a key."""
+        return self.a if self.a.key == key else self.b
+
+
+def open_file(pairs: Path) -> Path:
+    """Return where all pairs of a file of pairs stand."""
+    return pairs.with_name(f"{pairs.stem}.open.jsonl")
+
+
+def answers_file(pairs: Path) -> Path:
+    """Return where people's answers about a file of pairs go."""
+    return pairs.with_name(f"{pairs.stem}.answers.jsonl")
+
+
+def content_id(*facts: Any) -> str:
+    """Return a short hash of what something is."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def shuffled(seed: int, pairs: Iterable[OpenPair]) -> list[OpenPair]:
+    """Return pairs in an order, and each with its sides in an order, that the seed decides alone."""
+    found = []
+    for pair in pairs:
+        turned = int(content_id(seed, pair.id), 16) % 2
+        found.append(pair.model_copy(update={"a": pair.b, "b": pair.a}) if turned else pair)
+    return sorted(found, key=lambda pair: content_id("order", seed, pair.id))
+
+
+def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> int:
+    """Write a JSONL file whole; return how many lines it has."""
+    make_folder(path.parent)
+    count = 0
+    with text_file(path) as out:
+        for record in records:
+            out.write(json.dumps(record, ensure_ascii=False) + "\n")
+            count += 1
+    return count
+
+
+def read_open_pairs(pairs: Path) -> list[OpenPair]:
+    """Read all pairs that belong to a file of pairs; one that `make pairs` did not write is the user's mistake."""
+    path = open_file(pairs)
+    if not path.is_file():
+        raise UserError(
+            f"there is no {path.name} beside {pairs}: make the pairs with `editloupe make pairs RUN --out {pairs}`"
+        )
+    found = []
+    for row in read_jsonl(path):
+        try:
+            found.append(OpenPair.model_validate(row.values))
+        except ValidationError as error:
+            raise row.error(mistake(error)) from None
+    return found

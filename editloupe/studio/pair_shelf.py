@@ -1,0 +1,90 @@
+"""The files of pairs people are asked about, by a short key that stands in addresses; no path and no model ever does."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from editloupe.evals.preferences.pair_answers import PairAnswers, PairQueue
+from editloupe.evals.preferences.records import OpenPair, answers_file, open_file, read_open_pairs
+from editloupe.types import UserError
+
+SUFFIXES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
+
+
+@dataclass
+class PairFile:
+    """One file of pairs with what people said about it; pairs that were drawn again since are read again."""
+
+    key: str
+    path: Path
+    answers: PairAnswers
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _mark: tuple[int, int] = (0, 0)
+    _pairs: dict[str, OpenPair] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What the page calls it."""
+        return self.path.stem
+
+    def pairs(self) -> dict[str, OpenPair]:
+        """Return all pairs by id, in the order they are asked in."""
+        with self._lock:
+            try:
+                about = open_file(self.path).stat()
+                mark = (about.st_mtime_ns, about.st_size)
+            except OSError:
+                mark = (0, -1)  # reading it says in one sentence what is wrong
+            if mark != self._mark:
+                self._pairs = {pair.id: pair for pair in read_open_pairs(self.path)}
+                self._mark = mark
+            return self._pairs
+
+    def queue(self, who: str) -> PairQueue:
+        """Return what a person has answered and is still asked."""
+        return self.answers.queue(self.pairs().values(), who)
+
+    def people(self) -> dict[str, int]:
+        """Return how many pairs everybody has answered."""
+        found: dict[str, int] = {}
+        for pair in self.pairs().values():
+            for who in self.answers.choices(pair):
+                found[who] = found.get(who, 0) + 1
+        return found
+
+    def picture(self, pair: OpenPair, which: str) -> tuple[bytes, str] | None:
+        """Return one of a pair's pictures and its media type; None where it is not there."""
+        named = {"source": pair.source_image, "edited": pair.edited, "a": pair.a.picture, "b": pair.b.picture}
+        named |= {f"reference-{number}": path for number, path in enumerate(pair.references)}
+        said = named.get(which)
+        path = (self.path.parent / said).resolve() if said else None
+        media_type = SUFFIXES.get(path.suffix.lower()) if path else None
+        if path is None or media_type is None:
+            return None
+        try:
+            return path.read_bytes(), media_type
+        except OSError:
+            return None
+
+
+class PairShelf:
+    """All files of pairs the studio was started with; one that is none raises UserError at once."""
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        self._files: dict[str, PairFile] = {}
+        for number, path in enumerate(dict.fromkeys(files), start=1):
+            one = PairFile(str(number), path, PairAnswers(answers_file(path)))
+            if not one.pairs():
+                raise UserError(f"{path} has no pairs to ask about")
+            self._files[one.key] = one
+
+    def all(self) -> list[PairFile]:
+        """Return the files in the order they were named."""
+        return list(self._files.values())
+
+    def get(self, key: str) -> PairFile | None:
+        """Return a file by its key."""
+        return self._files.get(key)
