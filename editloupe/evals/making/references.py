@@ -27,6 +27,8 @@ CROPS, EDITS, REFERENCES = "crops", "edits", "references"
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 TRIES = 4
 """Pictures that are asked for where what comes back cannot be used: the first and three more."""
+USUAL_PICTURE = Usage(requests=1, input_tokens=1500, output_tokens=1500)
+"""What a picture is taken for before it is paid by its tokens."""
 PROMPT = (
     "{instruction} Change nothing else: keep the framing, the size and position of everything, the light, the colors and the "
     "texture of the rest of the picture exactly as they are."
@@ -119,7 +121,7 @@ class ReferenceMaker:
         frame = await asyncio.to_thread(framed, cut(source.pixels, crop))
         if (self.folder.path / file).is_file():
             return file, frame, Usage(), None
-        expected = self.price or 0.0
+        expected = self._cost(USUAL_PICTURE) or 0.0
         self.ledger.reserve(expected)
         try:
             instruction = PROMPT.format(instruction=_sentence(sample.metadata.edit_instruction))
