@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,8 @@ from editloupe.types import UserError
 
 def studio(
     runs: Annotated[
-        list[Path] | None, typer.Argument(metavar="[RUN]...", help="Run folders, or a folder that holds runs.")
+        list[Path] | None,
+        typer.Argument(metavar="[RUN]...", help="Run folders, a folder of runs, or a manifest to label."),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8642,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
@@ -40,6 +42,16 @@ def studio(
     labels: Annotated[
         Path | None, typer.Option(help="The file human labels go to; else labels.jsonl inside the run.")
     ] = None,
+    queue: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--queue",
+            help="A queue to label; may be given again. One in the run's folder is found by itself.",
+        ),
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option("--protocol", help="For a manifest to label: the protocol whose rubrics are asked.")
+    ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> int:
     """Judge, look and label in the browser.
@@ -52,6 +64,8 @@ def studio(
         runs=tuple(runs or ()),
         out=out,
         labels=labels,
+        queues=_there(queue or ()),
+        protocol=protocol,
         host=host,
         port=port,
         token=new_token() if token is None else token,
@@ -64,3 +78,10 @@ def studio(
     except ImportError as error:
         raise UserError(f"the studio needs {error.name}: pip install 'editloupe[studio]'") from None
     return serve(settings, open_browser)
+
+
+def _there(queues: Iterable[Path]) -> tuple[Path, ...]:
+    for path in queues:
+        if not path.is_file():
+            raise UserError(f"the queue was not found at {path}")
+    return tuple(queues)

@@ -71,10 +71,18 @@ def choices(answer: Answer) -> tuple[Choice, ...]:
         )
     if isinstance(answer, NumberAnswer) and answer.high - answer.low <= 9:
         values = range(answer.low, answer.high + 1)
-        return tuple(Choice(str(value % 10), str(value), "", answer.score_100(value)) for value in values)
+        return tuple(
+            Choice(str(value % 10), str(value), band_text(answer, value), answer.score_100(value)) for value in values
+        )
     if isinstance(answer, YesNoAnswer):
         return (Choice("1", "no", "", 0.0), Choice("2", "yes", "", 100.0))
     return ()
+
+
+def band_text(answer: NumberAnswer, value: int) -> str:
+    """Return what it takes to be at a place of a scale, as its rubric says it; empty where it says nothing."""
+    band = next((band for band in answer.bands if band.low <= value <= band.high), None)
+    return ": ".join(filter(None, (band.name, band.meaning.strip()))) if band else ""
 
 
 def consensus(answer: Answer | None, labels: Iterable[str]) -> Consensus | None:

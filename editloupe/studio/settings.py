@@ -34,6 +34,10 @@ class StudioSettings:
     """The run that takes what is judged on the page; without it a temporary one that ends with the program."""
     labels: Path | None = None
     """The label file; without it `labels.jsonl` inside the run."""
+    queues: tuple[Path, ...] = ()
+    """Queues of edits to label, besides those found beside a run."""
+    protocol: str | None = None
+    """By which the edits of a manifest that nobody judged are labelled."""
     host: str = "127.0.0.1"
     port: int = 8642
     token: str = field(default_factory=lambda: new_token(), repr=False)
