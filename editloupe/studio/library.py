@@ -115,6 +115,7 @@ class Library:
         self._manifests: dict[Path, Path] = {}
         """Manifests that nobody judged, and where each lies as a run; gone with the program."""
         self._unjudged: Path | None = None
+        self._temporary: Path | None = None
         for folder in settings.runs:
             if not folder.is_dir() and not folder.is_file():
                 raise UserError(f"there is no run at {folder}")
@@ -126,7 +127,6 @@ class Library:
         if settings.labels and len(found) != 1:
             self.remove_temporary()
             raise UserError("--labels goes with exactly one run; without it every run has its own labels")
-        self._temporary: Path | None = None
         self._folder = settings.out
         """Where what is judged here goes; without --out a temporary folder, made when there is something to keep."""
         try:

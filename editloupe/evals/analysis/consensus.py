@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from editloupe.rubrics.model import Answer, LabelAnswer, NumberAnswer, YesNoAnswer
+from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, YesNoAnswer
 
 
 @dataclass(frozen=True)
@@ -53,4 +53,4 @@ def _place(answer: Answer | None, score: float) -> float:
         return answer.score_100(next(label.name for label in answer.labels if label.score == score))
     if isinstance(answer, NumberAnswer):
         return answer.score_100(score)
-    return score * 100 if isinstance(answer, YesNoAnswer) else score
+    return score * 100 if isinstance(answer, (YesNoAnswer, ChecksAnswer)) else score

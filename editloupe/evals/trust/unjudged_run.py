@@ -56,8 +56,8 @@ def _enrol(run: Run, manifest: Path, protocol: str | None) -> None:
 def _waiting(edit: Edit, protocol: Protocol) -> Judgement:
     try:
         criteria = [rubric.criterion for rubric in protocol.rubrics_for(edit)]
-    except MissingInput:
-        criteria = list(protocol.criteria)
+    except MissingInput as error:
+        raise UserError(str(error)) from None
     return Judgement(
         edit=edit,
         protocol=protocol.name,
