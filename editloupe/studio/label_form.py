@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from editloupe.evals.runs.readback import KeptEdit
-from editloupe.rubrics.model import Answer, ChecksAnswer, NumberAnswer, Rubric
+from editloupe.rubrics.model import Answer, Band, ChecksAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.registry import protocols
 from editloupe.studio.human_labels import Choice, choices, rubric_for
 from editloupe.studio.library import OpenRun
@@ -40,6 +40,11 @@ class RubricForm:
     def usable(self) -> bool:
         """False for rubrics that take a text."""
         return bool(self.choices or self.checks or self.scale)
+
+    @property
+    def bands(self) -> tuple[Band, ...]:
+        """What it takes to be where on a scale, the best first."""
+        return self.rubric.answer.bands if isinstance(self.rubric.answer, NumberAnswer) else ()
 
     @property
     def notes(self) -> tuple[str, ...]:
