@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
@@ -17,31 +17,32 @@ from editloupe.combined.answering import Answered, Ask, Together
 from editloupe.combined.plan_facts import plan_facts
 from editloupe.combined.plans import Cascade, Member, Plan, Stage, members_of, plan_of, promise
 from editloupe.combined.several_chats import SeveralChats, open_chats
-from editloupe.described_judge import DescribedJudge
 from editloupe.graphs.by_loop import tool_notes
 from editloupe.graphs.context import LoopLimits, SharedContext
-from editloupe.graphs.edit import EDIT_GRAPH, EditContext
+from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, outcome_of
+from editloupe.graphs.forking import ForkPlan, fork_edit
 from editloupe.images import Album, WireLimits
 from editloupe.judge_lifecycle import JudgeLifecycle
 from editloupe.judge_settings import JudgeSettings
 from editloupe.pixel_budget import room_for
+from editloupe.protocol_judge import ProtocolJudge
 from editloupe.question_facts import question_facts
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput
-from editloupe.rubrics.shown import shown_of
 from editloupe.setups.setup import Setup, find_setup
+from editloupe.spans import edit_span, evaluated
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
-from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Unjudged, UserError, Verdict
+from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Trace, Unjudged, UserError
 from editloupe.worded_protocol import protocol_of
 
+T = TypeVar("T")
 JUDGE_VARIABLE = "EDITLOUPE_JUDGE"
 DEFAULT_JUDGE = "rules"
 SLACK = 2.0
 """Edits under way for every one whose requests fill the allowed concurrency: some always wait for tools or the disk."""
 
 
-class Judge(DescribedJudge):
+class Judge(ProtocolJudge):
     """A judge of image edits; closing it ends its threads and connections, and whatever it still has under way.
 
     >>> with Judge("rules", mode="plain") as judge:
@@ -133,10 +134,12 @@ class Judge(DescribedJudge):
         watcher: Watcher | None = None,
         strict: bool = True,
         album: Album | None = None,
+        graph: EditGraph = EDIT_GRAPH,
     ) -> Judgement:
         """Judge one edit, all criteria side by side.
 
-        With `strict`, an edit whose pictures or boxes cannot be used raises UserError; without, it ends unjudged.
+        With `strict`, an edit whose pictures or boxes cannot be used raises UserError; without, it ends unjudged. `graph` is the
+        graph of an edit, for whoever has it shown inside a graph of their own.
         """
         wanted = tuple(dict.fromkeys(criteria)) if criteria else self.criteria
         self._protocol.select(wanted)
@@ -144,34 +147,78 @@ class Judge(DescribedJudge):
 
         async def ask(member: Member, names: tuple[str, ...], number: int, part: str) -> Answered:
             context = self._context(member, names, number, part, pictures, watcher, strict)
-            end = await EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=context)
+            end = await graph.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=context)
             traces = sorted((one.trace for one in end.get("judged", [])), key=lambda t: t.target or 0)
             return Answered({one.criterion: one for one in end["outcomes"]}, tuple(traces))
 
         try:
+            with edit_span(edit.id, self.protocol, self.mode, self.spec, repeat) as span:
+                found = await self._end(edit, wanted, repeat, ask, strict)
+                for outcome in found.outcomes.values():
+                    evaluated(span, outcome)
+        finally:
+            if album is None:  # the graph's own references go later, in no certain order
+                pictures.clear()
+        order = {name: place for place, name in enumerate(wanted)}
+        return self._judgement(
+            edit,
+            sorted(found.outcomes.values(), key=lambda v: order[v.criterion]),
+            sorted(found.traces, key=lambda t: order[t.criterion]),
+        )
+
+    async def _end(self, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask, strict: bool) -> Answered:
+        """Return how an edit ends; where a batch judges, every criterion has an outcome whatever happens."""
+        try:
             async with room_for(edit.paths):
-                found = await self._lifecycle.until_closed(self._answer(edit, wanted, repeat, ask))
+                return await self._lifecycle.until_closed(self._answer(edit, criteria, repeat, ask))
         except UserError:
             raise
         except Exception as error:  # a fault of ours or of a plug-in must not take the other edits with it
             if strict:
                 raise
             detail = f"judging failed: {type(error).__name__}: {clean(str(error))}"
-            asked = [name for name in self.criteria_for(edit) if name in wanted]
-            found = Answered({n: Unjudged(criterion=n, reason=Reason.INTERNAL, detail=detail) for n in asked})
-        finally:
-            if album is None:  # the graph's own references go later, in no certain order
-                pictures.clear()
-        order = {name: place for place, name in enumerate(wanted)}
+            asked = [name for name in self.criteria_for(edit) if name in criteria]
+            return Answered({n: Unjudged(criterion=n, reason=Reason.INTERNAL, detail=detail) for n in asked})
+
+    def _judgement(self, edit: Edit, verdicts: Sequence[Outcome], traces: Sequence[Trace]) -> Judgement:
         return Judgement(
             edit=edit,
             protocol=self.protocol,
             mode=self.mode,
             judge=self.spec,
-            verdicts=tuple(sorted(found.outcomes.values(), key=lambda v: order[v.criterion])),
-            traces=tuple(sorted(found.traces, key=lambda t: order[t.criterion])),
+            verdicts=tuple(verdicts),
+            traces=tuple(traces),
             notes=self.notes,
         )
+
+    async def afork(
+        self,
+        edit: Edit,
+        criterion: str,
+        plan: ForkPlan,
+        *,
+        target: int | None = None,
+        repeat: int = 0,
+        watcher: Watcher | None = None,
+        album: Album | None = None,
+    ) -> Judgement:
+        """Judge one criterion of an edit, or one of its targets, from a step of a kept trace on.
+
+        The album holds the pictures that the kept steps speak of.
+        """
+        if not isinstance(self.plan, Member):
+            raise UserError(f"{self.spec} is several judges; name the one that goes on with --judge")
+        self._protocol.select([criterion])
+        pictures = Album() if album is None else album
+        context = self._context(self.plan, (criterion,), repeat, "", pictures, watcher, strict=True)
+        forking = fork_edit(context, edit, self._rubric_for(edit, criterion), target, plan)
+        async with room_for(edit.paths):
+            judged = await self._lifecycle.until_closed(forking)
+        return self._judgement(edit, [outcome_of([judged], context.min_confidence)], [judged.trace])
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something on the judge's own thread; for forks and others who lead a conversation themselves."""
+        return self._lifecycle.run(work)
 
     async def _answer(self, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask) -> Answered:
         """Have the plan answer; what a cascade's judges are not asked at all is settled or waits for a person."""
@@ -304,37 +351,6 @@ class Judge(DescribedJudge):
                 asked[name] = tuple(keys.intersection(stage.calibration.asked.get(name, ())) or keys)
             stage.calibration.check(stage.judge.spec, self.protocol, self.mode, asked)
 
-    def shown(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> str | None:
-        """Return the key of what of an edit the judge is shown; None where a picture it needs has no hash."""
-        return shown_of(self._protocol, self._rubric_for(edit, criterion), self.mode, edit).key(hashes)
-
-    def criteria_for(self, edit: Edit) -> tuple[str, ...]:
-        """Return the criteria this edit is asked; all of them where it does not say what that depends on."""
-        try:
-            return tuple(rubric.criterion for rubric in self._protocol.rubrics_for(edit, self.criteria))
-        except MissingInput:
-            return self.criteria
-
-    @property
-    def scores_edits(self) -> bool:
-        """True where the protocol has a formula that makes one score of an edit's criteria."""
-        return self._protocol.edit_score is not None
-
-    def score(self, edit: Edit, verdicts: Sequence[Outcome]) -> float | None:
-        """Return the edit's own score by the protocol's formula, 0 to 100; None where a criterion lacks a number."""
-        known = {v.criterion: v.score_100 for v in verdicts if isinstance(v, Verdict) and v.score_100 is not None}
-        return self._protocol.score_of(edit, known)
-
-    def rubric(self, criterion: str) -> Rubric:
-        """Return the rubric of a criterion, in its first wording."""
-        return self._protocol.rubric(criterion)
-
-    def _rubric_for(self, edit: Edit, criterion: str) -> Rubric:
-        try:
-            return next(iter(self._protocol.rubrics_for(edit, [criterion])), self._protocol.rubric(criterion))
-        except MissingInput:
-            return self._protocol.rubric(criterion)
-
     def further_parameters(self) -> dict[str, Any]:
         """Return what the tools' observations depend on."""
         facts = {"setup": self.setup.describe(), "tools": self._toolbox.facts()}
@@ -354,10 +370,6 @@ class Judge(DescribedJudge):
     def members(self) -> tuple[str, ...]:
         """The specs of all judges that may be asked: one, where none answer together."""
         return tuple(dict.fromkeys(member.spec for member in members_of(self.plan)))
-
-    def rubric_texts(self) -> dict[str, Any]:
-        """Return the rubrics that are asked, whole, by name."""
-        return {rubric.name: rubric.model_dump(mode="json") for rubric in self._rubrics}
 
     def close(self) -> None:
         """End everything under way, the background thread, the tools' threads and the connections; may be called again."""

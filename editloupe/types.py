@@ -8,9 +8,18 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from editloupe.storable import storable_text, writable
+from editloupe.memory_picture import MemoryPicture, PictureSource
+from editloupe.picture_file import File, taken_picture
+from editloupe.storable import writable
 from editloupe.user_error import UserError as UserError
 
 Mode = Literal["tools", "oracle", "plain"]
@@ -93,10 +102,6 @@ class Box(Record):
         return Box(x1=x1, y1=y1, x2=max(x1 + 1, round(self.x2 * x_factor)), y2=max(y1 + 1, round(self.y2 * y_factor)))
 
 
-File = Annotated[Path, PlainSerializer(lambda path: storable_text(str(path)), return_type=str, when_used="json")]
-"""A picture's path; written down with whole characters even where the disk has a name that is no text."""
-
-
 KEPT = "kept"
 """The context in which a record is read that was written by us: what it holds could be written."""
 
@@ -105,7 +110,7 @@ class Edit(Record):
     """What is judged: an instruction, the picture before, the picture after."""
 
     id: str = ""
-    """Unique in a run; the stem of the edited picture's file name where none is given."""
+    """Unique in a run; the stem of the edited picture's file name where none is given, in memory the head of its hash."""
     source: File
     edited: File
     instruction: str
@@ -127,23 +132,25 @@ class Edit(Record):
     """Other fields of the manifest, kept for grouping and for protocols that read them."""
 
     @property
-    def files(self) -> dict[str, tuple[Path, ...]]:
-        """The files of its pictures, by role; a role with a field of its own is that field's."""
+    def files(self) -> dict[str, tuple[PictureSource, ...]]:
+        """Its pictures, by role; a role with a field of its own is that field's."""
         reference = {"reference": (self.reference,)} if self.reference else {}
         named = {"source": (self.source,), "edited": (self.edited,), **reference}
         return named | {role: paths for role, paths in self.more_images.items() if role not in named}
 
     @property
-    def paths(self) -> tuple[Path, ...]:
-        """The files of its pictures, whatever their roles."""
+    def paths(self) -> tuple[PictureSource, ...]:
+        """Its pictures, whatever their roles."""
         return tuple(path for paths in self.files.values() for path in paths)
 
     @model_validator(mode="before")
     @classmethod
     def _id_from_file_name(cls, value: Any) -> Any:
-        if isinstance(value, Mapping) and not value.get("id") and isinstance(value.get("edited"), (str, Path)):
-            return {**value, "id": Path(value["edited"]).stem}
-        return value
+        if not isinstance(value, Mapping) or value.get("id") or value.get("edited") is None:
+            return value
+        edited = taken_picture(value["edited"])
+        own = edited.sha[:16] if isinstance(edited, MemoryPicture) else Path(edited).stem
+        return {**value, "edited": edited, "id": own}
 
     @field_validator("id", "instruction", "instruction_type", "hint", "model", "human", "extra")
     @classmethod

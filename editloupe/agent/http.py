@@ -159,6 +159,11 @@ class Gate:
         self._bodies = bodies
         self._secrets = Secrets()
 
+    @property
+    def host(self) -> str | None:
+        """The server's name, where one was given."""
+        return urlsplit(self._address.place).hostname if self._address else None
+
     def hooks(self, *more: Any) -> dict[str, list[Any]]:
         """Return the hooks for a client's `event_hooks`; the further ones see requests as they leave."""
         return {"request": [self.outgoing, *more], "response": [self.incoming]}

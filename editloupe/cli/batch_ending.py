@@ -13,6 +13,7 @@ from rich.text import Text
 
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.options import tell
+from editloupe.cli.otel import sending_spans
 from editloupe.evals.analysis.criterion_means import CriterionMean, criterion_means
 from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_rows import table_of_configuration
@@ -26,6 +27,7 @@ from editloupe.evals.runs.stage_counts import as_facts, stage_counts
 from editloupe.evals.runs.store import Run
 from editloupe.plurals import number_of
 from editloupe.safe_text import command, for_json, one_line, trace_command
+from editloupe.spans import spans_on
 from editloupe.types import Reason
 
 
@@ -49,7 +51,10 @@ def judge_into_run(batch: Batch, given: BatchOptions, closing: Closing | None = 
     """Judge a batch, or only estimate it, tell how it ended and return the exit code."""
     if given.dry_run:
         return _show_forecast(dry_run(batch, tell), given.as_json)
-    ending = judge_batch(batch, quiet=given.quiet, signals=True, say=tell)
+    with sending_spans(given.otel):
+        if spans_on() and batch.executor == "ray":
+            tell("spans are sent from this process only: those of Ray's workers are not")
+        ending = judge_batch(batch, quiet=given.quiet, signals=True, say=tell)
     with Run.open(batch.out) as run:
         left = summary.unjudged(run, ending.configuration)
         _show(run, ending, left, given.as_json, closing or Closing())

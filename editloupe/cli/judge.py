@@ -12,6 +12,7 @@ from rich.text import Text
 
 from editloupe.cli import options as o
 from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.splice import spliced
 from editloupe.combined.opinion_lines import opinion_lines
 from editloupe.evals.papers.types_read import type_reader
@@ -56,6 +57,7 @@ def judge(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, steps included.")] = False,
     out: Annotated[Path | None, typer.Option(help="Keep verdicts, steps and pictures in this run folder.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show the steps as they happen.")] = False,
+    otel: Otel = False,
 ) -> int:
     """Judge one edit and say why.
 
@@ -72,7 +74,7 @@ def judge(
         hint=hint,
         more_images=o.parse_images(image or ()),
     )
-    with given.open() as opened:
+    with sending_spans(otel), given.open() as opened:
         edit = type_reader(opened.protocol, o.tell)(edit)
         judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else StepPrinter())
     given.announce()

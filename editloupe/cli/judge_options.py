@@ -207,14 +207,14 @@ class JudgeOptions:
         """Return the set-up that was named, or the default one, with the single options in their places."""
         named, given = find_setup(self.setup), self.tools.given()
         memory = {} if self.tool_memory is None else {"memory_bytes": self.tool_memory}
-        chosen = named.but(judging=self._given(), tools={**given, **memory})
+        chosen = named.but(judging=self.given(), tools={**given, **memory})
         return chosen if self.shared_results is None else chosen.sharing(self.shared_results)
 
     def settings(self) -> JudgeSettings:
         """Return how the judge is asked."""
         return self.chosen().judge_settings()
 
-    def _given(self) -> dict[str, Any]:
+    def given(self) -> dict[str, Any]:
         """Return the settings of judging that were given."""
         closed = {
             "tool_calls": ("auto", "native", "text"),

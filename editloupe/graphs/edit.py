@@ -22,6 +22,7 @@ from editloupe.images import ImageError
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
+from editloupe.spans import Span, criterion_span, decided
 from editloupe.types import Edit, Mode, Outcome, Reason, Served, Trace, Unjudged, Usage, UserError, Verdict
 
 UNJUDGED = "unjudged"
@@ -89,7 +90,7 @@ def _cases(context: EditContext, edit: Edit, rubric: Rubric) -> list[Case] | Unj
         return Unjudged(criterion=rubric.criterion, reason=reason, detail=str(error))
 
 
-def fan_out(state: EditState) -> list[Send]:
+async def fan_out(state: EditState) -> list[Send]:
     """Send every case on its own way, to the engine it names."""
     cases = state.get("cases", [])
     if unknown := {case.engine for case in cases} - set(ENGINES):
@@ -102,16 +103,28 @@ def judging(engine: Engine) -> Any:
     graph, judge = engine.graph, engine.judge  # named here, LangGraph finds the graph and shows it inside the node
 
     async def judge_case(state: EditState, runtime: Runtime[EditContext]) -> EditState:
-        return EditState(judged=[await judge(graph, _case_context(state["case"], runtime.context))])
+        case = state["case"]
+        with criterion_span(case.edit.id, case.rubric.criterion, case.target) as span:
+            judged = await judge(graph, case_context(case, runtime.context))
+            tell_span(span, judged)
+        return EditState(judged=[judged])
 
     return judge_case
+
+
+def tell_span(span: Span, judged: Judged) -> None:
+    """Say of a criterion's span how its case ended."""
+    given, failure = judged.given, judged.failure
+    label, score = (given.label, given.score_100) if given and not failure else (None, None)
+    decided(span, judged.case.rubric.criterion, label, score, failure.reason if failure else None)
 
 
 def _node(engine: str) -> str:
     return f"judge_by_{engine}"
 
 
-def _case_context(case: Case, context: EditContext) -> CaseContext:
+def case_context(case: Case, context: EditContext) -> CaseContext:
+    """Return what one case of an edit is judged with."""
     heading = Trace(
         edit_id=case.edit.id,
         criterion=case.rubric.criterion,
@@ -227,7 +240,10 @@ def _target_label(one: Judged) -> str:
     return UNJUDGED if one.failure or one.given is None else str(one.given.label)
 
 
-def build_edit_graph() -> CompiledStateGraph[EditState, EditContext, EditState, EditState]:
+EditGraph = CompiledStateGraph[EditState, EditContext, EditState, EditState]
+
+
+def build_edit_graph() -> EditGraph:
     """Return the compiled graph of one edit."""
     graph = StateGraph(EditState, context_schema=EditContext)
     graph.add_node("prepare", prepare)

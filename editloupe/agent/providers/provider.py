@@ -118,3 +118,5 @@ class Provider:
     """What the provider says answered."""
     loggers: tuple[str, ...] = ()
     """Loggers of the client that write down addresses or headers."""
+    in_spans: str = ""
+    """What OpenTelemetry's conventions call the provider, where that is not its name."""

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from editloupe.evals.analysis.consensus import name_of_score
+from editloupe.evals.forks import Fork, forks_of
 from editloupe.evals.runs.damage import RunDamaged
 from editloupe.evals.runs.readback import KeptEdit
 from editloupe.evals.runs.records import Unit
@@ -73,6 +74,14 @@ class VerdictView:
         """Return the address of the request and the reply behind a step."""
         shown = self.trace
         return self._address("raw", step=step, target=shown and shown.target, part=(shown and shown.part) or None)
+
+    def fork_link(self, position: int) -> str:
+        """Return the address of the form that forks this trace at a step."""
+        target = self.trace.target if self.trace else None
+        given = {"edit": self.unit.name, "criterion": self.unit.criterion, "repeat": self.unit.repeat}
+        given |= {"configuration": self.unit.configuration or "", "step": position + 1}
+        given |= {} if target is None else {"target": target + 1}
+        return f"/runs/{self.one.key}/fork?{urlencode(given, errors='replace')}"
 
     def _address(self, page: str, **more: Any) -> str:
         given = {"edit": self.unit.name, "criterion": self.unit.criterion, "verdict": self.place, **more}
@@ -143,6 +152,7 @@ def page(
         parting=parting_sentence(*both, parted) if both else "One of them ended before its first step.",
         human=_human(one, name),
         around=around(one, left.unit, where, order) if left else None,
+        forks_from=_forks_from,
     )
 
 
@@ -245,6 +255,14 @@ def _others(studio: Studio, left: VerdictView) -> list[tuple[OpenRun, Unit]]:
             if unit.criterion == own.criterion and not same:
                 found.append((one, unit))
     return found
+
+
+def _forks_from(verdict: VerdictView) -> list[Fork]:
+    """Return the forks of a verdict's trace."""
+    own = verdict.unit
+    with readable(verdict.one.name):
+        found = forks_of(verdict.one.run, own.name, own.criterion)
+    return [one for one in found if (one.parent.repeat, one.parent.asked) == (own.repeat, own.asked)]
 
 
 def _human(one: OpenRun, name: str) -> dict[str, dict[str, str]]:
