@@ -12,8 +12,11 @@ from starlette.testclient import TestClient
 from editloupe.cli.main import run as editloupe
 from editloupe.evals.analysis.agreement import agreement
 from editloupe.evals.analysis.bootstrap import Resampling
+from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.label_queue import Drawn, LabelQueue
+from editloupe.images import Album
 from editloupe.rubrics.registry import protocol
+from editloupe.types import Edit, Judgement, Observation, Sent, Step, Trace, Verdict
 from tests.studio.conftest import OpenStudio
 from tests.studio.samples import LABELS, many_edits, pictures
 
@@ -256,3 +259,36 @@ def test_corrected_scores_are_shown_with_the_queue_and_without_enough_labels_the
     assert f"drawn by {work}" in unescape(text)
     assert "as good as" in text
     assert "Nothing says how the labelled edits were chosen" in client.get("/runs/run/corrected?chosen=true").text
+
+
+def test_what_was_sent_before_the_judges_first_word_is_shown_and_nothing_that_its_tools_returned(
+    studio: OpenStudio, tmp_path: Path
+) -> None:
+    (source, edited), (sheet, crop) = pictures(tmp_path / "pictures", 2)
+    album = Album()
+    sent, seen = album.open(sheet), album.open(crop)
+    edit = Edit(id="e", source=source, edited=edited, instruction="Do it", instruction_type="Change Color")
+    first = Sent(
+        name="Pose Sheet", sha=sent.sha, original_size=sent.size, size=sent.size, format="png", bytes=9, scale=1.0
+    )
+    look = Observation(call_id="c", tool="zoom_in_image", text="A region", pictures=(seen.sha,), captions=("A region",))
+    steps = (Step(index=0, thought="Hm", sent=(first,), observations=(look,)), Step(index=1, answer="Wrong Action"))
+    trace = Trace(
+        edit_id="e",
+        criterion=FOLLOWING,
+        protocol="dlebench",
+        mode="tools",
+        judge="openai:m",
+        prompt=("Judge.",),
+        steps=steps,
+    )
+    verdict = Verdict(criterion=FOLLOWING, label="Wrong Action", score=2, score_100=100 / 3)
+    with Run.write(tmp_path / "run") as run:
+        whole = Judgement(
+            edit=edit, protocol="dlebench", mode="tools", judge="openai:m", verdicts=(verdict,), traces=(trace,)
+        )
+        run.save(whole, album=album)
+    text = page(studio(runs=(tmp_path / "run",)), annotator="ana")
+    assert "Pose Sheet" in text
+    assert sent.sha in text
+    assert seen.sha not in text

@@ -18,7 +18,6 @@ from editloupe.studio.studio import Studio, studio_of
 from editloupe.studio.worklists import (
     ALL,
     DIFFER,
-    Worklist,
     differing,
     keep_random_subset,
     open_differences,
@@ -79,7 +78,7 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
     kept = one.edit(current)
     place = order.index(current)
     boxes = one.labels.boxes(name, current)
-    forms = _asked(one, listed, current)
+    forms = _asked(one, listed.adjudicates, current)
     return studio.pages.page(
         "annotate.html",
         one=one,
@@ -98,7 +97,7 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
         boxes=[list(box) for box in (kept.edit.target_boxes if boxes is None else boxes)],
         said=given_by(one, current) if listed.adjudicates else {},
         remarks=_remarks(one, current) if listed.adjudicates else {},
-        state=_state(studio, one, name, listed, current),
+        state=_state(studio, one, name, listed.adjudicates, current),
     )
 
 
@@ -126,7 +125,7 @@ async def give(request: Request, key: str) -> Response:
     one, name = studio.run(key), " ".join(given.annotator.split())
     if not name:
         raise UserError("an annotator needs a name")
-    listed = worklist(one, given.work, name, studio.settings.queues)
+    adjudicates = given.work == DIFFER
     moved = None
     if given.undo:
         undone = one.labels.undo(name)
@@ -141,9 +140,8 @@ async def give(request: Request, key: str) -> Response:
         elif given.comment is not None:
             one.labels.remark(name, given.edit, given.comment, **about)
         else:
-            forms = _asked(one, listed, given.edit)
-            label_edit(one, name, given, forms, listed.adjudicates, about)
-    return studio.pages.json({**_state(studio, one, name, listed, moved or given.edit), "moved_to": moved})
+            label_edit(one, name, given, _asked(one, adjudicates, given.edit), adjudicates, about)
+    return studio.pages.json({**_state(studio, one, name, adjudicates, moved or given.edit), "moved_to": moved})
 
 
 @router.get("/runs/{key}/annotators")
@@ -174,10 +172,10 @@ def _needs_json(request: Request) -> None:
         raise HTTPException(415, "This address takes JSON.")
 
 
-def _asked(one: OpenRun, work: Worklist, name: str) -> list[RubricForm]:
+def _asked(one: OpenRun, adjudicates: bool, name: str) -> list[RubricForm]:
     """Return what is asked of an edit: everything, or what annotators differ on."""
     forms = rubric_forms(one, one.edit(name).edit, name)
-    if not work.adjudicates:
+    if not adjudicates:
         return forms
     apart = differing(one).get(name, set())
     return [form for form in forms if form.rubric.criterion in apart]
@@ -187,19 +185,21 @@ def _remarks(one: OpenRun, edit_name: str) -> dict[str, str]:
     return {who: said for who in one.labels.annotators() if (said := one.labels.comment(who, edit_name))}
 
 
-def _state(studio: Studio, one: OpenRun, name: str, work: Worklist, edit_name: str) -> dict[str, Any]:
+def _state(studio: Studio, one: OpenRun, name: str, adjudicates: bool, edit_name: str) -> dict[str, Any]:
     """Return what an annotator said of an edit; the judge's verdicts only once all of it is labelled, and to no adjudicator."""
     if not edit_name:
         return {"labels": {}, "checks": {}, "unsure": [], "verdicts": "", "complete": False, "boxes": None}
-    forms = _asked(one, work, edit_name)
-    said = one.labels.about(name, edit_name, "adjudicated" if work.adjudicates else "label")
+    forms = _asked(one, adjudicates, edit_name)
+    said = one.labels.about(name, edit_name, "adjudicated" if adjudicates else "label")
     complete = all_done(forms, said)
     boxes = one.labels.boxes(name, edit_name)
     html = ""
-    if complete and not work.adjudicates:
+    if complete and not adjudicates:
+        # From the label file itself: merging all labels of a large run would take longer than a keystroke may.
         others = {
             criterion: {who: label for who, label in by.items() if who != name}
-            for criterion, by in given_by(one, edit_name).items()
+            for (edit, criterion), by in one.labels.labels().items()
+            if edit == edit_name
         }
         html = studio.pages.text("parts/revealed.html", one=one, units=one.units(edit_name), others=others)
     return {
