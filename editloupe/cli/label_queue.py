@@ -12,7 +12,7 @@ from editloupe.cli.report import ConfigurationName, ProtocolName
 
 
 def label_queue(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    run: Annotated[Path, typer.Argument(help="The folder of a run, or a manifest that nobody judged yet.")],
     budget: Annotated[int, typer.Option("--budget", help="How many edits people can label.")],
     tau: Annotated[
         float,
@@ -29,6 +29,13 @@ def label_queue(
     out: Annotated[
         Path | None, typer.Option(help="The file to write, JSONL; else label_queue.jsonl in the run's folder.")
     ] = None,
+    annotators: Annotated[
+        list[str] | None,
+        typer.Option("--annotator", help="Split the queue between these annotators; given once for each."),
+    ] = None,
+    shared: Annotated[
+        int, typer.Option("--shared", min=0, help="With --annotator: how many edits all of them label first.")
+    ] = 100,
     protocol: ProtocolName = None,
     configuration: ConfigurationName = None,
 ) -> None:
@@ -41,13 +48,24 @@ def label_queue(
     from editloupe.evals.analysis.reference import without_reference
     from editloupe.evals.analysis.run_rows import table_of
     from editloupe.evals.trust.confidence import KINDS
-    from editloupe.evals.trust.label_queue import FILE, LabelQueue, draw_queue
+    from editloupe.evals.trust.label_queue import FILE, LabelQueue, draw_evenly, draw_queue
+    from editloupe.evals.trust.unjudged_run import manifest_names
     from editloupe.types import UserError
 
+    if run.is_file():
+        if out is None:
+            raise UserError("a queue drawn from a manifest needs a file of its own; name it with --out")
+        names = manifest_names(run)
+        queue = draw_evenly(names, budget, seed)
+        queue = queue.split(annotators, shared) if annotators else queue
+        queue.write(out)
+        tell(f"{len(queue.drawn)} of {len(names)} edits in {out}, drawn all with the same probability (seed {seed})")
+        return
     table, _ = without_reference(table_of(run, protocol, configuration))
     for sentence in table.damage:
         tell(sentence)
     queue, kind = draw_queue(table, budget, tau, seed, by)
+    queue = queue.split(annotators, shared) if annotators else queue
     path = out or run / FILE
     if path == run / FILE and path.exists() and dict(LabelQueue.read(path).chances) != dict(queue.chances):
         raise UserError(

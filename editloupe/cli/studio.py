@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,9 @@ from editloupe.types import UserError
 def studio(
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[RUN]...", help="Run folders, a folder that holds runs, or a benchmark in the making."),
+        typer.Argument(
+            metavar="[RUN]...", help="Run folders, a folder of runs, a manifest to label, or a benchmark in the making."
+        ),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8642,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
@@ -45,6 +48,16 @@ def studio(
         list[Path] | None,
         typer.Option(help="A file that `make pairs` wrote: people are asked about its pairs; may be given again."),
     ] = None,
+    queue: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--queue",
+            help="A queue to label; may be given again. One in the run's folder is found by itself.",
+        ),
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option("--protocol", help="For a manifest to label: the protocol whose rubrics are asked.")
+    ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> int:
     """Judge, look and label in the browser.
@@ -58,6 +71,8 @@ def studio(
         out=out,
         labels=labels,
         pairs=tuple(pairs or ()),
+        queues=_there(queue or ()),
+        protocol=protocol,
         host=host,
         port=port,
         token=new_token() if token is None else token,
@@ -70,3 +85,10 @@ def studio(
     except ImportError as error:
         raise UserError(f"the studio needs {error.name}: pip install 'editloupe[studio]'") from None
     return serve(settings, open_browser)
+
+
+def _there(queues: Iterable[Path]) -> tuple[Path, ...]:
+    for path in queues:
+        if not path.is_file():
+            raise UserError(f"the queue was not found at {path}")
+    return tuple(queues)

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from editloupe.evals.analysis import statistics
-from editloupe.evals.analysis.consensus import Consensus, consensus_of
+from editloupe.evals.analysis.consensus import Consensus, consensus_of, counting_scores
 from editloupe.evals.analysis.label_merge import Given, merged
 from editloupe.evals.analysis.label_rows import LabelReader, Named, label_files, score_of
 from editloupe.rubrics.model import Answer, LabelAnswer, NumberAnswer, Rubric, YesNoAnswer
@@ -71,10 +71,18 @@ def choices(answer: Answer) -> tuple[Choice, ...]:
         )
     if isinstance(answer, NumberAnswer) and answer.high - answer.low <= 9:
         values = range(answer.low, answer.high + 1)
-        return tuple(Choice(str(value % 10), str(value), "", answer.score_100(value)) for value in values)
+        return tuple(
+            Choice(str(value % 10), str(value), band_text(answer, value), answer.score_100(value)) for value in values
+        )
     if isinstance(answer, YesNoAnswer):
         return (Choice("1", "no", "", 0.0), Choice("2", "yes", "", 100.0))
     return ()
+
+
+def band_text(answer: NumberAnswer, value: int) -> str:
+    """Return what it takes to be at a place of a scale, as its rubric says it; empty where it says nothing."""
+    band = next((band for band in answer.bands if band.low <= value <= band.high), None)
+    return ": ".join(filter(None, (band.name, band.meaning.strip()))) if band else ""
 
 
 def consensus(answer: Answer | None, labels: Iterable[str]) -> Consensus | None:
@@ -92,6 +100,8 @@ class People:
     """Protocol to the scores that count, by edit and criterion and annotator."""
     faults: tuple[str, ...] = ()
     """Labels that do not count, and why."""
+    adjudicated: Mapping[str, Mapping[tuple[str, str], float]] = field(default_factory=dict)
+    """Protocol to the scores that settle what annotators said differently, by edit and criterion."""
 
 
 def people_of(
@@ -112,6 +122,7 @@ def people_of(
         asked.setdefault(row["protocol"], {})[row["criterion"]] = found.answer if found else None
     said: list[tuple[Any, ...]] = []
     by_protocol: dict[str, Given] = {}
+    adjudicated: dict[str, Mapping[tuple[str, str], float]] = {}
     faults: dict[str, None] = {}
     for protocol, answers in asked.items():
         reader = LabelReader(edits, answers, lambda error: faults.setdefault(str(error)))
@@ -121,11 +132,14 @@ def people_of(
                 sources.append(reader.file(path, [], origin))
             except UserError as error:
                 faults.setdefault(str(error))
-        by_protocol[protocol] = merged(sources)[0]
-        for (name, criterion), given in by_protocol[protocol].items():
-            if one := consensus_of(answers[criterion], list(given.values())):
+        by_protocol[protocol], settled, _ = merged(sources)
+        adjudicated[protocol] = settled
+        for name, criterion in dict.fromkeys((*by_protocol[protocol], *settled)):
+            place = name, criterion
+            scores = counting_scores(by_protocol[protocol].get(place, {}).values(), settled.get(place))
+            if one := consensus_of(answers[criterion], scores):
                 said.append((name, criterion, protocol, one.label, one.score, one.place, one.count))
-    return People(tuple(said), by_protocol, tuple(faults))
+    return People(tuple(said), by_protocol, tuple(faults), adjudicated)
 
 
 def alpha(given: Iterable[Mapping[str, float]]) -> tuple[float | None, str | None, int]:

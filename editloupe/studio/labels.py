@@ -3,17 +3,19 @@
 Every row says who labelled what: `{"edit_id", "criterion", "label", "annotator"}`, with the edit's `model` and its `name` in
 the run where the id alone does not say which edit is meant. A later row of the same annotator
 replaces the earlier one and an empty label takes it back, so that undoing is one more row and nothing is ever lost.
-Rows with `target_boxes` in place of a criterion hold corrected boxes; `agree` passes over them.
+Labels may carry `"unsure": true`, the answers of a check list under `checks`, and `"adjudicated": true` where they settle
+what annotators said differently. Rows with `target_boxes`, `skipped` or `comment` in place of a criterion hold corrected boxes,
+edits that were passed over, and remarks; `agree` passes over them.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
@@ -23,24 +25,67 @@ from editloupe.storable import storable
 from editloupe.types import Box, UserError
 
 FILE = "labels.jsonl"
-BOXES = "target_boxes"
-Value = str | None | tuple[Box, ...]
+Kind = Literal["label", "adjudicated", "target_boxes", "skipped", "comment"]
+BOXES: Final = "target_boxes"
+SKIPPED: Final = "skipped"
+COMMENT: Final = "comment"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What somebody says on a criterion of an edit."""
+
+    label: str | None
+    """None while a check list is not answered whole, or where none of it applies."""
+    unsure: bool = False
+    checks: Mapping[str, str] = field(default_factory=dict)
+    """Answers to the items of a check list."""
+
+
+Value = Said | str | bool | None | tuple[Box, ...]
 
 
 @dataclass(frozen=True)
 class LabelKey:
-    """What a row is about: a criterion of an edit, or the boxes of an edit."""
+    """What a row is about: a criterion of an edit, or something of the edit as a whole."""
 
     edit_id: str
     """The edit's name, unique in its run."""
     criterion: str | None
+    kind: Kind = "label"
+
+    @classmethod
+    def of(cls, edit_id: str, row: Mapping[str, Any]) -> LabelKey | None:
+        """Return what a row is about; None for a row that is nothing of this."""
+        if row.get("criterion") is not None:
+            return cls(edit_id, row["criterion"], "adjudicated" if row.get("adjudicated") is True else "label")
+        kinds: tuple[Kind, ...] = (BOXES, SKIPPED, COMMENT)
+        return next((cls(edit_id, None, kind) for kind in kinds if kind in row), None)
 
     def value(self, row: Mapping[str, Any]) -> Value:
         """Return what a row says about this place."""
         if self.criterion is not None:
-            text = row.get("label")
-            return (str(text).strip() or None) if text is not None else None
-        return None if row.get(BOXES) is None else tuple(Box.model_validate(box) for box in row[BOXES])
+            text, checks = row.get("label"), row.get("checks")
+            label = (str(text).strip() or None) if text is not None else None
+            answers = {str(key): str(one) for key, one in checks.items()} if isinstance(checks, Mapping) else {}
+            return Said(label, row.get("unsure") is True, answers) if label or answers else None
+        given = row.get(self.kind)
+        if self.kind == BOXES:
+            return None if given is None else tuple(Box.model_validate(box) for box in given)
+        return (given is True or None) if self.kind == SKIPPED else (str(given).strip() or None if given else None)
+
+    def written(self, value: Value) -> dict[str, Any]:
+        """Return what a row says that gives this place a value."""
+        if self.criterion is None:
+            return {self.kind: [list(box) for box in value] if isinstance(value, tuple) else value}
+        said = value if isinstance(value, Said) else Said(None)
+        return {
+            "criterion": self.criterion,
+            "label": said.label,
+            **({"checks": dict(said.checks)} if said.checks else {}),
+            **({"unsure": True} if said.unsure else {}),
+            **({"adjudicated": True} if self.kind == "adjudicated" else {}),
+        }
 
 
 Resolve = Callable[[str, str | None], str]
@@ -77,26 +122,61 @@ class LabelBook:
             self._read()
             for name, given in self._given.items():
                 for place, value in given.items():
-                    if place.criterion is not None and isinstance(value, str):
-                        found.setdefault((place.edit_id, place.criterion), {})[name] = value
+                    if (
+                        place.criterion is not None
+                        and place.kind == "label"
+                        and isinstance(value, Said)
+                        and value.label
+                    ):
+                        found.setdefault((place.edit_id, place.criterion), {})[name] = value.label
         return found
 
+    def said(self, kind: Literal["label", "adjudicated"] = "label") -> Iterator[tuple[str, LabelKey, Said]]:
+        """Yield everything said on criteria: by whom, about what, and what."""
+        with self._lock:
+            self._read()
+            listed = [(name, place, value) for name, given in self._given.items() for place, value in given.items()]
+        for name, place, value in listed:
+            if place.criterion is not None and place.kind == kind and isinstance(value, Said):
+                yield name, place, value
+
+    def skipped(self, annotator: str) -> set[str]:
+        """Return the edits an annotator passed over."""
+        with self._lock:
+            self._read()
+            given = self._given.get(annotator, {})
+            return {place.edit_id for place, value in given.items() if place.kind == SKIPPED and value is True}
+
     def of(self, annotator: str, edit_id: str) -> dict[str, str]:
-        """Return what one annotator said about one edit, by criterion."""
+        """Return the labels one annotator gave one edit, by criterion."""
+        return {name: said.label for name, said in self.about(annotator, edit_id).items() if said.label}
+
+    def about(self, annotator: str, edit_id: str, kind: Literal["label", "adjudicated"] = "label") -> dict[str, Said]:
+        """Return all that one annotator said about the criteria of one edit."""
         with self._lock:
             self._read()
             given = self._given.get(annotator, {})
             return {
                 place.criterion: value
                 for place, value in given.items()
-                if place.edit_id == edit_id and place.criterion is not None and isinstance(value, str)
+                if place.edit_id == edit_id
+                and place.criterion is not None
+                and place.kind == kind
+                and isinstance(value, Said)
             }
+
+    def comment(self, annotator: str, edit_id: str) -> str:
+        """Return an annotator's remark on an edit."""
+        with self._lock:
+            self._read()
+            value = self._given.get(annotator, {}).get(LabelKey(edit_id, None, COMMENT))
+            return value if isinstance(value, str) else ""
 
     def boxes(self, annotator: str, edit_id: str) -> tuple[Box, ...] | None:
         """Return the boxes one annotator drew for an edit, None where the annotator left them alone."""
         with self._lock:
             self._read()
-            value = self._given.get(annotator, {}).get(LabelKey(edit_id, None))
+            value = self._given.get(annotator, {}).get(LabelKey(edit_id, None, BOXES))
             return value if isinstance(value, tuple) else None
 
     def give(self, annotator: str, name: str, criterion: str, label: str | None, **more: Any) -> None:
@@ -104,13 +184,25 @@ class LabelBook:
 
         `name` is the edit's in its run; where `more` gives `edit_id` and `model` as well, they stand in the file beside it.
         """
-        if self.of(annotator, name).get(criterion) != label:
-            self._write(annotator, LabelKey(name, criterion), label, more)
+        self.say(annotator, name, criterion, None if label is None else Said(label), **more)
+
+    def say(
+        self, annotator: str, name: str, criterion: str, said: Said | None, adjudicated: bool = False, **more: Any
+    ) -> None:
+        """Write what somebody says on a criterion; the same again changes nothing."""
+        self._put(annotator, LabelKey(name, criterion, "adjudicated" if adjudicated else "label"), said, more)
+
+    def skip(self, annotator: str, name: str, skipped: bool = True, **more: Any) -> None:
+        """Write that an annotator passes over an edit, or no longer does."""
+        self._put(annotator, LabelKey(name, None, SKIPPED), skipped or None, more)
+
+    def remark(self, annotator: str, name: str, comment: str, **more: Any) -> None:
+        """Write an annotator's remark on an edit; an empty one takes it back."""
+        self._put(annotator, LabelKey(name, None, COMMENT), comment.strip() or None, more)
 
     def draw(self, annotator: str, name: str, boxes: tuple[Box, ...], **more: Any) -> None:
         """Write an annotator's boxes of an edit; the same boxes again change nothing."""
-        if self.boxes(annotator, name) != boxes:
-            self._write(annotator, LabelKey(name, None), boxes, more)
+        self._put(annotator, LabelKey(name, None, BOXES), boxes, more)
 
     def undo(self, annotator: str) -> LabelKey | None:
         """Take back an annotator's last change and say where it was; None where there is nothing left to take back."""
@@ -123,9 +215,14 @@ class LabelBook:
             self._write(annotator, place, before, {"undo": True})
             return place
 
+    def _put(self, annotator: str, place: LabelKey, value: Value, more: Mapping[str, Any]) -> None:
+        with self._lock:
+            self._read()
+            if self._given.get(annotator, {}).get(place) != value:
+                self._write(annotator, place, value, more)
+
     def _write(self, annotator: str, place: LabelKey, value: Value, more: Mapping[str, Any]) -> None:
-        boxes = [list(box) for box in value] if isinstance(value, tuple) else None
-        said = {BOXES: boxes} if place.criterion is None else {"criterion": place.criterion, "label": value}
+        said = place.written(value)
         about = {"edit_id": place.edit_id, **self._about.get(place.edit_id, {})}
         about |= {name: more[name] for name in ("edit_id", "model") if name in more}
         if about["edit_id"] != place.edit_id:
@@ -174,12 +271,12 @@ class LabelBook:
         self.notes = tuple(notes)
 
     def _take(self, row: Mapping[str, Any]) -> None:
-        if BOXES not in row and row.get("criterion") is None:
-            return
         edit_id, model = str(row["edit_id"]), None if row.get("model") in (None, "") else str(row["model"])
         edit = str(row.get("name") or self._resolve(edit_id, model))
+        if (place := LabelKey.of(edit, row)) is None:
+            return
         self._about[edit] = {"edit_id": edit_id, "model": model}
-        name, place = " ".join(str(row["annotator"]).split()), LabelKey(edit, row.get("criterion"))
+        name = " ".join(str(row["annotator"]).split())
         given, stack = self._given.setdefault(name, {}), self._undo.setdefault(name, [])
         if row.get("undo") and stack:
             stack.pop()

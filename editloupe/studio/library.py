@@ -112,15 +112,21 @@ class Library:
         self._lock = threading.RLock()
         self._known: dict[Path, OpenRun | ClosedRun] = {}
         self._writer: Run | None = None
+        self._manifests: dict[Path, Path] = {}
+        """Manifests that nobody judged, and where each lies as a run; gone with the program."""
+        self._unjudged: Path | None = None
+        self._temporary: Path | None = None
         for folder in settings.runs:
-            if not folder.is_dir():
+            if not folder.is_dir() and not folder.is_file():
                 raise UserError(f"there is no run at {folder}")
+        self._open_manifests()
         found = list(self._found())
         if settings.runs and not found:
+            self.remove_temporary()
             raise UserError(f"{settings.runs[0]} is not a run and holds none: it has no {FILE}")
         if settings.labels and len(found) != 1:
+            self.remove_temporary()
             raise UserError("--labels goes with exactly one run; without it every run has its own labels")
-        self._temporary: Path | None = None
         self._folder = settings.out
         """Where what is judged here goes; without --out a temporary folder, made when there is something to keep."""
         try:
@@ -189,8 +195,28 @@ class Library:
 
     def remove_temporary(self) -> None:
         """Remove the run that ends with the program."""
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+        for folder in (self._temporary, self._unjudged):
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _open_manifests(self) -> None:
+        """Write a run for every manifest that was named: its edits wait for people. Where a queue was named, only those drawn."""
+        files = [path for path in self._settings.runs if path.is_file()]
+        if not files:
+            return
+        from editloupe.evals.trust.label_queue import LabelQueue
+        from editloupe.evals.trust.unjudged_run import unjudged_run
+
+        drawn = {one.name for path in self._settings.queues for one in LabelQueue.read(path).drawn}
+        self._unjudged = Path(tempfile.mkdtemp(prefix="editloupe-studio-"))
+        try:
+            for number, path in enumerate(files):
+                folder = self._unjudged / str(number) / path.stem
+                unjudged_run(path, folder, self._settings.protocol, drawn or None)
+                self._manifests[path] = folder
+        except BaseException:
+            self.remove_temporary()
+            raise
 
     def _read_all(self) -> None:
         """Read every run before the first page asks for it; where none can be read, the first one's fault is told."""
@@ -208,11 +234,20 @@ class Library:
 
     def _found(self) -> Iterator[Path]:
         for folder in self._settings.runs:
+            if folder in self._manifests:
+                yield self._manifests[folder]
+                continue
             if (folder / FILE).is_file():
                 yield folder
                 continue
             with suppress(OSError):  # a folder that has been removed holds nothing
                 yield from sorted(inner for inner in folder.iterdir() if (inner / FILE).is_file())
+
+    def _own_labels(self, folder: Path) -> Path:
+        """Return where a run's labels go: into its folder, those of a manifest beside the manifest."""
+        known = {made.resolve(): path for path, made in self._manifests.items()}
+        manifest = known.get(folder.resolve())
+        return folder / LABELS if manifest is None else manifest.with_name(f"{manifest.stem}.{LABELS}")
 
     def _look_at(self, folder: Path, key: str | None) -> None:
         """Open a run that is not open, and close one whose file is gone or has been replaced."""
@@ -231,7 +266,7 @@ class Library:
         except UserError as error:
             self._known[folder] = ClosedRun(key, name, str(error), file)
             return
-        path = folder / LABELS if key == HERE else self._settings.labels or folder / LABELS
+        path = folder / LABELS if key == HERE else self._settings.labels or self._own_labels(folder)
         labels = LabelBook(path, partial(_named, run))
         self._known[folder] = OpenRun(key, name, run, labels, RunIndex(run, labels, name), file)
 

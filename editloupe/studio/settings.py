@@ -36,6 +36,10 @@ class StudioSettings:
     """The label file; without it `labels.jsonl` inside the run."""
     pairs: tuple[Path, ...] = ()
     """Files of pairs, as `make pairs` writes them, that people are asked about."""
+    queues: tuple[Path, ...] = ()
+    """Queues of edits to label, besides those found beside a run."""
+    protocol: str | None = None
+    """By which the edits of a manifest that nobody judged are labelled."""
     host: str = "127.0.0.1"
     port: int = 8642
     token: str = field(default_factory=lambda: new_token(), repr=False)

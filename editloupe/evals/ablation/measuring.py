@@ -112,7 +112,7 @@ def _table(run: Run, one: JudgedCombination) -> Table | None:
 def _agreement(table: Table, files: list[str | Path], how: Resampling) -> Agreement | None:
     """Return the agreement with people; None where nobody labelled these edits. A file that fits none is the user's mistake."""
     people = human_labels(table, files)
-    if not people.given:
+    if not (people.given or people.adjudicated):
         return None
     found = agreement(table, people, how)
     return found.model_copy(update={"notes": people.notes})

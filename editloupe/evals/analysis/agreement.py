@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -142,8 +142,12 @@ def agreement(
         for name in labels:
             given[name] += 1
     notes = list(warnings_of(table))
-    fields = dict.fromkeys((*(["model"] if len(table.models) > 1 else []), *by)) if people.given else {}
-    if not people.given:
+    fields = (
+        dict.fromkeys((*(["model"] if len(table.models) > 1 else []), *by))
+        if people.given or people.adjudicated
+        else {}
+    )
+    if not (people.given or people.adjudicated):
         notes.append("No human labels: the manifest has none for these edits, and no file was named.")
     return Agreement(
         run=table.name,
@@ -160,6 +164,20 @@ def agreement(
     )
 
 
+class _Said(NamedTuple):
+    """What judge and people said on a criterion: edits × repeats, and twice edits × annotators."""
+
+    judge: Floats
+    ratings: Floats
+    """As each annotator gave them."""
+    counting: Floats
+    """Those that count: adjudicated ones in place of what annotators said differently."""
+
+    @classmethod
+    def of(cls, table: Table, people: Human, criterion: str) -> _Said:
+        return cls(table.scores(criterion, "score"), people.matrix(table, criterion), people.settled(table, criterion))
+
+
 def _by(table: Table, people: Human, fields: str, how: Resampling) -> dict[str, dict[str, Measures]]:
     """Return every measure by the values of a field, or of several together, in the order in which they first occur."""
     names = [name.strip() for name in fields.split(",")]
@@ -174,32 +192,32 @@ def _by(table: Table, people: Human, fields: str, how: Resampling) -> dict[str, 
     found: dict[str, dict[str, Measures]] = {value: {} for value in groups}
     sources = [row.source for row in table.rows]
     for criterion in table.criteria:
-        judge, ratings = table.scores(criterion, "score"), people.matrix(table, criterion)
+        said = _Said.of(table, people, criterion)
         scale = scale_of(table, criterion)
         for value, places in groups.items():
             members = np.zeros(len(table.rows), bool)
             members[places] = True
-            found[value][criterion] = _measures(judge, ratings, members, sources, scale, how)[0]
+            found[value][criterion] = _measures(said, members, sources, scale, how)[0]
     return found
 
 
 def _criterion(table: Table, people: Human, criterion: str, how: Resampling) -> CriterionAgreement:
-    judge, ratings = table.scores(criterion, "score"), people.matrix(table, criterion)
+    said = _Said.of(table, people, criterion)
     kinds = [row.edit.instruction_type for row in table.rows]
     sources = [row.source for row in table.rows]
     scale = scale_of(table, criterion)
     everyone = np.ones(len(kinds), bool)
-    whole, pairs = _measures(judge, ratings, everyone, sources, scale, how)
+    whole, pairs = _measures(said, everyone, sources, scale, how)
     types: dict[str, Bools] = {str(kind): np.array([k == kind for k in kinds]) for kind in _in_order(table, kinds)}
-    by_type = {name: _measures(judge, ratings, of, sources, scale, how)[0] for name, of in types.items()}
+    by_type = {name: _measures(said, of, sources, scale, how)[0] for name, of in types.items()}
     names = table.labels(criterion) or tuple(f"{value:g}" for value in pairs.values)
     counted = len(pairs) > 0 and len(pairs.values) <= st.MOST_VALUES
     counts = st.confusion(pairs.x_label, pairs.y_label, pairs.values) if counted else []
     return CriterionAgreement(
         **dict(whole),
         confusion=Confusion(labels=names, counts=tuple(map(tuple, counts))) if counted else None,
-        ceiling=ceiling_of(ratings, sources, how),
-        people=among_people(ratings, people.annotators, sources, types, how),
+        ceiling=ceiling_of(said.ratings, sources, how),
+        people=among_people(said.ratings, people.annotators, sources, types, how),
         by_type=by_type,
     )
 
@@ -232,21 +250,21 @@ def scale_of(table: Table, criterion: str) -> tuple[float, ...]:
 
 
 def _measures(
-    judge: Floats,
-    ratings: Floats,
+    said: _Said,
     members: Bools,
     sources: list[str],
     scale: tuple[float, ...],
     how: Resampling,
 ) -> tuple[Measures, Pairing]:
-    pairs, both = pairing(judge[members], ratings[members], scale)
+    judge, ratings, counting = said
+    pairs, both = pairing(judge[members], counting[members], scale)
     here = [sources[place] for place in np.flatnonzero(members)]
     ways = clusterings([source for source, paired in zip(here, both, strict=True) if paired])
     raters = np.concatenate([ratings[members], lower_median(judge[members])[:, None]], 1)
     among, with_judge = alpha_estimate(ratings[members], here, how), alpha_estimate(raters, here, how)
     several = used(ratings).shape[1] > 1
     found = pairs.estimates(ways, how)
-    labelled = np.isfinite(ratings[members]).any(1)
+    labelled = np.isfinite(counting[members]).any(1)
     return (
         Measures(
             n=len(pairs),

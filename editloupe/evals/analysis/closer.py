@@ -35,7 +35,7 @@ def closer_to_people(
     """Return criterion to measure to both runs' agreement with people, where people labelled what both judged."""
     found: dict[str, dict[str, HumanDifference]] = {}
     for criterion in (name for name in a.criteria if name in b.criteria):
-        ratings, scale = people.matrix(a, criterion), scale_of(a, criterion)
+        ratings, scale = people.settled(a, criterion), scale_of(a, criterion)
         judges = [table.scores(criterion, "score") for table in (a, b)]
         both = np.isfinite(row_means(judges[0])) & np.isfinite(row_means(judges[1])) & np.isfinite(ratings).any(1)
         if both.any():

@@ -290,7 +290,7 @@ def _disagreements(a: Table, b: Table, people: Human | None) -> tuple[Disagreeme
     for criterion in (name for name in a.criteria if name in b.criteria):
         x, y = row_means(a.scores(criterion)), row_means(b.scores(criterion))
         raw = [lower_median(table.scores(criterion, "score")) for table in (a, b)]
-        ratings = people.matrix(a, criterion) if people else np.full((len(a.rows), 1), np.nan)
+        ratings = people.settled(a, criterion) if people else np.full((len(a.rows), 1), np.nan)
         target = row_means(ratings)
         means = [row_means(table.scores(criterion, "score")) for table in (a, b)]
         for place in np.flatnonzero(np.isfinite(x) & np.isfinite(y) & (x != y)):

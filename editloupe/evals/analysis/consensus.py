@@ -1,11 +1,14 @@
-"""One label of several: the lower median of what people gave, as `editloupe agree` takes it."""
+"""Which labels of people count for an edit, and one label of several: the one rule for every command and page.
+
+An adjudicated label counts alone. Where there is none, all annotators count: labels are compared by their lower median, means by
+their mean."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from editloupe.rubrics.model import Answer, LabelAnswer, NumberAnswer, YesNoAnswer
+from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, YesNoAnswer
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,15 @@ class Consensus:
     place: float
     """0 to 100."""
     count: int
+
+
+def counting_scores(given: Iterable[float], adjudicated: float | None = None) -> list[float]:
+    """Return the scores that count: the adjudicated one alone, else everybody's.
+
+    >>> counting_scores([1.0, 3.0]), counting_scores([1.0, 3.0], 3.0)
+    ([1.0, 3.0], [3.0])
+    """
+    return list(given) if adjudicated is None else [adjudicated]
 
 
 def consensus_of(answer: Answer | None, scores: Sequence[float]) -> Consensus | None:
@@ -41,4 +53,4 @@ def _place(answer: Answer | None, score: float) -> float:
         return answer.score_100(next(label.name for label in answer.labels if label.score == score))
     if isinstance(answer, NumberAnswer):
         return answer.score_100(score)
-    return score * 100 if isinstance(answer, YesNoAnswer) else score
+    return score * 100 if isinstance(answer, (YesNoAnswer, ChecksAnswer)) else score

@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from editloupe.evals.analysis.bootstrap import Floats
+from editloupe.evals.analysis.consensus import counting_scores
 from editloupe.evals.analysis.label_merge import merged
 from editloupe.evals.analysis.label_rows import LABELS, Answers, LabelReader, Named, label_files, rater_in, score_of
 from editloupe.evals.analysis.run_rows import Table
+from editloupe.plurals import number_of, verb
 from editloupe.types import UserError
 
 __all__ = ["LABELS", "Files", "Human", "check_labels", "human_labels", "score_of"]
@@ -28,15 +30,30 @@ class Human:
     """Where the labels come from, in words."""
     given: Mapping[tuple[str, str], Mapping[str, float]]
     notes: tuple[str, ...] = ()
+    adjudicated: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """Scores that settle what annotators said differently, by (edit, criterion)."""
     annotators: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         names = dict.fromkeys(name for labels in self.given.values() for name in labels)
         object.__setattr__(self, "annotators", tuple(names))
 
+    def counting(self, place: tuple[str, str]) -> list[float]:
+        """Return the scores of an edit and criterion that count: the adjudicated one alone, else everybody's."""
+        return counting_scores(self.given.get(place, {}).values(), self.adjudicated.get(place))
+
+    def settled(self, table: Table, criterion: str) -> Floats:
+        """Return rows × annotators of the scores that count; an adjudicated one stands alone in its row, in the first column."""
+        values = self.matrix(table, criterion)
+        for number, row in enumerate(table.rows if self.adjudicated else ()):
+            if (score := self.adjudicated.get((row.name, criterion))) is not None:
+                values[number] = np.nan
+                values[number, 0] = score
+        return values
+
     def matrix(self, table: Table, criterion: str) -> Floats:
-        """Return rows × annotators of scores; nan where an annotator gave none."""
-        values = np.full((len(table.rows), len(self.annotators)), np.nan)
+        """Return rows × annotators of scores as each gave them; nan where an annotator gave none."""
+        values = np.full((len(table.rows), max(len(self.annotators), int(bool(self.adjudicated)))), np.nan)
         place = {name: column for column, name in enumerate(self.annotators)}
         for number, row in enumerate(table.rows if place else ()):
             for name, score in self.given.get((row.name, criterion), {}).items():
@@ -61,9 +78,14 @@ def human_labels(table: Table, files: Files = None, studio: Path | None = None) 
         if path.resolve() in wanted and not any(saying.score is not None for saying in source.sayings):
             raise UserError(f"{path.name} has no label for an edit and criterion of the run {table.name}")
         sources.append(source)
-    given, told = merged(sources)
+    given, adjudicated, told = merged(sources)
     origins = [source.origin for source in sources if any(saying.score is not None for saying in source.sayings)]
-    return Human(_listed(origins) or "the manifest", given, (*notes, *told, *reader.unused()))
+    return Human(
+        _listed(origins) or "the manifest",
+        given,
+        (*notes, *told, *_adjudication(adjudicated), *reader.unused()),
+        adjudicated,
+    )
 
 
 def check_labels(files: Files, ids: Iterable[str], answers: Answers) -> None:
@@ -75,6 +97,15 @@ def check_labels(files: Files, ids: Iterable[str], answers: Answers) -> None:
     reader = LabelReader((Named(one, one, None) for one in dict.fromkeys(ids)), answers)
     for file in named:
         reader.file(Path(file), [])
+
+
+def _adjudication(adjudicated: Mapping[tuple[str, str], float]) -> list[str]:
+    if not adjudicated:
+        return []
+    count = len(adjudicated)
+    return [
+        f"{number_of(count, 'label')} {verb(count, 'was', 'were')} adjudicated and {verb(count, 'counts', 'count')} alone."
+    ]
 
 
 def _listed(names: list[str]) -> str:

@@ -59,7 +59,7 @@ _Place = tuple[int, str, Kind, str, int]
 def _disagreements(table: Table, people: Human) -> Iterator[_Place]:
     gaps: list[tuple[float, float, int, str]] = []
     for criterion in table.criteria:
-        judge, ratings = table.scores(criterion, "score"), people.matrix(table, criterion)
+        judge, ratings = table.scores(criterion, "score"), people.settled(table, criterion)
         gap, scale = np.abs(row_means(judge) - row_means(ratings)), scale_of(table, criterion)
         span = scale[-1] - scale[0] if len(scale) > 1 else float(np.nanmax(gap, initial=1))
         gaps += [
@@ -113,7 +113,7 @@ def _made(
 ) -> Instructive:
     row = table.rows[number]
     outcome = next(unit.outcome for unit in row.units[criterion] if unit.repeat == repeat)
-    given = people.given.get((row.name, criterion), {})
+    given = people.counting((row.name, criterion))
     if isinstance(outcome, Verdict):
         label = outcome.label or ("see values" if outcome.score is None else f"{outcome.score:g}")
     else:
@@ -128,6 +128,6 @@ def _made(
         instruction_type=row.edit.instruction_type,
         model=row.edit.model,
         label=label,
-        human=tuple(name_of(table, criterion, score) for score in given.values()),
+        human=tuple(name_of(table, criterion, score) for score in given),
         rationale=outcome.rationale if isinstance(outcome, Verdict) else outcome.detail,
     )

@@ -2,7 +2,7 @@
 
 Annotators are kept apart. A named one is the same person in every source, and the later label of the same person
 replaces the earlier one. Whoever has no name is somebody of that source alone, unless a source repeats another one's
-labels one by one: a copy is not a second opinion.
+labels one by one: a copy is not a second opinion. A label marked as adjudicated settles what others said differently.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class Saying(NamedTuple):
     """None where nobody is named: the first, second … label of its place in its source."""
     score: float | None
     """On the rubric's scale; None takes back what the same person said before."""
+    adjudicated: bool = False
+    """Given to settle what others said differently: it counts in their place, and is no further opinion."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,26 @@ class Source:
     """True for the manifest, whose unnamed annotators need no origin behind their number."""
 
 
-def merged(sources: Sequence[Source]) -> tuple[Given, tuple[str, ...]]:
-    """Return the labels that count, by edit and criterion and annotator, and what a reader should know about them.
+class Merged(NamedTuple):
+    """What people said, put together from all sources."""
+
+    given: Given
+    """Scores by place and annotator."""
+    adjudicated: Mapping[Place, float]
+    """Scores that settle places where annotators differed; `consensus.counting_scores` says which count."""
+    notes: tuple[str, ...]
+    """What a reader should know about them."""
+
+
+def merged(sources: Sequence[Source]) -> Merged:
+    """Return what people said, by edit and criterion and annotator; adjudicated labels stand apart, the last of a place counts.
 
     >>> ada = [Saying(("e1", "c"), "Ada", 1.0)]
-    >>> merged([Source("a.csv", ada), Source("b.csv", [Saying(("e1", "c"), "Ada", 3.0)])])[0]
+    >>> merged([Source("a.csv", ada), Source("b.csv", [Saying(("e1", "c"), "Ada", 3.0)])]).given
     {('e1', 'c'): {'Ada': 3.0}}
     """
     given: Given = {}
+    settled: dict[Place, float] = {}
     unnamed = [_unnamed(source) for source in sources]
     copies, notes = _copies(sources, unnamed)
     for number, source in enumerate(sources):
@@ -56,13 +70,17 @@ def merged(sources: Sequence[Source]) -> tuple[Given, tuple[str, ...]]:
                 for place, score in labels.items():
                     given.setdefault(place, {})[_called(source, rater)] = score
         for saying in source.sayings:
-            if saying.rater is None:
+            if saying.adjudicated:
+                settled.pop(saying.place, None)
+                if saying.score is not None:
+                    settled[saying.place] = saying.score
+            if saying.rater is None or saying.adjudicated:
                 continue
             here = given.setdefault(saying.place, {})
             here.pop(saying.rater, None)
             if saying.score is not None:
                 here[saying.rater] = saying.score
-    return {place: labels for place, labels in given.items() if labels}, tuple(notes)
+    return Merged({place: labels for place, labels in given.items() if labels}, settled, tuple(notes))
 
 
 def _called(source: Source, rater: int) -> str:
@@ -73,8 +91,8 @@ def _unnamed(source: Source) -> dict[int, dict[Place, float]]:
     """Return the labels of those without a name, by the number of the label at its place; an empty one keeps its number."""
     found: dict[int, dict[Place, float]] = {}
     counts: dict[Place, int] = {}
-    for place, name, score in source.sayings:
-        if name is None:
+    for place, name, score, adjudicated in source.sayings:
+        if name is None and not adjudicated:
             counts[place] = counts.get(place, 0) + 1
             if score is not None:
                 found.setdefault(counts[place], {})[place] = score
@@ -83,8 +101,8 @@ def _unnamed(source: Source) -> dict[int, dict[Place, float]]:
 
 def _named(source: Source) -> dict[str, dict[Place, float]]:
     found: dict[str, dict[Place, float]] = {}
-    for place, name, score in source.sayings:
-        if name is not None:
+    for place, name, score, adjudicated in source.sayings:
+        if name is not None and not adjudicated:
             labels = found.setdefault(name, {})
             labels.pop(place, None)
             if score is not None:

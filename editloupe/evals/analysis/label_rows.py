@@ -21,6 +21,8 @@ from editloupe.types import UserError
 
 LABELS = "labels.jsonl"
 """Where the studio keeps what people label, in the run's folder."""
+ADJUDICATED = "adjudicated"
+"""The column that says, with `true`, that a label settles what annotators said differently."""
 RATER = ("rater", "annotator")
 """Columns that name who labelled."""
 _IDS = ("edit_id", "id", "name")
@@ -80,7 +82,7 @@ class LabelReader:
         """Read a file: `edit_id, criterion, label` rows, or rows with one column a criterion.
 
         `rater` or `annotator` names who labelled; `model`, or the run's own `name` of an edit, says which of several
-        edits of one id is meant.
+        edits of one id is meant; `adjudicated` marks a label that settles what annotators said differently.
         """
         reader = READERS.get(path.suffix.lower())
         if not path.is_file() or reader is None:
@@ -96,7 +98,8 @@ class LabelReader:
                     if name is None:
                         strange[_told(row)] = None
                     else:
-                        said += self._sayings(row, (name, criterion), rater_in(row.values), label)
+                        settles = str(row.values.get(ADJUDICATED, "")).casefold() in ("true", "1", "yes")
+                        said += self._sayings(row, (name, criterion), rater_in(row.values), label, settles)
             except UserError as error:
                 self._refuse(error)
         if strange:
@@ -172,14 +175,16 @@ class LabelReader:
             )
         return self._nearly[column]
 
-    def _sayings(self, row: Row, place: tuple[str, str], rater: str | None, label: Any) -> list[Saying]:
+    def _sayings(
+        self, row: Row, place: tuple[str, str], rater: str | None, label: Any, settles: bool = False
+    ) -> list[Saying]:
         """Return a label, or the labels of a list, one an annotator, each with its score."""
         several = label if isinstance(label, (list, tuple)) else (label,)
         said = []
         for number, one in enumerate(several, start=1):
             name = f"{rater} {number}" if rater and len(several) > 1 else rater
             try:
-                said.append(Saying(place, name, self._score(row, place[1], one)))
+                said.append(Saying(place, name, self._score(row, place[1], one), settles))
             except UserError as error:
                 self._refuse(error)
         return said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -22,7 +22,11 @@ class ServedVersion(Record):
 
 def served_versions(units: Iterable[RunUnit]) -> tuple[ServedVersion, ...]:
     """Return what served these units, the most frequent first; empty for runs that did not record it."""
-    counts = Counter(unit.served for unit in units if unit.served)
+    return versions_counted(Counter(unit.served for unit in units if unit.served))
+
+
+def versions_counted(counts: Mapping[str, int]) -> tuple[ServedVersion, ...]:
+    """Return versions from how many verdicts have each record of what served them, as verdicts keep it."""
     found: Counter[Served] = Counter()
     for text, count in counts.items():
         try:

@@ -50,7 +50,7 @@ def labelled_edits(table: Table, files: Sequence[Path]) -> People:
     found: list[Labelled] = []
     tied = several = alike = pairs = 0
     for row in table.rows:
-        given = human.given.get((row.name, FOLLOWING))
+        given = human.counting((row.name, FOLLOWING))
         if not given:
             continue
         try:
@@ -60,10 +60,10 @@ def labelled_edits(table: Table, files: Sequence[Path]) -> People:
         if len(turn.tasks) != 1:
             several += 1
             continue
-        said = list(given.values())
+        said = list(human.given.get((row.name, FOLLOWING), {}).values())
         pairs += len(said) * (len(said) - 1) // 2
         alike += sum(one == other for one, other in combinations(said, 2))
-        share = sum(said) / len(said)
+        share = sum(given) / len(given)
         if share == 0.5:
             tied += 1
         else:

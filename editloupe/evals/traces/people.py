@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from editloupe.evals.analysis.consensus import consensus_of
+from editloupe.evals.analysis.consensus import consensus_of, counting_scores
 from editloupe.evals.analysis.label_merge import merged
 from editloupe.evals.analysis.label_rows import LabelReader, Named, label_files
 from editloupe.evals.runs.readback import recorded_rubrics
@@ -74,10 +74,12 @@ def _labels(index: sqlite3.Connection, run: Run, files: dict[Path, str]) -> tupl
             except UserError as error:
                 notes.setdefault(str(error))
             notes.update(dict.fromkeys(told))
-        given, more = merged(sources)
+        given, settled, more = merged(sources)
         notes.update(dict.fromkeys(more))
-        for (name, criterion), scores in given.items():
-            if one := consensus_of(answers[criterion], list(scores.values())):
+        for name, criterion in dict.fromkeys((*given, *settled)):
+            place = name, criterion
+            scores = counting_scores(given.get(place, {}).values(), settled.get(place))
+            if one := consensus_of(answers[criterion], scores):
                 rows.append((numbers[name], criterion, protocol, one.label, one.score, one.place, one.count))
     return rows, list(notes)
 

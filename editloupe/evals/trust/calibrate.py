@@ -109,7 +109,7 @@ def calibrate(
     criteria, dropped = {}, 0
     for name in table.criteria:
         mine = lower_median(table.scores(name, "score"))
-        theirs = lower_median(people.matrix(table, name))
+        theirs = lower_median(people.settled(table, name))
         over = left_over(table, name, earlier)
         labelled = np.isfinite(mine) & np.isfinite(theirs) & np.isfinite(known[name]) & fair & over
         used = _one_each_source(table, labelled, random)

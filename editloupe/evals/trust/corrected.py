@@ -51,7 +51,7 @@ def corrected_scores(
     """
     table, _ = without_reference(table_of(run, protocol))
     people = human if isinstance(human, Human) else human_labels(table, human)
-    if not people.given:
+    if not (people.given or people.adjudicated):
         raise UserError(f"no edit of the run {table.name} has a label of people; name a file of labels with --human")
     if queue is not None:
         queue.check(table)

@@ -40,6 +40,8 @@ class Drawn:
     """`needs_a_person` where no judge of a cascade could be trusted; empty where chance alone drew it."""
     of: int | None = None
     """How many edits of the run could be drawn; None in files that do not say it."""
+    annotator: str | None = None
+    """Whose it is to label; None where everybody labels it."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,32 @@ class LabelQueue:
         """The probability with which each edit of the queue was drawn, by the edit's name in its run."""
         return {one.name: one.probability for one in self.drawn}
 
+    def of(self, annotator: str) -> tuple[Drawn, ...]:
+        """Return what an annotator is to label, in order: edits that need a person first, as far as they are this one's."""
+        mine = [one for one in self.drawn if one.annotator in (None, annotator)]
+        return tuple(sorted(mine, key=lambda one: not one.why))
+
+    @property
+    def annotators(self) -> tuple[str, ...]:
+        """Those between whom a part of the queue is split; empty where everybody labels all of it."""
+        return tuple(dict.fromkeys(one.annotator for one in self.drawn if one.annotator is not None))
+
+    def split(self, annotators: Sequence[str], shared: int) -> LabelQueue:
+        """Return the queue with its first edits for everybody, a calibration round, and the others dealt out in turn.
+
+        The order is random, so both the round and every share are fair parts of the queue; probabilities stay as they are.
+        """
+        names = list(dict.fromkeys(" ".join(name.split()) for name in annotators))
+        if len(names) < 2 or not all(names):
+            raise UserError("a queue is split between two annotators or more; name each with --annotator")
+        if shared < 0:
+            raise UserError("--shared is the number of edits that everybody labels, 0 or more")
+        dealt = [
+            replace(one, annotator=None if place < shared else names[(place - shared) % len(names)])
+            for place, one in enumerate(self.drawn)
+        ]
+        return replace(self, drawn=tuple(dealt))
+
     def check(self, table: Table) -> None:
         """Refuse a queue that was drawn from another run."""
         known = {(row.name, row.edit.id) for row in table.rows}
@@ -72,7 +100,8 @@ class LabelQueue:
 
     def as_text(self) -> str:
         """Return the queue as its file holds it."""
-        return "".join(f"{for_json(vars(one))}\n" for one in self.drawn)
+        rows = ({k: v for k, v in vars(one).items() if k != "annotator" or v is not None} for one in self.drawn)
+        return "".join(f"{for_json(row)}\n" for row in rows)
 
     @classmethod
     def read(cls, path: Path) -> LabelQueue:
@@ -99,7 +128,13 @@ def _read(path: Path) -> Iterable[Drawn]:
             values.get("uncertainty"),
             str(values.get("why") or ""),
             values["of"] if isinstance(values.get("of"), int) else None,
+            str(values["annotator"]) if values.get("annotator") and not _labelled(values) else None,
         )
+
+
+def _labelled(values: Mapping[str, object]) -> bool:
+    """Say whether a label was added to a line; `annotator` then names who gave it."""
+    return "label" in values or "human" in values
 
 
 def find_queue(table: Table, named: Sequence[Path] = ()) -> LabelQueue | None:
@@ -157,6 +192,7 @@ def draw_queue(table: Table, budget: int, tau: float = 0.5, seed: int = 0, by: s
     ]
     if not rows and not needing:
         raise UserError(f"the run {table.name} has no edit with a verdict")
+    judged = bool(rows)
     kind, known = confidences(table, by)
     unsure = _uncertainty(known)[rows]
     certain = np.full(len(needing), min(1.0, budget / max(len(needing), 1)))
@@ -179,12 +215,26 @@ def draw_queue(table: Table, budget: int, tau: float = 0.5, seed: int = 0, by: s
             model=table.rows[rows[place]].edit.model,
             probability=float(chances[place]),
             uncertainty=None if np.isnan(unsure[place]) else float(unsure[place]),
-            why=Reason.NEEDS_A_PERSON.value if place < len(needing) else "",
+            # Where nothing at all was judged there are no others: chance alone draws.
+            why=Reason.NEEDS_A_PERSON.value if place < len(needing) and judged else "",
             of=len(rows),
         )
         for place in picked
     ]
     return LabelQueue("the queue", tuple(drawn)), kind
+
+
+def draw_evenly(edits: Sequence[tuple[str, str, str | None]], budget: int, seed: int = 0) -> LabelQueue:
+    """Draw a plain random sample of edits, each (id, name, model), whether or not anybody judged them."""
+    if budget < 1:
+        raise UserError("--budget is the number of edits that can be labelled, at least 1")
+    count = min(budget, len(edits))
+    picked = np.random.default_rng(seed).permutation(len(edits))[:count]
+    drawn = [
+        Drawn(edit_id, name, model, count / len(edits), None, of=len(edits))
+        for edit_id, name, model in (edits[place] for place in picked)
+    ]
+    return LabelQueue("the queue", tuple(drawn))
 
 
 def needs_a_person(row: RunRow) -> bool:

@@ -64,7 +64,7 @@ def _given(row: RunRow, human: Human, answers: Mapping[str, Answer | None]) -> d
     """Return the mean of people's scores on each criterion, 0 to 100."""
     found = {}
     for criterion in row.units:
-        scores = human.given.get((row.name, criterion), {}).values()
+        scores = human.counting((row.name, criterion))
         values = [value for score in scores if (value := score_100_of(answers[criterion], score)) is not None]
         if values:
             found[criterion] = float(np.mean(values))

@@ -9,29 +9,34 @@ from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from editloupe.evals.analysis.label_rows import score_of
-from editloupe.evals.runs.records import Unit
-from editloupe.rubrics.registry import protocols
-from editloupe.studio.human_labels import alpha, choices, rubric_for
+from editloupe.studio.human_labels import alpha
+from editloupe.studio.label_form import RubricForm, further_pictures, rubric_forms
+from editloupe.studio.labelling import LabelRequest, all_done, given_by, label_edit, place_to_begin, progress
 from editloupe.studio.library import OpenRun
 from editloupe.studio.queries import criteria_of
 from editloupe.studio.studio import Studio, studio_of
-from editloupe.types import Box, Edit, Record, UserError
+from editloupe.studio.worklists import (
+    ALL,
+    DIFFER,
+    differing,
+    keep_random_subset,
+    open_differences,
+    queue_sizes,
+    worklist,
+)
+from editloupe.types import Record, UserError
 
 router = APIRouter()
 Name = Annotated[str, Query(max_length=80)]
 Id = Annotated[str, Query(max_length=1000)]
+Work = Annotated[str, Query(max_length=300)]
 
 
-class LabelRequest(Record):
-    """One keystroke: a label, boxes, or an undo."""
+class SubsetRequest(Record):
+    """How large a random subset is to be, and which."""
 
-    annotator: str = Field(min_length=1, max_length=80)
-    edit: str = Field(default="", max_length=1000)
-    criterion: str = Field(default="", max_length=200)
-    label: str | None = Field(default=None, max_length=200)
-    boxes: tuple[Box, ...] | None = Field(default=None, max_length=50)
-    undo: bool = False
+    size: int = Field(ge=1, le=1_000_000)
+    seed: int = Field(default=0, ge=0, le=2**31)
 
 
 @router.get("/annotate")
@@ -45,44 +50,73 @@ def choose(request: Request) -> Response:
 
 
 @router.get("/runs/{key}/annotate")
-def page(request: Request, key: str, annotator: Name = "", edit: Id = "") -> Response:
+def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: Work = ALL) -> Response:
     """Return one edit to label; without a name the page asks for one, without an edit it takes the first unlabelled."""
     studio = studio_of(request)
     one, name = studio.run(key), " ".join(annotator.split())
     if not name:
-        return studio.pages.page("annotate_start.html", one=one, names=one.labels.annotators())
-    order = _order(one)
+        return studio.pages.page(
+            "annotate_start.html",
+            one=one,
+            names=one.labels.annotators(),
+            queues=queue_sizes(one, studio.settings.queues),
+            differ=open_differences(one),
+            differ_key=DIFFER,
+            work=work,
+            total=len(worklist(one, ALL, name, ()).names),
+        )
+    listed = worklist(one, work, name, studio.settings.queues)
+    order = listed.names
     if not order:
-        raise HTTPException(404, "This run holds no edits yet.")
-    current = edit or _first_open(one, name, order) or order[0]
+        if work == ALL:
+            raise HTTPException(404, "This run holds no edits yet.")
+        return studio.pages.page("annotate_nothing.html", one=one, name=name, work=listed)
+    waiting = place_to_begin(one, name, listed)
+    current = edit or waiting or order[0]
     if current not in order:
         raise HTTPException(404, "This run has no such edit.")
-    known, pictures, _ = one.edit(current)
+    kept = one.edit(current)
     place = order.index(current)
     boxes = one.labels.boxes(name, current)
-    rubrics = _rubrics(one, known, current)
+    forms = _asked(one, listed.adjudicates, current)
     return studio.pages.page(
         "annotate.html",
         one=one,
         name=name,
-        edit=known,
+        work=listed,
+        edit=kept.edit,
         edit_name=current,
-        pictures={role: hashes[0] for role, hashes in pictures.items() if hashes},
-        rubrics=rubrics,
+        pictures={role: hashes[0] for role, hashes in kept.pictures.items() if hashes},
+        further=further_pictures(one, kept),
+        forms=forms,
         place=place,
         total=len(order),
+        through=waiting is None,
         previous=order[place - 1] if place else None,
         following=order[place + 1] if place + 1 < len(order) else None,
-        boxes=[list(box) for box in (known.target_boxes if boxes is None else boxes)],
-        state=_state(studio, one, name, current),
+        boxes=[list(box) for box in (kept.edit.target_boxes if boxes is None else boxes)],
+        said=given_by(one, current) if listed.adjudicates else {},
+        remarks=_remarks(one, current) if listed.adjudicates else {},
+        state=_state(studio, one, name, listed.adjudicates, current),
     )
+
+
+@router.post("/runs/{key}/random-subset")
+async def random_subset(request: Request, key: str) -> Response:
+    """Draw a random subset of the run's edits and return the worklist it is kept as."""
+    _needs_json(request)
+    try:
+        wanted = SubsetRequest.model_validate_json(await request.body())
+    except ValidationError as error:
+        raise UserError(f"a random subset: {error.errors()[0]['msg']}") from None
+    studio = studio_of(request)
+    return studio.pages.json({"work": keep_random_subset(studio.run(key), wanted.size, wanted.seed)})
 
 
 @router.post("/runs/{key}/labels")
 async def give(request: Request, key: str) -> Response:
     """Save one keystroke and return what is known of the edit afterwards."""
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise HTTPException(415, "This address takes JSON.")
+    _needs_json(request)
     try:
         given = LabelRequest.model_validate_json(await request.body())
     except ValidationError as error:
@@ -91,117 +125,90 @@ async def give(request: Request, key: str) -> Response:
     one, name = studio.run(key), " ".join(given.annotator.split())
     if not name:
         raise UserError("an annotator needs a name")
+    adjudicates = given.work == DIFFER
     moved = None
     if given.undo:
         undone = one.labels.undo(name)
         moved = undone.edit_id if undone else None
-    elif given.boxes is not None:
-        known = one.edit(given.edit).edit
-        one.labels.draw(name, given.edit, given.boxes, edit_id=known.id, model=known.model)
     else:
-        _label(one, name, given)
-    return studio.pages.json({**_state(studio, one, name, moved or given.edit), "moved_to": moved})
+        known = one.edit(given.edit).edit
+        about = {"edit_id": known.id, "model": known.model}
+        if given.boxes is not None:
+            one.labels.draw(name, given.edit, given.boxes, **about)
+        elif given.skip is not None:
+            one.labels.skip(name, given.edit, given.skip, **about)
+        elif given.comment is not None:
+            one.labels.remark(name, given.edit, given.comment, **about)
+        else:
+            label_edit(one, name, given, _asked(one, adjudicates, given.edit), adjudicates, about)
+    return studio.pages.json({**_state(studio, one, name, adjudicates, moved or given.edit), "moved_to": moved})
 
 
 @router.get("/runs/{key}/annotators")
-def annotators(request: Request, key: str) -> Response:
+def annotators(request: Request, key: str, work: Work = ALL) -> Response:
     """Return everybody's progress and how well they agree."""
     studio = studio_of(request)
     one = studio.run(key)
-    names, labels, order = one.labels.annotators(), one.labels.labels(), set(_order(one))
     with one.index.reading() as rows:
         criteria, people = criteria_of(rows), one.index.people.given
-    done: dict[str, int] = {}
-    for name in names:
-        edits = [{e for (e, c), by in labels.items() if c == criterion and name in by} for criterion, _ in criteria]
-        done[name] = len(set.intersection(*edits) & order) if edits else 0
     agreement = []
     for criterion, protocol in criteria:
         value, why, shared = alpha(by for (_, c), by in people.get(protocol, {}).items() if c == criterion)
         agreement.append({"criterion": criterion, "protocol": protocol, "alpha": value, "why": why, "shared": shared})
+    done = progress(one, {name: worklist(one, work, name, studio.settings.queues) for name in one.labels.annotators()})
     return studio.pages.page(
-        "parts/annotators.html", one=one, names=names, done=done, total=len(order), agreement=agreement
+        "parts/annotators.html",
+        one=one,
+        done=done,
+        agreement=agreement,
+        differ=len(differing(one)),
+        waiting=open_differences(one),
+        differ_key=DIFFER,
     )
 
 
-def _label(one: OpenRun, name: str, given: LabelRequest) -> None:
-    known = _known(one, given.edit)
-    unit = next((unit for unit in known if unit.criterion == given.criterion), None)
-    rubric = one.index.rubric(unit.protocol, unit.criterion) if unit else None
-    if rubric is None:
-        raise UserError("this edit is not judged by that criterion")
-    if given.label is not None and score_of(rubric.answer, given.label) is None:
-        raise UserError(f"that is no answer to {rubric.title}")
-    seen = {"judge_seen": True} if _all_labelled(one, name, given.edit, known) else {}
-    edit = one.edit(given.edit).edit
-    one.labels.give(name, given.edit, given.criterion, given.label, edit_id=edit.id, model=edit.model, **seen)
+def _needs_json(request: Request) -> None:
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise HTTPException(415, "This address takes JSON.")
 
 
-def _known(one: OpenRun, edit_id: str) -> list[Unit]:
-    one.edit(edit_id)
-    return one.units(edit_id)
+def _asked(one: OpenRun, adjudicates: bool, name: str) -> list[RubricForm]:
+    """Return what is asked of an edit: everything, or what annotators differ on."""
+    forms = rubric_forms(one, one.edit(name).edit, name)
+    if not adjudicates:
+        return forms
+    apart = differing(one).get(name, set())
+    return [form for form in forms if form.rubric.criterion in apart]
 
 
-def _all_labelled(one: OpenRun, name: str, edit_id: str, units: list[Unit]) -> bool:
-    given = one.labels.of(name, edit_id)
-    asked = {unit.criterion for unit in units if _can_be_labelled(one, unit.protocol, unit.criterion)}
-    return bool(asked) and asked <= given.keys()
+def _remarks(one: OpenRun, edit_name: str) -> dict[str, str]:
+    return {who: said for who in one.labels.annotators() if (said := one.labels.comment(who, edit_name))}
 
 
-def _can_be_labelled(one: OpenRun, protocol: str, criterion: str) -> bool:
-    rubric = one.index.rubric(protocol, criterion)
-    return bool(rubric and choices(rubric.answer))
-
-
-def _state(studio: Studio, one: OpenRun, name: str, edit_id: str) -> dict[str, Any]:
-    """Return the annotator's labels and boxes of an edit; the judge's verdicts only once all of it is labelled."""
-    if not edit_id:
-        return {"labels": {}, "verdicts": "", "complete": False, "boxes": None}
-    units = _known(one, edit_id)
-    complete = _all_labelled(one, name, edit_id, units)
-    boxes = one.labels.boxes(name, edit_id)
+def _state(studio: Studio, one: OpenRun, name: str, adjudicates: bool, edit_name: str) -> dict[str, Any]:
+    """Return what an annotator said of an edit; the judge's verdicts only once all of it is labelled, and to no adjudicator."""
+    if not edit_name:
+        return {"labels": {}, "checks": {}, "unsure": [], "verdicts": "", "complete": False, "boxes": None}
+    forms = _asked(one, adjudicates, edit_name)
+    said = one.labels.about(name, edit_name, "adjudicated" if adjudicates else "label")
+    complete = all_done(forms, said)
+    boxes = one.labels.boxes(name, edit_name)
     html = ""
-    if complete:
+    if complete and not adjudicates:
+        # From the label file itself: merging all labels of a large run would take longer than a keystroke may.
         others = {
             criterion: {who: label for who, label in by.items() if who != name}
             for (edit, criterion), by in one.labels.labels().items()
-            if edit == edit_id
+            if edit == edit_name
         }
-        html = studio.pages.text("parts/revealed.html", one=one, units=units, others=others)
+        html = studio.pages.text("parts/revealed.html", one=one, units=one.units(edit_name), others=others)
     return {
-        "labels": one.labels.of(name, edit_id),
+        "labels": {criterion: one.label for criterion, one in said.items() if one.label is not None},
+        "checks": {criterion: dict(one.checks) for criterion, one in said.items() if one.checks},
+        "unsure": [criterion for criterion, one in said.items() if one.unsure],
+        "skipped": edit_name in one.labels.skipped(name),
+        "comment": one.labels.comment(name, edit_name),
         "boxes": None if boxes is None else [list(box) for box in boxes],
         "complete": complete,
         "verdicts": html,
     }
-
-
-def _rubrics(one: OpenRun, edit: Edit, name: str) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for unit in one.units(name):
-        rubric = rubric_for(unit.protocol, unit.criterion, edit) or one.index.rubric(unit.protocol, unit.criterion)
-        if rubric is not None and unit.criterion not in found:
-            found[unit.criterion] = {"rubric": rubric, "choices": choices(rubric.answer)}
-    order = [rubric.criterion for known in protocols() for rubric in known.rubrics]
-    place = {criterion: number for number, criterion in reversed([*enumerate(order)])}
-    return sorted(found.values(), key=lambda entry: place.get(entry["rubric"].criterion, len(order)))
-
-
-def _order(one: OpenRun) -> list[str]:
-    with one.index.reading() as rows:
-        return [row["name"] for row in rows.execute("SELECT name FROM edits ORDER BY position, edit_id, name")]
-
-
-def _first_open(one: OpenRun, name: str, order: list[str]) -> str | None:
-    """Return the first edit this annotator has not labelled by every criterion."""
-    with one.index.reading() as rows:
-        wanted: dict[str, set[str]] = {}
-        usable = {pair for pair in criteria_of(rows) if _can_be_labelled(one, pair[1], pair[0])}
-        for row in rows.execute("SELECT DISTINCT name, criterion, protocol FROM cells"):
-            if (row["criterion"], row["protocol"]) in usable:
-                wanted.setdefault(row["name"], set()).add(row["criterion"])
-    given: dict[str, set[str]] = {}
-    for (edit_id, criterion), by in one.labels.labels().items():
-        if name in by:
-            given.setdefault(edit_id, set()).add(criterion)
-    return next((edit for edit in order if wanted.get(edit, set()) - given.get(edit, set())), None)

@@ -16,6 +16,7 @@ from editloupe.studio.human_labels import choices
 from editloupe.studio.library import ClosedRun, OpenRun
 from editloupe.studio.queries import AGREEMENTS, NO_MODEL, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, facts_of, page_of
 from editloupe.studio.studio import studio_of
+from editloupe.studio.versions import served_notes
 from editloupe.types import UserError
 
 router = APIRouter()
@@ -89,6 +90,7 @@ def one_run(
         agreements=AGREEMENTS,
         bars=_bars(one, facts),
         faults=one.index.people.faults,
+        versions=served_notes(one, facts.configuration),
     )
 
 

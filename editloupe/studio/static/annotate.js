@@ -2,7 +2,7 @@ import { ask, onKeys, say } from "./common.js";
 import { connectBoxList } from "./boxes.js";
 import { Viewer } from "./viewer.js";
 
-const HIDDEN = "The judge’s verdict appears here once you have given all your labels.";
+const HIDDEN = "You label blind: the judge’s verdict and the labels of others appear here once you have given all your labels.";
 
 // Saving goes one after the other, so that the file holds the keystrokes in their order.
 let queue = Promise.resolve();
@@ -16,13 +16,19 @@ class LabelForm {
   constructor(root) {
     this.root = root;
     this.leaving = new AbortController();
-    this.questions = [...root.querySelectorAll(".question")].filter((one) => one.querySelector(".option"));
+    this.questions = [...root.querySelectorAll(".question")].filter((one) => one.querySelector(".option, [data-number]"));
     const pictures = root.querySelector("[data-viewer]");
     this.viewer = pictures ? new Viewer(pictures, this.leaving.signal) : null;
     this.refreshBoxes = this.viewer
       ? connectBoxList(this.viewer, this.find("box-list"), this.find("box-add"), (boxes) => this.save({ boxes }))
       : () => {};
     root.addEventListener("click", (event) => { const option = event.target.closest(".option"); if (option) this.choose(option); });
+    root.addEventListener("click", (event) => { const doubt = event.target.closest("[data-unsure]"); if (doubt) this.doubt(doubt.closest(".question")); });
+    root.addEventListener("change", (event) => { if (event.target.matches("[data-number]")) this.number(event.target); });
+    this.comment = this.find("comment");
+    this.comment.addEventListener("change", () => this.save({ comment: this.comment.value }));
+    this.comment.addEventListener("keydown", (event) => { if (event.key === "Escape") this.comment.blur(); });
+    this.find("skip").addEventListener("click", () => this.skip());
     this.find("undo").addEventListener("click", () => this.undo());
     for (const link of document.querySelectorAll("[data-next], [data-previous], [data-following]")) {
       link.addEventListener("click", (event) => { if (!event.ctrlKey && !event.metaKey) { event.preventDefault(); go(link.href); } });
@@ -36,15 +42,53 @@ class LabelForm {
 
   show(state) {
     for (const question of this.questions) {
-      const label = state.labels[question.dataset.criterion];
+      const { criterion, check } = question.dataset;
+      const label = check ? state.checks?.[criterion]?.[check] : state.labels[criterion];
       question.classList.toggle("done", label !== undefined);
+      this.mark(question, (state.unsure ?? []).includes(criterion));
+      const number = question.querySelector("[data-number]");
+      if (number && number !== document.activeElement) number.value = label ?? "";
       for (const option of question.querySelectorAll(".option")) option.setAttribute("aria-checked", String(option.dataset.label === label));
     }
+    for (const total of this.root.querySelectorAll("[data-total]")) {
+      const score = state.labels[total.dataset.total];
+      total.textContent = score === undefined ? "" : `Score of the list: ${Number(score).toFixed(2)} of 1`;
+    }
+    this.find("skip").setAttribute("aria-pressed", String(Boolean(state.skipped)));
+    this.find("skip").textContent = state.skipped ? "Skipped" : "Skip";
+    if (this.comment !== document.activeElement) this.comment.value = state.comment ?? "";
     const reveal = this.find("reveal");
-    reveal.classList.toggle("shown", state.complete);
-    if (state.complete) { reveal.innerHTML = state.verdicts; reveal.scrollIntoView({ block: "nearest" }); }
+    reveal.classList.toggle("shown", Boolean(state.verdicts));
+    if (state.verdicts) { reveal.innerHTML = state.verdicts; reveal.scrollIntoView({ block: "nearest" }); }
     else reveal.replaceChildren(line(HIDDEN));
     if (state.boxes && this.viewer) { this.viewer.setTargets(state.boxes); this.refreshBoxes(); }
+  }
+
+  mark(question, unsure) {
+    question.classList.toggle("unsure", unsure);
+    question.querySelector("[data-unsure]")?.setAttribute("aria-pressed", String(unsure));
+  }
+
+  // Before a label is given, a doubt waits for it; afterwards it is saved at once.
+  doubt(question) {
+    if (!question) return;
+    const { criterion } = question.dataset;
+    const unsure = !question.classList.contains("unsure");
+    const parts = this.questions.filter((one) => one.dataset.criterion === criterion);
+    for (const part of parts) this.mark(part, unsure);
+    if (parts.some((part) => part.classList.contains("done"))) this.save({ criterion, unsure }, (state) => this.show(state));
+  }
+
+  skip() {
+    const skip = this.find("skip").getAttribute("aria-pressed") !== "true";
+    this.save({ skip }, (state) => this.show(state));
+    if (skip) go(href("[data-next], [data-following]"));
+  }
+
+  number(field) {
+    if (!field.value || !field.reportValidity()) return;
+    const question = field.closest(".question");
+    this.answer(question, { label: field.value });
   }
 
   focusOpen() {
@@ -59,12 +103,12 @@ class LabelForm {
   }
 
   save(body, after = () => {}) {
-    const { run, edit, annotator } = this.root.dataset;
+    const { run, edit, annotator, work } = this.root.dataset;
     waiting += 1;
     this.find("saved").textContent = "Saving…";
     queue = queue.then(async () => {
       try {
-        const state = await ask(`/runs/${run}/labels`, { body: { annotator, edit, ...body } });
+        const state = await ask(`/runs/${run}/labels`, { body: { annotator, work, edit, ...body } });
         waiting -= 1;
         if (!waiting) this.find("saved").textContent = "Saved";
         after(state);
@@ -79,22 +123,30 @@ class LabelForm {
   choose(option) {
     const question = option.closest(".question");
     for (const one of question.querySelectorAll(".option")) one.setAttribute("aria-checked", String(one === option));
+    this.answer(question, { label: option.dataset.label });
+  }
+
+  answer(question, said) {
     question.classList.add("done");
     const next = this.questions.findIndex((one) => !one.classList.contains("done"));
     this.focus(next === -1 ? this.questions.indexOf(question) : next);
-    this.save({ criterion: question.dataset.criterion, label: option.dataset.label }, (state) => this.show(state));
+    const { criterion, check } = question.dataset;
+    const unsure = question.classList.contains("unsure") || null;
+    this.save({ criterion, ...(check ? { check } : {}), ...(unsure ? { unsure } : {}), ...said }, (state) => this.show(state));
   }
 
   press(key) {
     const option = this.questions[this.current]?.querySelector(`.option[data-key="${key}"]`);
     if (option) this.choose(option);
+    const number = this.questions[this.current]?.querySelector("[data-number]");
+    if (number) { number.value = ""; number.focus(); return false; }
     return Boolean(option);
   }
 
   undo() {
-    const { run, edit, annotator } = this.root.dataset;
+    const { run, edit, annotator, work } = this.root.dataset;
     this.save({ undo: true }, (state) => {
-      const place = `/runs/${run}/annotate?${new URLSearchParams({ annotator, edit: state.moved_to })}`;
+      const place = `/runs/${run}/annotate?${new URLSearchParams({ annotator, ...(work ? { work } : {}), edit: state.moved_to })}`;
       if (state.moved_to === null) say("There is nothing left to undo.");
       else if (state.moved_to !== edit || state.boxes === null) go(place);
       else { this.show(state); this.focusOpen(); }
@@ -115,6 +167,15 @@ async function loadAnnotators() {
     try { place.innerHTML = await ask(place.dataset.annotators, { headers: { accept: "application/json" } }); } catch (error) { place.textContent = error.message; }
   }
 }
+
+document.querySelector("[data-subset]")?.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const wanted = Object.fromEntries([...new FormData(event.target)].map(([name, value]) => [name, Number(value)]));
+  try {
+    const { work } = await ask(event.target.dataset.subset, { body: wanted });
+    location.assign(`?${new URLSearchParams({ work })}`);
+  } catch (error) { say(error.message); }
+});
 
 function mount() {
   const root = document.querySelector("[data-annotate]");
@@ -156,6 +217,9 @@ onKeys({
   Enter: soon((event) => { if (event.target.closest?.("a, button, summary")) return false; forward(); return true; }),
   p: soon(() => go(href("[data-previous]"))),
   u: soon(() => { form.undo(); }),
+  i: soon(() => { form.doubt(form.questions[form.current]); }),
+  k: soon(() => { form.skip(); }),
+  c: soon(() => { form.comment.focus(); }),
   q: soon(() => { form.focus((form.current + 1) % form.questions.length); }),
 });
 document.addEventListener("keydown", (event) => {

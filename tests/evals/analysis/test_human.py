@@ -230,3 +230,23 @@ def test_numbers_and_yes_no_are_read_on_their_own_scales() -> None:
         None,
     ]
     assert [score_of(YesNoAnswer(), text) for text in ("Yes", "no", "1", "maybe")] == [1, 0, 1, None]
+
+
+def test_an_adjudicated_label_counts_alone_and_is_no_further_opinion(table: Table, tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "labels.jsonl",
+        {"edit_id": "c", "annotator": "Ada", "criterion": IF, "label": 1},
+        {"edit_id": "c", "annotator": "Bo", "criterion": IF, "label": 4},
+        {"edit_id": "c", "annotator": "Cem", "criterion": IF, "label": 3, "adjudicated": True},
+        {"edit_id": "c", "annotator": "Cem", "criterion": IF, "label": 2, "adjudicated": True},
+    )
+    human = human_labels(table, file)
+    assert human.given["c", IF] == {"Ada": 1.0, "Bo": 4.0}
+    assert human.counting(("c", IF)) == [2.0]
+    assert human.counting(("a", VC)) == [3.0, 4.0]
+    place = [row.name for row in table.rows].index("c")
+    assert sorted(score for score in human.settled(table, IF)[place] if score == score) == [2.0]
+    assert sorted(score for score in human.matrix(table, IF)[place] if score == score) == [1.0, 4.0]
+    taken_back = {"edit_id": "c", "annotator": "Cem", "criterion": IF, "label": None, "adjudicated": True}
+    file.write_text(f"{file.read_text('utf-8')}{json.dumps(taken_back)}\n", "utf-8")
+    assert human_labels(table, file).counting(("c", IF)) == [1.0, 4.0]

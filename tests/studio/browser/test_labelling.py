@@ -9,9 +9,11 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from editloupe.cli.main import run as editloupe
+from editloupe.evals.trust.label_queue import Drawn, LabelQueue
 from tests.studio.browser.conftest import NewPage
 from tests.studio.conftest import Listen
 from tests.studio.samples import LABELS, long_trace, many_edits
+from tests.studio.test_worklists import vibe_manifest
 
 FOLLOWING, CONSISTENCY = LABELS
 
@@ -133,3 +135,89 @@ def test_a_label_that_cannot_be_saved_says_so(listen: Listen, new_page: NewPage,
     (folder / "labels.jsonl").mkdir()
     page.keyboard.press("1")
     expect(page.locator("[data-saved]")).to_contain_text("Not saved")
+
+
+def test_a_queue_is_worked_through_by_keyboard_with_doubt_skip_and_comment_and_goes_on_after_a_restart(
+    listen: Listen, new_page: NewPage, tmp_path: Path
+) -> None:
+    folder = many_edits(tmp_path, 6)
+    order = (4, 1, 3)
+    names = [f"edit-{number:05}" for number in order]
+    LabelQueue("q", tuple(Drawn(name, name, None, 0.5, None, of=6) for name in names)).write(
+        folder / "label_queue.jsonl"
+    )
+    page = new_page(listen(runs=(folder,)))
+    page.goto("/annotate")
+    page.fill("[name=annotator]", "Ana")
+    page.check("[value='label_queue.jsonl']")
+    page.keyboard.press("Enter")
+    expect(page).to_have_title("Label 1 of 3 · EditLoupe")
+    expect(page.locator(".question.current")).to_be_visible()
+    for key in ("i", "2", "3"):
+        page.keyboard.press(key)
+    expect(page.locator("[data-unsure][aria-pressed=true]")).to_have_count(1)
+    page.keyboard.press("c")
+    page.keyboard.type("An odd one, 4 tries")
+    page.keyboard.press("Escape")
+    page.keyboard.press("n")
+    expect(page).to_have_title("Label 2 of 3 · EditLoupe")
+    page.keyboard.press("k")
+    expect(page).to_have_title("Label 3 of 3 · EditLoupe")
+    written = rows(folder / "labels.jsonl")
+    assert [(row["edit_id"], row.get("label"), row.get("unsure")) for row in written if "criterion" in row] == [
+        (names[0], LABELS[FOLLOWING][1], True),
+        (names[0], LABELS[CONSISTENCY][2], None),
+    ]
+    assert [row["comment"] for row in written if "comment" in row] == ["An odd one, 4 tries"]
+    assert [row["edit_id"] for row in written if row.get("skipped")] == [names[1]]
+    again = new_page(listen(runs=(folder,)))
+    again.goto("/runs/run/annotate?annotator=Ana&work=label_queue.jsonl")
+    expect(again).to_have_title("Label 3 of 3 · EditLoupe")
+    expect(again.locator(".question.current")).to_be_visible()
+    again.keyboard.press("p")
+    expect(again.locator("[data-skip]")).to_have_text("Skipped")
+    again.keyboard.press("p")
+    expect(again.locator("[data-comment]")).to_have_value("An odd one, 4 tries")
+
+
+def test_a_check_list_of_a_manifest_nobody_judged_is_answered_by_keyboard(
+    listen: Listen, new_page: NewPage, tmp_path: Path
+) -> None:
+    manifest = vibe_manifest(tmp_path)
+    page = new_page(listen(runs=(manifest,), protocol="vibe"))
+    begin(page, "Ana")
+    items = page.locator("[data-check]")
+    count = items.count()
+    for _ in range(count):
+        page.keyboard.press("2")
+    expect(page.locator(".option[aria-checked=true]")).to_have_count(count)
+    expect(page.locator("[data-total]")).to_have_text("Score of the list: 1.00 of 1")
+    expect(page.locator(".further")).to_contain_text("Golden label")
+    page.goto("/runs/vibe/annotate?annotator=Ana&edit=v1")
+    expect(page.locator(".option[aria-checked=true]")).to_have_count(count)
+    last = rows(tmp_path / "vibe.labels.jsonl")[-1]
+    assert (last["label"], set(last["checks"].values())) == ("1", {"1"})  # type: ignore[attr-defined]
+
+
+def test_differing_labels_are_settled_by_keyboard_without_the_judge(
+    listen: Listen, new_page: NewPage, tmp_path: Path
+) -> None:
+    folder = many_edits(tmp_path, 2)
+    address = listen(runs=(folder,))
+    for name, key in (("Ana", "1"), ("Ben", "4")):
+        page = new_page(address)
+        begin(page, name)
+        page.keyboard.press(key)
+        page.keyboard.press(key)
+        expect(page.locator("[data-reveal]")).to_contain_text("The judge said")
+    page.goto("/runs/run/annotate?annotator=Cem&work=differ")
+    expect(page.locator(".said").first).to_contain_text("Ben")
+    expect(page.locator(".question.current")).to_be_visible()
+    page.keyboard.press("4")
+    page.keyboard.press("4")
+    expect(page.locator(".option[aria-checked=true]")).to_have_count(2)
+    expect(page.locator("[data-saved]")).to_have_text("Saved")
+    expect(page.locator("[data-reveal]")).to_be_hidden()
+    page.reload()
+    expect(page.locator("[data-through]")).to_contain_text("settled")
+    assert [row.get("adjudicated") for row in rows(folder / "labels.jsonl")[-2:]] == [True, True]
