@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.options import tell
-from editloupe.cli.report import ConfigurationName, Human, ProtocolName, deliver
+from editloupe.cli.report import ConfigurationName, Human, ProtocolName, deliver, width_for
 
 
 def calibrate(
@@ -49,7 +49,7 @@ def calibrate(
     """
     from editloupe.evals.analysis.reference import without_reference
     from editloupe.evals.analysis.run_rows import table_of
-    from editloupe.evals.report.text import as_text
+    from editloupe.evals.report.text import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import calibration_blocks
     from editloupe.evals.trust.calibrate import calibrate as calibrated
     from editloupe.evals.trust.label_queue import find_queue
@@ -59,5 +59,5 @@ def calibrate(
         tell(sentence)
     found = calibrated(table, human, agreement, error, by, find_queue(table, queue), within, seed)
     found.write(out)
-    deliver(as_text(tuple(calibration_blocks(found, table.titles))), None)
+    deliver(as_text(tuple(calibration_blocks(found, table.titles)), width_for(None, WIDTH)), None)
     tell(f"calibration in {out}")

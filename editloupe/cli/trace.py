@@ -164,7 +164,7 @@ def _setting(unit: Unit) -> str:
 
 def _step(run: Run, step: Step) -> RenderableType:
     facts = [_milliseconds(step.seconds), _tokens(step.usage), f"{step.attempts} requests" if step.attempts > 1 else ""]
-    title = Text.assemble((f"step {step.index}", "bold"), (f"  {' · '.join(filter(None, facts))}", "dim"))
+    title = Text.assemble((f"step {step.index + 1}", "bold"), (f"  {' · '.join(filter(None, facts))}", "dim"))
     lines: list[RenderableType] = []
     for sent in step.sent:
         size = "×".join(map(str, sent.size))

@@ -197,7 +197,7 @@ class Facts:
     models: tuple[str, ...]
     """Editing models; where some edits name none, NO_MODEL is among them."""
     configurations: tuple[Mapping[str, Any], ...]
-    """Who judged how: `configuration`, `title` and `units`, first used first."""
+    """Who judged how: `configuration`, `title`, `units` and `standing`, which is empty where all is judged; first used first."""
     configuration: str
     """The one that is counted here."""
     criteria: tuple[tuple[str, str], ...]
@@ -207,6 +207,8 @@ class Facts:
     seconds: float
     steps: int
     labelled: int
+    standing: str
+    """How far it has got, where it was to judge more."""
 
 
 def facts_of(connection: sqlite3.Connection, configuration: str = "") -> Facts:
@@ -239,6 +241,7 @@ def facts_of(connection: sqlite3.Connection, configuration: str = "") -> Facts:
         counts=counts,
         seconds=whole[0],
         steps=whole[1],
+        standing=next((one["standing"] for one in known if one["configuration"] == chosen), ""),
         labelled=connection.execute("SELECT count(DISTINCT name) FROM people").fetchone()[0],
     )
 
