@@ -37,11 +37,14 @@ strict: $(VENV)/.full
 	PYTHONASYNCIODEBUG=1 PYTHONDEVMODE=1 $(PYTEST) -W error::ResourceWarning -W "error:coroutine:RuntimeWarning" \
 		-m 'not ($(LEFT_OUT))' $(STRICT)
 
-# The long forms of the tests and those that need a real server: an hour or two. LiteLLM's proxy wants an older openai package.
+# The long forms of the tests and those that need a real server: an hour or two. LiteLLM's proxy wants an older openai package,
+# Inspect an older fsspec and dateutil.
 slow: lint browser
 	$(PIP) install -e '.[servers]'
 	$(PYTHON) -m venv $(VENV)-litellm
 	$(VENV)-litellm/bin/python -m pip --disable-pip-version-check -q install 'litellm[proxy]'
+	$(PYTHON) -m venv $(VENV)-inspect
+	$(VENV)-inspect/bin/python -m pip --disable-pip-version-check -q install 'inspect_ai>=0.3.285,<0.4'
 	$(BIN)/python -X faulthandler -m pytest -m slow -o faulthandler_timeout=3600
 	$(MAKE) --no-print-directory strict LEFT_OUT='slow or ray or models' \
 		STRICT='tests/agent tests/graphs tests/evals tests/test_judge.py tests/test_judge_closing.py'

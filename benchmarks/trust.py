@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from editloupe.evals.trust.calibrate import fixed_sequence
+from editloupe.evals.trust.calibrate import fewest, fixed_sequence, thresholds
 from editloupe.evals.trust.drift import shift_answer
 from editloupe.evals.trust.label_queue import probabilities, systematic
 from editloupe.evals.trust.prediction_powered import corrected_mean
@@ -25,6 +25,8 @@ from editloupe.evals.trust.prediction_powered import corrected_mean
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 CUTS = (-1.1, -0.3, 0.5)
 """Where four labels divide how good an edit is, a standard normal number."""
+SKEWED = (-2.05, -1.5, -1.0)
+"""The same where most edits are flawless: 84, 9, 5 and 2 % of four labels."""
 JUDGES = {"good": (0.0, 0.4), "kind": (0.7, 0.6), "strict": (-0.8, 0.8), "noisy": (0.0, 1.5), "blind": (0.0, None)}
 """Bias and noise of a judge; one without noise answers without looking."""
 EDITS = 1000
@@ -32,14 +34,14 @@ AT_A_TIME = 250
 """Data sets held in memory at once."""
 
 
-def labels_of(quality: Floats) -> Floats:
+def labels_of(quality: Floats, cuts: tuple[float, ...] = CUTS) -> Floats:
     """Return four labels as scores from 0 to 100."""
-    return np.searchsorted(CUTS, quality) * 100 / 3
+    return np.searchsorted(cuts, quality) * 100 / 3
 
 
-def truth() -> float:
+def truth(cuts: tuple[float, ...] = CUTS) -> float:
     """Return the mean that people's labels have."""
-    shares = np.diff([0.0, *stats.norm.cdf(CUTS), 1.0])
+    shares = np.diff([0.0, *stats.norm.cdf(cuts), 1.0])
     return float((shares * np.arange(4)).sum() * 100 / 3)
 
 
@@ -49,10 +51,11 @@ def simulate(random: np.random.Generator, judge: str, labels: int, design: str, 
     shape = (count, EDITS)
     shared = random.normal(size=(count, EDITS // size)).repeat(size, 1)
     quality = shared if size == 1 else np.sqrt(0.5) * (shared + random.normal(size=shape))
-    people = labels_of(quality)
+    cuts = SKEWED if design == "skewed labels" else CUTS
+    people = labels_of(quality, cuts)
     bias, noise = JUDGES[judge]
     seen = random.normal(size=shape) if noise is None else quality + bias + noise * random.normal(size=shape)
-    verdicts = labels_of(seen)
+    verdicts = labels_of(seen, cuts)
     shares = np.full(EDITS, 1 / EDITS)
     chances = None
     if design == "queue":
@@ -71,13 +74,16 @@ def simulate(random: np.random.Generator, judge: str, labels: int, design: str, 
     low, high = found.interval()
     alone_low, alone_high = found.interval_alone()
     naive = verdicts @ shares
-    return {"low": low, "high": high, "alone_low": alone_low, "alone_high": alone_high, "judge": naive}
+    found_labels = np.where(labelled, people, np.nan)
+    differ = np.nanmax(found_labels, 1) > np.nanmin(found_labels, 1)  # where all are the same no number is given
+    whole = {"low": low, "high": high, "alone_low": alone_low, "alone_high": alone_high, "judge": naive}
+    return {name: values[differ] for name, values in whole.items()}
 
 
 def corrected(repetitions: int) -> Iterator[dict[str, Any]]:
     """Yield coverage and width of corrected intervals, for every judge, number of labels and way to draw them."""
-    true = truth()
-    for design in ("random", "shared sources", "types", "queue"):
+    for design in ("random", "shared sources", "types", "queue", "skewed labels"):
+        true = truth(SKEWED if design == "skewed labels" else CUTS)
         for judge in JUDGES:
             for labels in (20, 40, 100, 200, 500):
                 random = np.random.default_rng(labels)
@@ -115,6 +121,40 @@ def calibrated(repetitions: int) -> Iterator[dict[str, Any]]:
             yield {"judge": judge, "labels": labels, "promise held": held / repetitions, "kept": float(np.mean(kept))}
 
 
+def cascaded(repetitions: int) -> Iterator[dict[str, Any]]:
+    """Yield how often the promise of a cascade of two judges holds that were calibrated by the same labels, 5 % in all."""
+    random = np.random.default_rng(3)
+
+    def judged(count: int, floor: float) -> tuple[Floats, ...]:
+        """Return confidence and chance to agree of two judges that find the same edits hard."""
+        hard = random.random(count)
+        sure = [1 - hard + 0.15 * random.normal(size=count) for _ in range(2)]
+        return sure[0], 1 - (1 - floor) * hard**2, sure[1], 1 - (1 - floor) * hard**4
+
+    for name, floor in {"good": 0.7, "bad": 0.3, "hopeless": 0.0}.items():
+        c1, p1, c2, p2 = judged(40_000, floor)
+        if name == "hopeless":
+            p1, p2 = np.full_like(p1, 0.6), np.full_like(p2, 0.6)
+        for labels in (100, 300, 1000):
+            held, kept = 0, np.zeros(2)
+            for _ in range(repetitions):
+                some = random.choice(len(c1), labels, replace=False)
+                drawn = random.random((2, labels))
+                one = fixed_sequence(c1[some], drawn[0] < p1[some], 0.9, 0.025)
+                first = min((t.threshold for t in one if t.passed), default=np.inf)
+                left = some[c1[some] < first]
+                error = 0.025 / (1 + len(thresholds(c1[some], fewest(0.9, 0.025))))
+                two = fixed_sequence(c2[left], drawn[1][c1[some] < first] < p2[left], 0.9, error)
+                second = min((t.threshold for t in two if t.passed), default=np.inf)
+                stages = (c1 >= first, (c1 < first) & (c2 >= second))
+                held += all(
+                    not keeps.any() or p[keeps].mean() >= 0.9 for keeps, p in zip(stages, (p1, p2), strict=True)
+                )
+                kept += [keeps.mean() for keeps in stages]
+            shares = dict(zip(("first keeps", "second keeps"), (kept / repetitions).tolist(), strict=True))
+            yield {"judges": name, "labels": labels, "promise held": held / repetitions, **shares}
+
+
 def drifted(repetitions: int) -> Iterator[dict[str, Any]]:
     """Yield how often a change is told and how often sameness is, for shifts from none to large, margin 5 points."""
     random = np.random.default_rng(2)
@@ -145,7 +185,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     colours = dict(zip(JUDGES, ("#0072b2", "#d55e00", "#cc79a7", "#009e73", "#777777"), strict=True))
-    marks = {"random": "o", "shared sources": "s", "types": "^", "queue": "D"}
+    marks = {"random": "o", "shared sources": "s", "types": "^", "queue": "D", "skewed labels": "v"}
     left.axhspan(0.94, 0.96, color="#eeeeee")
     for judge, colour in colours.items():
         for design, mark in marks.items():
@@ -178,6 +218,7 @@ def main() -> None:
     found = {
         "Corrected scores": list(corrected(given.repetitions)),
         "Calibration, 90 % agreement, 5 % error": list(calibrated(given.repetitions)),
+        "Cascade of two judges, 90 % agreement, 5 % error in all": list(cascaded(given.repetitions)),
         "Drift, margin 5 points": list(drifted(given.repetitions)),
     }
     for title, rows in found.items():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from editloupe.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from editloupe.evals.forks import fork
     from editloupe.evals.papers.layouts import load_manifest
     from editloupe.evals.reward import areward, best_of, reward
     from editloupe.judge import Judge
@@ -26,6 +27,7 @@ __all__ = [
     "Verdict",
     "areward",
     "best_of",
+    "fork",
     "load_manifest",
     "reward",
 ]
@@ -37,6 +39,7 @@ __getattr__ = lazy_names(
         "Judge": "judge",
         "JudgeSettings": "judge_settings",
         **dict.fromkeys(("areward", "best_of", "reward"), "evals.reward"),
+        "fork": "evals.forks",
         "load_manifest": "evals.papers.layouts",
     },
 )

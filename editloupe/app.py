@@ -1,7 +1,8 @@
 """The graphs as LangGraph's own development server loads them (`langgraph dev`, see langgraph.json).
 
-`judge` takes plain JSON: paths, an instruction, a judge spec. Its node runs the edit graph, whose cases run the loop, so that the
-server's view of a run shows every node of both. `edit` and `loop` work with live objects and are there to be looked at, like
+`judge` takes plain JSON: paths, an instruction, a judge spec. Its node runs the edit graph, whose cases run the loop; the server
+draws both inside it, and its view of a run shows every node with its state: the loop's `current` step and its finished `steps`
+hold thought, calls and observations. `edit` and `loop` work with live objects and are there to be looked at, like
 the graphs of single papers.
 """
 
@@ -46,7 +47,16 @@ class Whole(Asked, Told, total=False):
     """Both."""
 
 
-async def judge(state: Asked) -> dict[str, Any]:
+def judging(graph: Any) -> Any:
+    """Return the node that judges; LangGraph finds the graph of an edit named in it, and shows it with all its nodes inside."""
+
+    async def judge(state: Asked) -> dict[str, Any]:
+        return await _told(state, graph)
+
+    return judge
+
+
+async def _told(state: Asked, graph: Any) -> dict[str, Any]:
     """Judge the edit; what its sender has to mend is told in a sentence, not raised as a fault of the server."""
     try:
         if "edit" not in state:
@@ -54,7 +64,7 @@ async def judge(state: Asked) -> dict[str, Any]:
         edit = Edit.model_validate(state["edit"])
         opened = await asyncio.to_thread(_opened, state)
         try:
-            judgement = await opened.ajudge(edit)
+            judgement = await opened.ajudge(edit, graph=graph)
         finally:
             await opened.aclose()
     except ValidationError as error:
@@ -77,7 +87,7 @@ def _opened(state: Asked) -> Judge:
 def build_app() -> CompiledStateGraph[Whole, None, Asked, Told]:
     """Return the graph that judges an edit given as JSON."""
     graph = StateGraph(Whole, input_schema=Asked, output_schema=Told)
-    graph.add_node("judge", judge)
+    graph.add_node("judge", judging(EDIT_GRAPH))
     graph.add_edge(START, "judge")
     graph.add_edge("judge", END)
     return graph.compile(name="editloupe_judge")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from editloupe.agent.chat import Chat
@@ -13,6 +12,7 @@ from editloupe.agent.models import ModelSettings
 from editloupe.agent.providers.registry import client_packages
 from editloupe.agent.secrets import shown
 from editloupe.asked import Asked
+from editloupe.memory_picture import PictureSource
 from editloupe.types import Edit, Mode, Sha
 
 PACKAGES = ("editloupe", "langgraph", "langchain-core")
@@ -29,6 +29,11 @@ class DescribedJudge(ABC):
     criteria: tuple[str, ...]
     settings: ModelSettings
     _chat: Chat
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The specs of all judges that may be asked: one, where none answer together."""
+        return (self.spec,)
 
     @property
     @abstractmethod
@@ -52,7 +57,7 @@ class DescribedJudge(ABC):
         """Return how one edit is asked on one criterion."""
 
     @abstractmethod
-    def shown(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> str | None:
+    def shown(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> str | None:
         """Return the key of what of an edit the judge is shown; None where a picture it needs has no hash."""
 
     def describe(self) -> dict[str, Any]:

@@ -16,14 +16,13 @@ from typing import IO, Literal
 
 import cv2
 import numpy as np
-import numpy.typing as npt
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from editloupe.files import open_file, read_bytes
+from editloupe.memory_picture import MemoryPicture, PictureSource
+from editloupe.rgb_pixels import STRIP_PIXELS, to_rgb
+from editloupe.rgb_pixels import Pixels as Pixels  # most of the package takes them from here
 from editloupe.types import Sent, Sha, UserError
-
-Pixels = npt.NDArray[np.uint8]
-"""Height × width × 3, RGB."""
 
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP")
 MAX_PIXELS = 150_000_000
@@ -32,8 +31,6 @@ MAX_FILE_BYTES = 512_000_000
 """More than a picture of that many pixels takes without any compression; larger files are not read."""
 MAX_SCANS = 500
 """Passes over a progressive JPEG: real ones have about ten, and each takes the time of decoding the whole picture."""
-STRIP_PIXELS = 4_000_000
-"""Larger pictures are brought to RGB this much at a time: the steps between take up to thirty times a strip's bytes."""
 LOSSLESS_PIXELS = 256 * 256
 """Made pictures up to this size go out as PNG; larger ones as a JPEG of high quality, which is ten times quicker to make."""
 SENT_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
@@ -85,6 +82,8 @@ class Picture:
     pixels: Pixels
     file: tuple[str, bytes] | None = field(default=None, repr=False)
     """Media type and bytes of the file, where they show exactly these pixels."""
+    given: bool = False
+    """Whether somebody gave these pixels to be judged; a run keeps them to the last bit."""
     _wires: dict[WireLimits, Wire] = field(default_factory=dict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -117,15 +116,15 @@ class Picture:
 class Album:
     """The pictures of one edit, by hash; dropped with the edit, so that memory does not grow with the run."""
 
-    def __init__(self, expected: Mapping[Path, Sha] | None = None) -> None:
+    def __init__(self, expected: Mapping[PictureSource, Sha] | None = None) -> None:
         self._expected = expected or {}
         """Hashes the files had when the edit's key was made; a file that has another one since is not judged."""
         self._pictures: dict[Sha, Picture] = {}
-        self._by_path: dict[Path, Picture] = {}
+        self._by_path: dict[PictureSource, Picture] = {}
         self._lock = threading.Lock()
 
-    def open(self, path: Path) -> Picture:
-        """Read a picture file; raises ImageError with one sentence where that is not possible."""
+    def open(self, path: PictureSource) -> Picture:
+        """Open a picture from its file or from memory; raises ImageError with one sentence where that is not possible."""
         with self._lock:
             known = self._by_path.get(path)
         if known is None:
@@ -142,6 +141,15 @@ class Album:
         picture = Picture(hash_pixels(pixels), pixels)
         with self._lock:
             return self._pictures.setdefault(picture.sha, picture)
+
+    def keep(self, sha: Sha, data: bytes, name: str) -> Picture:
+        """Keep a picture that a run holds, under the hash it is known by there; ImageError where it cannot be decoded."""
+        decoded = decode(data, name)
+        with self._lock:
+            return self._pictures.setdefault(sha, Picture(sha, decoded.pixels, decoded.file))
+
+    def __contains__(self, sha: object) -> bool:
+        return sha in self._pictures
 
     def __getitem__(self, sha: Sha) -> Picture:
         return self._pictures[sha]
@@ -165,19 +173,61 @@ def hash_pixels(pixels: Pixels) -> Sha:
     return digest.hexdigest()[:32]
 
 
-def hash_file(path: Path) -> Sha:
-    """Return the hash of a picture file, the one its picture will be known by."""
+def hash_file(path: PictureSource) -> Sha:
+    """Return the hash of a picture, the one it will be known by."""
+    if isinstance(path, MemoryPicture):
+        _check_here(path)
+        return path.sha
     return hash_bytes(_read(path))
 
 
-def open_picture(path: Path) -> Picture:
-    """Open a picture file safely: known formats, upright, without alpha, within the pixel limit."""
-    return decode(_read(path), str(path))
+def open_picture(path: PictureSource) -> Picture:
+    """Open a picture safely: known formats, upright, without alpha, within the pixel limit."""
+    return _open_in_memory(path) if isinstance(path, MemoryPicture) else decode(_read(path), str(path))
 
 
-def declared_pixels(path: Path) -> int:
+def _open_in_memory(source: MemoryPicture) -> Picture:
+    _check_here(source)
+    if (known := source.opened) is None:
+        if source.pixels is not None:
+            known = Picture(source.sha, source.pixels, given=True)
+        else:
+            known = decode(source.data or b"", source.told)
+        source.opened = known
+    return known
+
+
+def _check_here(source: MemoryPicture) -> None:
+    if source.problem:
+        raise ImageError(source.problem)
+    if not source.here:
+        raise ImageError(f"{source.told} is not here any more: only its hash was written down")
+    if source.data and len(source.data) > MAX_FILE_BYTES:
+        raise ImageError(f"{source.told} is larger than the limit of {MAX_FILE_BYTES // 1_000_000} MB")
+
+
+def pixels_of(image: Image.Image, name: str) -> Pixels:
+    """Return the pixels of an image that is open already, by the rules files are read by."""
+    try:
+        _check_size(image, name)
+        _check_still(image, name, (*ANIMATED, "GIF"))
+        image.load()
+        return to_rgb(_upright(image))
+    except ImageError:
+        raise
+    except Exception as error:  # Pillow's decoders raise many kinds on damaged files
+        raise ImageError(f"{name} is damaged or incomplete ({_one_line(error)})") from None
+
+
+def declared_pixels(path: PictureSource) -> int:
     """Return how many pixels a picture will take, by its file's header; 0 where opening it will fail and say why."""
     try:
+        if isinstance(path, MemoryPicture):
+            if path.pixels is not None:
+                return int(path.pixels.shape[0] * path.pixels.shape[1])
+            with _header(io.BytesIO(path.data or b"")) as image:
+                pixels = image.width * image.height
+            return pixels if pixels <= MAX_PIXELS else 0
         with open_file(path) as file:
             if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
                 return 0
@@ -230,7 +280,7 @@ def decode(data: bytes, name: str) -> Picture:
             upright = _upright(image)
             as_is = upright is image and image.mode == "RGB" and image.format in SENT_AS_IS
             file = (SENT_AS_IS[str(image.format)], data) if as_is and not image.has_transparency_data else None
-            return Picture(hash_bytes(data), _to_rgb(upright), file)
+            return Picture(hash_bytes(data), to_rgb(upright), file)
     except ImageError:
         raise
     except Image.DecompressionBombError:
@@ -241,10 +291,14 @@ def decode(data: bytes, name: str) -> Picture:
         raise ImageError(f"{name} is a damaged or incomplete picture ({_one_line(error)})") from None
 
 
-def open_layer(path: Path) -> Image.Image:
+def open_layer(path: PictureSource) -> Image.Image:
     """Open a picture for its transparency, as RGBA, with the same care as any other."""
+    if isinstance(path, MemoryPicture) and (path.pixels is not None or not path.here or path.problem):
+        _check_here(path)
+        raise ImageError("a layer of marks given as pixels has lost its transparency; give the bytes of its file")
     try:
-        with _usable(_read(path), str(path)) as image:
+        data, name = (path.data or b"", path.told) if isinstance(path, MemoryPicture) else (_read(path), str(path))
+        with _usable(data, name) as image:
             return image.convert("RGBA")
     except ImageError:
         raise
@@ -259,9 +313,7 @@ def _usable(data: bytes, name: str) -> Iterator[Image.Image]:
         raise ImageError(f"{name} is an empty file")
     with _header(io.BytesIO(data)) as image:
         _check_size(image, name)
-        frames = getattr(image, "n_frames", 1) if image.format in ANIMATED else 1
-        if frames > 1:
-            raise ImageError(f"{name} is an animation of {frames} frames; save the one to be judged as a picture")
+        _check_still(image, name, ANIMATED)
         if image.info.get("progressive") and data.count(b"\xff\xda") > MAX_SCANS:
             raise ImageError(f"{name} has more than {MAX_SCANS} passes, as no camera or program writes them")
         yield image
@@ -282,6 +334,12 @@ def _check_size(image: Image.Image, name: str) -> None:
         )
 
 
+def _check_still(image: Image.Image, name: str, animated: tuple[str, ...]) -> None:
+    frames = getattr(image, "n_frames", 1) if image.format in animated else 1
+    if frames > 1:
+        raise ImageError(f"{name} is an animation of {frames} frames; save the one to be judged as a picture")
+
+
 def _upright(image: Image.Image) -> Image.Image:
     """Apply the EXIF rotation; a picture whose EXIF block is damaged is taken as it is stored."""
     try:
@@ -290,40 +348,6 @@ def _upright(image: Image.Image) -> Image.Image:
         return ImageOps.exif_transpose(image) or image
     except (ValueError, SyntaxError, TypeError, KeyError, OSError):
         return image
-
-
-def _to_rgb(image: Image.Image) -> Pixels:
-    """Flatten alpha on white and reduce every mode to 8-bit RGB."""
-    width, height = image.size
-    top = _top(image)
-    if width * height <= STRIP_PIXELS:
-        return _strip(image, top)
-    rows = max(1, STRIP_PIXELS // width)
-    pixels = np.empty((height, width, 3), np.uint8)
-    for start in range(0, height, rows):
-        end = min(height, start + rows)
-        pixels[start:end] = _strip(image.crop((0, start, width, end)), top)
-    return pixels
-
-
-def _top(image: Image.Image) -> float | None:
-    """Return the value that stands for white in a picture of more than 8 bits; None for the others."""
-    if image.mode in ("I;16", "I;16B", "I;16L", "I"):
-        return 65535.0 if np.asarray(image).max(initial=0) > 255 else 255.0
-    if image.mode == "F":
-        return 1.0 if np.asarray(image).max(initial=0) <= 1 else 255.0
-    return None
-
-
-def _strip(image: Image.Image, top: float | None) -> Pixels:
-    if top is not None:
-        values = np.nan_to_num(np.asarray(image, dtype=np.float64), posinf=top, neginf=0.0)
-        image = Image.fromarray((values / top * 255).clip(0, 255).astype(np.uint8))
-    if image.has_transparency_data:
-        layer = image.convert("RGBA")
-        white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
-        image = Image.alpha_composite(white, layer)
-    return np.ascontiguousarray(np.asarray(image if image.mode == "RGB" else image.convert("RGB"), dtype=np.uint8))
 
 
 def _encode(picture: Picture, limits: WireLimits) -> Wire:

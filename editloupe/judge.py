@@ -4,44 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
-from editloupe.agent.models import open_chat
-from editloupe.agent.tool_words import without_usual
+from editloupe.agent.secrets import shown as shown_address
 from editloupe.asked import Asked
-from editloupe.described_judge import DescribedJudge
+from editloupe.combined.answering import Answered, Ask, Together
+from editloupe.combined.plan_facts import plan_facts
+from editloupe.combined.plans import Cascade, Member, Plan, Stage, members_of, plan_of, promise
+from editloupe.combined.several_chats import SeveralChats, open_chats
 from editloupe.graphs.by_loop import tool_notes
 from editloupe.graphs.context import LoopLimits, SharedContext
-from editloupe.graphs.edit import EDIT_GRAPH, EditContext
+from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, outcome_of
+from editloupe.graphs.forking import ForkPlan, fork_edit
 from editloupe.images import Album, WireLimits
 from editloupe.judge_lifecycle import JudgeLifecycle
 from editloupe.judge_settings import JudgeSettings
 from editloupe.pixel_budget import room_for
+from editloupe.protocol_judge import ProtocolJudge
 from editloupe.question_facts import question_facts
 from editloupe.rubrics.model import Rubric
-from editloupe.rubrics.protocol import MissingInput, Protocol, cropping, telling, without_ours
-from editloupe.rubrics.registry import DEFAULT
-from editloupe.rubrics.registry import protocol as find_protocol
-from editloupe.rubrics.shown import shown_of
-from editloupe.rubrics.user_rubrics import with_files
 from editloupe.setups.setup import Setup, find_setup
+from editloupe.spans import edit_span, evaluated
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
-from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Unjudged, UserError, Verdict
+from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Trace, Unjudged, UserError
+from editloupe.worded_protocol import protocol_of
 
+T = TypeVar("T")
 JUDGE_VARIABLE = "EDITLOUPE_JUDGE"
 DEFAULT_JUDGE = "rules"
 SLACK = 2.0
 """Edits under way for every one whose requests fill the allowed concurrency: some always wait for tools or the disk."""
 
 
-class Judge(DescribedJudge):
+class Judge(ProtocolJudge):
     """A judge of image edits; closing it ends its threads and connections, and whatever it still has under way.
 
     >>> with Judge("rules", mode="plain") as judge:
@@ -51,7 +52,7 @@ class Judge(DescribedJudge):
 
     def __init__(
         self,
-        spec: str | None = None,
+        spec: str | Plan | None = None,
         *,
         protocol: str | None = None,
         mode: Mode | None = None,
@@ -64,13 +65,16 @@ class Judge(DescribedJudge):
         replies: Replies | None = None,
         traffic: Traffic | None = None,
     ) -> None:
-        self.spec = spec or os.environ.get(JUDGE_VARIABLE) or DEFAULT_JUDGE
+        spec = spec or os.environ.get(JUDGE_VARIABLE) or DEFAULT_JUDGE
+        self.plan: Plan = plan_of(spec, base_url) if isinstance(spec, str) else spec
+        """Who answers: one judge, a panel or a cascade."""
+        self.spec = self.plan.spec
         self.base_url = base_url
         self.setup = find_setup(setup)
         """Where settings come from that were not given one by one."""
         self.settings: JudgeSettings = self.setup.judge_settings(settings)
         looking = self.setup.tool_settings(tools)
-        self._protocol = _protocol_of(self.setup, protocol, rubrics, self.settings)
+        self._protocol = protocol_of(self.setup, protocol, rubrics, self.settings)
         self.protocol = self._protocol.name
         mode = mode or self.setup.mode
         if mode is None and looking.offered == () and "plain" in self._protocol.modes:
@@ -85,10 +89,13 @@ class Judge(DescribedJudge):
         if looking.offered == () and self.uses_tools:
             raise UserError(f"{self.mode} mode of {self._protocol.title} looks with tools, and none is offered")
         self._toolbox = build_toolbox(looking)
-        self._chat = open_chat(self.spec, base_url, self.settings, replies, traffic)
+        self._chats = open_chats(self.plan, self.settings, replies, traffic)
+        self._chat = self._chats[self.plan] if isinstance(self.plan, Member) else SeveralChats(self._chats)
         self._rules = self.setup.rule_settings() if self.protocol == self.setup.protocol else None
         self._lifecycle = JudgeLifecycle(self._chat, self._toolbox)
-        self._questions: dict[str, Asked] = {}
+        self._questions: dict[tuple[str, str], Asked] = {}
+        if isinstance(self.plan, Cascade):
+            self._check_calibrations(self.plan)
 
     def __enter__(self) -> Self:
         return self
@@ -110,7 +117,8 @@ class Judge(DescribedJudge):
     @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know before reading verdicts: tools that are not offered, parameters not sent, and why."""
-        return (*(tool_notes(self._toolbox) if self.uses_tools else ()), *self._chat.notes)
+        promised = promise(self.plan) if isinstance(self.plan, Cascade) else ()
+        return (*promised, *(tool_notes(self._toolbox) if self.uses_tools else ()), *self._chat.notes)
 
     @property
     def uses_tools(self) -> bool:
@@ -126,20 +134,131 @@ class Judge(DescribedJudge):
         watcher: Watcher | None = None,
         strict: bool = True,
         album: Album | None = None,
+        graph: EditGraph = EDIT_GRAPH,
     ) -> Judgement:
         """Judge one edit, all criteria side by side.
 
-        With `strict`, an edit whose pictures or boxes cannot be used raises UserError; without, it ends unjudged.
+        With `strict`, an edit whose pictures or boxes cannot be used raises UserError; without, it ends unjudged. `graph` is the
+        graph of an edit, for whoever has it shown inside a graph of their own.
         """
         wanted = tuple(dict.fromkeys(criteria)) if criteria else self.criteria
         self._protocol.select(wanted)
-        settings = self.settings
-        shared = SharedContext(
-            chat=self._chat,
+        pictures = Album() if album is None else album
+
+        async def ask(member: Member, names: tuple[str, ...], number: int, part: str) -> Answered:
+            context = self._context(member, names, number, part, pictures, watcher, strict)
+            end = await graph.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=context)
+            traces = sorted((one.trace for one in end.get("judged", [])), key=lambda t: t.target or 0)
+            return Answered({one.criterion: one for one in end["outcomes"]}, tuple(traces))
+
+        try:
+            with edit_span(edit.id, self.protocol, self.mode, self.spec, repeat) as span:
+                found = await self._end(edit, wanted, repeat, ask, strict)
+                for outcome in found.outcomes.values():
+                    evaluated(span, outcome)
+        finally:
+            if album is None:  # the graph's own references go later, in no certain order
+                pictures.clear()
+        order = {name: place for place, name in enumerate(wanted)}
+        return self._judgement(
+            edit,
+            sorted(found.outcomes.values(), key=lambda v: order[v.criterion]),
+            sorted(found.traces, key=lambda t: order[t.criterion]),
+        )
+
+    async def _end(self, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask, strict: bool) -> Answered:
+        """Return how an edit ends; where a batch judges, every criterion has an outcome whatever happens."""
+        try:
+            async with room_for(edit.paths):
+                return await self._lifecycle.until_closed(self._answer(edit, criteria, repeat, ask))
+        except UserError:
+            raise
+        except Exception as error:  # a fault of ours or of a plug-in must not take the other edits with it
+            if strict:
+                raise
+            detail = f"judging failed: {type(error).__name__}: {clean(str(error))}"
+            asked = [name for name in self.criteria_for(edit) if name in criteria]
+            return Answered({n: Unjudged(criterion=n, reason=Reason.INTERNAL, detail=detail) for n in asked})
+
+    def _judgement(self, edit: Edit, verdicts: Sequence[Outcome], traces: Sequence[Trace]) -> Judgement:
+        return Judgement(
+            edit=edit,
+            protocol=self.protocol,
+            mode=self.mode,
             judge=self.spec,
+            verdicts=tuple(verdicts),
+            traces=tuple(traces),
+            notes=self.notes,
+        )
+
+    async def afork(
+        self,
+        edit: Edit,
+        criterion: str,
+        plan: ForkPlan,
+        *,
+        target: int | None = None,
+        repeat: int = 0,
+        watcher: Watcher | None = None,
+        album: Album | None = None,
+    ) -> Judgement:
+        """Judge one criterion of an edit, or one of its targets, from a step of a kept trace on.
+
+        The album holds the pictures that the kept steps speak of.
+        """
+        if not isinstance(self.plan, Member):
+            raise UserError(f"{self.spec} is several judges; name the one that goes on with --judge")
+        self._protocol.select([criterion])
+        pictures = Album() if album is None else album
+        context = self._context(self.plan, (criterion,), repeat, "", pictures, watcher, strict=True)
+        forking = fork_edit(context, edit, self._rubric_for(edit, criterion), target, plan)
+        async with room_for(edit.paths):
+            judged = await self._lifecycle.until_closed(forking)
+        return self._judgement(edit, [outcome_of([judged], context.min_confidence)], [judged.trace])
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something on the judge's own thread; for forks and others who lead a conversation themselves."""
+        return self._lifecycle.run(work)
+
+    async def _answer(self, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask) -> Answered:
+        """Have the plan answer; what a cascade's judges are not asked at all is settled or waits for a person."""
+        if isinstance(self.plan, Member):
+            return await ask(self.plan, criteria, repeat, "")
+        criteria = tuple(name for name in self.criteria_for(edit) if name in criteria)
+        settled = {
+            name: outcome
+            for name in criteria
+            if (outcome := self._protocol.settle(edit, self._rubric_for(edit, name))) is not None
+        }
+
+        def covers(stage: Stage, criterion: str) -> bool:
+            key = self._asked_by(self._rubric_for(edit, criterion), stage.judge).key
+            return key in stage.calibration.asked.get(criterion, ())
+
+        together = Together(ask, covers, self.settings.min_confidence)
+        left = tuple(name for name in criteria if name not in settled)
+        found = await together.answer(self.plan, left, repeat) if left else Answered()
+        return Answered({**settled, **found.outcomes}, found.traces)
+
+    def _context(
+        self,
+        member: Member,
+        criteria: tuple[str, ...],
+        repeat: int,
+        part: str,
+        album: Album,
+        watcher: Watcher | None,
+        strict: bool,
+    ) -> EditContext:
+        """Return everything one judge is asked about an edit with."""
+        settings, chat = self.settings, self._chats[member]
+        shared = SharedContext(
+            chat=chat,
+            judge=member.spec,
+            part=part,
             toolbox=self._toolbox,
-            album=Album() if album is None else album,
-            wire=WireLimits(settings.long_side, self._chat.profile.max_image_bytes),
+            album=album,
+            wire=WireLimits(settings.long_side, chat.profile.max_image_bytes),
             limits=LoopLimits(max_turns=settings.max_turns, max_repairs=settings.max_repairs),
             differences=settings.differences,
             rules=self._rules,
@@ -147,35 +266,7 @@ class Judge(DescribedJudge):
             repeat=repeat,
             strict=strict,
         )
-        context = EditContext(shared, self._protocol, wanted, self.mode, settings.min_confidence)
-        try:
-            async with room_for(edit.paths):
-                end = await self._lifecycle.until_closed(
-                    EDIT_GRAPH.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=context)
-                )
-        except UserError:
-            raise
-        except Exception as error:  # a fault of ours or of a plug-in must not take the other edits with it
-            if strict:
-                raise
-            detail = f"judging failed: {type(error).__name__}: {clean(str(error))}"
-            asked = [name for name in self.criteria_for(edit) if name in wanted]
-            end = {"outcomes": [Unjudged(criterion=name, reason=Reason.INTERNAL, detail=detail) for name in asked]}
-        finally:
-            if album is None:  # the graph's own references go later, in no certain order
-                shared.album.clear()
-        order = {name: place for place, name in enumerate(wanted)}
-        return Judgement(
-            edit=edit,
-            protocol=self.protocol,
-            mode=self.mode,
-            judge=self.spec,
-            verdicts=tuple(sorted(end["outcomes"], key=lambda v: order[v.criterion])),
-            traces=tuple(
-                sorted((one.trace for one in end.get("judged", [])), key=lambda t: (order[t.criterion], t.target or 0))
-            ),
-            notes=self.notes,
-        )
+        return EditContext(shared, self._protocol, criteria, self.mode, settings.min_confidence)
 
     def judge(self, edit: Edit, **options: Any) -> Judgement:
         """Judge one edit; works inside and outside a running event loop."""
@@ -231,60 +322,54 @@ class Judge(DescribedJudge):
 
     def asked(self) -> tuple[Asked, ...]:
         """Return every question this judge puts: of each criterion all its wordings."""
-        return tuple(self._asked_by(rubric) for rubric in self._rubrics)
+        return tuple(self._asked_by(rubric, self.plan) for rubric in self._rubrics)
 
     def asked_of(self, edit: Edit, criterion: str) -> Asked:
         """Return how one edit is asked on one criterion."""
-        return self._asked_by(self._rubric_for(edit, criterion))
+        return self._asked_by(self._rubric_for(edit, criterion), self.plan)
 
-    def _asked_by(self, rubric: Rubric) -> Asked:
-        if (known := self._questions.get(rubric.name)) is None:
-            facts = question_facts(
-                rubric, self.mode, self.spec, self.settings, self._chat.profile, self._toolbox.facts()
-            )
-            if self._rules is not None:
-                facts["own_rules"] = self._rules.model_dump(mode="json")
-            known = self._questions[rubric.name] = Asked(rubric.criterion, facts)
+    def _asked_by(self, rubric: Rubric, plan: Plan) -> Asked:
+        """Return how a rubric is put to a plan; to one judge of several it is put as if that were alone."""
+        if (known := self._questions.get((rubric.name, plan.spec))) is None:
+
+            def of(member: Member) -> dict[str, Any]:
+                profile = self._chats[member].profile
+                facts = question_facts(rubric, self.mode, member.spec, self.settings, profile, self._toolbox.facts())
+                return {**facts, "own_rules": self._rules.model_dump(mode="json")} if self._rules is not None else facts
+
+            known = Asked(rubric.criterion, plan_facts(plan, of))
+            self._questions[(rubric.name, plan.spec)] = known
         return known
 
-    def shown(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> str | None:
-        """Return the key of what of an edit the judge is shown; None where a picture it needs has no hash."""
-        return shown_of(self._protocol, self._rubric_for(edit, criterion), self.mode, edit).key(hashes)
-
-    def criteria_for(self, edit: Edit) -> tuple[str, ...]:
-        """Return the criteria this edit is asked; all of them where it does not say what that depends on."""
-        try:
-            return tuple(rubric.criterion for rubric in self._protocol.rubrics_for(edit, self.criteria))
-        except MissingInput:
-            return self.criteria
-
-    @property
-    def scores_edits(self) -> bool:
-        """True where the protocol has a formula that makes one score of an edit's criteria."""
-        return self._protocol.edit_score is not None
-
-    def score(self, edit: Edit, verdicts: Sequence[Outcome]) -> float | None:
-        """Return the edit's own score by the protocol's formula, 0 to 100; None where a criterion lacks a number."""
-        known = {v.criterion: v.score_100 for v in verdicts if isinstance(v, Verdict) and v.score_100 is not None}
-        return self._protocol.score_of(edit, known)
-
-    def rubric(self, criterion: str) -> Rubric:
-        """Return the rubric of a criterion, in its first wording."""
-        return self._protocol.rubric(criterion)
-
-    def _rubric_for(self, edit: Edit, criterion: str) -> Rubric:
-        try:
-            return next(iter(self._protocol.rubrics_for(edit, [criterion])), self._protocol.rubric(criterion))
-        except MissingInput:
-            return self._protocol.rubric(criterion)
+    def _check_calibrations(self, cascade: Cascade) -> None:
+        """Refuse a stage whose calibration was made for another judge, or for this one asked otherwise."""
+        for stage in cascade.stages:
+            asked: dict[str, tuple[str, ...]] = {}
+            for name in self.criteria:
+                keys = {self._asked_by(one, stage.judge).key for one in self._rubrics if one.criterion == name}
+                # Of wordings for kinds of edits that its run did not have, a stage keeps nothing.
+                asked[name] = tuple(keys.intersection(stage.calibration.asked.get(name, ())) or keys)
+            stage.calibration.check(stage.judge.spec, self.protocol, self.mode, asked)
 
     def further_parameters(self) -> dict[str, Any]:
         """Return what the tools' observations depend on."""
-        return {"setup": self.setup.describe(), "tools": self._toolbox.facts()}
+        facts = {"setup": self.setup.describe(), "tools": self._toolbox.facts()}
+        if isinstance(self.plan, Member):
+            return facts
+        each = [
+            {
+                "spec": member.spec,
+                "base_url": shown_address(member.base_url) if member.base_url else None,
+                "profile": chat.profile.model_dump(mode="json"),
+            }
+            for member, chat in self._chats.items()
+        ]
+        return {**facts, "members": each}
 
-    def rubric_texts(self) -> dict[str, Any]:
-        """Return the rubrics that are asked, whole, by name."""
-        return {rubric.name: rubric.model_dump(mode="json") for rubric in self._rubrics}
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The specs of all judges that may be asked: one, where none answer together."""
+        return tuple(dict.fromkeys(member.spec for member in members_of(self.plan)))
 
     def close(self) -> None:
         """End everything under way, the background thread, the tools' threads and the connections; may be called again."""
@@ -293,44 +378,6 @@ class Judge(DescribedJudge):
     async def aclose(self) -> None:
         """End everything as `close` does, without blocking the event loop."""
         await self._lifecycle.aclose()
-
-
-def _protocol_of(setup: Setup, name: str | None, rubrics: Sequence[str | Path], settings: JudgeSettings) -> Protocol:
-    """Return the protocol as it is asked: the user's rubrics or words in it, and what the settings say of its texts."""
-    name = name or (None if rubrics else setup.protocol)
-    found = reworded_protocol(name, rubrics, setup) if rubrics else setup.worded(find_protocol(name or DEFAULT.name))
-    found = found if settings.target_crop is None else cropping(found, settings.target_crop)
-    found = found if settings.tells is None else telling(found, settings.tells)
-    return found if settings.our_notes else without_ours(found)
-
-
-def reworded_protocol(name: str | None, rubrics: Sequence[str | Path], setup: Setup | None = None) -> Protocol:
-    """Return a protocol with the user's rubrics or words in it; what a file leaves as it is, a set-up may still word otherwise.
-
-    Words that a tool has by itself are none of the user's.
-    """
-    found = with_files(name, rubrics)
-    worded = [rubric.model_copy(update={"wording": without_usual(rubric.wording)}) for rubric in found.rubrics]
-    if setup is not None and setup.protocol == found.name:
-        usual = find_protocol(found.name)
-        by_name = {
-            mine.name: (mine, theirs) for mine, theirs in zip(usual.rubrics, setup.worded(usual).rubrics, strict=True)
-        }
-        worded = [merged(rubric, *by_name[rubric.name]) if rubric.name in by_name else rubric for rubric in worded]
-    return replace(found, rubrics=tuple(worded))
-
-
-def merged(given: Rubric, usual: Rubric, otherwise: Rubric) -> Rubric:
-    """Return a rubric with its modes as another wording has them, wherever they are the usual ones."""
-    modes = {}
-    for mode, text in given.modes.items():
-        changed = {
-            field: getattr(otherwise.modes[mode], field)
-            for field in type(text).model_fields
-            if getattr(text, field) == getattr(usual.modes[mode], field)
-        }
-        modes[mode] = text.model_copy(update=changed)
-    return given.model_copy(update={"modes": modes})
 
 
 def edits_at_once(spec: str, criteria: int, concurrency: int) -> int:

@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
-from pathlib import Path
 
 from editloupe.images import declared_pixels
+from editloupe.memory_picture import MemoryPicture, PictureSource
 from editloupe.types import UserError
 
 MEGAPIXELS = 500
@@ -122,9 +122,14 @@ if hasattr(os, "register_at_fork"):
 
 
 @asynccontextmanager
-async def room_for(paths: Iterable[Path]) -> AsyncIterator[None]:
+async def room_for(paths: Iterable[PictureSource]) -> AsyncIterator[None]:
     """Hold room for these pictures, of which only the headers are read."""
     several = tuple(dict.fromkeys(paths))
-    pixels = await asyncio.to_thread(lambda: sum(map(declared_pixels, several)))
+    if all(
+        isinstance(one, MemoryPicture) for one in several
+    ):  # no file is read, and a thread costs more than the headers
+        pixels = sum(map(declared_pixels, several))
+    else:
+        pixels = await asyncio.to_thread(lambda: sum(map(declared_pixels, several)))
     async with pixel_budget().room(pixels):
         yield

@@ -9,10 +9,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Set
+from datetime import date, time, timedelta
+from decimal import Decimal
 from enum import Enum
 from numbers import Integral, Real
 from os import PathLike, fspath
+from pathlib import PurePath
 from typing import Any
+from uuid import UUID
 
 from pydantic import BaseModel
 
@@ -21,6 +25,11 @@ DEEPEST = 64
 """Levels of lists and mappings inside each other; readers of JSON give up at about 200."""
 LARGEST = 2**63 - 1
 """The largest whole number of SQLite and of Parquet."""
+DEEPEST_FIELD = 50
+"""How deeply a manifest's own fields may be nested."""
+MOST_BITS = 4096
+"""Of a whole number in a manifest's own fields."""
+_LEAVES = (bool, int, float, Decimal, date, time, timedelta, UUID, PurePath, BaseModel)
 _LONGEST_NUMBER = 10**300
 """Whole numbers beyond this are kept as text: Python itself refuses to print very long ones."""
 
@@ -92,6 +101,29 @@ def storable(value: Any, depth: int = 0) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return storable_text(str(fspath(value) if isinstance(value, PathLike) else value))
+
+
+def writable(value: Any, room: int = DEEPEST_FIELD) -> Any:
+    """Return a value that JSON and every file can hold: whole characters, no bytes, not nested without end.
+
+    What cannot be held is a ValueError: it comes from the user, who can change it.
+    """
+    if isinstance(value, str):
+        return storable_text(value)
+    if isinstance(value, (Mapping, list, tuple, set, frozenset)):
+        if not room:
+            raise ValueError(f"a field is nested more than {DEEPEST_FIELD} deep")
+        if isinstance(value, Mapping):
+            return {writable(key, room - 1): writable(item, room - 1) for key, item in value.items()}
+        items = (writable(item, room - 1) for item in value)
+        return tuple(items) if isinstance(value, tuple) else type(value)(items)
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        raise ValueError("a field holds a number too long to write")
+    if value is None or isinstance(value, _LEAVES):
+        return value
+    if getattr(value, "shape", None) == ():  # one number of an array
+        return value.item()
+    raise ValueError(f"a field holds {type(value).__name__}; only texts, numbers, lists and mappings can be kept")
 
 
 def record_json(record: BaseModel, without: Set[str] = frozenset()) -> str:

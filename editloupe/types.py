@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from datetime import date, time, timedelta
-from decimal import Decimal
 from enum import StrEnum
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Annotated, Any, Literal
-from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from editloupe.storable import storable_text
+from editloupe.memory_picture import MemoryPicture, PictureSource
+from editloupe.picture_file import File, taken_picture
+from editloupe.storable import writable
 from editloupe.user_error import UserError as UserError
 
 Mode = Literal["tools", "oracle", "plain"]
@@ -29,11 +35,6 @@ class Record(BaseModel):
 
 FARTHEST = 2**40
 """No position in a picture is farther away; numbers up to here can be multiplied without losing any of them."""
-DEEPEST = 50
-"""How deeply a manifest's own fields may be nested."""
-LONGEST_NUMBER = 4096
-"""In bits."""
-_LEAVES = (bool, int, float, Decimal, date, time, timedelta, UUID, PurePath, BaseModel)
 
 
 class Box(Record):
@@ -101,30 +102,6 @@ class Box(Record):
         return Box(x1=x1, y1=y1, x2=max(x1 + 1, round(self.x2 * x_factor)), y2=max(y1 + 1, round(self.y2 * y_factor)))
 
 
-def _writable(value: Any, room: int = DEEPEST) -> Any:
-    """Return a value that JSON and every file can hold: whole characters, no bytes, not nested without end."""
-    if isinstance(value, str):
-        return storable_text(value)
-    if isinstance(value, (Mapping, list, tuple, set, frozenset)):
-        if not room:
-            raise ValueError(f"a field is nested more than {DEEPEST} deep")
-        if isinstance(value, Mapping):
-            return {_writable(key, room - 1): _writable(item, room - 1) for key, item in value.items()}
-        items = (_writable(item, room - 1) for item in value)
-        return tuple(items) if isinstance(value, tuple) else type(value)(items)
-    if isinstance(value, int) and value.bit_length() > LONGEST_NUMBER:
-        raise ValueError("a field holds a number too long to write")
-    if value is None or isinstance(value, _LEAVES):
-        return value
-    if getattr(value, "shape", None) == ():  # one number of an array
-        return value.item()
-    raise ValueError(f"a field holds {type(value).__name__}; only texts, numbers, lists and mappings can be kept")
-
-
-File = Annotated[Path, PlainSerializer(lambda path: storable_text(str(path)), return_type=str, when_used="json")]
-"""A picture's path; written down with whole characters even where the disk has a name that is no text."""
-
-
 KEPT = "kept"
 """The context in which a record is read that was written by us: what it holds could be written."""
 
@@ -133,7 +110,7 @@ class Edit(Record):
     """What is judged: an instruction, the picture before, the picture after."""
 
     id: str = ""
-    """Unique in a run; the stem of the edited picture's file name where none is given."""
+    """Unique in a run; the stem of the edited picture's file name where none is given, in memory the head of its hash."""
     source: File
     edited: File
     instruction: str
@@ -155,28 +132,30 @@ class Edit(Record):
     """Other fields of the manifest, kept for grouping and for protocols that read them."""
 
     @property
-    def files(self) -> dict[str, tuple[Path, ...]]:
-        """The files of its pictures, by role; a role with a field of its own is that field's."""
+    def files(self) -> dict[str, tuple[PictureSource, ...]]:
+        """Its pictures, by role; a role with a field of its own is that field's."""
         reference = {"reference": (self.reference,)} if self.reference else {}
         named = {"source": (self.source,), "edited": (self.edited,), **reference}
         return named | {role: paths for role, paths in self.more_images.items() if role not in named}
 
     @property
-    def paths(self) -> tuple[Path, ...]:
-        """The files of its pictures, whatever their roles."""
+    def paths(self) -> tuple[PictureSource, ...]:
+        """Its pictures, whatever their roles."""
         return tuple(path for paths in self.files.values() for path in paths)
 
     @model_validator(mode="before")
     @classmethod
     def _id_from_file_name(cls, value: Any) -> Any:
-        if isinstance(value, Mapping) and not value.get("id") and isinstance(value.get("edited"), (str, Path)):
-            return {**value, "id": Path(value["edited"]).stem}
-        return value
+        if not isinstance(value, Mapping) or value.get("id") or value.get("edited") is None:
+            return value
+        edited = taken_picture(value["edited"])
+        own = edited.sha[:16] if isinstance(edited, MemoryPicture) else Path(edited).stem
+        return {**value, "edited": edited, "id": own}
 
     @field_validator("id", "instruction", "instruction_type", "hint", "model", "human", "extra")
     @classmethod
     def _can_be_written(cls, given: Any, info: ValidationInfo) -> Any:
-        return given if info.context == KEPT else _writable(given)
+        return given if info.context == KEPT else writable(given)
 
     @model_validator(mode="after")
     def _says_something(self) -> Edit:
@@ -196,6 +175,31 @@ class Usage(Record):
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
+
+
+class Served(Record):
+    """What a provider says it answered with; empty where it does not say."""
+
+    judge: str = ""
+    """Who was asked."""
+    model: str = ""
+    """The model's version, such as `gpt-5.1-2025-11-13`."""
+    fingerprint: str = ""
+    """Of the system behind it, where the provider has one."""
+    tier: str = ""
+    """The service tier that was used."""
+    route: str = ""
+    """Which of several providers or deployments a proxy sent the request to."""
+
+    @property
+    def told(self) -> str:
+        """All of it in a few words.
+
+        >>> Served(model="m-2025", fingerprint="fp_1", route="east").told
+        'm-2025, fingerprint fp_1, route east'
+        """
+        named = (("fingerprint", self.fingerprint), ("tier", self.tier), ("route", self.route))
+        return ", ".join(part for part in (self.model, *(f"{name} {value}" for name, value in named if value)) if part)
 
 
 class Sent(Record):
@@ -255,6 +259,8 @@ class Step(Record):
     """Waiting for the model; the tools' time is in the observations."""
     attempts: int = 1
     """Requests made until this reply came."""
+    served: Served | None = Field(default=None, exclude_if=lambda value: value is None)
+    """What the provider says answered; None where it says nothing."""
 
 
 class Reason(StrEnum):
@@ -273,8 +279,37 @@ class Reason(StrEnum):
     MISSING_INPUT = "missing_input"
     NOT_UNDERSTOOD = "not_understood"
     LOW_CONFIDENCE = "low_confidence"
+    NEEDS_A_PERSON = "needs_a_person"
+    """No judge of a cascade was sure enough to be trusted."""
     BUDGET = "budget"
     INTERNAL = "internal_error"
+
+
+OF_THE_SERVER = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.SERVER_REFUSED})
+"""Reasons that lie with the server: outcomes that end so tell nothing about the edit or the judge."""
+
+
+class Opinion(Record):
+    """What one of several judges said that answer together."""
+
+    judge: str
+    part: str
+    """Its place among them, such as `stage 1` or `member 2`."""
+    label: str | None = None
+    score: float | None = None
+    score_100: float | None = None
+    confidence: float | None = None
+    reason: Reason | None = None
+    """Why it gave no verdict; None where it gave one."""
+    detail: str = ""
+    """Why it gave none, or why its verdict does not stand."""
+    kept: bool = False
+    """Whether the outcome is this opinion's."""
+    asked: bool = True
+    """False where it was passed over, because it may keep nothing here."""
+    usage: Usage = Usage()
+    opinions: tuple[Opinion, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """Of whom this one is made up, where it is a panel's."""
 
 
 class Verdict(Record):
@@ -294,6 +329,10 @@ class Verdict(Record):
     change the outcome."""
     usage: Usage = Usage()
     steps: int = 0
+    opinions: tuple[Opinion, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """What each judge said, where several answer together."""
+    served: tuple[Served, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """What the providers say answered, each once."""
 
 
 class Unjudged(Record):
@@ -308,6 +347,10 @@ class Unjudged(Record):
     """The text that could not be read, whole."""
     usage: Usage = Usage()
     steps: int = 0
+    opinions: tuple[Opinion, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """What each judge said, where several answer together."""
+    served: tuple[Served, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """What the providers say answered, each once."""
 
 
 Outcome = Annotated[Verdict | Unjudged, Field(discriminator="status")]
@@ -323,6 +366,8 @@ class Trace(Record):
     judge: str
     target: int | None = None
     """Which target box this trace is about, where targets are judged one by one."""
+    part: str = Field(default="", exclude_if=lambda value: not value)
+    """The judge's place among several that answer together, such as `stage 1`."""
     prompt: tuple[str, ...] = ()
     """System text and task text, as first sent."""
     tools: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.scripted import Reply, Script, ScriptedServer
 
-_FOREIGN = ("OPENAI_", "GOOGLE_", "GEMINI_", "LANGSMITH", "LANGCHAIN_", "EDITLOUPE_", "AZURE_OPENAI_")
+_FOREIGN = ("OPENAI_", "GOOGLE_", "GEMINI_", "LANGSMITH", "LANGCHAIN_", "EDITLOUPE_", "AZURE_OPENAI_", "OTEL_")
 _PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
 
 

@@ -38,7 +38,8 @@ def test_a_graph_has_its_input_output_and_context_as_json_schema(name: str) -> N
 async def test_the_graphs_within_a_graph_have_schemas_too(name: str) -> None:
     within = {place: inner async for place, inner in graph_of(name).aget_subgraphs(recurse=True)}
     engines = {"judge_by_loop", "judge_by_objects", "judge_by_objects|ask", "judge_by_objects|rule"}
-    assert set(within) == {"edit": engines, "edival": {"ask", "rule"}}.get(name, set())
+    inside = {"judge", *(f"judge|{place}" for place in engines)}
+    assert set(within) == {"judge": inside, "edit": engines, "edival": {"ask", "rule"}}.get(name, set())
     for inner in within.values():
         assert inner.get_input_jsonschema()["properties"]
         assert inner.get_context_jsonschema()

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from editloupe import Judge
 from tests.conftest import StartServer
+from tests.reward_server.running import running
 from tests.scripted import Reply, Request, final, say
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -98,6 +100,28 @@ def test_a_candidate_without_a_verdict_has_no_reward(example: RunExample, ask_a_
     ask_a_server(lambda _: say("I would rather not say."))
 
     assert {line.partition(": ")[2] for line in example("reward_function.py")} == {"unjudged"}
+
+
+def test_candidates_that_were_never_files_are_rewarded(example: RunExample) -> None:
+    asked, untouched, broken = (line.partition(": ")[2] for line in example("memory_rewards.py"))
+
+    assert float(asked) > float(untouched)
+    assert broken == "unjudged"
+
+
+def test_a_trainer_is_given_rewards_and_none_where_there_is_no_picture(example: RunExample) -> None:
+    asked, untouched, left = example("trl_reward.py")
+
+    assert float(asked) > float(untouched)
+    assert left == "no reward"
+
+
+def test_a_reward_server_is_asked(example: RunExample) -> None:
+    with running(Judge("rules")) as server:
+        asked, broken = example("ask_reward_server.py", server.url)
+
+    assert float(asked.partition(": ")[2]) > 0.5
+    assert "is not a picture this program reads" in broken
 
 
 def test_a_trace_is_read_back_from_a_run(example: RunExample, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from editloupe.agent.messages import text_of
-from editloupe.types import Reason
+from editloupe.types import Reason, Served
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
@@ -39,6 +39,8 @@ class ReplyFacts:
     declined: Declined | None = None
     confidence: float | None = None
     """How sure the judge is of its answer, where it knows."""
+    served: Served | None = None
+    """What the provider says answered."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,9 @@ def facts_of(message: AIMessage, provider: Provider) -> ReplyFacts:
     if said is None and finish.lower() in FILTERED:
         held = "a part of the reply" if text_of(message).strip() else "the reply"
         said = f"the provider's content filter held {held} back (finish reason {finish})"
-    return ReplyFacts(finish, Declined(Reason.REFUSED, said) if said else None)
+    served = provider.served(message)
+    declined = Declined(Reason.REFUSED, said) if said else None
+    return ReplyFacts(finish, declined, served=served if served.told else None)
 
 
 def unfinished(finish: str) -> Unfinished | None:

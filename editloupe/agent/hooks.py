@@ -37,8 +37,8 @@ class Ticket(Protocol):
 class Traffic(Protocol):
     """Decides when a request may go out: concurrency, requests and tokens a minute, caps for the whole run."""
 
-    def request(self) -> AbstractAsyncContextManager[Ticket]:
-        """Wait for a place, hold it while the request is under way.
+    def request(self, judge: str = "") -> AbstractAsyncContextManager[Ticket]:
+        """Wait for a place, hold it while the request to this judge is under way.
 
         May raise `OverBudget`, which ends the case as unjudged with the reason `budget`.
         """
@@ -85,7 +85,7 @@ class Unlimited:
     """No traffic control: every request goes out at once, or as soon as the context's request limit allows it."""
 
     @asynccontextmanager
-    async def request(self) -> AsyncIterator[Ticket]:
+    async def request(self, judge: str = "") -> AsyncIterator[Ticket]:
         """Let the request go."""
         async with _REQUEST_LIMIT.get() or nullcontext():
             yield UncountedTicket()

@@ -12,7 +12,9 @@ import os
 import re
 import ssl
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol
@@ -90,6 +92,24 @@ def _as_it_is(body: bytes) -> bytes:
     return body
 
 
+def _no_route(headers: Mapping[str, str], body: bytes) -> str:
+    return ""
+
+
+_ROUTE: ContextVar[list[str] | None] = ContextVar("editloupe_route", default=None)
+
+
+@contextmanager
+def noting_route() -> Iterator[list[str]]:
+    """Give a list that holds, once a reply has come, which of several deployments answered, where that is told."""
+    noted: list[str] = []
+    token = _ROUTE.set(noted)
+    try:
+        yield noted
+    finally:
+        _ROUTE.reset(token)
+
+
 @dataclass(frozen=True)
 class BodyForm:
     """What the gate must know of a provider's requests and replies."""
@@ -100,6 +120,8 @@ class BodyForm:
     """Fields by which a body is a reply, although it has an error in it."""
     mended: Callable[[bytes], bytes] = _as_it_is
     """Makes a reply's body readable for the client."""
+    route: Callable[[Mapping[str, str], bytes], str] = _no_route
+    """Which of several deployments answered, by a reply's headers and body; empty where nothing says it."""
 
 
 _ANY_FORM = BodyForm()
@@ -137,6 +159,11 @@ class Gate:
         self._bodies = bodies
         self._secrets = Secrets()
 
+    @property
+    def host(self) -> str | None:
+        """The server's name, where one was given."""
+        return urlsplit(self._address.place).hostname if self._address else None
+
     def hooks(self, *more: Any) -> dict[str, list[Any]]:
         """Return the hooks for a client's `event_hooks`; the further ones see requests as they leave."""
         return {"request": [self.outgoing, *more], "response": [self.incoming]}
@@ -166,6 +193,8 @@ class Gate:
         if response.status_code == 200:
             if _ERROR.match(body):
                 _raise_error_inside(body, self._bodies.reply_fields)
+            if (noted := _ROUTE.get()) is not None and (route := self._bodies.route(response.headers, body)):
+                noted.append(route)
             body = self._bodies.mended(body)
         response.stream = type(response.request.stream)(body)
 

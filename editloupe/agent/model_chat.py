@@ -31,11 +31,13 @@ from editloupe.agent.clients import Client, Clients
 from editloupe.agent.endings import ReplyFacts, facts_of
 from editloupe.agent.faults import Fault, ModelFailed, ModelRejected, classify, empty_reply
 from editloupe.agent.hooks import Replies, Ticket, Traffic, Unlimited
-from editloupe.agent.http import Gate
+from editloupe.agent.http import Gate, noting_route
 from editloupe.agent.messages import PICTURE, on_the_wire, storable_message
 from editloupe.agent.profiles import Profile
-from editloupe.agent.providers.provider import Provider
+from editloupe.agent.providers.provider import ROUTE, Provider
+from editloupe.agent.span_content import put_question, put_reply
 from editloupe.agent.usage import UNSEEN_REPLY, counted, estimated_input
+from editloupe.spans import answered, chat_span
 from editloupe.types import Reason, Usage
 
 _LOG = logging.getLogger("editloupe")
@@ -62,6 +64,8 @@ class ModelChat:
         self._clients = clients
         self._provider = provider
         self._name = name
+        self._model = name.partition(":")[2] or name
+        self._place = gate.host if gate else None
         self._parameters = dict(parameters)
         self._retry = retry
         self._timeout = timeout
@@ -88,16 +92,24 @@ class ModelChat:
                 usage = Usage.model_validate(kept["usage"])
                 took = float(kept.get("seconds", time.perf_counter() - started))
                 return Reply(message, usage, took, kept=True, facts=self._facts(message))
-        client = self._clients.here()
-        wire = on_the_wire(request.messages, self._provider.pictures, request.album, request.limits, client.attaches)
-        asking = _Asking(self._bound(client, request), list(wire), request)
-        with attaching(request.album, request.limits):
-            message = await self._ask(asking)
+        with chat_span(
+            self._provider.in_spans or self._provider.name, self._model, self._parameters, self._place
+        ) as span:
+            put_question(span, request.messages, request.album, request.limits)
+            client = self._clients.here()
+            form = self._provider.pictures
+            wire = on_the_wire(request.messages, form, request.album, request.limits, client.attaches)
+            asking = _Asking(self._bound(client, request), list(wire), request)
+            with attaching(request.album, request.limits):
+                message = await self._ask(asking)
+            facts = self._facts(message)
+            answered(span, message.response_metadata, facts.finish, asking.usage, asking.attempts)
+            put_reply(span, message, facts.finish)
         seconds = time.perf_counter() - started
         if self._replies:
             kept = {"message": message_to_dict(message), "usage": asking.usage.model_dump(), "seconds": seconds}
             self._replies.put(key, kept)
-        return Reply(message, asking.usage, seconds, asking.attempts, facts=self._facts(message))
+        return Reply(message, asking.usage, seconds, asking.attempts, facts=facts)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; another loop, or a later request, opens its own."""
@@ -140,11 +152,12 @@ class ModelChat:
     async def _once(self, asking: _Asking, attempt: int) -> AIMessage | None:
         """Send one request; None where it is to be sent again at once, without a parameter the server does not take."""
         left_out = frozenset(self._gate.left_out)
-        async with self._traffic.request() as ticket:
+        async with self._traffic.request(self._name) as ticket:
             asking.attempts += 1
             try:
-                async with asyncio.timeout(self._timeout):
-                    message = await asking.client.ainvoke(asking.wire)
+                with noting_route() as route:
+                    async with asyncio.timeout(self._timeout):
+                        message = await asking.client.ainvoke(asking.wire)
             except Exception as error:
                 fault = classify(error, self._name, self._timeout, self._provider.errors)
                 self._failed(fault, asking, ticket, attempt, left_out, error)
@@ -156,6 +169,8 @@ class ModelChat:
                 self._failed(empty_reply(self._name), asking, ticket, attempt, left_out)
                 return None
             self._answered = True
+            if route:
+                message.response_metadata[ROUTE] = route[-1]
             message = storable_message(message)
             usage, estimated = counted(message, asking.estimate)
             if estimated:

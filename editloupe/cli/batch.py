@@ -44,7 +44,7 @@ def batch(
     judge = which.judged_by(judge)
     found = which.listed(manifest, judge)
     listed: Edits = (lambda: with_untouched(found.edits())) if reference else found.edits
-    open_judge = replace(judge, tool_memory=TOOL_MEMORY).open
+    open_judge = replace(judge.with_plan(), tool_memory=TOOL_MEMORY).open
     closing = Closing(facts={} if found.assumed is None else {"assumed": list(found.assumed)})
     made = options.batch(listed, out, open_judge, usual_repeats=usual_repeats(judge.protocol))
     return judge_into_run(made, options, closing)

@@ -13,17 +13,21 @@ from rich.text import Text
 
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.options import tell
+from editloupe.cli.otel import sending_spans
 from editloupe.evals.analysis.criterion_means import CriterionMean, criterion_means
 from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_rows import table_of_configuration
+from editloupe.evals.analysis.served_versions import version_notes
 from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
 from editloupe.evals.batch.forecast import Forecast
 from editloupe.evals.batch.held import FAILED
 from editloupe.evals.batch.progress import duration
 from editloupe.evals.runs import summary
+from editloupe.evals.runs.stage_counts import as_facts, stage_counts
 from editloupe.evals.runs.store import Run
 from editloupe.plurals import number_of
 from editloupe.safe_text import command, for_json, one_line, trace_command
+from editloupe.spans import spans_on
 from editloupe.types import Reason
 
 
@@ -47,7 +51,10 @@ def judge_into_run(batch: Batch, given: BatchOptions, closing: Closing | None = 
     """Judge a batch, or only estimate it, tell how it ended and return the exit code."""
     if given.dry_run:
         return _show_forecast(dry_run(batch, tell), given.as_json)
-    ending = judge_batch(batch, quiet=given.quiet, signals=True, say=tell)
+    with sending_spans(given.otel):
+        if spans_on() and batch.executor == "ray":
+            tell("spans are sent from this process only: those of Ray's workers are not")
+        ending = judge_batch(batch, quiet=given.quiet, signals=True, say=tell)
     with Run.open(batch.out) as run:
         left = summary.unjudged(run, ending.configuration)
         _show(run, ending, left, given.as_json, closing or Closing())
@@ -79,7 +86,10 @@ def _show_forecast(found: Forecast, as_json: bool) -> int:
 
 def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: bool, closing: Closing) -> None:
     tally, spending = ending.tally, ending.spending
-    found = _means(run, ending.configuration)
+    table = table_of_configuration(run, ending.configuration)
+    found = [] if table is None else criterion_means(without_reference(table)[0])
+    versions = () if table is None else table.versions
+    stages = stage_counts(run, ending.configuration, ending.price)
     if closing.show is not None:
         sentence = _sentence(ending)  # before the clock goes on
         closing.show(run, ending)
@@ -98,22 +108,22 @@ def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: b
             "cost": spending.cost,
             "seconds": round(tally.seconds, 3),
             "scores": [vars(score) for score in found],
+            **({"stages": as_facts(stages)} if stages else {}),
+            **({"versions": [one.model_dump(mode="json") for one in versions]} if versions else {}),
             **closing.facts,
         }
         print(for_json(facts, 2))
     else:
         _table(found)
+        for sentence in version_notes(versions):
+            print(one_line(sentence))
+        for stage in stages:
+            print(one_line(stage.told))
         print(_sentence(ending))
         for sentence in closing.sentences:
             print(one_line(sentence))
     for sentence in _next_steps(run, ending, left, closing) if closing.kept else _not_kept(ending, left):
         tell(sentence)
-
-
-def _means(run: Run, configuration: str) -> list[CriterionMean]:
-    """Return the means that `report` shows, too; none where nothing was judged yet."""
-    table = table_of_configuration(run, configuration)
-    return [] if table is None else criterion_means(without_reference(table)[0])
 
 
 def _table(found: list[CriterionMean]) -> None:
@@ -154,7 +164,10 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
         steps.append(f"{count} unjudged ({reason}), for instance: {trace_command(run.folder, example)}")
     if any(reason in FAILED for reason in left):
         steps.append("the same command tries again what failed")
-    if any(reason not in FAILED for reason in left) and not ending.why:
+    if Reason.NEEDS_A_PERSON in left:
+        queue = command("editloupe", "label-queue", run.folder, "--budget", str(left[Reason.NEEDS_A_PERSON][0]))
+        steps.append(f"what needs a person is in the queue that this draws: {queue}")
+    if any(reason not in {*FAILED, Reason.NEEDS_A_PERSON} for reason in left) and not ending.why:
         steps.append("ask anew what the judge left open by adding --retry-unjudged")
     if Reason.TRUNCATED in left:
         steps.append(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from editloupe.cli.otel import Otel
 from editloupe.evals.batch.batch import Batch, Edits, OpenJudge
 from editloupe.evals.batch.forecast import Assume, assumed
 from editloupe.evals.batch.jobs import Again
@@ -88,6 +89,7 @@ class BatchOptions:
     ray_workers: Annotated[int | None, typer.Option(min=1, help="Judging processes; else one a core.")] = None
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False
+    otel: Otel = False
 
     def _wanted(self, edits: Iterable[Edit]) -> Iterator[Edit]:
         """Yield the edits that are to be judged; an id that the manifest does not have is the user's mistake."""

@@ -32,8 +32,24 @@ def calibrate(
         float, typer.Option("--within", min=0, help="How far apart scores may lie, on the rubric's scale, to agree.")
     ] = 0.0,
     queue: Annotated[
-        Path | None,
-        typer.Option("--queue", help="The queue that drew the labelled edits; else the run's, if it is there."),
+        list[Path] | None,
+        typer.Option(
+            "--queue", help="A queue that drew labelled edits; may be given again. Else the run's, if it is there."
+        ),
+    ] = None,
+    stages: Annotated[
+        int,
+        typer.Option("--stages", min=1, help="How many judges the cascade is to have; each has its share of --error."),
+    ] = 1,
+    append: Annotated[
+        bool,
+        typer.Option(
+            "--append", help="Add this judge to the cascade in --out, for what the stages before it leave over."
+        ),
+    ] = False,
+    earlier: Annotated[
+        list[Path] | None,
+        typer.Option("--earlier", help="With --append: a run with an earlier stage's verdicts; may be given again."),
     ] = None,
     seed: Annotated[
         int, typer.Option("--seed", min=0, help="Seed of what is drawn among labels; same seed, same file.")
@@ -43,21 +59,43 @@ def calibrate(
 ) -> None:
     """Find for each criterion the confidence above which the judge agrees with people at least so often.
 
-    Where no threshold passes, that is said, and nothing of that criterion may be kept.
+    Where no threshold passes, that is said, and nothing of that criterion may be kept. `--judge cascade:trust.yaml` keeps what
+    may be kept and leaves the rest to a person, or to the next judge added with --append.
 
     Example: editloupe calibrate runs/gpt --human ada.csv --agreement 0.9 --error 0.05 --out trust.yaml
     """
+    from editloupe.combined.plans import stage_calibration, stage_entries, write_stages
     from editloupe.evals.analysis.reference import without_reference
     from editloupe.evals.analysis.run_rows import table_of
     from editloupe.evals.report.text import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import calibration_blocks
     from editloupe.evals.trust.calibrate import calibrate as calibrated
+    from editloupe.evals.trust.earlier_stages import find_stage
     from editloupe.evals.trust.label_queue import find_queue
+    from editloupe.types import UserError
 
     table, _ = without_reference(table_of(run, protocol, configuration))
     for sentence in table.damage:
         tell(sentence)
-    found = calibrated(table, human, agreement, error, by, find_queue(table, queue), within, seed)
-    found.write(out)
+    if earlier and not append:
+        raise UserError("--earlier goes with --append: it says where the verdicts of the stages before lie")
+    entries = stage_entries(out) if append else []
+    before = [find_stage(stage_calibration(entry, out), (run, *(earlier or ()))) for entry in entries]
+    if any(one.calibration.judge in table.judges for one in before):
+        raise UserError(
+            f"{' + '.join(table.judges)} is a stage of {out} already; write another file to calibrate it anew"
+        )
+    if append and len(entries) >= stages:
+        raise UserError(
+            f"this would be stage {len(entries) + 1}: say with --stages how many judges the cascade is to have, here and for the "
+            "stages before, so that each is tested at its share of the error"
+        )
+    found = calibrated(
+        table, human, agreement, error / stages, by, find_queue(table, queue or ()), within, seed, before
+    )
+    if append:
+        write_stages(out, [*entries, {"calibration": found.model_dump(mode="json")}])
+    else:
+        found.write(out)
     deliver(as_text(tuple(calibration_blocks(found, table.titles)), width_for(None, WIDTH)), None)
-    tell(f"calibration in {out}")
+    tell(f"calibration in {out}" + (f", stage {len(entries) + 1}" if append else ""))

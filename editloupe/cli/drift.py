@@ -14,6 +14,7 @@ from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import tell
 from editloupe.cli.report import chosen_format, deliver, width_for
 from editloupe.cli.splice import Without, spliced
+from editloupe.memory_picture import MemoryPicture, PictureSource
 from editloupe.safe_text import for_json
 from editloupe.types import UserError
 
@@ -89,6 +90,10 @@ def drift(
     return CODES[found.answer]
 
 
+def _there(source: PictureSource) -> bool:
+    return source.here if isinstance(source, MemoryPicture) else source.is_file()
+
+
 def _edits(table: Table, count: int, seed: int) -> list[Edit]:
     """Return the edits to judge again; a picture whose file is gone is taken from the run, where it was kept."""
     from editloupe.evals.runs.store import Run
@@ -97,10 +102,10 @@ def _edits(table: Table, count: int, seed: int) -> list[Edit]:
     found = []
     with Run.open(table.folder) as run:
         for row in anchor_rows(table, count, seed):
-            kept: dict[str, tuple[Path, ...]] = {}
+            kept: dict[str, tuple[PictureSource, ...]] = {}
             for role, paths in row.edit.files.items():
                 shas = row.pictures.get(role, ())
-                places = [path if path.is_file() else None for path in paths]
+                places = [path if _there(path) else None for path in paths]
                 for place, sha in enumerate(shas[: len(places)]):
                     places[place] = places[place] or run.pictures.find(sha)
                 if any(place is None for place in places):

@@ -10,23 +10,29 @@ import typer
 
 from editloupe.cli.options import tell
 from editloupe.evals.runs import export as exports
+from editloupe.evals.runs.inspect_log import to_inspect
 from editloupe.evals.runs.store import Run
 from editloupe.plurals import number_of
 from editloupe.types import UserError
 from editloupe.whole_files import text_file
 
-FORMATS = ("jsonl", "csv", "parquet", "datasets")
+FORMATS = ("jsonl", "csv", "parquet", "datasets", "inspect")
 
 
 def export(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    format: Annotated[str, typer.Option("--format", help="jsonl, csv, parquet or datasets.")] = "jsonl",
+    format: Annotated[str, typer.Option("--format", help="jsonl, csv, parquet, datasets or inspect.")] = "jsonl",
     out: Annotated[
         Path | None, typer.Option(help="The file to write; a folder for datasets. JSONL and CSV go to the terminal.")
     ] = None,
     images: Annotated[bool, typer.Option("--images", help="Put the pictures into a datasets folder.")] = False,
+    configuration: Annotated[
+        str | None, typer.Option(help="Whose verdicts an inspect log holds, where the run has several judges.")
+    ] = None,
 ) -> None:
     """Write one row a unit of work: edit, model, criterion, repeat, judge, status, label, scores, reason, tokens, cost.
+
+    The format inspect is an `.eval` log with the whole conversations and their pictures, which `inspect view` opens.
 
     Example: editloupe export runs/gpt --format parquet --out verdicts.parquet
     """
@@ -34,8 +40,15 @@ def export(
         raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{format}"')
     if images and format != "datasets":
         raise UserError("--images goes with --format datasets")
+    if configuration is not None and format != "inspect":
+        raise UserError("--configuration goes with --format inspect")
+    if format == "inspect" and out is not None and out.suffix not in (".eval", ""):
+        raise UserError(f"inspect view knows its logs by their names: call it {out.with_suffix('.eval').name}")
     with Run.open(run) as opened:
-        count = _written(opened, format, out, images)
+        if format == "inspect" and out is not None:
+            count = to_inspect(opened, out, configuration)
+        else:
+            count = _written(opened, format, out, images)
         damage = opened.damage.sentences()
     if out is not None:
         tell(f"{number_of(count, 'row')} in {out}")

@@ -12,7 +12,9 @@ from rich.text import Text
 
 from editloupe.cli import options as o
 from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.splice import spliced
+from editloupe.combined.opinion_lines import opinion_lines
 from editloupe.evals.papers.types_read import type_reader
 from editloupe.images import Album
 from editloupe.judge import Judge
@@ -55,6 +57,7 @@ def judge(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, steps included.")] = False,
     out: Annotated[Path | None, typer.Option(help="Keep verdicts, steps and pictures in this run folder.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Do not show the steps as they happen.")] = False,
+    otel: Otel = False,
 ) -> int:
     """Judge one edit and say why.
 
@@ -71,7 +74,7 @@ def judge(
         hint=hint,
         more_images=o.parse_images(image or ()),
     )
-    with given.open() as opened:
+    with sending_spans(otel), given.open() as opened:
         edit = type_reader(opened.protocol, o.tell)(edit)
         judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else StepPrinter())
     given.announce()
@@ -118,13 +121,15 @@ class StepPrinter:
             return
         for call in step.calls:
             said = next((seen.text for seen in step.observations if seen.call_id == call.id), "")
-            self._console.print(
-                Text(f"  {one_line(trace.criterion)}: {one_line(call.name)} → {_first_line(said)}", style="dim")
-            )
+            self._console.print(Text(f"  {_whose(trace)}: {one_line(call.name)} → {_first_line(said)}", style="dim"))
         if step.problem:
             self._console.print(
-                Text(f"  {one_line(trace.criterion)}: reply sent back: {_first_line(step.problem)}", style="yellow")
+                Text(f"  {_whose(trace)}: reply sent back: {_first_line(step.problem)}", style="yellow")
             )
+
+
+def _whose(trace: Trace) -> str:
+    return one_line(f"{trace.criterion}, {trace.judge}" if trace.part else trace.criterion)
 
 
 def as_record(judgement: Judgement, judge: Judge | None = None) -> dict[str, Any]:
@@ -188,6 +193,7 @@ def _show_outcome(outcome: Outcome, rubric: Rubric, console: Console) -> None:
             Text.assemble((f"{one_line(rubric.title)}: ", "bold"), (f"unjudged ({outcome.reason.value})", "bold red"))
         )
         console.print(Text(f"  {printable(outcome.detail)}"))
+        _show_opinions(outcome, console)
         return
     score = "" if outcome.score_100 is None else f"  {outcome.score_100:.1f} of 100"
     sure = "" if outcome.confidence is None else f"  confidence {outcome.confidence:.2f}"
@@ -201,9 +207,15 @@ def _show_outcome(outcome: Outcome, rubric: Rubric, console: Console) -> None:
         console.print(Text(f"  {printable(meaning.strip())}"))
     if outcome.rationale:
         console.print(Text(f"  because: {printable(outcome.rationale)}", style="italic"))
+    _show_opinions(outcome, console)
     tokens = outcome.usage.input_tokens + outcome.usage.output_tokens
     asked = f", {number_of(outcome.usage.requests, 'request')}, {tokens} tokens" if outcome.usage.requests else ""
     console.print(Text(f"  {outcome.steps} steps{asked}", style="dim"))
+
+
+def _show_opinions(outcome: Outcome, console: Console) -> None:
+    for line in opinion_lines(outcome.opinions):
+        console.print(Text(f"  {printable(line)}", style="dim"))
 
 
 def _said(verdict: Verdict, rubric: Rubric) -> str:

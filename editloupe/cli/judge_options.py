@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
@@ -11,6 +11,7 @@ import typer
 
 from editloupe.cli.model_options import ModelOptions
 from editloupe.cli.options import ASKING, JUDGING, JudgeSpec, ToolOptions, one_of, tell
+from editloupe.combined.plans import Plan, is_combined, plan_of
 from editloupe.judge import JUDGE_VARIABLE, Judge
 from editloupe.judge_settings import JudgeSettings
 from editloupe.rubrics.model import TargetCrop, Telling
@@ -179,13 +180,15 @@ class JudgeOptions:
     tools: ToolOptions = ToolOptions()
     tool_memory: int | None = None
     """Bytes the tools may remember in memory; no option, for whoever opens the judge to set."""
+    plan: Plan | None = None
+    """Who answers, read once: workers on other machines do not have the file."""
     shared_results: Path | None = None
     """Where judges that are opened one after the other share their tools' results, unless a folder is set; no option."""
 
     def open(self, **hooks: Any) -> Judge:
         """Return the judge these options describe."""
         return Judge(
-            self.judge,
+            self.plan or self.judge,
             protocol=self.protocol,
             mode=cast(Mode, one_of("--mode", self.mode, get_args(Mode))) if self.mode else None,
             base_url=self.base_url,
@@ -195,18 +198,23 @@ class JudgeOptions:
             **hooks,
         )
 
+    def with_plan(self) -> JudgeOptions:
+        """Return the options with the judges read that answer together; the others as they are."""
+        spec = self.named
+        return replace(self, plan=plan_of(spec, self.base_url)) if spec and is_combined(spec) else self
+
     def chosen(self) -> Setup:
         """Return the set-up that was named, or the default one, with the single options in their places."""
         named, given = find_setup(self.setup), self.tools.given()
         memory = {} if self.tool_memory is None else {"memory_bytes": self.tool_memory}
-        chosen = named.but(judging=self._given(), tools={**given, **memory})
+        chosen = named.but(judging=self.given(), tools={**given, **memory})
         return chosen if self.shared_results is None else chosen.sharing(self.shared_results)
 
     def settings(self) -> JudgeSettings:
         """Return how the judge is asked."""
         return self.chosen().judge_settings()
 
-    def _given(self) -> dict[str, Any]:
+    def given(self) -> dict[str, Any]:
         """Return the settings of judging that were given."""
         closed = {
             "tool_calls": ("auto", "native", "text"),

@@ -41,7 +41,7 @@ def label_queue(
     from editloupe.evals.analysis.reference import without_reference
     from editloupe.evals.analysis.run_rows import table_of
     from editloupe.evals.trust.confidence import KINDS
-    from editloupe.evals.trust.label_queue import FILE, draw_queue
+    from editloupe.evals.trust.label_queue import FILE, LabelQueue, draw_queue
     from editloupe.types import UserError
 
     table, _ = without_reference(table_of(run, protocol, configuration))
@@ -49,7 +49,7 @@ def label_queue(
         tell(sentence)
     queue, kind = draw_queue(table, budget, tau, seed, by)
     path = out or run / FILE
-    if path == run / FILE and path.exists() and path.read_bytes() != queue.as_text().encode():
+    if path == run / FILE and path.exists() and dict(LabelQueue.read(path).chances) != dict(queue.chances):
         raise UserError(
             f"{path} holds another queue, and labels may have been drawn by it; write this one elsewhere with --out"
         )

@@ -45,7 +45,7 @@ COMMANDS: tuple[Command, ...] = (
         "export",
         "editloupe.cli.export",
         "export",
-        "Write a run's verdicts as JSONL, CSV, Parquet or a datasets folder.",
+        "Write a run's verdicts as JSONL, CSV, Parquet, a datasets folder or an Inspect log.",
     ),
     Command(
         "run",
@@ -60,6 +60,12 @@ COMMANDS: tuple[Command, ...] = (
         "editloupe.cli.traces",
         "traces",
         "Find verdicts by what was said, called, seen and paid on the way, and count them.",
+    ),
+    Command(
+        "fork",
+        "editloupe.cli.fork",
+        "fork",
+        "Go on from a step of a kept trace with one thing changed.",
     ),
     Command(
         "report",
@@ -111,6 +117,7 @@ COMMANDS: tuple[Command, ...] = (
         "doctor", "editloupe.cli.doctor", "doctor", "Say what is ready on this machine and what to do for the rest."
     ),
     Command("demo", "editloupe.cli.demo", "demo", "Judge a few bundled edits."),
+    Command("serve", "editloupe.cli.serve", "serve", "Serve rewards to training loops, in the dialects they speak."),
     Command("studio", "editloupe.cli.studio", "studio", "Judge, look and label in the browser."),
 )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from editloupe.agent.specs import RULES, forms
+from editloupe.combined.plans import CASCADE, PANEL
 from editloupe.safe_text import one_line
 from editloupe.types import Box, UserError
 
@@ -23,7 +24,7 @@ JudgeSpec = Annotated[
     str | None,
     typer.Option(
         "--judge",
-        help=f"{forms(', ')} or {RULES}; else the variable EDITLOUPE_JUDGE, else {RULES}.",
+        help=f"{forms(', ')} or {RULES}; {PANEL}SPEC,SPEC… or {CASCADE}FILE; else the variable EDITLOUPE_JUDGE, else {RULES}.",
         rich_help_panel=ASKING,
     ),
 ]

@@ -81,10 +81,10 @@ def report(
         ),
     ] = False,
     queue: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             "--queue",
-            help="With --corrected: the queue that drew the labelled edits; else label_queue.jsonl in the run, if it is there.",
+            help="With --corrected: a queue that drew labelled edits; may be given again. Else the run's, if it is there.",
         ),
     ] = None,
     figures: Annotated[
@@ -114,13 +114,13 @@ def report(
     gc.freeze()  # the tables stay until the end; the collector need not walk through them again and again
     gc.enable()
     _check_columns(by or (), tables)
-    if queue is not None and (not corrected or len(tables) > 1):
+    if queue and (not corrected or len(tables) > 1):
         raise UserError(
             "--queue goes with --corrected and one run: it says how the labelled edits of that run were drawn"
         )
     built = []
     for table in tables:
-        drawn = find_queue(table, queue) if corrected else None
+        drawn = find_queue(table, queue or ()) if corrected else None
         built.append(
             build_report(table, by or (), rule, human, how, intervals=intervals, corrected=corrected, queue=drawn)
         )

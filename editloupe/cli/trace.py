@@ -15,7 +15,10 @@ from rich.panel import Panel
 from rich.rule import Rule
 from rich.text import Text
 
+from editloupe.cli.fork_view import fork_lines, show_kept_forks
 from editloupe.cli.options import tell
+from editloupe.combined.opinion_lines import opinion_lines
+from editloupe.evals.forks.shelf import forks_of
 from editloupe.evals.runs.export import each_once
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
@@ -37,6 +40,7 @@ def trace(
     ],
     criterion: Annotated[str | None, typer.Option(help="Only this criterion.")] = None,
     repeat: Annotated[int | None, typer.Option(min=0, help="Only this repeat; counted from 0.")] = None,
+    fork: Annotated[int | None, typer.Option(help="Show this fork of the run beside its parent.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     format: Annotated[
         str | None,
@@ -51,6 +55,12 @@ def trace(
     Example: editloupe trace runs/gpt cup-7 --format html --out cup-7.html
     """
     kind = chosen_kind("json" if as_json else format, out)
+    if fork is not None or _only_forks(run, edit_id):
+        if out is not None:
+            raise UserError(
+                "a fork is shown beside its parent on the terminal or as --json; --out is for a trace of the run"
+            )
+        return show_kept_forks(run, edit_id, criterion, fork, kind == "json")
     with Run.open(run) as opened:
         name = _named(opened, edit_id)
         edit = opened.edit(name).edit
@@ -70,6 +80,8 @@ def trace(
                 console = Console(highlight=False, file=file)
                 for renderable in _story(opened, edit, stories):
                     console.print(renderable)
+                for line in fork_lines(forks_of(opened, name, criterion)):
+                    console.print(line)
         if name == edit_id and (others := _others(opened, name, edit)):
             tell(
                 f"this is the output of {edit.model or 'a model without a name'}; others of the same edit: {', '.join(others)}"
@@ -93,6 +105,13 @@ def _deliver(text: str, out: Path | None) -> None:
         sys.stdout.write(text)
     else:
         write_text(out, text)
+
+
+def _only_forks(run: Path, edit_id: str) -> bool:
+    """True where a run knows an edit by its forks alone, as one does that they were written to."""
+    with Run.open(run) as opened, closing(opened.reader()) as reader:
+        known = reader.execute("SELECT 1 FROM edits WHERE name = ? OR edit_id = ?", (edit_id, edit_id)).fetchone()
+        return not known and bool(forks_of(opened, edit_id))
 
 
 def _named(run: Run, said: str) -> str:
@@ -150,10 +169,13 @@ def _story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) 
         name += f" · {_setting(unit)} · {unit.configuration or 'unknown configuration'}" if several else ""
         parts.append(Rule(Text(one_line(name), style="bold"), align="left"))
         for trace in traces:
+            if trace.part:
+                parts.append(Text(one_line(f"{trace.part}: {trace.judge}"), style="bold"))
             if trace.target is not None:
                 parts.append(Text(f"target {trace.target + 1}", style="bold"))
             parts += [Text(f"note: {printable(note)}", style="yellow") for note in trace.notes]
             parts += [_step(run, step) for step in trace.steps]
+        parts += [Text(printable(line)) for line in opinion_lines(unit.outcome.opinions)]
         parts.append(_ending(unit))
     return parts
 
@@ -164,6 +186,7 @@ def _setting(unit: Unit) -> str:
 
 def _step(run: Run, step: Step) -> RenderableType:
     facts = [_milliseconds(step.seconds), _tokens(step.usage), f"{step.attempts} requests" if step.attempts > 1 else ""]
+    facts.append(f"served by {printable(step.served.told)}" if step.served else "")
     title = Text.assemble((f"step {step.index + 1}", "bold"), (f"  {' · '.join(filter(None, facts))}", "dim"))
     lines: list[RenderableType] = []
     for sent in step.sent:

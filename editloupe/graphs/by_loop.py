@@ -17,7 +17,7 @@ from editloupe.types import Step, Trace
 async def by_loop(loop: Graph, context: CaseContext) -> Judged:
     """Judge a case by the loop, after its first stage where it has one."""
     case, started = context.case, time.perf_counter()
-    staged = await first_stage(context)
+    staged = await first_stage(context, loop)
     if staged.failure:
         return Judged(case, _trace(context, staged, (), started), None, staged.failure)
     context = replace(context, case=staged.case)

@@ -59,6 +59,8 @@ class SharedContext:
     judge: str
     """The spec of the judge, as traces name it."""
     toolbox: Toolbox
+    part: str = ""
+    """The judge's place among several that answer together."""
     album: Album = field(default_factory=Album)
     """The edit's pictures; they go with it."""
     wire: WireLimits = WireLimits()

@@ -22,7 +22,8 @@ from editloupe.images import ImageError
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
-from editloupe.types import Edit, Mode, Outcome, Reason, Trace, Unjudged, Usage, UserError, Verdict
+from editloupe.spans import Span, criterion_span, decided
+from editloupe.types import Edit, Mode, Outcome, Reason, Served, Trace, Unjudged, Usage, UserError, Verdict
 
 UNJUDGED = "unjudged"
 """Stands among the labels of several targets where one was left open."""
@@ -102,16 +103,28 @@ def judging(engine: Engine) -> Any:
     graph, judge = engine.graph, engine.judge  # named here, LangGraph finds the graph and shows it inside the node
 
     async def judge_case(state: EditState, runtime: Runtime[EditContext]) -> EditState:
-        return EditState(judged=[await judge(graph, _case_context(state["case"], runtime.context))])
+        case = state["case"]
+        with criterion_span(case.edit.id, case.rubric.criterion, case.target) as span:
+            judged = await judge(graph, case_context(case, runtime.context))
+            tell_span(span, judged)
+        return EditState(judged=[judged])
 
     return judge_case
+
+
+def tell_span(span: Span, judged: Judged) -> None:
+    """Say of a criterion's span how its case ended."""
+    given, failure = judged.given, judged.failure
+    label, score = (given.label, given.score_100) if given and not failure else (None, None)
+    decided(span, judged.case.rubric.criterion, label, score, failure.reason if failure else None)
 
 
 def _node(engine: str) -> str:
     return f"judge_by_{engine}"
 
 
-def _case_context(case: Case, context: EditContext) -> CaseContext:
+def case_context(case: Case, context: EditContext) -> CaseContext:
+    """Return what one case of an edit is judged with."""
     heading = Trace(
         edit_id=case.edit.id,
         criterion=case.rubric.criterion,
@@ -119,6 +132,7 @@ def _case_context(case: Case, context: EditContext) -> CaseContext:
         mode=case.mode,
         judge=context.shared.judge,
         target=case.target,
+        part=context.shared.part,
     )
     return CaseContext(context.shared, case, heading)
 
@@ -138,6 +152,7 @@ def outcome_of(cases: Sequence[Judged], min_confidence: float = 0.0) -> Outcome:
     criterion = cases[0].case.rubric.criterion
     usage = sum((usage_of_steps(list(one.trace.steps)) for one in cases), Usage())
     steps = sum(len(one.trace.steps) for one in cases)
+    served = _served(cases)
     open_cases = [one for one in cases if one.failure or one.given is None]
     decided = _deciding(cases)
     if open_cases and not _is_settled(decided):
@@ -151,6 +166,7 @@ def outcome_of(cases: Sequence[Judged], min_confidence: float = 0.0) -> Outcome:
             raw=failure.raw,
             usage=usage,
             steps=steps,
+            served=served,
         )
     assert decided is not None
     assert decided.given is not None
@@ -163,6 +179,7 @@ def outcome_of(cases: Sequence[Judged], min_confidence: float = 0.0) -> Outcome:
             raw=decided.given.text,
             usage=usage,
             steps=steps,
+            served=served,
         )
     return Verdict(
         criterion=criterion,
@@ -175,7 +192,19 @@ def outcome_of(cases: Sequence[Judged], min_confidence: float = 0.0) -> Outcome:
         targets=tuple(map(_target_label, cases)) if len(cases) > 1 else (),
         usage=usage,
         steps=steps,
+        served=served,
     )
+
+
+def _served(cases: Sequence[Judged]) -> tuple[Served, ...]:
+    """Return what the provider says answered these cases, each once."""
+    found = (
+        step.served.model_copy(update={"judge": one.trace.judge})
+        for one in cases
+        for step in one.trace.steps
+        if step.served is not None
+    )
+    return tuple(dict.fromkeys(found))
 
 
 def _deciding(cases: Sequence[Judged]) -> Judged | None:
@@ -211,7 +240,10 @@ def _target_label(one: Judged) -> str:
     return UNJUDGED if one.failure or one.given is None else str(one.given.label)
 
 
-def build_edit_graph() -> CompiledStateGraph[EditState, EditContext, EditState, EditState]:
+EditGraph = CompiledStateGraph[EditState, EditContext, EditState, EditState]
+
+
+def build_edit_graph() -> EditGraph:
     """Return the compiled graph of one edit."""
     graph = StateGraph(EditState, context_schema=EditContext)
     graph.add_node("prepare", prepare)

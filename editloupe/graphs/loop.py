@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
@@ -95,7 +96,7 @@ class LoopState(TypedDict, total=False):
 def opening(context: CaseContext) -> LoopState:
     """Return the state the loop starts from: the fixed rubric text, the announced pictures, the edit's own text."""
     case, profile = context.case, context.shared.chat.profile
-    schemas = _schemas(context)
+    schemas = schemas_of(context)
     blocks: list[str | dict[str, Any]] = [
         block
         for name, sha in case.pictures.items()
@@ -125,7 +126,7 @@ async def think(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     """Ask the model and read its reply."""
     context, shared = runtime.context, runtime.context.shared
     may_call = not state["insisted"]
-    schemas = _schemas(context)
+    schemas = schemas_of(context)
     native = schemas if shared.chat.profile.native_tools else []
     request = ChatRequest(
         state["messages"],
@@ -178,6 +179,7 @@ def _after(reply: Reply, state: LoopState, context: CaseContext, tools: list[str
         usage=reply.usage,
         seconds=reply.seconds,
         attempts=reply.attempts,
+        served=reply.facts.served,
     )
     return LoopState(
         messages=[] if empty or vast else [message],
@@ -275,7 +277,7 @@ async def _observation(context: CaseContext, view: View, call: ToolCall, number:
     return in_words(seen, words)
 
 
-def _schemas(context: CaseContext) -> list[dict[str, Any]]:
+def schemas_of(context: CaseContext) -> list[dict[str, Any]]:
     """Return the offered tools as function descriptions."""
     tools = context.tools()
     per_mille, words = context.shared.chat.profile.per_mille, context.case.rubric.wording
@@ -309,8 +311,10 @@ def _why_empty(finish: str) -> str:
     return f"Your reply was empty (finish reason: {finish})." if finish else "Your reply was empty."
 
 
-def build_loop() -> CompiledStateGraph[LoopState, CaseContext, LoopState, LoopState]:
-    """Return the compiled loop."""
+def build_loop(
+    checkpointer: BaseCheckpointSaver[Any] | None = None,
+) -> CompiledStateGraph[LoopState, CaseContext, LoopState, LoopState]:
+    """Return the compiled loop; with a checkpointer, any of its states can be gone back to."""
     graph = StateGraph(LoopState, context_schema=CaseContext)
     for name, node in (
         ("think", think),
@@ -328,7 +332,7 @@ def build_loop() -> CompiledStateGraph[LoopState, CaseContext, LoopState, LoopSt
     graph.add_edge("repair", "think")
     graph.add_edge("insist", "think")
     graph.add_edge("conclude", END)
-    return graph.compile(name="editloupe_loop")
+    return graph.compile(checkpointer, name="editloupe_loop")
 
 
 LOOP = build_loop()

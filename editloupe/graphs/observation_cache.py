@@ -7,6 +7,7 @@ import json
 import time
 
 from editloupe.images import WireLimits
+from editloupe.spans import observed, tool_span
 from editloupe.tools.contract import ToolError, View
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Observation, ToolCall
@@ -20,15 +21,30 @@ class ObservationCache:
 
     async def observe(self, toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
         """Return what a call shows; whatever goes wrong with it is a sentence for the model."""
+        with tool_span(call) as span:
+            seen = await self._observe(toolbox, call, view, wire)
+            observed(span, seen)
+        return seen
+
+    async def _observe(self, toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
         started = time.perf_counter()
-        key = json.dumps([call.name, call.parameters, dict(view.pictures)], default=str)
-        observed = self._observed.get(key)
-        before = observed is not None
-        if observed is None:
-            observed = self._observed[key] = toolbox.in_worker(_run, toolbox, call, view, wire)
-        seen = await asyncio.shield(observed)  # one criterion may give up, the other still wants to see
+        key = _key(call, view)
+        known = self._observed.get(key)
+        before = known is not None
+        if known is None:
+            known = self._observed[key] = toolbox.in_worker(_run, toolbox, call, view, wire)
+        seen = await asyncio.shield(known)  # one criterion may give up, the other still wants to see
         seconds = time.perf_counter() - started
         return seen.model_copy(update={"call_id": call.id, "seconds": seconds, "cached": seen.cached or before})
+
+    def keep(self, call: ToolCall, view: View, seen: Observation) -> None:
+        """Take what a call has shown before, instead of carrying it out."""
+        self._observed[_key(call, view)] = kept = asyncio.get_running_loop().create_future()
+        kept.set_result(seen)
+
+
+def _key(call: ToolCall, view: View) -> str:
+    return json.dumps([call.name, call.parameters, dict(view.pictures)], default=str)
 
 
 def _run(toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:

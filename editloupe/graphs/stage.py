@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from langgraph.graph.state import CompiledStateGraph
+
 from editloupe.agent.prompts import EARLIER_FINDINGS
 from editloupe.agent.tool_words import in_words
 from editloupe.graphs.loop import LOOP, CaseContext, Failure, LoopState, opening
@@ -27,20 +29,21 @@ class Staged:
     failure: Failure | None = None
 
 
-async def first_stage(context: CaseContext) -> Staged:
+async def first_stage(context: CaseContext, loop: CompiledStateGraph[Any, Any, Any, Any] = LOOP) -> Staged:
     """Have the differences listed where the rubric wants that; other cases are returned as they are."""
     stage = context.case.rubric.stage
     if stage is None:
         return Staged(context.case)
-    return await (_by_tool(context, stage) if context.shared.differences == "tool" else _by_model(context, stage))
+    by_tool = context.shared.differences == "tool"
+    return await (_by_tool(context, stage) if by_tool else _by_model(context, stage, loop))
 
 
-async def _by_model(context: CaseContext, stage: Stage) -> Staged:
+async def _by_model(context: CaseContext, stage: Stage, loop: CompiledStateGraph[Any, Any, Any, Any]) -> Staged:
     """Ask the model; an unreadable list leaves the case unjudged, like any unreadable answer."""
     case = stage_case(context.case, stage)
     asking = replace(context, case=case)
     start = await asyncio.to_thread(opening, asking)
-    state = await LOOP.ainvoke(start, {"recursion_limit": context.shared.limits.recursion_limit}, context=asking)
+    state = await loop.ainvoke(start, {"recursion_limit": context.shared.limits.recursion_limit}, context=asking)
     steps, prompts = tuple(state["steps"]), texts_of(start)
     if state["given"] is None:
         failure = state["failure"] or Failure(Reason.NO_ANSWER, "the judge listed nothing")

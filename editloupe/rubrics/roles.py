@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from editloupe.images import Album
+from editloupe.memory_picture import PictureSource
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
@@ -47,7 +47,7 @@ def name_of(role: str) -> str:
     return known.get(role) or f"{role.replace('_', ' ').title()} Image"
 
 
-def paths_in(edit: Edit, role: str) -> tuple[Path, ...]:
+def paths_in(edit: Edit, role: str) -> tuple[PictureSource, ...]:
     """Return the pictures of an edit in one role; `inputs` begins with the source, `references` with the reference."""
     found = edit.files.get(role, ())
     if role == "inputs":

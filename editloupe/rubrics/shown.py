@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from editloupe.asked import content_key
+from editloupe.memory_picture import PictureSource
 from editloupe.rubrics.model import Rubric, Telling
 from editloupe.rubrics.protocol import Protocol, all_facts, no_facts
 from editloupe.rubrics.roles import make_cases, paths_in, role_of
@@ -18,11 +18,11 @@ from editloupe.types import Edit, Mode, Sha
 class Shown:
     """What an answer depends on besides the question."""
 
-    pictures: Mapping[str, tuple[Path, ...]]
+    pictures: Mapping[str, tuple[PictureSource, ...]]
     """By role."""
     texts: Mapping[str, Any]
 
-    def key(self, hashes: Mapping[Path, Sha]) -> str | None:
+    def key(self, hashes: Mapping[PictureSource, Sha]) -> str | None:
         """Return a hash of it all, from the hashes of the pictures; None where a picture has none."""
         if any(path not in hashes for paths in self.pictures.values() for path in paths):
             return None

@@ -17,7 +17,7 @@ from editloupe.studio.guard import Guard
 from editloupe.studio.library import OpenRun
 from editloupe.studio.login import Login
 from editloupe.studio.render import HERE
-from editloupe.studio.routes import annotate, judge, pictures, runs, trace, traces
+from editloupe.studio.routes import annotate, fork, judge, pictures, runs, trace, traces
 from editloupe.studio.settings import StudioSettings
 from editloupe.studio.studio import Studio, studio_of
 from editloupe.types import UserError
@@ -42,7 +42,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
         middleware=[Middleware(Guard, settings=settings, login=Login(settings, studio.pages))],
     )
     app.state.studio = studio
-    for part in (judge, runs, trace, traces, annotate, pictures):
+    for part in (judge, runs, trace, traces, fork, annotate, pictures):
         app.include_router(part.router)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
     app.add_api_route("/", home, methods=["GET"])

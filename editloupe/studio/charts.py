@@ -25,6 +25,8 @@ class Charts:
     """The answer of a report, and its figures as SVG by name."""
 
     answer: str
+    warnings: tuple[str, ...]
+    """Where one judge was served in several versions."""
     certainty: tuple[str, ...]
     figures: dict[str, bytes]
 
@@ -60,4 +62,4 @@ def _draw(one: OpenRun, configuration: str) -> Charts:
         table = table_of(one.run.folder, configuration=configuration)
         report = build_report(table, human=human_labels(table, studio=one.labels.path))
         figures = {name: as_svg(draw()) for name, draw in drawings(report).items()}
-    return Charts(report.answer, report.certainty, figures)
+    return Charts(report.answer, report.version_notes, report.certainty, figures)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from editloupe.studio.http_checks import counted, host_name, too_large
 from editloupe.studio.login import READING, Login
 from editloupe.studio.settings import FORM_BYTES, UPLOAD_BYTES, StudioSettings
 
@@ -60,13 +60,13 @@ class Guard:
             return
         limit = UPLOAD_BYTES if scope["path"] == UPLOADS else FORM_BYTES
         if int(headers.get("content-length") or 0) > limit:
-            await PlainTextResponse(_too_large(limit), 413)(scope, receive, safely)
+            await PlainTextResponse(too_large(limit), 413)(scope, receive, safely)
             return
-        await self._app(scope, _limited(receive, limit), safely)
+        await self._app(scope, counted(receive, limit), safely)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         host = headers.get("host", "")
-        if _name(host) not in self._hosts:
+        if host_name(host) not in self._hosts:
             return PlainTextResponse("This studio does not answer to that host name.", 421)
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit() and len(length) < 16):
@@ -87,35 +87,5 @@ class Guard:
         return None
 
 
-def _limited(receive: Receive, limit: int) -> Receive:
-    """Count the bytes that really come: a request can state one length and send another."""
-    taken = 0
-
-    async def counted() -> Message:
-        nonlocal taken
-        message = await receive()
-        taken += len(message.get("body", b""))
-        if taken > limit:
-            raise HTTPException(413, _too_large(limit))
-        return message
-
-    return counted
-
-
 def _foreign() -> Response:
     return PlainTextResponse("Requests from other pages are not taken.", 403)
-
-
-def _too_large(limit: int) -> str:
-    return f"That is more than the limit of {limit // 2**20} MB."
-
-
-def _name(host: str) -> str:
-    """Return the name in a Host header, without port and brackets.
-
-    >>> _name("localhost:8642"), _name("[::1]:8642"), _name("127.0.0.1")
-    ('localhost', '::1', '127.0.0.1')
-    """
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()

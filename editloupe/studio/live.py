@@ -176,16 +176,17 @@ class LiveJobs:
         self, job: LiveJob, steps: asyncio.Queue[tuple[Trace, Step] | None], album: Album, shas: dict[str, str]
     ) -> None:
         """Put steps on the page in their order, after their pictures have been kept where the page finds them."""
-        named: dict[tuple[str, int | None], dict[str, str]] = {}
+        named: dict[tuple[str, int | None, str], dict[str, str]] = {}
         while (entry := await steps.get()) is not None:
             trace, step = entry
-            track = (trace.criterion, trace.target)
+            track = (trace.criterion, trace.target, trace.part)
             if track not in named:
                 named[track] = roles_of(trace.model_copy(update={"steps": (step,)}), shas)
             wanted = [sha for seen in step.observations for sha in seen.pictures] + [sent.sha for sent in step.sent]
             await asyncio.to_thread(self._keep, wanted, album)
             html = self._render.step(trace, step, named[track])
-            job.tell("step", criterion=trace.criterion, target=trace.target, html=html)
+            part = f"{trace.part}: {trace.judge}" if trace.part else ""
+            job.tell("step", criterion=trace.criterion, target=trace.target, part=part, html=html)
 
     def _keep(self, shas: list[str], album: Album) -> None:
         for sha in shas:

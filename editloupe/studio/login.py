@@ -6,9 +6,6 @@ import asyncio
 import hmac
 import math
 import secrets
-import time
-from collections import OrderedDict
-from collections.abc import Callable
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -16,6 +13,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope
 
+from editloupe.studio.http_checks import TokenAttempts
 from editloupe.studio.render import Pages
 from editloupe.studio.settings import StudioSettings
 
@@ -27,30 +25,6 @@ OPEN = frozenset({"/static/base.css", "/static/parts.css", "/static/pages.css", 
 FORM_BYTES = 8192
 FORM_SECONDS = 10.0
 TOLD = "This studio needs its token: open the address it printed when it started, or send it as Authorization: Bearer"
-
-
-class TokenAttempts:
-    """Counts wrong tokens by who sent them: so many at once, then one every few seconds.
-
-    While somebody has to wait, a right token is refused as well: else the answer would tell that it was right.
-    """
-
-    def __init__(self, at_once: int = 10, seconds: float = 6.0, clock: Callable[[], float] = time.monotonic) -> None:
-        self._at_once = at_once
-        self._seconds = seconds
-        self._clock = clock
-        self._until: OrderedDict[str, float] = OrderedDict()
-
-    def wait(self, who: str) -> float:
-        """Return the seconds before somebody may try again, 0 where that is at once."""
-        ahead = self._until.get(who, 0.0) - self._clock()
-        return max(0.0, ahead - (self._at_once - 1) * self._seconds)
-
-    def wrong(self, who: str) -> None:
-        """Count a wrong token."""
-        self._until[who] = max(self._until.pop(who, 0.0), self._clock()) + self._seconds
-        while len(self._until) > 4096:
-            self._until.popitem(last=False)
 
 
 class Login:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
+from editloupe.combined.opinion_lines import opinion_lines
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.studio.human_labels import rubric_of
 from editloupe.studio.redaction import Redaction
@@ -96,7 +97,9 @@ class Pages:
         self._environment.filters.update(
             duration=duration, number=number, level=level, urlencode=in_address, opening=opening
         )
-        self._environment.globals.update(title_of=title_of, meaning_of=meaning_of, KINDS=KINDS, **common)
+        self._environment.globals.update(
+            title_of=title_of, meaning_of=meaning_of, opinion_lines=opinion_lines, KINDS=KINDS, **common
+        )
 
     def warm(self) -> None:
         """Compile all templates, so that the first page is as quick as the next."""

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError, field_validator
 
+from editloupe.combined.plans import names_a_file
 from editloupe.judge import Judge
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.setups.setup import DEFAULT_SETUP, setup_names
+from editloupe.studio.library import OpenRun
 from editloupe.studio.settings import StudioSettings
 from editloupe.studio.uploads import Uploads
 from editloupe.types import Box, Edit, Mode, Record, UserError
@@ -88,11 +90,29 @@ def edit_of(request: JudgeRequest, uploads: Uploads) -> Edit:
     )
 
 
+def filled_in(request: JudgeRequest, one: OpenRun, name: str, uploads: Uploads) -> JudgeRequest:
+    """Return a request about an edit of a run, with the pictures the run kept, to be judged as it was judged there first."""
+    edit, pictures, _ = one.edit(name)
+    shas: dict[str, str] = {}
+    for role in ("source", "edited", "reference"):
+        path = one.run.pictures.find(pictures[role][0]) if pictures.get(role) else None
+        if path is not None:
+            shas[role] = str(uploads.copy(path)["sha"])
+    units = one.units(name)
+    known = {"protocol": units[0].protocol, "mode": units[0].mode, "judge": units[0].judge} if units else {}
+    told = {"instruction": edit.instruction[:LONGEST], "instruction_type": (edit.instruction_type or "")[:80]}
+    return request.model_copy(update={**shas, **known, **told, "boxes": edit.target_boxes[:50], "name": edit.id[:80]})
+
+
 def judge_of(request: JudgeRequest, settings: StudioSettings) -> Judge:
     """Open the judge; a missing key is one sentence."""
     spec = request.judge.strip() or settings.judge
     if request.setup not in setup_names():
         raise UserError(f'there is no set-up "{request.setup}" here; there are: {", ".join(setup_names())}')
+    if spec and names_a_file(spec) and spec != settings.judge:
+        raise UserError(
+            "a page names no files of this machine; start the studio with that judge: `editloupe studio --judge SPEC`"
+        )
     return Judge(
         spec,
         protocol=request.protocol,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import socket
@@ -21,10 +20,10 @@ import uvicorn
 
 from editloupe.studio.app import create_app
 from editloupe.studio.settings import StudioSettings
+from editloupe.studio.stoppable_server import STOPPING, Ending, StoppableServer, listen
 from editloupe.studio.studio import Studio
 from editloupe.types import UserError
 
-STOPPING = (signal.SIGINT, signal.SIGTERM)
 STOPPED = "editloupe: the studio was stopped"
 LEAVE_AFTER = 1.6
 """Seconds after which a stopped studio ends whatever a worker thread is still busy with."""
@@ -52,7 +51,7 @@ def serve(settings: StudioSettings, open_browser: bool = False) -> int:
                 timeout_graceful_shutdown=1,
                 ws="none",
             )
-            server = StoppableServer(config, studio)
+            server = StoppableServer(config, Ending(STOPPED, studio.jobs.close, studio.leave, LEAVE_AFTER))
             if open_browser:
                 webbrowser.open(_way_in(studio.uploads.folder, where).as_uri())
             server.run(sockets=[listener])
@@ -81,77 +80,12 @@ def _leaving_properly(studio: Studio) -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-class StoppableServer(uvicorn.Server):
-    """A server that ends its event streams when it is stopped, and ends by itself instead of raising the signal anew."""
-
-    def __init__(self, config: uvicorn.Config, studio: Studio) -> None:
-        super().__init__(config)
-        self._studio = studio
-        self.stopped_by: int | None = None
-        self._said = False
-
-    @property
-    def exit_code(self) -> int:
-        """130 after Ctrl+C, 143 after SIGTERM, as a shell counts them."""
-        return 0 if self.stopped_by is None else 128 + self.stopped_by
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Listen to Ctrl+C and SIGTERM for as long as the server runs."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self.handle_exit) for number in STOPPING}
-        try:
-            yield
-        finally:
-            # Nothing is left to be interrupted but the end; a second Ctrl+C must not turn it into a traceback.
-            for number, handler in before.items():
-                signal.signal(number, signal.SIG_IGN if self.stopped_by else handler)
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop; the process ends within the time given even where a worker thread does not."""
-        if self.stopped_by is None:
-            self.stopped_by = sig
-            last = threading.Timer(LEAVE_AFTER, self._leave)
-            last.daemon = True
-            last.start()
-        self.should_exit = True
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End every judging, and with it the streams that follow it; then close the connections."""
-        # A request that is cut off here was not a fault.
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-        await self._studio.jobs.close()
-        await super().shutdown(sockets)
-
-    def say_stopped(self) -> None:
-        """Say once that the studio was stopped, where it was."""
-        if self.stopped_by is not None and not self._said:
-            self._said = True
-            print(STOPPED, file=sys.stderr, flush=True)
-
-    def _leave(self) -> None:
-        self._studio.leave()
-        self.say_stopped()
-        os._exit(self.exit_code)
-
-
 def listening(settings: StudioSettings) -> socket.socket:
     """Return a socket on the wanted address."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((settings.host, settings.port))
+        return listen(settings.host, settings.port, "the studio")
     except OSError as error:
-        listener.close()
-        why = error.strerror or str(error)
-        raise UserError(
-            f"the studio cannot listen on {settings.host} port {settings.port} ({why}); choose another with --port"
-        ) from None
-    listener.listen(128)
-    return listener
+        raise UserError(str(error)) from None
 
 
 def address(settings: StudioSettings) -> str:

@@ -13,9 +13,10 @@ from editloupe.cli.main import build_app, run
 from editloupe.evals.batch.traffic import Limits
 from editloupe.judge import JudgeSettings
 
-LISTS_ALL = ("judge", "batch", "ablate")
+LISTS_ALL = ("judge", "batch", "ablate", "serve")
 """Commands that offer every option about a judge."""
 LEFT_OUT = {
+    "fork": {"--criterion"},  # one trace is forked
     "reward": {
         "--criterion",
         "--seed",
@@ -53,7 +54,12 @@ PARTS = {
     "demo": {"--judge", "--base-url", "--mode"},
     "tool": {"--enhancer", "--detector", "--detector-download", "--device", "--overview", "--tool-set"},
 }
-OWN_MEANING = {("edival evaluate", "--mode"), ("edival instruct", "--seed"), ("reward", "--seed")}
+OWN_MEANING = {
+    ("fork", "--criterion"),
+    ("edival evaluate", "--mode"),
+    ("edival instruct", "--seed"),
+    ("reward", "--seed"),
+}
 """The mode of results is multi or complex; other seeds are those of chains and of resamples."""
 PANELS = {"How the model is asked", "What is judged", "How the tools look"}
 ABOUT_THE_EDIT = {"--target", "--reference", "--type", "--image", "--hint"}

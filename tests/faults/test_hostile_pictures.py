@@ -233,7 +233,7 @@ def test_a_large_picture_brought_to_rgb_in_strips_is_the_same_as_in_one_go(
         image = image.convert(mode)
     data = encoded(image, "TIFF")
     whole = decode(data, "whole").pixels
-    monkeypatch.setattr("editloupe.images.STRIP_PIXELS", 1000)
+    monkeypatch.setattr("editloupe.rgb_pixels.STRIP_PIXELS", 1000)
     assert np.array_equal(decode(data, "strips").pixels, whole)
 
 

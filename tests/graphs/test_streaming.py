@@ -10,7 +10,7 @@ import pytest
 from editloupe.app import judge_graph
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
-from tests.scripted import ScriptedServer, final
+from tests.scripted import Request, ScriptedServer, call, final
 
 SPECS = ("openai:gpt-4.1", "openai:qwen2.5-vl", "google_genai:gemini-3-pro")
 
@@ -49,3 +49,22 @@ async def test_streaming_events_does_not_make_the_requests_stream(
     events = [event async for event in judge_graph.astream_events(asked(server, spec, tmp_path), version="v2")]
     check(server, events[-1]["data"]["output"]["judgement"])
     assert any(event["event"] == "on_chat_model_end" for event in events)
+
+
+async def test_the_steps_of_the_loop_are_in_the_state_that_is_streamed(scripted: StartServer, tmp_path: Path) -> None:
+    zoom = call("zoom_in_image", bbox_2d=[50, 30, 110, 80], target_image="Edited Image")
+
+    def script(request: Request) -> Any:
+        return final("Wrong Action") if any(message.role == "assistant" for message in request.messages) else zoom
+
+    server = scripted(script)
+    given = {**asked(server, "openai:gpt-4.1", tmp_path), "mode": "tools"}
+    states = [part async for part in judge_graph.astream(given, stream_mode="values", subgraphs=True)]
+    depths = {len(place) for place, _ in states}
+    assert depths == {0, 1, 2}  # judge, the edit inside it, the loop inside that
+    looking = [state["current"] for place, state in states if len(place) == 2 and state.get("current")]
+    seen = next(step for step in looking if step.observations)
+    assert (seen.calls[0].name, seen.observations[0].tool) == ("zoom_in_image", "zoom_in_image")
+    ended = [state for place, state in states if len(place) == 2][-1]
+    assert [len(step.observations) for step in ended["steps"]] == [1, 0]
+    assert ended["steps"][1].thought == "The pictures show it."

@@ -20,7 +20,6 @@ from editloupe.cli.protocols import rewording_file
 from editloupe.graphs.by_loop import by_loop
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.loop import LOOP, CaseContext
-from editloupe.judge import reworded_protocol
 from editloupe.judge_settings import JudgeSettings
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.edival import ASKED, PRECHECKS
@@ -33,6 +32,7 @@ from editloupe.rubrics.user_rubrics import with_files
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box, Edit, Mode, Trace
+from editloupe.worded_protocol import reworded_protocol
 from tests.conftest import StartServer
 from tests.pictures import save, textured
 from tests.scripted import Request, call, calls, say

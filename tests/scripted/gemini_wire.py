@@ -59,7 +59,7 @@ def check(request: Request, memory: Memory) -> Fault | None:
 
 def write(answer: Answer, request: Request, memory: Memory) -> dict[str, Any] | Fault:
     """Write an answer as a GenerateContentResponse, and remember the thought signature sent with it."""
-    tail: dict[str, Any] = {"modelVersion": request.model, "responseId": f"resp{request.index:08d}"}
+    tail: dict[str, Any] = {"modelVersion": answer.served or request.model, "responseId": f"resp{request.index:08d}"}
     if answer.usage is not None:
         tail["usageMetadata"] = _usage(answer.usage, answer.finish)
     if answer.finish == "blocked":

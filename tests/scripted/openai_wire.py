@@ -86,7 +86,8 @@ def write(answer: Answer, request: Request, memory: Memory) -> dict[str, Any] | 
     if answer.calls:
         message["tool_calls"] = _tool_calls(answer, request)
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(answer)}
-    completion = {**_head(request, "chat.completion"), "choices": [choice]}
+    told = {"model": answer.served or request.model, "system_fingerprint": answer.fingerprint}
+    completion = {**_head(request, "chat.completion"), **told, "choices": [choice]}
     return completion if answer.usage is None else {**completion, "usage": _usage(answer.usage)}
 
 

@@ -47,6 +47,10 @@ class Answer:
     signature: str | None = None
     """Gemini's thought signature (base64) on the first function call; it must come back with the history."""
     delay: float = 0.0
+    served: str | None = None
+    """The version the provider says it served; without it the model's name."""
+    fingerprint: str | None = None
+    """OpenAI's `system_fingerprint`."""
 
     def after(self, seconds: float) -> Answer:
         """Return the same answer, sent this much later."""

@@ -23,7 +23,8 @@ _FOREIGN = ("OPENAI_", "GOOGLE_", "GEMINI_", "LANGSMITH", "LANGCHAIN_", "EDITLOU
 def command(name: str, package: str) -> str:
     """Return the path of a server's command; the test is skipped with a sentence where it is not installed.
 
-    LiteLLM's proxy would take the openai package back a version, so it may live in `.venv-litellm` beside `.venv`.
+    LiteLLM's proxy would take the openai package back a version, so it may live in `.venv-litellm` beside `.venv`,
+    and Inspect in `.venv-inspect`.
     """
     places = (Path(sys.executable).parent, ROOT / f".venv-{name}" / "bin")
     given = os.environ.get(f"TEST_{name.upper()}")

@@ -90,3 +90,18 @@ def test_a_run_that_is_streamed_asks_its_model_no_differently(
     assert "Wrong Action" in events
     (request,) = model.requests
     assert not request.stream
+
+
+def test_the_steps_of_the_loop_are_visible_in_a_run(
+    server: httpx.Client, assistants: dict[str, str], tmp_path: Path
+) -> None:
+    within = server.get(f"/assistants/{assistants['judge']}/subgraphs", params={"recurse": "true"}).json()
+    assert "judge|judge_by_loop" in within
+    asked = {"edit": given(tmp_path), "judge": "rules", "criteria": ["instruction_following"]}
+    body = {"assistant_id": "judge", "input": asked, "stream_mode": ["values"], "stream_subgraphs": True}
+    events = server.post("/runs/stream", json=body).text
+    states = [json.loads(line.removeprefix("data: ")) for line in events.splitlines() if line.startswith("data: {")]
+    steps = [state["current"] for state in states if state.get("current")]
+    looked = next(step for step in steps if step["observations"])
+    assert looked["thought"]
+    assert looked["calls"][0]["name"] == looked["observations"][0]["tool"] == "localize_differences"

@@ -13,8 +13,9 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from editloupe.studio.app import create_app
-from editloupe.studio.serve import StoppableServer, listening
+from editloupe.studio.serve import LEAVE_AFTER, STOPPED, listening
 from editloupe.studio.settings import StudioSettings
+from editloupe.studio.stoppable_server import Ending, StoppableServer
 from tests.studio.samples import many_edits
 
 TOKEN = "open-sesame-0123456789"
@@ -53,7 +54,8 @@ def served(**options: object) -> Iterator[str]:
         port = listener.getsockname()[1]
         app = create_app(replace(settings, port=port))
         config = uvicorn.Config(app, log_level="error", ws="none", proxy_headers=False, timeout_graceful_shutdown=1)
-        server = StoppableServer(config, app.state.studio)
+        studio = app.state.studio
+        server = StoppableServer(config, Ending(STOPPED, studio.jobs.close, studio.leave, LEAVE_AFTER))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

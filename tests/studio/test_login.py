@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from editloupe.studio.app import create_app
-from editloupe.studio.login import TokenAttempts
+from editloupe.studio.http_checks import TokenAttempts
 from editloupe.studio.settings import StudioSettings, new_token
 from editloupe.types import UserError
 from tests.studio.conftest import BEARER, TOKEN, OpenStudio

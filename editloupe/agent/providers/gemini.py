@@ -192,6 +192,7 @@ def _details(error: BaseException) -> Any:
 
 PROVIDER = Provider(
     name="google_genai",
+    in_spans="gcp.gemini",
     keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
     base_url="GOOGLE_GEMINI_BASE_URL",
     packages=("langchain-google-genai",),

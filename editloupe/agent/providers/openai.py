@@ -214,6 +214,20 @@ def refusal(message: AIMessage) -> str | None:
     return f"the model declined to answer: {said}" if said else None
 
 
+ROUTE_HEADERS = ("x-litellm-model-id", "x-litellm-model-region", "x-portkey-provider")
+"""Headers in which proxies say which deployment answered."""
+_PROVIDER = re.compile(rb'[{,]\s*"provider"\s*:\s*"([^"\\]{1,80})"')
+"""OpenRouter's word for who answered; inside a model's own text the quotes would be escaped."""
+
+
+def route(headers: Mapping[str, str], body: bytes) -> str:
+    """Return which deployment behind a proxy answered, as far as it says so."""
+    told = [value for name in ROUTE_HEADERS if (value := headers.get(name))]
+    if found := _PROVIDER.search(body):
+        told.append(found[1].decode("utf-8", "replace"))
+    return " ".join(told)
+
+
 PROVIDER = Provider(
     name="openai",
     keys=("OPENAI_API_KEY",),
@@ -225,7 +239,7 @@ PROVIDER = Provider(
     pictures=PICTURES,
     structured=structured,
     takes=frozenset({"reasoning_effort", "seed", "top_p", "service_tier", "headers", "extra_body"}),
-    bodies=BodyForm(leave_out, reply_fields=("choices",)),
+    bodies=BodyForm(leave_out, reply_fields=("choices",), route=route),
     errors=ErrorForm(versioned_path="/chat/completions"),
     finish=finish,
     refusal=refusal,

@@ -10,6 +10,8 @@ from editloupe.agent.attachments import PictureForm
 from editloupe.agent.http import BodyForm, Gate
 from editloupe.agent.profiles import Profile
 from editloupe.agent.secrets import without_secrets
+from editloupe.storable import storable_text
+from editloupe.types import Served
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -42,6 +44,28 @@ def finish_reason(message: AIMessage) -> str:
     """Return the word by which most clients say how a reply ended."""
     facts = message.response_metadata
     return str(facts.get("finish_reason") or facts.get("stop_reason") or "")
+
+
+ROUTE = "route"
+"""Where a reply keeps which of several deployments answered; the gate reads it off the response."""
+LONGEST_NAME = 120
+"""Letters of a version that are kept: a server may say anything."""
+
+
+def served_by(message: AIMessage) -> Served:
+    """Return what most clients know of who answered: version, fingerprint, service tier and route."""
+    facts = message.response_metadata
+
+    def text(name: str) -> str:
+        value = facts.get(name)
+        return storable_text(" ".join(value.split())[:LONGEST_NAME]) if isinstance(value, str) else ""
+
+    return Served(
+        model=text("model_name") or text("model"),
+        fingerprint=text("system_fingerprint"),
+        tier=text("service_tier"),
+        route=text(ROUTE),
+    )
 
 
 def no_refusal(message: AIMessage) -> str | None:
@@ -90,5 +114,9 @@ class Provider:
     """The provider's word for how a reply ended; empty where it says nothing."""
     refusal: Callable[[AIMessage], str | None] = no_refusal
     """Why the provider or the model declined to answer, where it says so otherwise than by the finish reason."""
+    served: Callable[[AIMessage], Served] = served_by
+    """What the provider says answered."""
     loggers: tuple[str, ...] = ()
     """Loggers of the client that write down addresses or headers."""
+    in_spans: str = ""
+    """What OpenTelemetry's conventions call the provider, where that is not its name."""

@@ -16,7 +16,8 @@ from editloupe.evals.analysis.bootstrap import Bools, Floats, Resampling, bootst
 from editloupe.evals.analysis.estimate import Estimate, frame, missing
 from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.pairing import MEASURES, Pairing, alpha_estimate, used
-from editloupe.evals.analysis.run_rows import BASELINE, Table, lower_median, row_means, table_of
+from editloupe.evals.analysis.run_rows import Table, lower_median, row_means, table_of
+from editloupe.evals.analysis.table_warnings import warnings_of
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, YesNoAnswer
 from editloupe.rubrics.registry import known_protocol
@@ -140,7 +141,7 @@ def agreement(
     for labels in people.given.values():
         for name in labels:
             given[name] += 1
-    notes = [BASELINE] if table.by_rules else []
+    notes = list(warnings_of(table))
     fields = dict.fromkeys((*(["model"] if len(table.models) > 1 else []), *by)) if people.given else {}
     if not people.given:
         notes.append("No human labels: the manifest has none for these edits, and no file was named.")

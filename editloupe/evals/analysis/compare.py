@@ -30,9 +30,10 @@ from editloupe.evals.analysis.matching import (
 )
 from editloupe.evals.analysis.paired import OVERALL, CaseGrid, Change, differences
 from editloupe.evals.analysis.parts import shared_apart_fields, value_of
-from editloupe.evals.analysis.run_rows import BASELINE, Table, lower_median, row_means, table_of
+from editloupe.evals.analysis.run_rows import Table, lower_median, row_means, table_of
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.analysis.statistics import MOST_VALUES, confusion
+from editloupe.evals.analysis.table_warnings import warnings_of
 from editloupe.evals.runs.store import Run
 from editloupe.types import Record, UserError
 
@@ -183,7 +184,7 @@ def _title(table: Table) -> str:
 
 
 def _notes(first: Table, second: Table, question: Question) -> list[str]:
-    told = [BASELINE] if first.by_rules or second.by_rules else []
+    told = list(warnings_of(first, second))
     if question == "models" and not same_judge(first, second):
         told.append("The two were not judged alike, so a difference may come from the judge as well as from the model.")
     if question == "judges" and set(first.models) != set(second.models):

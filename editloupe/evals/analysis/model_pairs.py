@@ -20,9 +20,10 @@ from editloupe.evals.analysis.model_records import ModelComparison, ModelEntry, 
 from editloupe.evals.analysis.paired import OVERALL, Change, differences
 from editloupe.evals.analysis.parts import Part, grouped, shared_apart_fields
 from editloupe.evals.analysis.reference import Reference, without_reference
-from editloupe.evals.analysis.run_rows import BASELINE, Table
+from editloupe.evals.analysis.run_rows import Table
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.analysis.signflip import holm
+from editloupe.evals.analysis.table_warnings import warnings_of
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
 from editloupe.plurals import number_of, verb
 from editloupe.types import UserError
@@ -237,7 +238,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _notes(tables: Sequence[Table], entries: Sequence[ModelEntry], pool: CasePool, how: Resampling) -> list[str]:
-    told = [BASELINE] if any(table.by_rules for table in tables) else []
+    told = list(warnings_of(*tables))
     for group, count in pool.uncounted().items():
         cases = f"{number_of(count, 'case')} of {group} {verb(count, 'has', 'have')}"
         told.append(f"{cases} no part in the overall score, and {verb(count, 'is', 'are')} not compared.")

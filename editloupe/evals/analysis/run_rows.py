@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.run_units import RunUnit, no_collection, units_of
+from editloupe.evals.analysis.served_versions import ServedVersion, served_versions
 from editloupe.evals.runs.configurations import Configuration, planned_repeats
 from editloupe.evals.runs.readback import recorded_rubrics
 from editloupe.evals.runs.standing import criteria_of
@@ -163,6 +164,11 @@ class Table:
         """Judge, protocol and mode in a few words, and what tells the configuration from another one of these."""
         parts = (" + ".join(self.judges), self.protocol, f"{' + '.join(self.modes)} mode", self.differs)
         return " · ".join(filter(None, parts))
+
+    @cached_property
+    def versions(self) -> tuple[ServedVersion, ...]:
+        """What the providers say served the verdicts; empty where they said nothing."""
+        return served_versions(self.units)
 
     @property
     def by_rules(self) -> bool:

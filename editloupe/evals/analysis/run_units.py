@@ -48,6 +48,8 @@ class RunUnit(NamedTuple):
     label: str | None
     reason: str | None
     """Why it is unjudged."""
+    served: str | None
+    """What the providers say answered, as JSON; None where they say nothing."""
 
     @property
     def judged(self) -> bool:
@@ -67,6 +69,7 @@ _COLUMNS = {
     **{name: name for name in _KEPT},
     "confidence": "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.confidence') END",
     "text": "outcome",
+    "served": "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.served') END",
 }
 _NUMBERS = ("score", "score_100", "cost", "repeat", "seconds", "requests", "input_tokens", "output_tokens")
 _FITS = " AND ".join(

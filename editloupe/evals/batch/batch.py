@@ -16,7 +16,6 @@ from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.cap_gate import CapGate
 from editloupe.evals.batch.first_failures import FirstFailures
 from editloupe.evals.batch.forecast import Assume, Forecast, assumed, expectation, forecast
-from editloupe.evals.batch.held import SERVER
 from editloupe.evals.batch.jobs import Again, Planner
 from editloupe.evals.batch.local_executor import Executor, LocalExecutor
 from editloupe.evals.batch.progress import Progress, Tally
@@ -25,10 +24,10 @@ from editloupe.evals.batch.runner import Runner
 from editloupe.evals.batch.stopping import INTERRUPTED, Stop, listening
 from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
 from editloupe.evals.runs import configurations, replacements
-from editloupe.evals.runs.prices import Price, price_of
+from editloupe.evals.runs.prices import Price, price_of_all
 from editloupe.evals.runs.store import FILE, Run
 from editloupe.loop_thread import event_loop
-from editloupe.types import Edit, UserError
+from editloupe.types import OF_THE_SERVER, Edit, UserError
 
 WORKERS = 8
 """Threads that read, decode and encode pictures beside the event loop."""
@@ -79,6 +78,8 @@ class Ending:
     """The run's name of what judged."""
     damage: tuple[str, ...] = ()
     """What of the run could not be read."""
+    price: Price | None = None
+    """What the judge's tokens cost."""
 
     @property
     def complete(self) -> bool:
@@ -109,7 +110,7 @@ def dry_run(batch: Batch, say: Say = lambda sentence: None) -> Forecast:
             say(sentence)
         if batch.again.anew:
             planner.replacement = replacements.unfinished(run, survey.key)
-        return forecast(run, planner.jobs(enumerate(batch.edits())), described, _price(batch, judge.spec), batch.assume)
+        return forecast(run, planner.jobs(enumerate(batch.edits())), described, _price(batch, judge), batch.assume)
 
 
 def judge_batch(
@@ -133,9 +134,9 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         traffic = TrafficControl(batch.limits)
         judge = batch.open_judge(replies=KeptReplies(run), traffic=traffic)
         open_.push_async_callback(judge.aclose)
-        price = _price(batch, judge.spec)
+        price = _price(batch, judge)
         spending = Spending(batch.limits, price, *run.spent())
-        traffic.charge(spending, lambda usage, cost: run.pay(judge.spec, usage, cost))
+        traffic.charge(spending, lambda asked, usage, cost: run.pay(asked or judge.spec, usage, cost))
         configuration = run.configure(judge.describe(), judge.asked())
         planner = Planner(run, judge, batch.again, batch.repeats)
         open_.callback(planner.close)
@@ -180,8 +181,14 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         )
         with _little_to_collect(), nullcontext() if quiet else progress:
             await runner.judge_all(batch.edits())
-        ending = Ending(tally, spending, stop.why, stop.requests, judge.spec, configuration, run.damage.sentences())
-        if planner.replacement and ending.complete and not any(tally.unjudged[reason.value] for reason in SERVER):
+        ending = Ending(
+            tally, spending, stop.why, stop.requests, judge.spec, configuration, run.damage.sentences(), price
+        )
+        if (
+            planner.replacement
+            and ending.complete
+            and not any(tally.unjudged[reason.value] for reason in OF_THE_SERVER)
+        ):
             replacements.finish(run, planner.replacement)
         return ending
 
@@ -215,6 +222,6 @@ async def _executor(batch: Batch, run: Run, judge: BatchJudge, traffic: TrafficC
     return LocalExecutor(judge, batch.limits.concurrency, batch.deadline)
 
 
-def _price(batch: Batch, spec: str) -> Price | None:
-    known = price_of(spec, batch.prices)
+def _price(batch: Batch, judge: BatchJudge) -> Price | None:
+    known = price_of_all(judge.members, batch.prices)
     return batch.price or known

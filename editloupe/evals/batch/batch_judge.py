@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 from editloupe.asked import Asked
 from editloupe.images import Album
+from editloupe.memory_picture import PictureSource
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Edit, Judgement, Mode, Sha
 
@@ -18,6 +18,10 @@ class BatchJudge(Protocol):
     @property
     def spec(self) -> str:
         """Who answers."""
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The specs of all judges that may be asked: one, where none answer together."""
 
     @property
     def protocol(self) -> str:
@@ -48,7 +52,7 @@ class BatchJudge(Protocol):
     def asked_of(self, edit: Edit, criterion: str) -> Asked:
         """Return how one edit is asked on one criterion."""
 
-    def shown(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> str | None:
+    def shown(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> str | None:
         """Return the key of what of an edit the judge is shown; None where a picture it needs has no hash."""
 
     def describe(self) -> dict[str, Any]:

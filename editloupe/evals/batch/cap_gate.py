@@ -39,7 +39,7 @@ class CapGate:
         usage = sum((outcome.usage for outcome in judgement.verdicts), Usage())
         self._finished += 1
         self._tokens += _tokens(usage)
-        self._cost += self._price.cost(usage) if self._price else 0.0
+        self._cost += sum(self._price.of(outcome) for outcome in judgement.verdicts) if self._price else 0.0
 
     def _each(self, job: Job) -> tuple[float, float]:
         """Return the tokens and the cost a job is taken for."""

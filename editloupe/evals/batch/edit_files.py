@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
+from contextlib import suppress
 
 from editloupe.evals.runs.enrolment import Enrolled, Stamp
 from editloupe.files import check_file
 from editloupe.images import ImageError, hash_file
+from editloupe.memory_picture import MemoryPicture, PictureSource
 from editloupe.storable import storable_text
 from editloupe.types import Edit, Sha
 
@@ -16,7 +17,7 @@ class EditFiles:
     """Hashes of the pictures that can be read."""
 
     def __init__(self, edit: Edit, known: Iterable[Enrolled] = ()) -> None:
-        self.hashes: dict[Path, Sha] = {}
+        self.hashes: dict[PictureSource, Sha] = {}
         self.stamps: dict[str, Stamp] = {}
         """By path, as the run keeps them."""
         before: dict[str, Stamp] = {}
@@ -32,7 +33,11 @@ class EditFiles:
         }
         """Hashes by role, of the roles that are whole."""
 
-    def _take(self, path: Path, before: Stamp | None) -> None:
+    def _take(self, path: PictureSource, before: Stamp | None) -> None:
+        if isinstance(path, MemoryPicture):
+            with suppress(ImageError):
+                self.hashes[path] = hash_file(path)
+            return
         try:
             found = check_file(path)
             same = before is not None and before[:2] == (found.st_size, found.st_mtime_ns)

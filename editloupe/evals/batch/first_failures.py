@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from editloupe.evals.batch.held import SERVER
-from editloupe.types import Judgement, Reason, Unjudged, UserError
+from editloupe.types import OF_THE_SERVER, Judgement, Reason, Unjudged, UserError
 
 ALIKE = 16
 """Edits that may fail alike at the start before the user is asked."""
-REQUEST_FAILED = SERVER | {Reason.REFUSED, Reason.INTERNAL}
+REQUEST_FAILED = OF_THE_SERVER | {Reason.REFUSED, Reason.INTERNAL}
 """Reasons that come of the server, the network or the set-up; what a judge answers unreadably is its own doing."""
 
 

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 
 from editloupe.agent.refusals import refused_by_server
 from editloupe.asked import Asked, Question, as_good_as, changes
-from editloupe.types import Reason
+from editloupe.types import OF_THE_SERVER, Reason
 
-SERVER = frozenset({Reason.MODEL_ERROR, Reason.TIMEOUT, Reason.SERVER_REFUSED})
-"""Reasons that lie with the server: units that end so tell nothing about the edit or the judge."""
-FAILED = SERVER | {Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT}
+FAILED = OF_THE_SERVER | {Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT}
 """Reasons that say nothing about the judge's reply: the same command again tries these units again.
 
 The others (an unreadable answer, one cut off by the length limit, no answer, a refusal of this very content…) are what the

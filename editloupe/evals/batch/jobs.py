@@ -9,7 +9,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from editloupe.asked import Question
 from editloupe.evals.batch.batch_judge import BatchJudge
@@ -21,6 +20,7 @@ from editloupe.evals.runs.enrolment import Enrolled, Entry
 from editloupe.evals.runs.putting import Answer
 from editloupe.evals.runs.replacements import Replacement
 from editloupe.evals.runs.store import Run
+from editloupe.memory_picture import PictureSource
 from editloupe.plurals import number_of, verb
 from editloupe.types import Edit, Sha
 
@@ -62,7 +62,7 @@ class Job:
     number: int | None = None
     """The edit's in the run; None where nothing is written."""
     questions: Mapping[str, Question] = field(default_factory=dict)
-    hashes: Mapping[Path, Sha] = field(default_factory=dict)
+    hashes: Mapping[PictureSource, Sha] = field(default_factory=dict)
     """Of the pictures, as they went into the questions."""
 
 
@@ -135,7 +135,7 @@ class Planner:
             self._run.enrol(some)
 
     def _changed(
-        self, number: int, edit: Edit, criteria: Iterable[str], hashes: Mapping[Path, Sha]
+        self, number: int, edit: Edit, criteria: Iterable[str], hashes: Mapping[PictureSource, Sha]
     ) -> Iterator[tuple[str, str]]:
         """Yield, for every verdict of an edit that does not answer any more, what changed and the criterion."""
         for criterion in criteria:
@@ -163,7 +163,7 @@ class Planner:
             f"the run holds under the same id and model: {kept}"
         )
 
-    def _question(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> Question:
+    def _question(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> Question:
         return Question(self._judge.asked_of(edit, criterion).key, self._judge.shown(edit, criterion, hashes))
 
     def jobs(self, edits: Iterable[tuple[int, Edit]]) -> Iterator[Job]:

@@ -144,9 +144,9 @@ class WorkerTraffic(TrafficControl):
         self._outbox, self._budget = outbox, budget
 
     @asynccontextmanager
-    async def _place(self) -> AsyncIterator[Ticket]:
+    async def _place(self, judge: str = "") -> AsyncIterator[Ticket]:
         """Wait for a place, and until the last replies are filed: a worker or the driver may be lost at any moment."""
-        async with super()._place() as ticket:
+        async with super()._place(judge) as ticket:
             await self._outbox.delivered()
             if self.stopped is not None:
                 raise OverBudget(self.stopped)
@@ -162,10 +162,10 @@ class WorkerTraffic(TrafficControl):
                 await self._outbox.delivered()
                 await self._budget.release.remote()
 
-    def lose(self, usage: Usage, estimated: bool = True) -> None:
+    def lose(self, usage: Usage, estimated: bool = True, judge: str = "") -> None:
         """Count what a request took, and tell the driver."""
-        super().lose(usage, estimated)
-        self._outbox.tell(("paid", usage, estimated))
+        super().lose(usage, estimated, judge)
+        self._outbox.tell(("paid", usage, estimated, judge))
 
     def refuse(self, retry_after: float | None) -> None:
         """Allow less, and tell the driver."""

@@ -18,8 +18,8 @@ BETWEEN_SHRINKS = 1.0
 """Seconds; the refusals of one crowded moment count once."""
 FIRST_GUESS = 2000
 """Tokens a request is taken for until the first replies tell."""
-Paid = Callable[[Usage, float | None], None]
-"""Is told what every reply took and cost."""
+Paid = Callable[[str, Usage, float | None], None]
+"""Is told whose every reply was, what it took and what it cost."""
 _NOTHING = Usage()
 
 
@@ -77,9 +77,9 @@ class Spending:
         self.estimated = 0
         """Replies whose tokens are an estimate, because the server did not say or the reply never came."""
 
-    def add(self, usage: Usage, estimated: bool = False) -> float | None:
-        """Count one request; return its cost."""
-        cost = self._price.cost(usage) if self._price else None
+    def add(self, usage: Usage, estimated: bool = False, judge: str = "") -> float | None:
+        """Count one request to a judge; return its cost."""
+        cost = self._price.cost(usage, judge) if self._price else None
         self.usage = self.usage + usage
         self.cost = None if cost is None or self.cost is None else self.cost + cost
         self.estimated += estimated
@@ -148,12 +148,12 @@ class TrafficControl:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
 
-    def request(self) -> AbstractAsyncContextManager[Ticket]:
+    def request(self, judge: str = "") -> AbstractAsyncContextManager[Ticket]:
         """Wait for a place and hold it while the request is under way."""
-        return self._place()
+        return self._place(judge)
 
     @asynccontextmanager
-    async def _place(self) -> AsyncIterator[Ticket]:
+    async def _place(self, judge: str = "") -> AsyncIterator[Ticket]:
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
         self._let_in()
@@ -166,7 +166,7 @@ class TrafficControl:
         guess = self.spending.tokens_a_reply or FIRST_GUESS
         if self._tokens:
             self._tokens.take(guess)
-        ticket = _Ticket(self)
+        ticket = _Ticket(self, judge)
         try:
             yield ticket
         finally:
@@ -213,17 +213,17 @@ class TrafficControl:
         self._alarm = None
         self._let_in()
 
-    def count(self, usage: Usage, estimated: bool = False) -> None:
+    def count(self, usage: Usage, estimated: bool = False, judge: str = "") -> None:
         """A reply came: count it and, as nothing was refused, allow a little more."""
-        self.lose(usage, estimated)
+        self.lose(usage, estimated, judge)
         step = max(1.0, self.limits.concurrency / 16) / max(1.0, self.allowed)
         self.allowed = min(float(self.limits.concurrency), self.allowed + step)
 
-    def lose(self, usage: Usage, estimated: bool = True) -> None:
+    def lose(self, usage: Usage, estimated: bool = True, judge: str = "") -> None:
         """Count what a request took, whatever became of it."""
-        cost = self.spending.add(usage, estimated)
+        cost = self.spending.add(usage, estimated, judge)
         if self._paid:
-            self._paid(usage, cost)
+            self._paid(judge, usage, cost)
 
     def refuse(self, retry_after: float | None) -> None:
         """The server asked for less: allow less, once for all refusals of the same moment."""
@@ -235,19 +235,19 @@ class TrafficControl:
 
 
 class _Ticket:
-    def __init__(self, control: TrafficControl) -> None:
-        self._control = control
+    def __init__(self, control: TrafficControl, judge: str) -> None:
+        self._control, self._judge = control, judge
         self.tokens = 0
 
     def done(self, usage: Usage, estimated: bool = False) -> None:
         """The reply came."""
         self.tokens = usage.input_tokens + usage.output_tokens
-        self._control.count(usage, estimated)
+        self._control.count(usage, estimated, self._judge)
 
     def lost(self, usage: Usage) -> None:
         """No reply came."""
         self.tokens = usage.input_tokens + usage.output_tokens
-        self._control.lose(usage, estimated=self.tokens > 0)
+        self._control.lose(usage, self.tokens > 0, self._judge)
 
     def refused(self, retry_after: float | None) -> None:
         """The server asked for less traffic."""

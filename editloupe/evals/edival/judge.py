@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from editloupe.agent.hooks import Replies, Traffic, Watcher
@@ -17,6 +16,7 @@ from editloupe.graphs.edival import CONSISTENCY, CRITERIA, EDIVAL_GRAPH, QUALITY
 from editloupe.graphs.edival_context import EdivalContext
 from editloupe.images import Album, WireLimits
 from editloupe.judge_settings import JudgeSettings
+from editloupe.memory_picture import PictureSource
 from editloupe.pixel_budget import room_for
 from editloupe.rubrics.edival import ASKED, PRECHECKS
 from editloupe.rubrics.edival.questions import precheck, question
@@ -161,7 +161,7 @@ class EdivalJudge(DescribedJudge):
             "max_image_bytes": profile.max_image_bytes,
         }
 
-    def shown(self, edit: Edit, criterion: str, hashes: Mapping[Path, Sha]) -> str | None:
+    def shown(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> str | None:
         """Return the key of a turn: its pictures, its instruction and what is known of its objects."""
         if any(path not in hashes for path in edit.paths):
             return None

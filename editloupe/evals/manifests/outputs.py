@@ -11,6 +11,7 @@ from typing import Any
 
 from editloupe.evals.manifests.benchmark import PICTURES
 from editloupe.evals.manifests.ids import IdSet
+from editloupe.picture_file import in_file
 from editloupe.plurals import number_of
 from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.types import Edit, UserError
@@ -67,14 +68,15 @@ def survey(read: Read, of: ModelFolder, part: PartOf, seen: Callable[[Path], Non
     found: dict[Part, Held] = {}
     ids = IdSet()
     for edit in read(of.folder, of.model):
-        held = found.setdefault(part(edit), Held(edit.edited))
+        output = in_file(edit.edited)
+        held = found.setdefault(part(edit), Held(output))
         held.cases += 1
-        if edit.edited.is_file():
+        if output.is_file():
             held.found += 1
             if seen:
-                seen(edit.edited)
+                seen(output)
         elif held.lacking is None:
-            held.lacking = edit.edited
+            held.lacking = output
         if ids.add(edit.id) and sum(other.id == edit.id for other in read(of.folder, of.model)) > 1:
             raise UserError(f'the benchmark has the id "{edit.id}" twice; ids must be unique')
     return Survey(of, found)
@@ -121,7 +123,7 @@ def edits_of(read: Read, surveys: Sequence[Survey], part: PartOf) -> Iterator[Ed
             if edit is None or part(edit) in left_out:
                 continue
             changed: dict[str, Any] = {} if edit.model == one.of.model else {"model": one.of.model}
-            if not edit.edited.is_file():
+            if not in_file(edit.edited).is_file():
                 changed["extra"] = {**edit.extra, OUTPUT: MISSING_OUTPUT}
             yield edit.model_copy(update=changed) if changed else edit
 

@@ -18,6 +18,7 @@ from editloupe.evals.manifests.datasets import Naming, edit_from
 from editloupe.evals.manifests.ids import IdSet
 from editloupe.evals.manifests.readers import Row, reader_for
 from editloupe.images import ImageError, declared_size
+from editloupe.picture_file import in_file
 from editloupe.plurals import number_of, verb
 from editloupe.types import Box, Edit, Record, UserError
 
@@ -144,7 +145,7 @@ class _Counts:
             self._widths.append(width)
             self._heights.append(height)
         if edit.target_boxes:
-            self._measure(edit.source, edit.target_boxes)
+            self._measure(in_file(edit.source), edit.target_boxes)
 
     def _measure(self, source: Path, boxes: Sequence[Box]) -> None:
         try:

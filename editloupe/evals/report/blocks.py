@@ -22,6 +22,8 @@ from editloupe.evals.report.report_tables import merged
 from editloupe.evals.report.table_formats import cell_text
 from editloupe.plurals import number_of, verb
 
+VERSIONS = "A judge was served in several versions, see above."
+
 
 def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[Block]:
     """Tell a report: the answer, how sure it is, the tables, the edits to look at, and how it was made."""
@@ -30,11 +32,16 @@ def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[
     yield Paragraph(report.answer, "answer")
     if report.baseline:
         yield Paragraph(report.baseline, "warning")
+    for said in report.version_notes:
+        yield Paragraph(said, "warning")
     yield Heading("How sure is that?", level + 1)
     yield Points((*report.certainty, *report.notes))
     corrected = corrected_blocks(report.corrected, report.titles, level + 1) if report.corrected else ()
     for block in (*_scores(report, level + 1), *corrected, *_agreement(report, level + 1)):
-        yield replace(block, name=within + block.name) if isinstance(block, Drawing) else block
+        if isinstance(block, Drawing):
+            yield replace(block, name=within + block.name)
+        else:
+            yield _with_versions(block, report) if isinstance(block, Grid) else block
     if report.instructive:
         yield Heading("Edits to look at", level + 1)
         yield Cases(report.folder, report.instructive, report.titles)
@@ -44,6 +51,13 @@ def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[
         cost = "cost unknown" if report.spent.cost is None else f"${report.spent.cost:.2f}"
         tokens = f"{report.spent.input_tokens:,} input and {report.spent.output_tokens:,} output tokens"
         yield Paragraph(f"{report.spent.requests:,} requests, {tokens}, {cost}.")
+
+
+def _with_versions(grid: Grid, report: Report) -> Grid:
+    """Return a table that says where its judge was served in several versions."""
+    if not report.version_notes or report.version_notes[0] in grid.note:
+        return grid
+    return replace(grid, note=f"{grid.note} {VERSIONS}".strip())
 
 
 def _scores(report: Report, level: int) -> Iterator[Block]:

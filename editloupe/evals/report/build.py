@@ -19,6 +19,7 @@ from editloupe.evals.analysis.parts import BETWEEN, parts_of
 from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_rows import BASELINE, NO_MODEL, Table, table_of
 from editloupe.evals.analysis.scores import Score, Scores, UnjudgedRule, scores
+from editloupe.evals.analysis.served_versions import version_notes
 from editloupe.evals.manifests.pairs import PAIRS
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.evals.report.corrected_blocks import corrected_table
@@ -69,6 +70,8 @@ def build_report(
     mended = _corrected(table, people, queue, how) if corrected else None
     if mended is not None:
         tables = (*tables, printed(corrected_table(mended, table.titles), table.protocol))
+    said = version_notes(table.versions)
+    tables = tuple(one.model_copy(update={"notes": (*one.notes, *said)}) for one in tables) if said else tables
     areas = {name: trend for name in table.criteria if (trend := area_trend(table, name)) is not None}
     return Report(
         **{
@@ -83,6 +86,8 @@ def build_report(
         answer=_answer(table, found, how, rankings),
         certainty=tuple(_certainty(table, found, agreed, how)),
         baseline=BASELINE if table.by_rules else None,
+        versions=table.versions,
+        version_notes=said,
         titles=table.titles,
         agreement=agreed,
         corrected=mended,
@@ -135,6 +140,7 @@ def build_leaderboard(
             )
         )
     notes = [f"{report.run}: {report.baseline}" for report in ordered if report.baseline]
+    notes += [f"{report.run}: {said}" for report in ordered for said in report.version_notes]
     if len({report.protocol for report in reports}) > 1:
         notes.append("The runs follow different protocols; scores compare within a protocol only.")
     elif len({(report.judge, report.mode) for report in reports}) > 1:

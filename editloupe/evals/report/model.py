@@ -12,6 +12,7 @@ from editloupe.evals.analysis.estimate import Estimate, Number
 from editloupe.evals.analysis.instructive import Instructive
 from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.scores import Coverage, Scores
+from editloupe.evals.analysis.served_versions import ServedVersion
 from editloupe.evals.trust.records import CorrectedScores
 from editloupe.types import Record
 
@@ -54,6 +55,10 @@ class Report(Scores):
     """How sure the answer is, one sentence each."""
     baseline: str | None
     """Said where the rule-based judge gave the verdicts."""
+    versions: tuple[ServedVersion, ...] = ()
+    """What the providers say served the verdicts; empty where they said nothing."""
+    version_notes: tuple[str, ...] = ()
+    """Said where one judge was served in several versions."""
     titles: Mapping[str, str]
     """Criteria to their titles."""
     agreement: Agreement | None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from editloupe.combined.calibration import Calibration
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
-from editloupe.evals.trust.calibrate import Calibration
 from editloupe.evals.trust.confidence import KINDS
 from editloupe.evals.trust.drift import Drift
 from editloupe.evals.trust.replace_annotators import Replacement
@@ -20,6 +20,10 @@ def calibration_blocks(found: Calibration, titles: Mapping[str, str]) -> Iterato
         "answer",
     )
     rows, whys = [], list(found.notes)
+    if found.after:
+        whys.insert(
+            0, f"This is stage {len(found.after) + 1} of a cascade: only what the stages before it leave over counts."
+        )
     for criterion, one in found.criteria.items():
         title = titles.get(criterion, criterion)
         best = next((step for step in reversed(one.tested) if step.passed), None)

@@ -11,8 +11,10 @@ from editloupe.evals.analysis.pair_results import Half, PairKey, pair_results, r
 from editloupe.evals.analysis.parts import BETWEEN, grouped, shared_apart_fields
 from editloupe.evals.analysis.run_rows import NO_MODEL, RunRow, Table
 from editloupe.evals.manifests.pairs import PAIRS, Pair
+from editloupe.picture_file import in_file
 from editloupe.plurals import number_of, verb
 from editloupe.rubrics.registry import known_protocol, pair_rules
+from editloupe.rubrics.roles import paths_in
 from editloupe.types import Edit, UserError, Verdict
 
 OVERALL = "overall"
@@ -53,14 +55,14 @@ def _case(edit: Edit) -> Hashable:
 def _pair(first: Edit, second: Edit, dimension: str, number: int, file: str) -> Pair:
     return Pair(
         id=f"case_{number:05d}:{first.model}|{second.model}:{dimension}",
-        source=first.source,
+        source=in_file(first.source),
         instruction=first.instruction,
-        winner=first.edited,
-        loser=second.edited,
+        winner=in_file(first.edited),
+        loser=in_file(second.edited),
         dimension=dimension,
         label="open",
         task=first.instruction_type,
-        references=(*((first.reference,) if first.reference else ()), *first.more_images.get("references", ())),
+        references=tuple(map(in_file, paths_in(first, "references"))),
         hint=first.hint,
         file=file,
         models=(str(first.model), str(second.model)),

@@ -6,11 +6,11 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from editloupe.asked import content_key
 from editloupe.evals.runs.redact import Redactor
+from editloupe.memory_picture import PictureSource
 from editloupe.storable import record_json, storable_text
 from editloupe.types import Edit, Sha
 
@@ -60,7 +60,7 @@ class Enrolled(NamedTuple):
             return {}
 
 
-def content_of(edit: Edit, hashes: Mapping[Path, Sha]) -> str | None:
+def content_of(edit: Edit, hashes: Mapping[PictureSource, Sha]) -> str | None:
     """Return what makes an edit this one: its pictures before and after and its instruction; None where one is unreadable."""
     if edit.source not in hashes or edit.edited not in hashes:
         return None

@@ -85,6 +85,7 @@ def _merge_one(source: Run, target: Run, merged: Merged) -> None:
         for row in old.execute("SELECT key, edit_id, reply, kept_at FROM replies"):
             new.execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?)", tuple(row))
         _add_spending(old, new)
+        _add_forks(old, new)
     known = source.about().get("configurations", ())
     target.add_configurations({**one, "name": names.get(str(one["name"]), one["name"])} for one in known)
     _copy_pictures(source, target)
@@ -169,6 +170,19 @@ def _add_spending(old: sqlite3.Connection, new: sqlite3.Connection) -> None:
             f"INSERT INTO spent (judge, {', '.join(names)}) VALUES ({marks}) ON CONFLICT (judge) DO UPDATE SET {added}",
             tuple(row),
         )
+
+
+def _add_forks(old: sqlite3.Connection, new: sqlite3.Connection) -> None:
+    """Take forks over behind those that are there, under new numbers."""
+    if not old.execute(schema.FORKS_THERE).fetchone():
+        return
+    new.execute(schema.FORKS)
+    first = int(new.execute("SELECT coalesce(max(fork), 0) FROM forks").fetchone()[0])
+    for row in old.execute("SELECT fork, edit_id, name, criterion, identity, record FROM forks ORDER BY fork"):
+        number, *rest, record = row
+        with suppress(ValueError, TypeError):
+            record = json.dumps({**json.loads(record), "number": first + number}, ensure_ascii=False)
+        new.execute("INSERT INTO forks VALUES (?, ?, ?, ?, ?, ?)", (first + number, *rest, record))
 
 
 def _copy_pictures(source: Run, target: Run) -> None:

@@ -63,7 +63,12 @@ class PictureFolder:
 
 
 def file_of(picture: Picture) -> tuple[str, bytes]:
-    """Return suffix and bytes a picture is kept as: its own file where it has one, else what was made for the wire."""
+    """Return suffix and bytes a picture is kept as: its own file where it has one, else what was made for the wire.
+
+    Pixels that were given to be judged are kept without loss: the tools saw every one of them.
+    """
+    if picture.given:
+        return ".png", encode(picture.pixels, "png")
     if picture.file:
         return SUFFIXES[picture.file[0]], picture.file[1]
     if max(picture.size) <= LONG_SIDE:

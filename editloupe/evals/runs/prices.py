@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError
 
 from editloupe.rubrics.load import mistake
 from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
-from editloupe.types import Record, Usage, UserError
+from editloupe.types import Opinion, Outcome, Record, Usage, UserError
 
 MILLION = 1_000_000
 Dollars = Annotated[float, Field(ge=0, lt=1e9, allow_inf_nan=False)]
@@ -26,8 +26,8 @@ class Price(Record):
     cached: Dollars | None = None
     """For input tokens the provider had cached; the price of input where it is not given."""
 
-    def cost(self, usage: Usage) -> float:
-        """Return what these tokens cost.
+    def cost(self, usage: Usage, judge: str = "") -> float:
+        """Return what these tokens cost, where several judges answer together those of this one.
 
         >>> Price(input=1, output=10, cached=0.5).cost(Usage(input_tokens=1000, cached_tokens=400, output_tokens=100))
         0.0018
@@ -36,6 +36,32 @@ class Price(Record):
         fresh = max(0, usage.input_tokens - usage.cached_tokens)
         dollars = fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output
         return round(dollars / MILLION, 9)
+
+    def of(self, outcome: Outcome) -> float:
+        """Return what an outcome cost."""
+        return self.cost(outcome.usage)
+
+
+class SeveralPrices(Price):
+    """What several judges cost that answer together; tokens of none in particular count as the dearest's."""
+
+    members: Mapping[str, Price]
+
+    def cost(self, usage: Usage, judge: str = "") -> float:
+        """Return what these tokens of a judge cost."""
+        return self.members[judge].cost(usage) if judge in self.members else super().cost(usage)
+
+    def of(self, outcome: Outcome) -> float:
+        """Return what an outcome cost: the tokens of each judge at its own price."""
+        if not outcome.opinions:
+            return self.cost(outcome.usage)
+        return round(sum(self.of_opinion(one) for one in outcome.opinions), 9)
+
+    def of_opinion(self, opinion: Opinion) -> float:
+        """Return what one judge's opinion cost, a panel's as its members' together."""
+        if opinion.opinions:
+            return sum(self.of_opinion(one) for one in opinion.opinions)
+        return self.cost(opinion.usage, opinion.judge)
 
 
 FREE = Price(input=0, output=0)
@@ -56,6 +82,18 @@ def price_of(spec: str, table: str | Path | None = None) -> Price | None:
             return prices[name]
     dated = [name for name in prices if f"{provider}:{model}".startswith(f"{name}-") and _is_a_date(model, name)]
     return prices[max(dated, key=len)] if dated else None
+
+
+def price_of_all(members: Sequence[str], table: str | Path | None = None) -> Price | None:
+    """Return the price of judges that answer together, or of one; None where that of any of them is unknown."""
+    each = {spec: price_of(spec, table) for spec in members}
+    known = {spec: price for spec, price in each.items() if price is not None}
+    if len(known) < len(each):
+        return None
+    if len(known) == 1:
+        return next(iter(known.values()))
+    dearest = {name: max(getattr(price, name) for price in known.values()) for name in ("input", "output")}
+    return SeveralPrices(**dearest, members=known)
 
 
 def parse_price(text: str) -> Price:

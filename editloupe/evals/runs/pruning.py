@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.evals.runs import schema
+from editloupe.evals.runs.schema import FORKS_THERE
 from editloupe.evals.runs.store import FILE, Run
 from editloupe.types import UserError
 
@@ -66,7 +67,20 @@ def _wanted(connection: sqlite3.Connection, without_traces: bool) -> set[str]:
         used = f"SELECT step FROM steps WHERE trace NOT IN (SELECT trace FROM traces WHERE {_UNUSED})"
         for (text,) in connection.execute(used):
             wanted.update(_hashes(text, "step"))
+    if connection.execute(FORKS_THERE).fetchone():
+        for (text,) in connection.execute("SELECT record FROM forks"):
+            wanted.update(_of_fork(text, without_traces))
     return wanted
+
+
+def _of_fork(text: Any, without_traces: bool) -> Iterator[str]:
+    """Yield the hashes of a fork's pictures: its edit's, and those of both traces."""
+    with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        fork = json.loads(text)
+        yield from _hashes(json.dumps(fork["pictures"]), "roles")
+        traces = () if without_traces else (fork["trace"], fork["parent"]["trace"])
+        for step in (step for trace in traces for step in trace["steps"]):
+            yield from _hashes(json.dumps(step), "step")
 
 
 def _hashes(text: Any, what: str) -> Iterator[str]:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -18,6 +17,7 @@ from editloupe.evals.runs.pictures import KeptPictures, PictureFolder, kept_pict
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.redact import Redactor
 from editloupe.images import Album
+from editloupe.memory_picture import PictureSource
 from editloupe.storable import finite_number, record_json, storable_text, whole_number
 from editloupe.types import Edit, Judgement, Mode, Outcome, Record, Trace, Usage, Verdict
 
@@ -128,7 +128,7 @@ class Filing:
             "reason": None if isinstance(outcome, Verdict) else outcome.reason.value,
             "steps": outcome.steps,
             **{name: whole_number(getattr(usage, name)) for name in Usage.model_fields},
-            "cost": finite_number(self.price.cost(usage)) if self.price else None,
+            "cost": finite_number(self.price.of(outcome)) if self.price else None,
             "seconds": max((_duration(trace.seconds) for trace in traces), default=0.0),
             "outcome": _text(record_json(outcome), clean),
             "finished_at": timestamp(),
@@ -159,9 +159,9 @@ class Filing:
         return (trace.target, _duration(trace.seconds), _text(head, clean)), steps
 
 
-def hashes_by_path(edit: Edit, roles: Mapping[str, list[str]]) -> dict[Path, str]:
+def hashes_by_path(edit: Edit, roles: Mapping[str, list[str]]) -> dict[PictureSource, str]:
     """Return the hashes of an edit's pictures by path, where all of a role could be read."""
-    found: dict[Path, str] = {}
+    found: dict[PictureSource, str] = {}
     for role, paths in edit.files.items():
         if len(roles.get(role, ())) == len(paths):
             found.update(zip(paths, roles[role], strict=True))

@@ -143,6 +143,18 @@ CREATE TABLE spent (
     cost             REAL
 );
 """
+FORKS = """
+CREATE TABLE IF NOT EXISTS forks (
+    fork       INTEGER PRIMARY KEY,
+    edit_id    TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    criterion  TEXT NOT NULL,
+    identity   TEXT NOT NULL,
+    record     TEXT NOT NULL
+)
+"""
+"""Made with the first fork; no verdict is in it."""
+FORKS_THERE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'forks'"
 _FROM_UNITS = ", ".join(f"units.{name}" for name in UNIT_COLUMNS if name not in ("criterion", "asked", "repeat"))
 VERDICTS = f"""
 CREATE{{temp}} VIEW verdicts AS

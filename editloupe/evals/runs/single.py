@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import closing, suppress
-from pathlib import Path
 
 from editloupe.asked import Question
 from editloupe.described_judge import DescribedJudge
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
 from editloupe.images import Album, ImageError
+from editloupe.memory_picture import PictureSource
 from editloupe.types import Judgement, Sha
 
 
@@ -29,8 +29,8 @@ def keep_judgement(run: Run, judge: DescribedJudge, judgement: Judgement, album:
     return repeat
 
 
-def _hashes(judgement: Judgement, album: Album) -> dict[Path, Sha]:
-    found: dict[Path, Sha] = {}
+def _hashes(judgement: Judgement, album: Album) -> dict[PictureSource, Sha]:
+    found: dict[PictureSource, Sha] = {}
     for path in judgement.edit.paths:
         with suppress(ImageError):
             found[path] = album.open(path).sha

@@ -7,126 +7,24 @@ and "Trust or Escalate" (Jung, Brahman and Choi, arXiv 2407.18370, section 2); w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Sequence
+from math import ceil, log
 
 import numpy as np
-import yaml
-from pydantic import ValidationError
 from scipy import stats  # type: ignore[import-untyped]
 
-from editloupe.evals.analysis.bootstrap import Bools, Floats
-from editloupe.evals.analysis.estimate import Number
+from editloupe.combined.calibration import STEPS, Calibration, CriterionTrust, Tested
+from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.run_rows import Table, lower_median
 from editloupe.evals.trust.confidence import AUTO, KINDS, confidences
+from editloupe.evals.trust.earlier_stages import EarlierStage, asked_keys, left_over, places_before
 from editloupe.evals.trust.label_queue import LabelQueue
 from editloupe.plurals import number_of, verb
-from editloupe.types import Record, UserError
-from editloupe.whole_files import write_text
+from editloupe.types import UserError
 
 FEWEST = 30
 """Labelled verdicts above a threshold below which it is not tested."""
-STEPS = 20
-"""Thresholds tested at most: close ones say the same, and each is a chance to stop early."""
-
-
-class Tested(Record):
-    """One threshold and what the labelled verdicts above it say."""
-
-    threshold: Number
-    labels: int
-    agreed: int
-    lower: Number
-    """The Clopper–Pearson lower bound of the share on which judge and people agree."""
-    passed: bool
-
-
-class CriterionTrust(Record):
-    """What may be kept of one criterion."""
-
-    threshold: Number | None
-    """Verdicts of at least this confidence may be kept; None keeps none."""
-    kept: Number
-    """Share of the run's verdicts that have at least this confidence."""
-    labels: int
-    """Labelled verdicts that were used."""
-    tested: tuple[Tested, ...] = ()
-    why: str | None = None
-    """Why nothing may be kept."""
-
-
-class Calibration(Record):
-    """A judge's thresholds, and exactly which judge, asked in which words, they hold for."""
-
-    judge: str
-    protocol: str
-    mode: str
-    confidence: str
-    """Where confidence comes from: a key of `confidence.KINDS`."""
-    repeats: int
-    agreement: Number
-    """The share of kept verdicts on which people agree, at least."""
-    error: Number
-    """The probability that a criterion's share is lower all the same."""
-    asked: Mapping[str, tuple[str, ...]]
-    """Criteria to the keys of how they were put to the judge: prompt, tools and settings."""
-    criteria: Mapping[str, CriterionTrust]
-    notes: tuple[str, ...] = ()
-
-    def keeps(self, criterion: str, confidence: float | None) -> bool:
-        """Say whether a verdict may stand; one without confidence may not."""
-        found = self.criteria.get(criterion)
-        return (
-            found is not None
-            and found.threshold is not None
-            and confidence is not None
-            and bool(confidence >= found.threshold)
-        )
-
-    def check(self, judge: str, protocol: str, mode: str, asked: Mapping[str, tuple[str, ...]]) -> None:
-        """Refuse any judge but the one that was calibrated, asked in the same words with the same tools."""
-        for what, mine, theirs in (
-            ("judge", self.judge, judge),
-            ("protocol", self.protocol, protocol),
-            ("mode", self.mode, mode),
-        ):
-            if mine != theirs:
-                raise UserError(f"the calibration holds for the {what} {mine}, not for {theirs}")
-        for criterion, keys in asked.items():
-            known = self.asked.get(criterion)
-            if known is None:
-                raise UserError(f"the calibration does not speak of {criterion}; it has {', '.join(self.asked)}")
-            if set(keys) - set(known):
-                raise UserError(
-                    f"the calibration does not hold for {criterion} as it is asked here: the prompt, the tools or the settings "
-                    "are not those it was made with; run `editloupe calibrate` on a run of this judge"
-                )
-
-    def check_table(self, table: Table) -> None:
-        """Refuse a run that was not judged as this calibration's was."""
-        self.check(" + ".join(table.judges), table.protocol, " + ".join(table.modes), asked_keys(table))
-
-    def write(self, path: Path) -> None:
-        """Write the calibration as YAML."""
-        write_text(path, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True))
-
-    @classmethod
-    def read(cls, path: Path) -> Calibration:
-        """Read a calibration that was written."""
-        try:
-            return cls.model_validate(yaml.safe_load(path.read_text("utf-8")))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError, ValidationError) as error:
-            told = str(error).splitlines()[0]
-            raise UserError(f"{path} is not a calibration that `editloupe calibrate` wrote ({told})") from None
-
-
-def asked_keys(table: Table) -> dict[str, tuple[str, ...]]:
-    """Return how each criterion was put to the judge, by the keys the run keeps."""
-    found: dict[str, set[str]] = {name: set() for name in table.criteria}
-    for unit in table.units:
-        found[unit.criterion].add(unit.asked)
-    return {name: tuple(sorted(keys)) for name, keys in found.items()}
 
 
 def lower_bound(agreed: int, labels: int, error: float) -> float:
@@ -138,23 +36,38 @@ def lower_bound(agreed: int, labels: int, error: float) -> float:
     return float(stats.beta.ppf(error, agreed, labels - agreed + 1)) if agreed else 0.0
 
 
-def fixed_sequence(confidence: Floats, agreed: Bools, agreement: float, error: float) -> tuple[Tested, ...]:
-    """Test thresholds from the strictest that has enough labels down to the first that fails.
+def fewest(agreement: float, error: float) -> int:
+    """Return the labelled verdicts above the strictest threshold: with fewer not even full agreement would show enough.
 
-    The thresholds are chosen from the confidences alone, never from who agreed, so that the guarantee holds.
+    >>> fewest(0.9, 0.05), fewest(0.9, 0.025), fewest(0.9, 0.001)
+    (30, 36, 66)
     """
-    order = np.argsort(-confidence, kind="stable")
-    sure, right = confidence[order], np.cumsum(agreed[order])
+    return max(FEWEST, ceil(log(error) / log(agreement) - 1e-9))
+
+
+def thresholds(confidence: Floats, least: int = FEWEST) -> Ints:
+    """Return after how many verdicts, the surest first, each threshold that may be tested lies.
+
+    They are chosen from the confidences alone, never from who agreed, so that the guarantee holds.
+    """
+    sure = -np.sort(-confidence)
     last = np.flatnonzero(np.diff(sure, append=-np.inf) != 0)
-    ends = last[last + 1 >= FEWEST]
+    ends = last[last + 1 >= least]
     if len(ends) > STEPS:
         ends = ends[np.unique(np.linspace(0, len(ends) - 1, STEPS).round().astype(int))]
+    return np.asarray(ends + 1, np.int64)
+
+
+def fixed_sequence(confidence: Floats, agreed: Bools, agreement: float, error: float) -> tuple[Tested, ...]:
+    """Test thresholds from the strictest that has enough labels down to the first that fails."""
+    order = np.argsort(-confidence, kind="stable")
+    sure, right = confidence[order], np.cumsum(agreed[order])
     found: list[Tested] = []
-    for end in ends:
-        labels, same = int(end) + 1, int(right[end])
+    for labels in thresholds(confidence, fewest(agreement, error)).tolist():
+        same = int(right[labels - 1])
         lower = lower_bound(same, labels, error)
         one = Tested(
-            threshold=float(sure[end]), labels=labels, agreed=same, lower=lower, passed=bool(lower >= agreement)
+            threshold=float(sure[labels - 1]), labels=labels, agreed=same, lower=lower, passed=bool(lower >= agreement)
         )
         found.append(one)
         if not one.passed:
@@ -171,8 +84,12 @@ def calibrate(
     queue: LabelQueue | None = None,
     within: float = 0.0,
     seed: int = 0,
+    earlier: Sequence[EarlierStage] = (),
 ) -> Calibration:
     """Find for each criterion the confidence above which judge and people agree at least so often.
+
+    After `earlier` stages of a cascade only what those leave over counts, and the error is divided by how many thresholds
+    they could have ended at: theirs were found by the same labels, and the promise is to hold wherever they ended.
 
     They agree where the judge's label and people's lower median lie at most `within` apart on the rubric's scale. Labels of
     a queue are thinned to a sample in which every edit had the same chance, and of labelled edits that share a source
@@ -193,11 +110,17 @@ def calibrate(
     for name in table.criteria:
         mine = lower_median(table.scores(name, "score"))
         theirs = lower_median(people.matrix(table, name))
-        labelled = np.isfinite(mine) & np.isfinite(theirs) & np.isfinite(known[name]) & fair
+        over = left_over(table, name, earlier)
+        labelled = np.isfinite(mine) & np.isfinite(theirs) & np.isfinite(known[name]) & fair & over
         used = _one_each_source(table, labelled, random)
         dropped += int(labelled.sum() - used.sum())
         same = np.abs(mine[used] - theirs[used]) <= within + 1e-9
-        criteria[name] = _trust(fixed_sequence(known[name][used], same, agreement, error), known[name], int(used.sum()))
+        sure = known[name][used]
+        share = error / places_before(name, earlier)
+        least = fewest(agreement, share)
+        tested = fixed_sequence(sure, same, agreement, share)
+        found = _trust(tested, known[name][over], int(used.sum()), least)
+        criteria[name] = found.model_copy(update={"candidates": len(thresholds(sure, least))})
     if dropped:
         notes.append(
             f"{number_of(dropped, 'label')} {verb(dropped, 'is', 'are')} of a source picture that another label used "
@@ -213,18 +136,20 @@ def calibrate(
         error=error,
         asked=asked_keys(table),
         criteria=criteria,
+        after=tuple(one.calibration.key for one in earlier),
         notes=(*notes, *people.notes),
     )
 
 
-def _trust(tested: tuple[Tested, ...], known: Floats, labels: int) -> CriterionTrust:
+def _trust(tested: tuple[Tested, ...], known: Floats, labels: int, least: int) -> CriterionTrust:
     passed = [one for one in tested if one.passed]
     sure = known[np.isfinite(known)]
     if passed:
         threshold = passed[-1].threshold
-        return CriterionTrust(threshold=threshold, kept=float((sure >= threshold).mean()), labels=labels, tested=tested)
+        kept = float((sure >= threshold).mean())
+        return CriterionTrust(threshold=threshold, kept=kept, labels=labels, tested=tested)
     if not tested:
-        why = f"{labels} labelled verdicts; at least {FEWEST} are needed above a threshold"
+        why = f"{labels} labelled verdicts; at least {least} are needed above a threshold"
     else:
         first = tested[0]
         why = (
@@ -235,13 +160,19 @@ def _trust(tested: tuple[Tested, ...], known: Floats, labels: int) -> CriterionT
 
 
 def _fair(table: Table, queue: LabelQueue | None, random: np.random.Generator) -> Bools:
-    """Return which rows count so that all had the same chance to: of a queue's, the likelier the fewer."""
+    """Return which rows count so that all had the same chance to: of a queue's, the likelier the fewer.
+
+    Of several queues each is thinned by itself; what is left of either had the same chance for every edit.
+    """
     if queue is None:
         return np.ones(len(table.rows), bool)
     queue.check(table)
-    chances = np.array([queue.chances.get(row.name, np.nan) for row in table.rows])
-    lowest = np.nanmin(chances)
-    return np.asarray(random.random(len(chances)) * np.where(np.isnan(chances), np.inf, chances) < lowest)
+    fair = np.zeros(len(table.rows), bool)
+    for one in queue.parts or (queue,):
+        chances = np.array([one.chances.get(row.name, np.nan) for row in table.rows])
+        lowest = np.nanmin(chances)
+        fair |= random.random(len(chances)) * np.where(np.isnan(chances), np.inf, chances) < lowest
+    return fair
 
 
 def _one_each_source(table: Table, labelled: Bools, random: np.random.Generator) -> Bools:

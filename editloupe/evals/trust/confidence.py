@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from math import log
 
 import numpy as np
 
+from editloupe.combined.sureness import mean_word, sameness, vote
 from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.run_rows import RunRow, Table, table_of_configuration
 from editloupe.evals.analysis.run_units import RunUnit
@@ -58,23 +57,20 @@ def _each(table: Table, measure: Callable[[Sequence[RunUnit]], float]) -> dict[s
     return {name: np.array([of(row, name) for row in table.rows]) for name in table.criteria}
 
 
+def _number(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
 def _own_word(units: Sequence[RunUnit]) -> float:
-    known = [unit.confidence for unit in units if unit.confidence is not None]
-    return sum(known) / len(known) if known else np.nan
+    return _number(mean_word([unit.confidence for unit in units]))
 
 
 def _vote(units: Sequence[RunUnit]) -> float:
-    if len(units) < 2:
-        return np.nan
-    return Counter(unit.score for unit in units).most_common(1)[0][1] / len(units)
+    return _number(vote([unit.score for unit in units]))
 
 
 def _sameness(units: Sequence[RunUnit]) -> float:
-    """Return 1 minus the entropy of the labels, by that of as many labels all different."""
-    if len(units) < 2:
-        return np.nan
-    shares = [count / len(units) for count in Counter(unit.score for unit in units).values()]
-    return 1 + sum(share * log(share) for share in shares) / log(len(units))
+    return _number(sameness([unit.score for unit in units]))
 
 
 def _other_judges(table: Table) -> dict[str, Floats]:

@@ -20,7 +20,7 @@ from editloupe.evals.analysis.sheet import Sheet, all_weights
 from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.label_queue import LabelQueue
 from editloupe.evals.trust.people import people_columns
-from editloupe.evals.trust.prediction_powered import Correction, corrected_mean
+from editloupe.evals.trust.prediction_powered import Correction, corrected_mean, ends, skewness
 from editloupe.evals.trust.records import (
     Corrected,
     CorrectedDifference,
@@ -55,6 +55,11 @@ def corrected_scores(
         raise UserError(f"no edit of the run {table.name} has a label of people; name a file of labels with --human")
     if queue is not None:
         queue.check(table)
+        if all(one.why for one in queue.drawn):
+            raise UserError(
+                f"{queue.name} holds only edits that need a person, which say nothing about the others: draw one with a larger "
+                "--budget"
+            )
     sources = dict(zip((row.name for row in table.rows), numbered([row.source for row in table.rows]), strict=True))
     working = [_PartWork(part, people, queue, sources, level) for part in parts_of(table)]
     notes = [note for one in working for note in one.notes()]
@@ -75,7 +80,10 @@ def corrected_scores(
 
 def _drawn(queue: LabelQueue | None, working: list[_PartWork]) -> str:
     if queue is not None:
-        return f"The labelled edits were drawn by {queue.name}; each counts by the inverse of its probability."
+        averaged = ", averaged by their sizes" if queue.parts else ""
+        return (
+            f"The labelled edits were drawn by {queue.name}{averaged}; each counts by the inverse of its probability."
+        )
     if all(one.all_labelled for one in working):
         return "Every edit has a label, so the corrected scores are those of the labels."
     return (
@@ -280,5 +288,6 @@ def _subtracted(a: _Mean, b: _Mean, level: float) -> dict[str, float]:
     squares = sum(v**2 / f for v, f in zip(variances, freedoms, strict=True))
     freedom = sum(variances) ** 2 / squares if squares else min(freedoms)
     value = float(a.correction.value - b.correction.value)
-    reach = float(stats.t.ppf((1 + level) / 2, freedom) * np.sqrt((moved**2).sum()))
-    return {"corrected": value, "low": value - reach, "high": value + reach}
+    among = np.array(freedom)
+    low, high = ends(np.array(value), np.sqrt((moved**2).sum()), among, skewness(moved, among), level)
+    return {"corrected": value, "low": max(float(low), -100.0), "high": min(float(high), 100.0)}

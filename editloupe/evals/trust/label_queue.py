@@ -6,18 +6,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from editloupe.evals.analysis.bootstrap import Floats, Ints
-from editloupe.evals.analysis.run_rows import Table
+from editloupe.evals.analysis.run_rows import RunRow, Table
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.evals.trust.confidence import AUTO, confidences
 from editloupe.safe_text import for_json
-from editloupe.types import UserError
+from editloupe.types import Reason, UserError
 from editloupe.whole_files import write_text
 
 FILE = "label_queue.jsonl"
@@ -36,6 +36,10 @@ class Drawn:
     """With which it was drawn."""
     uncertainty: float | None
     """How unsure the judge was, 0 to 1; None where nothing said it."""
+    why: str = ""
+    """`needs_a_person` where no judge of a cascade could be trusted; empty where chance alone drew it."""
+    of: int | None = None
+    """How many edits of the run could be drawn; None in files that do not say it."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class LabelQueue:
     name: str
     """What to call it, such as its file's name."""
     drawn: tuple[Drawn, ...]
+    parts: tuple[LabelQueue, ...] = ()
+    """The queues this one was joined from; its probabilities are then what each label counts by."""
 
     @property
     def chances(self) -> Mapping[str, float]:
@@ -91,32 +97,80 @@ def _read(path: Path) -> Iterable[Drawn]:
             None if model is None else str(model),
             float(chance),
             values.get("uncertainty"),
+            str(values.get("why") or ""),
+            values["of"] if isinstance(values.get("of"), int) else None,
         )
 
 
-def find_queue(table: Table, named: Path | None = None) -> LabelQueue | None:
-    """Return the queue that was named, or the one in the run's folder, or None."""
-    if named is not None:
-        return LabelQueue.read(named)
+def find_queue(table: Table, named: Sequence[Path] = ()) -> LabelQueue | None:
+    """Return the queue that was named, several joined, or the one in the run's folder, or None."""
+    if named:
+        return join_queues([LabelQueue.read(path) for path in named])
     own = table.folder / FILE
     return LabelQueue.read(own) if own.is_file() else None
 
 
-def draw_queue(table: Table, budget: int, tau: float = 0.5, seed: int = 0, by: str = AUTO) -> tuple[LabelQueue, str]:
-    """Draw edits with a verdict to be labelled, and say where the judge's confidence came from.
+def join_queues(queues: Sequence[LabelQueue]) -> LabelQueue:
+    """Return several queues as one: each estimates the whole by its own probabilities, and they are averaged by their sizes.
 
-    The same run, budget, τ and seed give the same queue; with τ = 1 it is a plain random sample.
+    A label of queue q counts by n_q / π_q, one that several drew by the sum; the queues must have been drawn from the same
+    edits, each with a seed of its own, or their probabilities speak of different wholes.
+    """
+    if len(queues) == 1:
+        return queues[0]
+    names = [queue.name for queue in queues]
+    if len(sizes := {one.of for queue in queues for one in queue.drawn}) > 1:
+        told = " and ".join("unknown" if size is None else str(size) for size in sorted(sizes, key=str))
+        raise UserError(
+            f"{' and '.join(names)} were drawn from different numbers of edits ({told}), so no edit of the one has a known "
+            "chance in the other; use one of them"
+        )
+    keys = [tuple((one.name, one.probability) for one in queue.drawn) for queue in queues]
+    if len(set(keys)) < len(keys):
+        raise UserError(f"two of the queues {' and '.join(names)} are the same draw; name it once")
+    total = sum(len(queue.drawn) for queue in queues)
+    counts: dict[str, float] = {}
+    for queue in queues:
+        for one in queue.drawn:
+            counts[one.name] = counts.get(one.name, 0.0) + len(queue.drawn) / total / one.probability
+    first = {one.name: one for queue in reversed(queues) for one in queue.drawn}
+    drawn = tuple(replace(one, probability=1 / counts[name]) for name, one in first.items())
+    return LabelQueue(" and ".join(names), drawn, tuple(queues))
+
+
+def draw_queue(table: Table, budget: int, tau: float = 0.5, seed: int = 0, by: str = AUTO) -> tuple[LabelQueue, str]:
+    """Draw edits to be labelled, and say where the judge's confidence came from.
+
+    The same run, budget, τ and seed give the same queue; with τ = 1 it is a plain random sample. Edits that need a person are
+    all in it, up to the budget; what is left of the budget is drawn from the others that have a verdict.
     """
     if budget < 1:
         raise UserError("--budget is the number of edits that can be labelled, at least 1")
     if not 0 < tau <= 1:
         raise UserError("--tau is above 0 and at most 1: with 0 some edits could never be drawn")
-    rows = [place for place, row in enumerate(table.rows) if any(u.judged for us in row.units.values() for u in us)]
-    if not rows:
+    needing = [place for place, row in enumerate(table.rows) if needs_a_person(row)]
+    waiting = set(needing)
+    rows = [
+        place
+        for place, row in enumerate(table.rows)
+        if place not in waiting and any(u.judged for us in row.units.values() for u in us)
+    ]
+    if not rows and not needing:
         raise UserError(f"the run {table.name} has no edit with a verdict")
     kind, known = confidences(table, by)
     unsure = _uncertainty(known)[rows]
-    chances = probabilities(np.where(np.isnan(unsure), _middle(unsure), unsure), budget, tau)
+    certain = np.full(len(needing), min(1.0, budget / max(len(needing), 1)))
+    left = budget - len(needing)
+    others = (
+        probabilities(np.where(np.isnan(unsure), _middle(unsure), unsure), left, tau)
+        if rows and left > 0
+        else np.zeros(len(rows))
+    )
+    chances, unsure, rows = (
+        np.concatenate([certain, others]),
+        np.concatenate([np.ones(len(needing)), unsure]),
+        needing + rows,
+    )
     picked = systematic(chances, np.random.default_rng(seed))
     drawn = [
         Drawn(
@@ -125,10 +179,17 @@ def draw_queue(table: Table, budget: int, tau: float = 0.5, seed: int = 0, by: s
             model=table.rows[rows[place]].edit.model,
             probability=float(chances[place]),
             uncertainty=None if np.isnan(unsure[place]) else float(unsure[place]),
+            why=Reason.NEEDS_A_PERSON.value if place < len(needing) else "",
+            of=len(rows),
         )
         for place in picked
     ]
     return LabelQueue("the queue", tuple(drawn)), kind
+
+
+def needs_a_person(row: RunRow) -> bool:
+    """Say whether no judge of a cascade could be trusted with an edit."""
+    return any(unit.reason == Reason.NEEDS_A_PERSON for units in row.units.values() for unit in units)
 
 
 def _uncertainty(known: Mapping[str, Floats]) -> Floats:

@@ -38,19 +38,45 @@ class Correction:
     alone_freedom: Floats
     influence: Floats
     """… × clusters: what each cluster moved the value; the sum of squares is the variance."""
+    skew: Floats
+    """How far the value's own distribution leans to one side, beyond what chance puts into so few labels."""
+    alone_skew: Floats
 
     def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the ends of the interval around the corrected mean."""
-        return _ends(self.value, self.se, self.freedom, level)
+        return ends(self.value, self.se, self.freedom, self.skew, level)
 
     def interval_alone(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the ends of the interval that the labels alone give."""
-        return _ends(self.alone, self.alone_se, self.alone_freedom, level)
+        return ends(self.alone, self.alone_se, self.alone_freedom, self.alone_skew, level)
 
 
-def _ends(value: Floats, se: Floats, freedom: Floats, level: float) -> tuple[Floats, Floats]:
-    reach = np.asarray(stats.t.ppf((1 + level) / 2, freedom)) * se
-    return value - reach, value + reach
+def ends(value: Floats, se: Floats, freedom: Floats, skew: Floats, level: float) -> tuple[Floats, Floats]:
+    """Return the ends of an interval by the t quantile, moved towards the side on which rare labels may lie.
+
+    Where nearly all labels are the best one, the few others decide both mean and variance, and a symmetric interval is too
+    short below. Hall's transformation ("On the removal of skewness by transformation", Journal of the Royal Statistical
+    Society B 54, 1992) takes the skewness out of the t statistic; its inverse gives the ends.
+    """
+    quantile = np.asarray(stats.t.ppf((1 + level) / 2, freedom))
+    return value - se * _untwisted(quantile, skew), value - se * _untwisted(-quantile, skew)
+
+
+def _untwisted(quantile: Floats, skew: Floats) -> Floats:
+    """Return where Hall's transformation puts a quantile; with no skewness it stays where it is."""
+    safe = np.where(np.abs(skew) < 1e-6, 1.0, skew)
+    moved = 3 / safe * (np.cbrt(1 + safe * (quantile - safe / 6)) - 1)
+    return np.where(np.abs(skew) < 1e-6, quantile, moved)
+
+
+def skewness(moves: Floats, freedom: Floats) -> Floats:
+    """Return the skewness of a sum of moves, as far as it is more than chance gives a sum of so many symmetric ones.
+
+    Of n labels from a symmetric distribution the estimate has a standard deviation of √6 / n; so much is taken off.
+    """
+    se = np.sqrt((moves**2).sum(-1))
+    found = (moves**3).sum(-1) / np.where(se > 0, se, 1) ** 3
+    return np.asarray(np.sign(found) * np.maximum(np.abs(found) - np.sqrt(6) / (freedom + 1), 0))
 
 
 def corrected_mean(
@@ -96,20 +122,23 @@ def corrected_mean(
     # Where the judge would widen the interval, as it may where clusters vary together, the labels stand alone.
     pulled, freedom = _spread(people_moves + weight[..., None] * judge_moves, held, judge_moves, equal, small_sample)
     if small_sample:
-        worse = _reach(pulled, freedom) > WIDEST * _reach(alone, alone_freedom)
+        worse = _width(pulled, freedom) > WIDEST * _width(alone, alone_freedom)
         weight = np.where(worse, 0.0, weight)
     used = (weight > 0)[..., None]
     moves = np.where(used, pulled, alone)
+    freedom = np.where(used[..., 0], freedom, alone_freedom)
     mean = (by_label * people).sum(-1)
     return Correction(
         value=weight * ((by_judge - by_label) * judge).sum(-1) + mean,
         se=np.sqrt((moves**2).sum(-1)),
-        freedom=np.where(used[..., 0], freedom, alone_freedom),
+        freedom=freedom,
         weight=weight,
         alone=mean,
         alone_se=np.sqrt((alone**2).sum(-1)),
         alone_freedom=alone_freedom,
         influence=moves,
+        skew=skewness(moves, freedom) if small_sample else np.zeros(mean.shape),
+        alone_skew=skewness(alone, alone_freedom) if small_sample else np.zeros(mean.shape),
     )
 
 
@@ -134,8 +163,10 @@ def _own_share(values: Floats) -> Floats:
     return np.asarray(squares / np.where(total > 0, total, 1))
 
 
-def _reach(moves: Floats, freedom: Floats) -> Floats:
-    return np.asarray(np.sqrt((moves**2).sum(-1)) * stats.t.ppf(0.975, freedom))
+def _width(moves: Floats, freedom: Floats) -> Floats:
+    se = np.sqrt((moves**2).sum(-1))
+    low, high = ends(np.zeros(se.shape), se, freedom, skewness(moves, freedom), 0.95)
+    return np.asarray(high - low)
 
 
 def _best_for_equal(people: Floats, judge: Floats, labelled: Bools) -> Floats:

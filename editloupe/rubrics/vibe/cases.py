@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from PIL import Image
 
 from editloupe.images import Album, Pixels, open_layer
+from editloupe.memory_picture import PictureSource
 from editloupe.rubrics import roles
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import Rubric
@@ -31,7 +30,7 @@ def make_cases(edit: Edit, rubric: Rubric, mode: Mode, album: Album) -> list[Cas
     return [Case(edit=edit, rubric=rubric, mode=mode, pictures=pictures)]
 
 
-def overlaid(pixels: Pixels, layer: Path) -> Pixels:
+def overlaid(pixels: Pixels, layer: PictureSource) -> Pixels:
     """Return the picture with a transparent layer over it, stretched to its size."""
     marks = open_layer(layer)
     base = Image.fromarray(pixels).convert("RGBA")

@@ -17,10 +17,11 @@ from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.judge import DEFAULT_JUDGE, JUDGE_VARIABLE
+from editloupe.picture_file import in_file
 from editloupe.rubrics.registry import protocols as all_protocols
 from editloupe.setups.setup import setup_names
 from editloupe.studio.live import LiveJob
-from editloupe.studio.request import JudgeRequest, edit_of, judge_of, read_request
+from editloupe.studio.request import JudgeRequest, edit_of, filled_in, judge_of, read_request
 from editloupe.studio.studio import Studio, studio_of
 from editloupe.types import UserError
 
@@ -29,11 +30,13 @@ PROPOSED = ("rules", *(provider.example for provider in PROVIDERS))
 
 
 @router.get("/judge")
-def page(request: Request, job: str = "") -> Response:
-    """Return the page; with a job it shows that one again."""
+def page(request: Request, job: str = "", run: str = "", edit: str = "") -> Response:
+    """Return the page; with a job it shows that one again, with an edit of a run it is filled in with that."""
     studio = studio_of(request)
     found = studio.jobs.get(job)
     asked = found.request if found else JudgeRequest(judge=_default_judge(studio))
+    if run and edit and not found:
+        asked = filled_in(asked, studio.run(run), edit, studio.uploads)
     protocols = [
         {
             "name": one.name,
@@ -80,7 +83,7 @@ def example(request: Request, name: str) -> Response:
             "instruction": edit.instruction,
             "instruction_type": edit.instruction_type or "",
             "boxes": [list(box) for box in edit.target_boxes],
-            "pictures": {role: uploads.copy(paths[0]) for role, paths in edit.files.items()},
+            "pictures": {role: uploads.copy(in_file(paths[0])) for role, paths in edit.files.items()},
         }
     )
 
@@ -88,7 +91,7 @@ def example(request: Request, name: str) -> Response:
 @router.post("/judge")
 async def start(request: Request) -> Response:
     """Begin judging and say where the steps can be followed."""
-    _json_only(request)
+    json_only(request)
     studio, asked = studio_of(request), read_request(await request.body())
     studio.jobs.check_room()
     edit = edit_of(asked, studio.uploads)
@@ -135,8 +138,8 @@ def _job(request: Request, key: str) -> LiveJob:
     return job
 
 
-def _json_only(request: Request) -> None:
-    """A form of another site cannot send JSON without being asked first; this one can."""
+def json_only(request: Request) -> None:
+    """Refuse anything else: a form of another site cannot send JSON without being asked first; this one can."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise HTTPException(415, "This address takes JSON.")
 

@@ -13,6 +13,7 @@ from starlette.responses import FileResponse, Response
 from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.images import open_picture
+from editloupe.picture_file import in_file
 from editloupe.studio.picture_cache import MEDIA_TYPES, small_copy
 from editloupe.studio.studio import studio_of
 from editloupe.studio.uploads import SHA
@@ -55,7 +56,7 @@ def example(name: str) -> Response:
 
 @cache
 def _example_pictures() -> dict[str, FilePath]:
-    return {edit.id: edit.edited for edit in read_manifest(demo_manifest())}
+    return {edit.id: in_file(edit.edited) for edit in read_manifest(demo_manifest())}
 
 
 def _made(data: bytes | None, media_type: str) -> Response:

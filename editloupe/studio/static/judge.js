@@ -130,8 +130,8 @@ function clearResult() {
   gatherMarks();
 }
 
-function track(criterion, target) {
-  const key = `${criterion}/${target}`;
+function track(criterion, target, part) {
+  const key = `${criterion}/${target}/${part}`;
   let column = [...find("tracks").children].find((one) => one.dataset.track === key);
   if (!column) {
     column = document.createElement("section");
@@ -139,7 +139,7 @@ function track(criterion, target) {
     column.dataset.track = key;
     const protocol = protocols.find((one) => one.name === form.elements.protocol.value);
     const head = document.createElement("h2");
-    head.textContent = (protocol?.criteria[criterion] ?? criterion) + (target === null ? "" : `, target ${target + 1}`);
+    head.textContent = (protocol?.criteria[criterion] ?? criterion) + (target === null ? "" : `, target ${target + 1}`) + (part ? `, ${part}` : "");
     const steps = document.createElement("ol");
     steps.className = "steps";
     column.append(head, steps);
@@ -157,9 +157,9 @@ function follow(job) {
   following = new EventSource(`/jobs/${encodeURIComponent(job)}/events`);
   const on = (kind, action) => following.addEventListener(kind, (event) => action(JSON.parse(event.data)));
   on("begun", ({ notes }) => find("notes").replaceChildren(...notes.map((note) => { const line = document.createElement("li"); line.textContent = note; return line; })));
-  on("step", ({ criterion, target, html }) => {
+  on("step", ({ criterion, target, part, html }) => {
     const first = !find("tracks").children.length;
-    track(criterion, target).insertAdjacentHTML("beforeend", html);
+    track(criterion, target, part).insertAdjacentHTML("beforeend", html);
     gatherMarks();
     if (first && find("result").getBoundingClientRect().top > innerHeight * 0.8) find("result").scrollIntoView({ block: "start" });
   });

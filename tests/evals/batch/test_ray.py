@@ -115,6 +115,35 @@ def test_a_cap_stops_the_cluster_and_the_run_is_continued_without_it(
     assert server.served == 72
 
 
+def test_a_cascade_is_judged_on_workers_that_do_not_have_its_file(
+    cluster: Any, scripted: StartServer, tmp_path: Path
+) -> None:
+    from tests.combined.samples import IF, LARGE, SMALL, Wavering, two_stages
+
+    server = scripted(Wavering())
+    trust, manifest = two_stages(server, tmp_path), write_manifest(tmp_path, 8)
+    prices = tmp_path / "prices.yaml"
+    prices.write_text(f"prices:\n  {SMALL}: {{input: 1, output: 0}}\n  {LARGE}: {{input: 1000, output: 0}}\n")
+    options = JudgeOptions(
+        judge=f"cascade:{trust}", base_url=server.openai_url, mode="plain", criteria=[IF]
+    ).with_plan()
+    trust.unlink()
+    ending = judge_batch(
+        Batch(
+            lambda: load_manifest(manifest),
+            tmp_path / "run",
+            options.open,
+            limits=Limits(concurrency=4),
+            prices=prices,
+            executor="ray",
+            ray_workers=1,
+        ),
+        quiet=True,
+    )
+    assert (ending.tally.judged, dict(ending.tally.unjudged)) == (6, {"needs_a_person": 2})
+    assert (server.served, ending.spending.cost) == (24, pytest.approx(16 * 1e-4 + 8 * 0.1))
+
+
 def test_workers_share_one_detector_and_find_what_this_machine_finds(
     cluster: Any, scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,8 +9,10 @@ import pytest
 from scipy import stats
 
 from editloupe.cli.main import run as command
+from editloupe.combined.calibration import Calibration
 from editloupe.evals.analysis.run_rows import table_of
-from editloupe.evals.trust.calibrate import Calibration, calibrate, fixed_sequence, lower_bound
+from editloupe.evals.trust.calibrate import calibrate, fixed_sequence, lower_bound
+from editloupe.evals.trust.earlier_stages import check_table
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, Line, make_run
 from tests.evals.trust.samples import kind_judge, write_labels
@@ -91,10 +93,10 @@ def test_a_calibration_survives_its_file_and_is_refused_for_another_judge_or_oth
     found.write(tmp_path / "trust.yaml")
     again = Calibration.read(tmp_path / "trust.yaml")
     assert again == found
-    again.check_table(table)
+    check_table(again, table)
     other = table_of(make_run(tmp_path / "other", [Line("e0")], judge="rules"))
     with pytest.raises(UserError, match="holds for the judge"):
-        again.check_table(other)
+        check_table(again, other)
     with pytest.raises(UserError, match="the prompt, the tools or the settings"):
         again.check(found.judge, found.protocol, found.mode, {IF: ("another key",)})
     (tmp_path / "broken.yaml").write_text("judge: 1\n")

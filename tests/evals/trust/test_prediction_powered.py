@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats  # type: ignore[import-untyped]
 
-from editloupe.evals.trust.prediction_powered import corrected_mean
+from editloupe.evals.trust.prediction_powered import corrected_mean, ends
 
 RANDOM = np.random.default_rng(5)
 
@@ -105,3 +105,35 @@ def test_intervals_hold_what_they_promise(cluster: int) -> None:
     low, high = found.interval()
     assert 0.93 <= ((low <= 50) & (high >= 50)).mean() <= 0.97
     assert abs((judge.mean(1) - 50).mean()) > 5, "the judge alone is far off"
+
+
+@pytest.mark.long
+def test_intervals_hold_where_nearly_all_labels_are_the_best() -> None:
+    shape, cuts = (1500, 600), [-2.05, -1.5, -1.0]
+    quality = RANDOM.normal(size=shape)
+    people = np.searchsorted(cuts, quality) * 100 / 3
+    judge = np.searchsorted(cuts, quality + 0.4 * RANDOM.normal(size=shape)) * 100 / 3
+    labelled = RANDOM.random(shape).argsort(1) < 40
+    found = corrected_mean(people, judge, labelled, np.full(shape[1], 1 / shape[1]))
+    true = float((np.diff([0.0, *stats.norm.cdf(cuts), 1.0]) * np.arange(4)).sum() * 100 / 3)
+    covered = {}
+    for name, skew in (("by the t quantile alone", np.zeros(shape[0])), ("skewness taken out", found.skew)):
+        low, high = ends(found.value, found.se, found.freedom, skew, 0.95)
+        covered[name] = float(((low <= true) & (true <= high)).mean())
+    assert covered["by the t quantile alone"] < 0.92
+    assert 0.93 <= covered["skewness taken out"] <= 0.98
+
+
+def test_symmetric_labels_keep_the_interval_of_the_t_quantile() -> None:
+    people = np.tile([0.0, 100.0], 20)
+    found = corrected_mean(people, people * 0, np.ones(40, bool), np.full(40, 1 / 40))
+    low, high = found.interval()
+    plain = stats.t.interval(0.95, 39, 50, stats.sem(people))
+    assert (float(low), float(high)) == pytest.approx(plain)
+
+
+def test_rare_bad_labels_move_the_lower_end_further_than_the_upper() -> None:
+    people = np.array([100.0] * 27 + [0.0] * 3)
+    found = corrected_mean(people, people * 0, np.ones(30, bool), np.full(30, 1 / 30))
+    low, high = found.interval()
+    assert float(found.value - low) > 1.3 * float(high - found.value) > 0

@@ -1,0 +1,67 @@
+"""Replies that a trace holds, as messages again: for going on from a step of a conversation that has ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from langchain_core.messages import AIMessage
+
+from editloupe.agent.messages import text_of
+from editloupe.types import Step, ToolCall
+
+WRITTEN = "text_"
+"""How the ids begin of calls that stand in the text of a reply (`agent/calls.py`)."""
+_CLIENTS_OWN = ("tool_calls", "function_call")
+"""Where clients repeat the calls of a reply; the message's own calls decide."""
+
+
+def message_of(step: Step, native: bool) -> AIMessage:
+    """Return the reply of a step in a form every provider takes; without `native`, its calls are written in the text.
+
+    >>> step = Step(index=0, raw="I zoom.", calls=(ToolCall(id="c1", name="zoom", parameters={"x": 1}),))
+    >>> message_of(step, native=False).content
+    'I zoom.\\n<tool_call>\\n{"name": "zoom", "parameters": {"x": 1}}\\n</tool_call>'
+    """
+    functions = [call for call in step.calls if not call.id.startswith(WRITTEN)]
+    if native:
+        return AIMessage(step.raw, tool_calls=_functions(functions))
+    return AIMessage(_with_calls(step.raw, functions))
+
+
+def same_reply(message: AIMessage, step: Step) -> bool:
+    """True where a kept message is the reply that a step was read from."""
+    functions = [call for call in step.calls if not call.id.startswith(WRITTEN)]
+    asked = [(call.name, dict(call.parameters)) for call in functions]
+    said = [(call["name"], dict(call["args"])) for call in message.tool_calls]
+    return text_of(message) == step.raw and (said == asked or not step.calls)
+
+
+def changed_message(message: AIMessage, step: Step, thought: str | None, calls: Sequence[ToolCall]) -> AIMessage:
+    """Return the reply with another thought or other parameters of its calls; an answer it gave is left out.
+
+    What a provider needs beside the text to go on, such as the signatures of thoughts, stays.
+    """
+    functions = [call for call in calls if not call.id.startswith(WRITTEN)]
+    written = [call for call in calls if call.id.startswith(WRITTEN)]
+    if thought is None and not written:
+        content = text_of(message)
+    else:
+        content = _with_calls(f"<Start Thinking>{thought or step.thought}</Start Thinking>", written)
+    others = {name: value for name, value in message.additional_kwargs.items() if name not in _CLIENTS_OWN}
+    if message.tool_calls:
+        return AIMessage(content, tool_calls=_functions(functions), additional_kwargs=others)
+    return AIMessage(_with_calls(content, functions), additional_kwargs=others)
+
+
+def _functions(calls: Sequence[ToolCall]) -> list[dict[str, object]]:
+    return [{"name": call.name, "args": dict(call.parameters), "id": call.id, "type": "tool_call"} for call in calls]
+
+
+def _with_calls(text: str, calls: Sequence[ToolCall]) -> str:
+    """Return a text with calls behind it, as the text protocol writes them."""
+    if not calls:
+        return text
+    lines = [json.dumps({"name": call.name, "parameters": dict(call.parameters)}, ensure_ascii=False) for call in calls]
+    block = "\n".join(("<tool_call>", *lines, "</tool_call>"))
+    return f"{text}\n{block}" if text else block

@@ -1,0 +1,74 @@
+"""Spans of a command on their way to an OpenTelemetry collector: sent beside the work, with a few seconds at its end."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from editloupe.cli.options import tell
+from editloupe.spans import spans_to
+from editloupe.types import UserError
+
+PATIENCE = 4.0
+"""Seconds the last spans have to reach their endpoint."""
+VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+EXPORTER = "OTEL_TRACES_EXPORTER"
+
+Otel = Annotated[
+    bool,
+    typer.Option(
+        "--otel",
+        help="Send OpenTelemetry spans of edits, criteria, model and tool calls; also on where OTEL_… names an endpoint.",
+    ),
+]
+
+
+def wanted(given: bool) -> bool:
+    """Say whether spans are to be sent: asked for, or an endpoint is named by the usual variables."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    exporter = os.environ.get(EXPORTER, "").strip().lower()
+    named = any(os.environ.get(name, "").strip() for name in VARIABLES)
+    return given or (exporter != "none" and (named or exporter == "otlp"))
+
+
+@contextmanager
+def sending_spans(given: bool) -> Iterator[None]:
+    """Send spans of what is done meanwhile, where that is wanted; an endpoint that hangs takes a few seconds at the end."""
+    provider = _provider(given) if wanted(given) else None
+    if provider is None:
+        yield
+        return
+    spans_to(provider)
+    try:
+        yield
+    finally:
+        spans_to(None)
+        waiting = threading.Thread(target=provider.shutdown, name="editloupe-last-spans", daemon=True)
+        waiting.start()
+        waiting.join(PATIENCE)
+        if waiting.is_alive():
+            tell(f"the OpenTelemetry endpoint did not take the last spans within {PATIENCE:g} s; they are dropped")
+
+
+def _provider(given: bool) -> Any | None:
+    """Return what makes and sends spans; None where the packages are missing and nobody asked by the option."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        if given:
+            raise UserError("--otel needs OpenTelemetry: pip install 'editloupe[otel]'") from None
+        tell("an OTEL_… variable names an endpoint, but no spans are sent: pip install 'editloupe[otel]'")
+        return None
+    service = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": "editloupe"}
+    provider = TracerProvider(resource=Resource.create(service), shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider

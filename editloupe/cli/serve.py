@@ -1,0 +1,105 @@
+"""`editloupe serve`: a server that training loops ask for rewards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.splice import spliced
+from editloupe.reward_server.settings import DEADLINE, PORT, RewardServerSettings
+from editloupe.types import UserError
+
+SERVING, LIMITS = "The server", "How much it takes on"
+
+
+@spliced
+def serve(
+    given: JudgeOptions,
+    *,
+    host: Annotated[
+        str,
+        typer.Option(
+            help="The address to listen on; every one but this machine's own needs the token.", rich_help_panel=SERVING
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.", rich_help_panel=SERVING)
+    ] = PORT,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="EDITLOUPE_SERVE_TOKEN",
+            show_envvar=True,
+            help="What requests must show, at least 16 characters; made anew where one is needed and none is given.",
+            rich_help_panel=SERVING,
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A further name this machine is called by, where no token is asked for.", rich_help_panel=SERVING
+        ),
+    ] = None,
+    allow_pickle: Annotated[
+        bool,
+        typer.Option(
+            "--allow-pickle",
+            help="Also read pickled requests (Edit-R1, flow_grpo, EditScore), by an unpickler that makes only data.",
+            rich_help_panel=SERVING,
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep traces and pictures in this run; what it holds is not judged again.", rich_help_panel=SERVING
+        ),
+    ] = None,
+    deadline: Annotated[
+        float,
+        typer.Option(
+            min=0.1, help="Seconds within which a request is answered; below the client's own.", rich_help_panel=LIMITS
+        ),
+    ] = DEADLINE,
+    concurrency: Annotated[
+        int, typer.Option(min=1, help="Requests to the model under way at once.", rich_help_panel=LIMITS)
+    ] = 32,
+    queue: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Edits taken on at once; beyond it a client is told to come back (429).", rich_help_panel=LIMITS
+        ),
+    ] = 512,
+    max_body: Annotated[int, typer.Option(min=1, help="The largest request, in MB.", rich_help_panel=LIMITS)] = 64,
+) -> int:
+    """Serve rewards to training loops, from 0 to 1; what could not be judged is null or an error, never 0.
+
+    Example: editloupe serve --judge openai:gpt-5.1 --out runs/rewards
+    """
+    from editloupe.studio.settings import is_loopback, new_token
+
+    made = token is None and not is_loopback(host)
+    settings = RewardServerSettings(
+        host=host,
+        port=port,
+        token=new_token() if made else token,
+        allowed_hosts=tuple(allow_host or ()),
+        out=out,
+        deadline=deadline,
+        concurrency=concurrency,
+        queue=queue,
+        body_bytes=max_body * 2**20,
+        bodies_bytes=max(512, 2 * max_body) * 2**20,
+        allow_pickle=allow_pickle,
+        mean_of_criteria=bool(given.criteria),
+    )
+    try:
+        from editloupe.reward_server.serving import serve_rewards
+    except ImportError as error:
+        raise UserError(f"the reward server needs {error.name}: pip install 'editloupe[serve]'") from None
+    given.announce()
+    if made:
+        typer.echo(f"token: {settings.token}", err=True)
+    return serve_rewards(given.open(), settings)

@@ -1,0 +1,213 @@
+"""Going on from a step of a kept trace: the steps before it are laid down as LangGraph's checkpoints, then one is forked.
+
+Nothing that was kept is asked or looked at again. A checkpointer is used here only: in batches it would cost more than the graph.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import StateSnapshot
+
+from editloupe.agent.answers import Given, read
+from editloupe.agent.messages import correction
+from editloupe.agent.prompts import final_form
+from editloupe.agent.replayed import changed_message, message_of
+from editloupe.graphs.by_loop import by_loop
+from editloupe.graphs.edit import EditContext, case_context, tell_span
+from editloupe.graphs.engine import Judged
+from editloupe.graphs.fork_change import StepChange, seen_of
+from editloupe.graphs.loop import LOOP, CaseContext, Failure, LoopState, build_loop, schemas_of
+from editloupe.rubrics.model import Rubric
+from editloupe.rubrics.wording import filled
+from editloupe.spans import criterion_span
+from editloupe.types import Edit, Reason, Step, UserError
+
+THREAD: RunnableConfig = {"configurable": {"thread_id": "fork"}}
+_STOPS = ["think", "insist"]
+_IN_THE_STATE = (Step, Given, Failure, Reason)
+"""Records of ours that checkpoints hold; the others are LangChain's own."""
+
+
+@dataclass(frozen=True)
+class KeptStep:
+    """A step of the parent trace, with the model's own message where the run kept it."""
+
+    step: Step
+    message: AIMessage | None = None
+
+
+@dataclass(frozen=True)
+class ForkPlan:
+    """From where a fork goes on, and what is other there."""
+
+    kept: Sequence[KeptStep]
+    """All steps of the parent."""
+    step: int
+    """Counted from 1. A changed step is kept with its changes, and the judge goes on after it; else the step is asked again."""
+    change: StepChange = StepChange()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.step <= len(self.kept):
+            count = f"{len(self.kept)} step{'s' * (len(self.kept) != 1)}"
+            raise UserError(f"the trace has {count}, counted from 1; there is no step {self.step}")
+        self.change.check(self.kept[self.step - 1].step, self.step)
+
+
+async def fork_edit(context: EditContext, edit: Edit, rubric: Rubric, target: int | None, plan: ForkPlan) -> Judged:
+    """Judge one criterion of an edit, or one of its targets, from a step of its kept trace on."""
+    cases = await asyncio.to_thread(context.protocol.make_cases, edit, rubric, context.mode, context.shared.album)
+    case = next((one for one in cases if one.target == target), None)
+    if case is None:
+        raise UserError(f"{context.mode} mode does not judge these targets as the trace does; fork it in its own mode")
+    if case.engine != "loop":
+        raise UserError(f"{rubric.criterion} is judged by objects, without steps that could be forked")
+    with criterion_span(edit.id, rubric.criterion, target) as span:
+        judged = await fork_case(case_context(case, context), plan)
+        tell_span(span, judged)
+    return judged
+
+
+async def fork_case(context: CaseContext, plan: ForkPlan) -> Judged:
+    """Judge a case from a step of its kept trace on."""
+    forked = ForkedLoop(plan)
+    if context.case.rubric.stage is not None and context.shared.differences == "tool":
+        forked.keep_stage(context)
+    return await by_loop(cast(Any, forked), context)
+
+
+class ForkedLoop:
+    """Stands for the loop: conversations before the fork are taken as they were, those after it are led."""
+
+    def __init__(self, plan: ForkPlan) -> None:
+        self._plan = plan
+        self._done = 0
+        """Steps of the parent that are behind."""
+
+    def keep_stage(self, context: CaseContext) -> None:
+        """Take the tool's list of differences, which was made before anybody was asked, from the trace."""
+        first = self._plan.kept[0].step
+        if self._plan.step == 1:
+            raise UserError("step 1 is the tool's list of differences, made before the judge was asked; fork at step 2")
+        for call, seen in zip(first.calls, first.observations, strict=False):
+            context.shared.observations.keep(call, context.view(), seen)
+        self._done = 1
+
+    async def ainvoke(self, start: LoopState, config: RunnableConfig, *, context: CaseContext) -> dict[str, Any]:
+        """Lead one conversation from its opening to its end."""
+        steps, at = self._plan.kept[self._done :], self._plan.step - 1 - self._done
+        if at < 0:
+            return await LOOP.ainvoke(start, config, context=context)
+        ends = next((place for place, kept in enumerate(steps) if kept.step.answer is not None), len(steps))
+        if ends < at:  # the first of two questions, answered before the fork
+            self._done += ends + 1
+            return _as_it_was(start, steps[: ends + 1], context)
+        self._done = len(self._plan.kept)
+        return await self._from(steps[:at], steps[at], start, config, context)
+
+    async def _from(
+        self,
+        before: Sequence[KeptStep],
+        at: KeptStep,
+        start: LoopState,
+        config: RunnableConfig,
+        context: CaseContext,
+    ) -> dict[str, Any]:
+        graph = build_loop(InMemorySaver(serde=JsonPlusSerializer(allowed_msgpack_modules=_IN_THE_STATE)))
+        silent = replace(context, shared=replace(context.shared, watcher=None))
+        await graph.aupdate_state(THREAD, start, as_node="__start__")
+        for kept in before:
+            await _lay(graph, kept, silent)
+        fork = (await _snapshot(graph, len(before))).config
+        if change := self._plan.change:
+            values, node = await _changed(at, len(before), change, context)
+            fork = await graph.aupdate_state(fork, values, as_node=node)
+        return await graph.ainvoke(None, {**fork, **config}, context=context)
+
+
+async def _lay(graph: CompiledStateGraph[Any, Any, Any, Any], kept: KeptStep, context: CaseContext) -> None:
+    """Put one kept step behind what is there, by the loop's own nodes."""
+    here = await graph.aget_state(THREAD)
+    if here.next == ("insist",):
+        await graph.ainvoke(None, THREAD, context=context, interrupt_before=["think"])
+    turns = int(here.values["turns"])
+    message, step = _message(kept, context), kept.step.model_copy(update={"index": turns})
+    if step.calls:
+        values = LoopState(messages=[message], current=step, turns=turns + 1)
+        await graph.aupdate_state(THREAD, values, as_node="act")
+        await graph.ainvoke(None, THREAD, context=context, interrupt_before=_STOPS)
+    else:
+        said = message if step.raw.strip() else None
+        values, node = _sent_back(said, step, turns, int(here.values["repairs"]), context)
+        await graph.aupdate_state(THREAD, values, as_node=node)
+
+
+def _sent_back(
+    message: AIMessage | None, step: Step, turns: int, repairs: int, context: CaseContext
+) -> tuple[LoopState, str]:
+    """Return what follows a reply that could not be used, and the node that says it."""
+    rubric, used_up = context.case.rubric, turns + 1 >= context.shared.limits.max_turns
+    if used_up:
+        sentence = filled(rubric.wording.insist, form=final_form(rubric.answer, rubric.wording))
+    else:
+        sentence = filled(rubric.wording.repair, problem=step.problem)
+    messages = [*([message] if message else []), *correction(message, sentence)]
+    values = LoopState(messages=messages, steps=[step], current=None, turns=turns + 1)
+    if used_up:
+        return LoopState(**values, insisted=True), "insist"
+    return LoopState(**values, repairs=repairs + 1), "repair"
+
+
+async def _snapshot(graph: CompiledStateGraph[Any, Any, Any, Any], turns: int) -> StateSnapshot:
+    """Return the checkpoint after so many turns, just before the judge is asked again."""
+    async for snapshot in graph.aget_state_history(THREAD):
+        if snapshot.values.get("turns") == turns and snapshot.next in (("think",), ("insist",)):
+            return snapshot
+    raise UserError(f"the trace cannot be followed up to step {turns + 1}: the steps before it do not lead there")
+
+
+async def _changed(kept: KeptStep, turns: int, change: StepChange, context: CaseContext) -> tuple[LoopState, str]:
+    """Return the changed step, and the node after which the loop goes on."""
+    step, calls, shared = kept.step, change.calls_of(kept.step), context.shared
+    message = _message(kept, context)
+    if change.thought is not None or change.boxes:
+        message = changed_message(message, step, change.thought, calls)
+    thought = step.thought if change.thought is None else change.thought
+    observations = []
+    for number, call in enumerate(calls, 1):
+        seen = seen_of(step, call)
+        if change.runs(number):
+            seen = await shared.observations.observe(shared.toolbox, call, context.view(), shared.wire)
+        observations.append(change.applied(call, number, seen))
+    values = {"index": turns, "thought": thought, "calls": calls, "observations": tuple(observations), "answer": None}
+    changed = step.model_copy(update=values)
+    if calls:
+        return LoopState(messages=[message], current=changed, turns=turns + 1), "act"
+    problem = read(str(message.content), context.case.rubric.answer).problem
+    raw = {"problem": problem, "raw": str(message.content)}
+    return _sent_back(message, changed.model_copy(update=raw), turns, 0, context)
+
+
+def _message(kept: KeptStep, context: CaseContext) -> AIMessage:
+    """Return the model's own message, or one that says the same in the form this judge takes."""
+    native = context.shared.chat.profile.native_tools and bool(schemas_of(context))
+    if kept.message is not None and (native or not kept.message.tool_calls):
+        return kept.message
+    return message_of(kept.step, native)
+
+
+def _as_it_was(start: LoopState, steps: Sequence[KeptStep], context: CaseContext) -> dict[str, Any]:
+    """Return the end of a conversation that lies before the fork."""
+    given = read(steps[-1].step.raw, context.case.rubric.answer).answer
+    if given is None:
+        raise UserError("the first question of this trace cannot be read any more, so nothing can go on from it")
+    own = [kept.step.model_copy(update={"index": place}) for place, kept in enumerate(steps)]
+    return {**start, "steps": own, "turns": len(own), "given": given, "failure": None, "confidence": None}

@@ -1,0 +1,114 @@
+"""Pictures as programs hold them (bytes, data URLs, PIL images, numpy arrays), taken into memory under their hash.
+
+What cannot be a picture by its type or shape is refused with a ValueError when an edit is made of it. What claims to be one and
+is broken (bytes that do not decode, an image whose file is cut off, pixels that are no numbers) leaves the edit unjudged, as a
+broken file does: one bad sample must not end a training run.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import threading
+import weakref
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from editloupe.images import ImageError, Pixels, hash_bytes, hash_pixels, pixels_of
+from editloupe.memory_picture import MemoryPicture
+
+LONGEST_HEADER = 256
+"""Letters before the comma of a data URL."""
+STEP = 1 / 255
+"""How far a float may lie outside 0 to 1: less than a step of 8 bits is rounding."""
+_TAKEN = "a path, bytes, a data URL, a PIL image or a numpy array"
+_KNOWN: weakref.WeakValueDictionary[str, MemoryPicture] = weakref.WeakValueDictionary()
+"""Pictures somebody holds: candidates for one instruction share their source, which is then encoded once."""
+_LOCK = threading.Lock()
+
+
+def as_memory_picture(value: Any) -> MemoryPicture:
+    """Take a picture into memory; raises ValueError with one sentence where the value can be none."""
+    if isinstance(value, MemoryPicture):
+        return value
+    if isinstance(value, str):
+        return _from_url(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _from_bytes(bytes(value))
+    if isinstance(value, Image.Image):
+        return _from_image(value)
+    if isinstance(value, np.ndarray):
+        return _from_array(value)
+    raise ValueError(f"a picture is {_TAKEN}, not {type(value).__name__}")
+
+
+def _from_url(text: str) -> MemoryPicture:
+    if (named := MemoryPicture.named(text)) is not None:
+        return _KNOWN.get(named.sha) or named
+    head, comma, body = text.partition(",")
+    if not comma or len(head) > LONGEST_HEADER:
+        return _broken("a data URL holds no picture")
+    if not head.lower().endswith(";base64"):
+        return _from_bytes(unquote_to_bytes(body))
+    return from_base64(body)
+
+
+def from_base64(text: str) -> MemoryPicture:
+    """Take a picture that came as base64, with or without the head of a data URL."""
+    if text.startswith("data:"):
+        return _from_url(text)
+    try:
+        return _from_bytes(base64.b64decode(text, validate="\n" not in text))
+    except (binascii.Error, ValueError):
+        return _broken("a picture given in base64 cannot be decoded")
+
+
+def _from_bytes(data: bytes) -> MemoryPicture:
+    return _shared(MemoryPicture(hash_bytes(data), data=data))
+
+
+def _from_image(image: Image.Image) -> MemoryPicture:
+    try:
+        pixels = pixels_of(image, "the picture given as a PIL image")
+    except ImageError as error:
+        return _broken(str(error))
+    return _from_pixels(pixels)
+
+
+def _from_array(array: npt.NDArray[Any]) -> MemoryPicture:
+    shape = " × ".join(map(str, array.shape))
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)) or 0 in array.shape:
+        channels_first = array.ndim == 3 and array.shape[0] in (1, 3, 4)
+        hint = "; move the channels to the end" if channels_first else ""
+        raise ValueError(
+            f"an array of a picture is height × width, or height × width × 1, 3 or 4 channels, not {shape}{hint}"
+        )
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all():
+            return _broken("an array of a picture holds values that are no numbers")
+        low, high = float(array.min()), float(array.max())
+        if low < -STEP or high > 1 + STEP:
+            raise ValueError(f"a float array of a picture holds 0 to 1, not {low:.3g} to {high:.3g}")
+        array = (array.clip(0, 1) * 255).round().astype(np.uint8)
+    elif array.dtype != np.uint8:
+        raise ValueError(f"an array of a picture holds uint8, 0 to 255, or floats, 0 to 1, not {array.dtype}")
+    if array.ndim == 3 and array.shape[2] == 3:
+        return _from_pixels(np.array(array, dtype=np.uint8, order="C", copy=True))
+    return _from_image(Image.fromarray(np.ascontiguousarray(array[..., 0] if array.shape[-1] == 1 else array)))
+
+
+def _from_pixels(pixels: Pixels) -> MemoryPicture:
+    return _shared(MemoryPicture(hash_pixels(pixels), pixels=pixels))
+
+
+def _broken(sentence: str) -> MemoryPicture:
+    return MemoryPicture(hash_bytes(sentence.encode()), problem=sentence)
+
+
+def _shared(picture: MemoryPicture) -> MemoryPicture:
+    with _LOCK:
+        return _KNOWN.setdefault(picture.sha, picture)

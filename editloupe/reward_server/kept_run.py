@@ -1,0 +1,90 @@
+"""The run a server keeps its judgements in: written by one thread, and asked before the judge is."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from editloupe.asked import Question
+from editloupe.evals.runs.records import Filing
+from editloupe.evals.runs.store import Run
+from editloupe.images import Album, ImageError, hash_file
+from editloupe.judge import Judge
+from editloupe.memory_picture import PictureSource
+from editloupe.types import Edit, Judgement, Sha, Verdict
+
+T = TypeVar("T")
+_VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
+_HELD = "SELECT outcome FROM units WHERE shown = ? AND asked = ? AND repeat = 0 AND status = 'judged'"
+
+
+class KeptRun:
+    """A run that takes judgements as they come; verdicts it holds, also from an earlier start, are used again."""
+
+    def __init__(self, folder: Path, judge: Judge) -> None:
+        self._judge = judge
+        self._run = Run.write(folder)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="editloupe-run")
+        self._reader: sqlite3.Connection | None = None
+        try:
+            self._configuration = self._run.configure(judge.describe(), judge.asked())
+        except BaseException:
+            self.close()
+            raise
+
+    async def held(self, edit: Edit) -> tuple[Verdict, ...] | None:
+        """Return the verdicts the run holds of an edit, asked in just this way; None where one is missing."""
+        return await self._do(lambda: self._held(edit))
+
+    async def save(self, judgement: Judgement, album: Album) -> None:
+        """Keep a judgement with its traces and pictures; raises UserError where that cannot be written."""
+        await self._do(lambda: self._save(judgement, album))
+
+    def close(self) -> None:
+        """Write what is under way to its end and let go of the folder; closing again does nothing."""
+        self._thread.shutdown(wait=True)
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        self._run.close()
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    def _held(self, edit: Edit) -> tuple[Verdict, ...] | None:
+        if self._reader is None:
+            self._reader = self._run.reader()
+        found = []
+        for criterion, question in self._questions(edit).items():
+            row = self._reader.execute(_HELD, (question.shown, question.asked)).fetchone()
+            if question.shown is None or row is None:
+                return None
+            try:
+                found.append(_VERDICT.validate_json(row[0]).model_copy(update={"criterion": criterion}))
+            except ValidationError:  # damaged: asked anew
+                return None
+        return tuple(found)
+
+    def _save(self, judgement: Judgement, album: Album) -> None:
+        questions = self._questions(judgement.edit)
+        filing = Filing(judgement, 0, album, questions=questions, configuration=self._configuration)
+        self._run.save_all([filing])
+
+    def _questions(self, edit: Edit) -> dict[str, Question]:
+        hashes: dict[PictureSource, Sha] = {}
+        for source in edit.paths:
+            try:
+                hashes[source] = hash_file(source)
+            except ImageError:
+                continue
+        judge = self._judge
+        return {
+            criterion: Question(judge.asked_of(edit, criterion).key, judge.shown(edit, criterion, hashes))
+            for criterion in judge.criteria_for(edit)
+        }

@@ -1,0 +1,277 @@
+"""Reads pickles that hold data and nothing else: containers, numbers, texts, bytes and PIL images.
+
+A pickle is a program that calls whatever it names. Here it can name only what is made below: nothing of Pillow, numpy or Python's
+own is ever called, pictures and arrays are read from their raw state by our own code, and no size is believed that the bytes do
+not bear out. The opcodes are looked through first, because some of them take memory before anything is checked.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import pickletools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from editloupe.images import MAX_PIXELS
+
+DEEPEST = 20
+MOST_STEPS = 500_000
+"""Opcodes a pickle may have; a batch of pictures has some twenty each."""
+_REFUSED = {"PERSID", "BINPERSID", "EXT1", "EXT2", "EXT4", "INST", "OBJ", "NEXT_BUFFER", "READONLY_BUFFER", "NEWOBJ_EX"}
+_PER_PIXEL = {
+    "L": 1,
+    "P": 1,
+    "RGB": 3,
+    "RGBA": 4,
+    "CMYK": 4,
+    "YCbCr": 3,
+    "HSV": 3,
+    "LAB": 3,
+    "LA": 2,
+    "I;16": 2,
+    "I": 4,
+    "F": 4,
+}
+"""Bytes of a pixel, by the mode of a PIL image; mode 1 has eight pixels in one."""
+
+
+class NotData(Exception):
+    """A pickle that is damaged, too large, or would do more than hold data."""
+
+
+def unpickled(data: bytes) -> Any:
+    """Return what a pickle holds; raises NotData with one sentence where it is more, or less, than data."""
+    _look_through(data)
+    try:
+        return _Finishing()(_DataUnpickler(io.BytesIO(data)).load())
+    except NotData:
+        raise
+    except (MemoryError, RecursionError):
+        raise NotData("the pickle is too large or too deep") from None
+    except Exception as error:  # a pickle can make the unpickler raise anything
+        raise NotData(f"the pickle is damaged ({type(error).__name__})") from None
+
+
+def _look_through(data: bytes) -> None:
+    steps = 0
+    try:
+        for opcode, argument, _ in pickletools.genops(data):
+            steps += 1
+            if steps > MOST_STEPS:
+                raise NotData(f"the pickle has more than {MOST_STEPS} steps")
+            if opcode.name in _REFUSED:
+                raise NotData(f"the pickle does more than hold data ({opcode.name})")
+            if opcode.name.endswith("PUT") and int(argument or 0) > steps:
+                raise NotData("the pickle is damaged (a place in its memory that does not exist)")
+    except NotData:
+        raise
+    except Exception as error:  # what is no pickle can look like anything
+        raise NotData(f"this is no pickle ({type(error).__name__})") from None
+
+
+class _Maker:
+    """Something a pickle may call; it has no attributes that a pickle could set."""
+
+    __slots__ = ("_make",)
+    _make: Callable[..., Any]
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        object.__setattr__(self, "_make", make)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise NotData("the pickle does more than hold data (it sets an attribute)")
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._make(*arguments)
+
+
+class _Raw:
+    """What a pickle makes an object of, kept until all of it is there."""
+
+    __slots__ = ("state",)
+
+    def __init__(self, *_: Any) -> None:
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def value(self, finish: Callable[[Any], Any]) -> Any:
+        """Return the data; what is inside it is finished by the function given."""
+        raise NotData("the pickle holds something without its data")
+
+
+class _RawImage(_Raw):
+    """A PIL image: info, mode, size, palette, pixels."""
+
+    __slots__ = ()
+
+    def value(self, finish: Callable[[Any], Any]) -> Image.Image:
+        state = self.state if isinstance(self.state, (list, tuple)) else ()
+        if len(state) < 5:
+            raise NotData("the pickle holds a PIL image without its pixels")
+        _, mode, size, palette, data = state[:5]
+        if not (isinstance(size, (list, tuple)) and len(size) == 2 and all(type(side) is int for side in size)):
+            raise NotData("the pickle holds a PIL image without a size")
+        width, height = size
+        if not (isinstance(data, (bytes, bytearray)) and 0 < width * height <= MAX_PIXELS and width > 0):
+            raise NotData("the pickle holds a PIL image of an impossible size")
+        wanted = (width + 7) // 8 * height if mode == "1" else _PER_PIXEL.get(str(mode), 0) * width * height
+        if len(data) != wanted:
+            raise NotData("the pickle holds a PIL image whose pixels do not fit its size")
+        image = Image.frombytes(str(mode), (width, height), bytes(data))
+        if mode == "P" and isinstance(palette, (list, bytes)) and len(palette) <= 1024:
+            image.putpalette(palette)
+        return image
+
+
+class _RawArray(_Raw):
+    """A numpy array of numbers or texts: version, shape, type, order, bytes."""
+
+    __slots__ = ()
+
+    def value(self, finish: Callable[[Any], Any]) -> Any:
+        state = self.state if isinstance(self.state, tuple) else ()
+        if len(state) != 5 or not isinstance(state[2], _RawType) or not isinstance(state[1], tuple):
+            raise NotData("the pickle holds an array without its values")
+        _, shape, kind, by_columns, data = state
+        if isinstance(data, list):  # of objects, which are data themselves
+            return [finish(item) for item in data]
+        return _array(kind.dtype(), shape, bytes(data), bool(by_columns))
+
+
+class _RawType(_Raw):
+    """A numpy type: kind and size, then among other things the order of bytes."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: Any = "", *_: Any) -> None:
+        super().__init__()
+        self._name = name
+
+    def dtype(self) -> np.dtype[Any]:
+        """Return the type; only numbers, truth values and texts have one here."""
+        name, order = str(self._name), self.state[1] if isinstance(self.state, tuple) and len(self.state) > 1 else "="
+        if name[:1] not in "biufUS" or not name[1:].isdigit() or order not in ("<", ">", "|", "="):
+            raise NotData(f"the pickle holds an array of {name[:20]!r}")
+        return np.dtype(name) if order == "|" else np.dtype(f"{order}{name}")
+
+    def value(self, finish: Callable[[Any], Any]) -> Any:
+        raise NotData("the pickle holds a type instead of data")
+
+
+def _array(kind: np.dtype[Any], shape: tuple[Any, ...], data: bytes, by_columns: bool) -> Any:
+    if not all(type(side) is int and side >= 0 for side in shape):
+        raise NotData("the pickle holds an array of an impossible shape")
+    return np.frombuffer(data, dtype=kind).reshape(shape, order="F" if by_columns else "C")
+
+
+def _scalar(kind: Any, data: Any) -> Any:
+    if not isinstance(kind, _RawType) or not isinstance(data, bytes):
+        raise NotData("the pickle holds a number without its value")
+    return _array(kind.dtype(), (1,), data, False)[0].item()
+
+
+def _from_buffer(data: Any, kind: Any, shape: Any, order: Any, *_: Any) -> Any:
+    if not isinstance(kind, _RawType) or not isinstance(data, (bytes, bytearray)) or not isinstance(shape, tuple):
+        raise NotData("the pickle holds an array without its values")
+    return _array(kind.dtype(), shape, bytes(data), order == "F")
+
+
+def _encoded(text: Any, encoding: Any) -> bytes:
+    """Return bytes as old pickles write them: a text in Latin-1."""
+    if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
+        raise NotData("the pickle holds a text in place of bytes")
+    return text.encode("latin-1")
+
+
+def _bytes(*given: Any) -> bytes:
+    if not given:
+        return b""
+    if not isinstance(given[0], (bytes, bytearray, str)):
+        raise NotData("the pickle does more than hold data (it asks for memory)")
+    return _encoded(*given) if isinstance(given[0], str) else bytes(given[0])
+
+
+def _kept(*given: Any) -> dict[Any, Any]:
+    if given and not (len(given) == 1 and isinstance(given[0], (dict, list, tuple))):
+        raise NotData("the pickle does more than hold data")
+    return dict(*given)
+
+
+def _gathered(given: Any = ()) -> list[Any]:
+    if not isinstance(given, (list, tuple, set, frozenset)):
+        raise NotData("the pickle does more than hold data")
+    return list(given)
+
+
+_MAKERS: dict[tuple[str, str], Any] = {
+    ("_codecs", "encode"): _Maker(_encoded),
+    ("builtins", "bytes"): _Maker(_bytes),
+    ("builtins", "bytearray"): _Maker(_bytes),
+    ("builtins", "set"): _Maker(_gathered),
+    ("builtins", "frozenset"): _Maker(_gathered),
+    ("collections", "OrderedDict"): _Maker(_kept),
+    ("numpy", "dtype"): _RawType,
+    ("numpy", "ndarray"): _RawArray,
+    **{
+        (module, name): _Maker(make)
+        for module in ("numpy.core.multiarray", "numpy._core.multiarray", "numpy.core.numeric", "numpy._core.numeric")
+        for name, make in (("_reconstruct", lambda *_: _RawArray()), ("scalar", _scalar), ("_frombuffer", _from_buffer))
+    },
+}
+"""What a pickle may name, and what stands for it here."""
+_PILLOW: dict[str, tuple[str, ...]] = {
+    "PIL.Image": ("Image",),
+    "PIL.PngImagePlugin": ("PngImageFile",),
+    "PIL.JpegImagePlugin": ("JpegImageFile",),
+    "PIL.MpoImagePlugin": ("MpoImageFile",),
+    "PIL.WebPImagePlugin": ("WebPImageFile",),
+    "PIL.TiffImagePlugin": ("TiffImageFile",),
+    "PIL.BmpImagePlugin": ("BmpImageFile", "DibImageFile"),
+}
+"""The classes of PIL images, by module; an image that was opened from a file is of its format's class."""
+
+
+class _DataUnpickler(pickle.Unpickler):
+    """Finds stand-ins for what a pickle names, and nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return what stands for a name here; raises NotData for all others."""
+        if name in _PILLOW.get(module, ()):
+            return _RawImage
+        if (module, name) == ("PIL.PngImagePlugin", "iTXt"):  # among the notes of a PNG, which are not read
+            return _Raw
+        # Pickles of the second protocol and older have Python 2's name of the built-in ones.
+        found = _MAKERS.get(("builtins" if module == "__builtin__" else module, name))
+        if found is None:
+            raise NotData(f"the pickle names {module[:60]}.{name[:60]}, which is no data")
+        return found
+
+
+class _Finishing:
+    """Puts pictures and arrays in the places of what they are made of, in as many places as a pickle has steps."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, Any] = {}
+        self._places = 0
+
+    def __call__(self, value: Any, room: int = DEEPEST) -> Any:
+        self._places += 1
+        if self._places > MOST_STEPS or not room:
+            raise NotData("the pickle is nested too deeply or too often")
+        if isinstance(value, _Raw):
+            if id(value) not in self._made:
+                self._made[id(value)] = value.value(self)
+            return self._made[id(value)]
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return [self(item, room - 1) for item in value]
+        if isinstance(value, dict):
+            return {key: self(item, room - 1) for key, item in value.items()}
+        if value is None or isinstance(value, (str, bytes, bytearray, bool, int, float, np.ndarray)):
+            return value
+        raise NotData(f"the pickle holds {type(value).__name__}, which is no data")

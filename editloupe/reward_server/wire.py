@@ -1,0 +1,147 @@
+"""From a request to edits: pictures only ever come as bytes, never as paths of this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from PIL import Image
+from pydantic import BaseModel, ValidationError
+
+from editloupe.images import declared_pixels
+from editloupe.memory_picture import MemoryPicture
+from editloupe.picture_input import as_memory_picture, from_base64
+from editloupe.reward_server.scoring import EditScorer, Scored, edit_key
+from editloupe.rubrics.load import mistake
+from editloupe.types import Edit
+
+M = TypeVar("M", bound=BaseModel)
+TEXTS = ("instruction_type", "hint", "target_boxes", "model", "turn", "extra")
+"""What a request may say of an edit beside its pictures and its instruction."""
+LONGEST = 20_000
+"""Letters of an instruction."""
+
+
+class BadRequest(Exception):
+    """A request that cannot be read; the sentence says what is wrong."""
+
+
+@dataclass(frozen=True)
+class WireLimits:
+    """How much a request may ask for."""
+
+    edits: int
+    pixels: int
+    """Of one picture."""
+
+    def check(self, count: int) -> None:
+        """Refuse a request of more edits than will ever be taken on at one time."""
+        if count > self.edits:
+            raise BadRequest(f"a request holds at most {self.edits} edits, not {count}")
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A request as edits; in the place of one that cannot be made stands the reason."""
+
+    items: Sequence[Edit | str]
+    told: Any = None
+    """What the dialect needs to answer."""
+
+    @property
+    def edits(self) -> list[Edit]:
+        """The edits that can be judged."""
+        return [item for item in self.items if isinstance(item, Edit)]
+
+    def whole(self, scored: Sequence[Scored]) -> list[Scored]:
+        """Return the answers with the reasons in their places."""
+        found = iter(scored)
+        return [next(found) if isinstance(item, Edit) else Scored(None, item) for item in self.items]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one kind of trainer asks, and how it is answered."""
+
+    name: str
+    path: str
+    read: Callable[[bytes, WireLimits], Parsed]
+    """Runs in a worker thread; raises BadRequest."""
+    answer: Callable[[Parsed, Sequence[Scored], EditScorer], Any]
+    pickled: bool = False
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    """Of the request, where it is documented as JSON schema."""
+
+
+def read_json(body: bytes, model: type[M]) -> M:
+    """Read a request's JSON; a mistake is told in one sentence."""
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        raise BadRequest(mistake(error)) from None
+    except RecursionError:
+        raise BadRequest("the request is nested too deeply") from None
+
+
+def make_edit(
+    limits: WireLimits,
+    source: Any,
+    edited: Any,
+    instruction: str,
+    images: Mapping[str, Sequence[Any]] | None = None,
+    id: str = "",
+    **texts: Any,
+) -> Edit | str:
+    """Return the edit these parts make, or the sentence that says why they make none."""
+    try:
+        if len(instruction) > LONGEST:
+            return f"the instruction has more than {LONGEST} letters"
+        pictures = {
+            role: tuple(_picture(value, role, limits) for value in values) for role, values in (images or {}).items()
+        }
+        reference = pictures.pop("reference", ())
+        edit = Edit(
+            id=id,
+            source=_picture(source, "source", limits),
+            edited=_picture(edited, "edited", limits),
+            reference=reference[0] if reference else None,
+            instruction=instruction,
+            more_images=pictures,
+            **texts,
+        )
+    except ValidationError as error:
+        return mistake(error)
+    except (ValueError, TypeError) as error:
+        return str(error)
+    return edit if id else edit.model_copy(update={"id": edit_key(edit)[:16]})
+
+
+def _picture(value: Any, role: str, limits: WireLimits) -> MemoryPicture:
+    if isinstance(value, str):
+        found = from_base64(value)
+    elif isinstance(value, (bytes, bytearray, Image.Image)):
+        found = as_memory_picture(value)
+    else:
+        raise ValueError(f"there is no {role} picture")
+    if (pixels := declared_pixels(found)) > limits.pixels:
+        raise ValueError(
+            f"the {role} picture has {pixels / 10**6:.0f} megapixels, more than the limit of {limits.pixels // 10**6}"
+        )
+    return found
+
+
+def texts_of(given: Any) -> dict[str, Any]:
+    """Return what a mapping says of an edit, under the names an edit has for it."""
+    return {name: given[name] for name in TEXTS if name in given} if isinstance(given, Mapping) else {}
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """Return a mapping, read from JSON where it is a text; empty where it is neither."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return {}
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,177 @@
+"""Forks on the page: the form at a step, and a fork beside its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from editloupe.agent.providers.registry import PROVIDERS
+from editloupe.evals.forks import Fork, fork, forks_of
+from editloupe.evals.forks.kept_trace import KeptTrace, find_trace
+from editloupe.evals.forks.records import distribution, label_of, parting
+from editloupe.evals.forks.shelf import fork_numbered
+from editloupe.graphs.fork_change import box_name
+from editloupe.rubrics.registry import known_protocol
+from editloupe.setups.setup import setup_names
+from editloupe.studio.damage import readable
+from editloupe.studio.fork_request import TOOL_SETTINGS, ForkRequest, read_fork_request
+from editloupe.studio.library import HERE, OpenRun
+from editloupe.studio.routes.judge import json_only
+from editloupe.studio.studio import Studio, studio_of
+from editloupe.studio.trace_view import steps_of
+from editloupe.types import UserError
+
+router = APIRouter()
+Id = Annotated[str, Query(max_length=1000)]
+AT_ONCE = 2
+_ROOM = threading.BoundedSemaphore(AT_ONCE)
+"""Forks under way together; each may ask several times."""
+
+
+@router.get("/runs/{key}/fork")
+def form(
+    request: Request,
+    key: str,
+    edit: Id,
+    criterion: Id,
+    step: int,
+    repeat: int | None = None,
+    configuration: Id = "",
+    target: int | None = None,
+    parent: int | None = None,
+) -> Response:
+    """Return the form of a fork at a step."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    names: dict[str, Any] = {"repeat": repeat, "target": target, "configuration": configuration or None, "fork": parent}
+    try:
+        with readable(one.name):
+            kept = find_trace(one.run, edit, criterion, **names)
+    except UserError as error:
+        raise HTTPException(404, str(error)) from None
+    steps = kept.parent.trace.steps
+    if not 1 <= step <= len(steps):
+        raise HTTPException(404, "There is no such step.")
+    view = steps_of(kept.parent.trace, _first(kept))[step - 1]
+    protocol = known_protocol(kept.protocol)
+    calls = [
+        {"call": call, "box": ", ".join(f"{n:g}" for n in call.parameters[name]) if (name := box_name(call)) else None}
+        for call in view.step.calls
+    ]
+    where = {**names, "edit": kept.parent.edit, "criterion": criterion, "step": step, "parent": parent}
+    return studio.pages.page(
+        "fork.html",
+        one=one,
+        kept=kept,
+        view=view,
+        step=step,
+        calls=calls,
+        where={name: value for name, value in where.items() if value is not None and name != "fork"},
+        modes=list(protocol.modes) if protocol else [kept.mode],
+        proposed=list(dict.fromkeys([kept.judge, "rules", *(provider.example for provider in PROVIDERS)])),
+        servers=list(studio.settings.servers),
+        title=one.title_of(criterion, kept.protocol),
+        setups=setup_names(),
+        tool_settings=TOOL_SETTINGS,
+    )
+
+
+@router.post("/runs/{key}/fork")
+async def make(request: Request, key: str) -> Response:
+    """Make a fork and say where it is shown; whoever leaves meanwhile finds it there all the same."""
+    json_only(request)
+    studio, asked = studio_of(request), read_fork_request(await request.body())
+    one = studio.run(key)
+    if not _ROOM.acquire(blocking=False):
+        raise UserError(f"{AT_ONCE} forks are being made already; wait for one of them")
+    try:
+        made = await asyncio.to_thread(_made, studio, one, asked)
+    finally:
+        _ROOM.release()
+    return JSONResponse({"address": f"/runs/{key}/forks/{made[0].number}", "labels": distribution(made)})
+
+
+def _made(studio: Studio, one: OpenRun, asked: ForkRequest) -> list[Fork]:
+    with asked.rubric_files() as rubrics:
+        return fork(
+            one.run.folder,
+            asked.edit,
+            asked.criterion,
+            asked.step,
+            thought=asked.thought,
+            drop=asked.dropped,
+            again=asked.again,
+            boxes=asked.box_numbers(),
+            pictures=asked.picture_files(studio.uploads),
+            other=asked.other(studio.settings, rubrics),
+            repeat=asked.repeat,
+            target=asked.target,
+            configuration=asked.configuration,
+            parent=asked.parent,
+            times=asked.times,
+            out=studio.library.writer() if one.key == HERE else None,
+        )
+
+
+@router.get("/runs/{key}/forks/{number}")
+def page(request: Request, key: str, number: int) -> Response:
+    """Return a fork beside its parent."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    try:
+        with readable(one.name):
+            found = fork_numbered(one.run, number)
+            alike = [other for other in forks_of(one.run, found.parent.edit) if other.identity == found.identity]
+    except UserError as error:
+        raise HTTPException(404, str(error)) from None
+    shas = {role: hashes[0] for role, hashes in found.pictures.items() if hashes}
+    parted = parting(found.parent.trace, found.trace)
+    sides = [
+        ("A", "The parent" if found.parent.fork is None else f"Fork {found.parent.fork}", found.parent.trace),
+        ("B", f"Fork {found.number}", found.trace),
+    ]
+    return studio.pages.page(
+        "fork_result.html",
+        one=one,
+        fork=found,
+        title=one.title_of(found.parent.criterion, found.protocol),
+        pictures=shas,
+        parted=parted,
+        sides=[
+            (letter, name, trace, steps_of(trace, shas, letter), outcome)
+            for (letter, name, trace), outcome in zip(sides, (found.parent.outcome, found.outcome), strict=True)
+        ],
+        labels=distribution(alike),
+        alike=alike,
+        label_of=label_of,
+        parent_link=_parent_link(one, found),
+        fork_link=lambda step: (
+            f"/runs/{key}/fork?" + urlencode({**_where(found), "step": step, "parent": found.number})
+        ),
+    )
+
+
+def _where(found: Fork) -> dict[str, Any]:
+    return {"edit": found.parent.edit, "criterion": found.parent.criterion}
+
+
+def _parent_link(one: OpenRun, found: Fork) -> str | None:
+    """Return the address of the parent, where this run holds it."""
+    if found.parent.fork is not None:
+        return f"/runs/{one.key}/forks/{found.parent.fork}"
+    try:
+        one.edit(found.parent.edit)
+    except UserError:
+        return None
+    place = {**_where(found), "repeat": found.parent.repeat}
+    return f"/runs/{one.key}/trace?{urlencode(place, errors='replace')}"
+
+
+def _first(kept: KeptTrace) -> dict[str, str]:
+    return {role: shas[0] for role, shas in kept.pictures.items() if shas}

@@ -1,0 +1,103 @@
+"""A web server that ends properly: what is under way is told first, and the process never outlives its time."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+import uvicorn
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a server ends."""
+
+    sentence: str
+    """Said once, where it was stopped."""
+    before: Callable[[], Awaitable[None]]
+    """Ends what is under way, before the connections are closed."""
+    leave: Callable[[], None]
+    """Removes what is temporary, where the process is ended by force."""
+    seconds: float
+    """After this long the process ends whatever a worker thread is still busy with."""
+
+
+class StoppableServer(uvicorn.Server):
+    """A server that ends what it has under way when it is stopped, and ends by itself instead of raising the signal anew."""
+
+    def __init__(self, config: uvicorn.Config, ending: Ending) -> None:
+        super().__init__(config)
+        self._ending = ending
+        self.stopped_by: int | None = None
+        self._said = False
+
+    @property
+    def exit_code(self) -> int:
+        """130 after Ctrl+C, 143 after SIGTERM, as a shell counts them."""
+        return 0 if self.stopped_by is None else 128 + self.stopped_by
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Listen to Ctrl+C and SIGTERM for as long as the server runs."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in STOPPING}
+        try:
+            yield
+        finally:
+            # Nothing is left to be interrupted but the end; a second Ctrl+C must not turn it into a traceback.
+            for number, handler in before.items():
+                signal.signal(number, signal.SIG_IGN if self.stopped_by else handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop; the process ends within the time given even where a worker thread does not."""
+        if self.stopped_by is None:
+            self.stopped_by = sig
+            last = threading.Timer(self._ending.seconds, self._leave)
+            last.daemon = True
+            last.start()
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End what is under way, and with it whoever waits for it; then close the connections."""
+        # A request that is cut off here was not a fault.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        await self._ending.before()
+        await super().shutdown(sockets)
+
+    def say_stopped(self) -> None:
+        """Say once that the server was stopped, where it was."""
+        if self.stopped_by is not None and not self._said:
+            self._said = True
+            print(self._ending.sentence, file=sys.stderr, flush=True)
+
+    def _leave(self) -> None:
+        self._ending.leave()
+        self.say_stopped()
+        os._exit(self.exit_code)
+
+
+def listen(host: str, port: int, what: str) -> socket.socket:
+    """Return a socket on an address; raises OSError with one sentence where it is taken."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        why = error.strerror or str(error)
+        raise OSError(f"{what} cannot listen on {host} port {port} ({why}); choose another with --port") from None
+    listener.listen(1024)
+    return listener

@@ -1,0 +1,29 @@
+"""Rewards candidates that were never files: PIL images and arrays, judged as they come out of a model.
+
+python examples/memory_rewards.py
+EDITLOUPE_JUDGE=openai:gpt-5.1 python examples/memory_rewards.py
+"""
+
+import numpy as np
+from PIL import Image
+
+from editloupe import Edit, Judge, reward
+from editloupe.demo import demo_manifest
+
+
+def main() -> None:
+    """Compare the asked edit, the untouched source, and a candidate in which something broke."""
+    pictures = demo_manifest().parent / "pictures"
+    source = Image.open(pictures / "rocket.jpg")
+    asked = Image.open(pictures / "rocket-rod-edited.jpg")
+    broken = np.full((64, 64, 3), np.nan)
+    instruction = "Remove the white rod from the top of the lattice tower to the right of the rocket."
+    candidates = {"as asked": asked, "untouched": np.asarray(source), "broken": broken}
+    edits = [Edit(source=source, edited=one, instruction=instruction) for one in candidates.values()]
+    with Judge(protocol="dlebench") as judge:
+        for name, score in zip(candidates, reward(edits, judge), strict=True):
+            print(f"{name}: {'unjudged' if score is None else f'{score / 100:.2f}'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""A reward function for TRL: called here as its trainers call it, with completions that hold pictures.
+
+    python examples/trl_reward.py
+
+In training: GRPOTrainer(model=…, reward_funcs=[trl("openai:gpt-5.1", source="image")], train_dataset=…)
+"""
+
+import base64
+
+from editloupe.demo import demo_manifest
+from editloupe.rewards import trl
+
+
+def main() -> None:
+    """Reward a completion with the asked edit, one with the untouched picture, and one without any."""
+    pictures = demo_manifest().parent / "pictures"
+    asked, source = (pictures / name for name in ("rocket-rod-edited.jpg", "rocket.jpg"))
+    urls = [f"data:image/jpeg;base64,{base64.b64encode(path.read_bytes()).decode()}" for path in (asked, source)]
+    completions = [[{"role": "assistant", "content": text}] for text in (*urls, "I would rather not.")]
+    instruction = "Remove the white rod from the top of the lattice tower to the right of the rocket."
+    prompts = [[{"role": "user", "content": instruction}]] * len(completions)
+
+    function = trl(source="image")
+    for reward in function(prompts=prompts, completions=completions, image=[str(source)] * len(completions)):
+        print("no reward" if reward is None else f"{reward:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Judges that answer together."""

@@ -1,0 +1,465 @@
+"""Forks of kept traces, end to end through the real client: what is asked again, and what is never asked twice."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from editloupe import Box, Edit, Judge, JudgeSettings, UserError, fork
+from editloupe.cli.main import run as command
+from editloupe.evals.batch.batch import Batch, judge_batch
+from editloupe.evals.forks import forks_of
+from editloupe.evals.forks.records import distribution, parting
+from editloupe.evals.forks.reopening import JudgeChange
+from editloupe.evals.runs.export import rows_of
+from editloupe.evals.runs.merging import merge
+from editloupe.evals.runs.pruning import prune
+from editloupe.evals.runs.store import Run
+from editloupe.graphs.fork_change import NO_RESULT
+from editloupe.rubrics.registry import protocol
+from tests.conftest import StartServer
+from tests.pictures import edit_pair
+from tests.rubrics.samples import reply_for
+from tests.scripted import Request, ScriptedServer, call, final, say, think_and_call_text, wrong_key
+
+CRITERION = "instruction_following"
+DIFFER = call("localize_differences", comparison_image_1="Source Image", comparison_image_2="Edited Image")
+ZOOM = call("zoom_in_image", bbox_2d=[50, 30, 110, 80], target_image="Edited Image")
+
+
+def turns(request: Request) -> int:
+    return sum(message.role == "assistant" for message in request.messages)
+
+
+def script(request: Request) -> Any:
+    """Two looks and an answer; without the result of the first look, another answer at once."""
+    if turns(request) and NO_RESULT in json.dumps(request.body):
+        return final("Wrong Action", "I was shown nothing.")
+    return (DIFFER, ZOOM, final("Flawless Execution", "The patch is red."))[turns(request)]
+
+
+class Kept:
+    """A run with one judged edit, and the server its judge spoke to; a run judged alike before is copied, not judged again."""
+
+    _judged: ClassVar[dict[str, tuple[Path, str, list[Request]]]] = {}
+
+    def __init__(
+        self,
+        folder: Path,
+        server: ScriptedServer,
+        spec: str,
+        kind: str | None = None,
+        boxes: tuple[Box, ...] = (),
+        replies: Any = None,
+        **options: Any,
+    ) -> None:
+        before, after = edit_pair(folder)
+        words = "Change the color of the patch to red"
+        about: dict[str, Any] = {"instruction": words, "instruction_type": kind, "target_boxes": boxes}
+        self.edit = Edit(id="patch", source=before, edited=after, reference=after if boxes else None, **about)
+        self.run, self.server, self.spec = folder / "run", server, spec
+        url = server.gemini_url if spec.startswith("google") else server.openai_url
+        alike = None if replies not in (None, script) or boxes or kind or options else spec
+        if alike in self._judged:
+            judged, old, self.first = self._judged[alike]
+            shutil.copytree(judged, self.run)
+            (self.run / "run.json").write_text((self.run / "run.json").read_text().replace(old, url))
+        else:
+            self._judge(None if spec == "rules" else url, options)
+            self.first = list(server.requests)
+            if alike:
+                judged = Path(tempfile.mkdtemp()) / "run"
+                atexit.register(shutil.rmtree, judged.parent, ignore_errors=True)
+                shutil.copytree(self.run, judged)
+                self._judged[alike] = (judged, url, self.first)
+        for path in (before, after):
+            path.unlink()  # another machine: the run alone must do
+        self.asked = len(server.requests)
+
+    def _judge(self, url: str | None, options: dict[str, Any]) -> None:
+        def open_judge(**hooks: Any) -> Judge:
+            return Judge(self.spec, base_url=url, **{"criteria": [CRITERION], **options}, **hooks)
+
+        judge_batch(Batch(edits=lambda: [self.edit], out=self.run, open_judge=open_judge), quiet=True)
+
+    @property
+    def more(self) -> list[Request]:
+        """What was asked since the run was judged."""
+        return server_requests(self.server)[self.asked :]
+
+    def fork(self, step: int, **options: Any) -> Any:
+        (made,) = fork(self.run, "patch", CRITERION, step, **options)
+        return made
+
+
+def server_requests(server: ScriptedServer) -> list[Request]:
+    return list(server.requests)
+
+
+Keep = Callable[..., Kept]
+
+
+@pytest.fixture
+def keep(tmp_path: Path, scripted: StartServer) -> Keep:
+    def kept(spec: str = "openai:gpt-4.1", replies: Any = script, **options: Any) -> Kept:
+        return Kept(tmp_path, scripted(replies), spec, replies=replies, **options)
+
+    return kept
+
+
+@pytest.mark.parametrize("spec", ["openai:gpt-4.1", "openai:qwen2.5-vl", "google_genai:gemini-3-pro"])
+def test_a_dropped_observation_at_step_one_costs_only_the_requests_after_it(spec: str, keep: Keep) -> None:
+    kept = keep(spec)
+    assert len(kept.first) == 3
+    made = kept.fork(1, drop=[1])
+    assert made.label == "Wrong Action"
+    assert len(kept.more) == 1 == made.paid.requests
+    assert [len(step.calls) for step in made.trace.steps] == [1, 0]
+    assert made.trace.steps[0].observations[0].text == NO_RESULT
+    assert parting(made.parent.trace, made.trace) == 1
+    assert made.changes == ("observation 1 dropped",)
+    (asked,) = kept.more
+    before = kept.first[1].body
+    text = json.dumps(asked.body)
+    assert NO_RESULT in text
+    assert len(text) < len(json.dumps(before))  # the pictures of the observation are gone
+
+
+def test_a_step_without_a_change_is_asked_again_with_exactly_what_was_sent_before(keep: Keep) -> None:
+    kept = keep()
+    made = kept.fork(2)
+    assert len(kept.more) == 2
+    assert kept.more[0].body == kept.first[1].body
+    assert made.label == "Flawless Execution"
+    assert parting(made.parent.trace, made.trace) is None
+    assert made.changes == ("step 2 asked again",)
+
+
+def test_a_fork_is_no_verdict_of_the_edit(keep: Keep) -> None:
+    kept = keep()
+    with Run.open(kept.run) as run:
+        rows, spent = list(rows_of(run)), run.spent()
+    kept.fork(1, drop=[1])
+    with Run.open(kept.run) as run:
+        assert list(rows_of(run)) == rows
+        assert run.spent() == spent
+    (one,) = forks_of(kept.run, "patch")
+    assert (one.number, one.label) == (1, "Wrong Action")
+
+
+def test_a_fork_is_kept_in_another_run_whole(keep: Keep, tmp_path: Path) -> None:
+    kept = keep()
+    before = (kept.run / "run.sqlite").read_bytes()
+    kept.fork(1, drop=[1], out=tmp_path / "forks")
+    assert (kept.run / "run.sqlite").read_bytes() == before
+    with Run.open(tmp_path / "forks") as run:
+        assert list(rows_of(run)) == []
+        (one,) = forks_of(run)
+        shown = {sha for step in one.parent.trace.steps for seen in step.observations for sha in seen.pictures}
+        assert shown
+        assert all(sha in run.pictures for sha in shown)
+
+
+def test_repeats_are_asked_one_by_one_and_their_labels_counted(keep: Keep) -> None:
+    answers = iter(["Wrong Action", "Flawless Execution", "Wrong Action"])
+    kept = keep(
+        replies=lambda request: final(next(answers)) if NO_RESULT in json.dumps(request.body) else script(request)
+    )
+    made = fork(kept.run, "patch", CRITERION, 1, drop=[1], times=3)
+    assert distribution(made) == {"Wrong Action": 2, "Flawless Execution": 1}
+    assert len(kept.more) == 3
+    assert [one.number for one in made] == [1, 2, 3]
+    assert {one.repeat for one in made} == {0, 1, 2}
+
+
+def test_another_thought_and_another_box_go_into_the_conversation(keep: Keep) -> None:
+    kept = keep()
+    made = kept.fork(2, thought="I doubt the edges.", boxes={1: (10, 10, 90, 90)})
+    assert len(kept.more) == 1
+    text = json.dumps(kept.more[0].body)
+    assert "I doubt the edges." in text
+    assert "[10, 10, 90, 90]" in text or "[10,10,90,90]" in text.replace(" ", "")
+    assert made.trace.steps[1].observations[0].data["asked"] == [10, 10, 90, 90]
+    assert made.trace.steps[1].thought == "I doubt the edges."
+    assert parting(made.parent.trace, made.trace) == 2
+
+
+def test_another_thought_before_the_answer_has_the_answer_given_anew(keep: Keep) -> None:
+    kept = keep(replies=lambda request: final("Wrong Action") if turns(request) == 3 else script(request))
+    made = kept.fork(3, thought="The patch may be orange.")
+    assert made.label == "Wrong Action"
+    assert len(kept.more) == 1
+    assert made.trace.steps[2].answer is None
+
+
+def test_another_picture_is_shown_in_place_of_the_tools(keep: Keep, tmp_path: Path) -> None:
+    kept = keep()
+    Image.fromarray(np.full((40, 40, 3), 7, np.uint8)).save(tmp_path / "grey.png")
+    made = kept.fork(2, pictures={1: tmp_path / "grey.png"})
+    with Run.open(kept.run) as run:
+        assert made.trace.steps[1].observations[0].pictures[0] in run.pictures
+    assert made.trace.steps[1].observations[0].pictures != made.parent.trace.steps[1].observations[0].pictures
+    assert made.trace.steps[2].sent[0].sha == made.trace.steps[1].observations[0].pictures[0]
+
+
+def test_another_judge_goes_on_from_what_the_first_one_saw(keep: Keep) -> None:
+    kept = keep()
+    other = JudgeChange(judge="google_genai:gemini-3-pro", base_url=kept.server.gemini_url)
+    made = kept.fork(3, other=other)
+    assert made.judge == "google_genai:gemini-3-pro"
+    assert made.label == "Flawless Execution"
+    assert len(kept.more) == 1
+    assert any(word.startswith("judge (openai:gpt-4.1, then") for word in made.changes)
+    assert "put together from the trace" in made.notes[0]
+
+
+def test_another_mode_leaves_the_tools_away_and_what_they_showed_in_the_text(keep: Keep) -> None:
+    kept = keep()
+    made = kept.fork(3, other=JudgeChange(mode="plain", base_url=kept.server.openai_url))
+    (asked,) = kept.more
+    assert "tools" not in asked.body
+    assert "<tool_call>" in json.dumps(asked.body)
+    assert made.mode == "plain"
+    assert "mode (tools, then plain)" in made.changes
+
+
+def test_a_rules_trace_goes_on_by_its_numbers_or_with_a_model(keep: Keep) -> None:
+    kept = keep("rules")
+    made = kept.fork(1, drop=[1])
+    assert made.outcome.status == "judged"
+    assert kept.more == []
+    with pytest.raises(UserError, match="reads neither thoughts nor tools' pictures; name a model"):
+        kept.fork(1, thought="Hm.")
+    model = JudgeChange(judge="openai:gpt-4.1", base_url=kept.server.openai_url)
+    assert kept.fork(1, drop=[1], other=model).label == "Wrong Action"
+
+
+def test_a_fork_can_be_forked(keep: Keep, tmp_path: Path) -> None:
+    kept = keep()
+    first = kept.fork(2, thought="Closer.", out=tmp_path / "forks")
+    (second,) = fork(tmp_path / "forks", "patch", CRITERION, 1, parent=first.number, drop=[1])
+    assert second.parent.fork == 1
+    assert second.parent.trace == first.trace
+    assert second.label == "Wrong Action"
+    assert len(kept.more) == 2
+
+
+def test_a_fork_that_was_stopped_goes_on_without_paying_twice(keep: Keep) -> None:
+    sick = True
+
+    def replies(request: Request) -> Any:
+        nonlocal sick
+        if sick and turns(request) == 3:
+            return wrong_key()
+        return (DIFFER, ZOOM, ZOOM, final("Flawless Execution"))[turns(request)]
+
+    sick = False
+    kept = keep(replies=replies)
+    sick = True
+    with pytest.raises(UserError):
+        kept.fork(2)
+    assert forks_of(kept.run) == []
+    asked = len(kept.more)
+    sick = False
+    made = kept.fork(2)
+    assert made.label == "Flawless Execution"
+    assert len(kept.more) == asked + 1
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--step", "9"], "the trace has 3 steps, counted from 1; there is no step 9"),
+        (["--step", "0"], "there is no step 0"),
+        (["--step", "1", "--drop-observation", "2"], "step 1 has 1 call, so there is no observation 2"),
+        (["--step", "3", "--drop-observation", "1"], "step 3 has no calls, so there is no observation 1"),
+        (["--step", "1", "--boxes", "1=1,2,30,40"], "call 1 of step 1, localize_differences, has no box"),
+        (["--step", "1", "--boxes", "1=1,2"], "--boxes takes I=x1,y1,x2,y2"),
+        (["--step", "1", "--observation-picture", "1.99=x.png"], "there is no picture at x.png"),
+        (["--step", "1", "--fork", "4"], "has no fork 4; it has none"),
+        (["--step", "1", "--model", "other"], 'has no edit "patch" of the model "other"'),
+        (["--step", "1", "--mode", "sideways"], "--mode is one of"),
+        (["--step", "1", "--repeat", "3"], "has no such verdict"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_asks_nothing(
+    options: list[str], sentence: str, keep: Keep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = keep()
+    assert command(["fork", str(kept.run), "patch", "--criterion", CRITERION, *options]) == 2
+    told = capsys.readouterr().err
+    assert sentence in told
+    assert len(told.strip().splitlines()) == 1
+    assert kept.more == []
+
+
+def test_the_command_shows_both_traces_and_where_they_part(keep: Keep, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = keep(replies=lambda request: say("no answer") if turns(request) == 9 else script(request))
+    arguments = ["fork", str(kept.run), "patch", "--criterion", CRITERION, "--step", "1", "--drop-observation", "1"]
+    assert command([*arguments, "--repeat-fork", "2"]) == 0
+    shown = capsys.readouterr().out
+    for part in ("forked at step 1: observation 1 dropped", "parts", "Flawless Execution", "2  Wrong Action"):
+        assert part in shown
+    assert command([*arguments, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["labels"] == {"Wrong Action": 1}
+    assert told["forks"][0]["number"] == 3
+    assert told["forks"][0]["parting"] == 1
+
+
+def test_a_trace_names_its_forks_and_shows_one_beside_it(
+    keep: Keep, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = keep()
+    kept.fork(1, drop=[1])
+    assert command(["trace", str(kept.run), "patch"]) == 0
+    assert "fork 1 at step 1 (observation 1 dropped" in " ".join(capsys.readouterr().out.split())
+    assert command(["trace", str(kept.run), "patch", "--fork", "1"]) == 0
+    assert "Wrong Action" in capsys.readouterr().out
+    kept.fork(1, drop=[1], out=tmp_path / "forks")
+    assert command(["trace", str(tmp_path / "forks"), "patch"]) == 0
+    assert "forked at step 1" in capsys.readouterr().out
+    assert command(["trace", str(kept.run), "patch", "--fork", "7"]) == 2
+
+
+def test_merging_and_pruning_keep_forks_with_their_pictures(keep: Keep, tmp_path: Path) -> None:
+    kept = keep()
+    Image.fromarray(np.full((40, 40, 3), 9, np.uint8)).save(tmp_path / "grey.png")
+    kept.fork(2, pictures={1: tmp_path / "grey.png"})
+    kept.fork(1, drop=[1], out=tmp_path / "forks")
+    merge([kept.run, tmp_path / "forks"], tmp_path / "both")
+    prune(tmp_path / "both")
+    found = forks_of(tmp_path / "both")
+    assert [one.number for one in found] == [1, 2]
+    with Run.open(tmp_path / "both") as run:
+        assert found[0].trace.steps[1].observations[0].pictures[0] in run.pictures
+        assert len(list(rows_of(run))) == 1
+
+
+WORDING = """
+extends: dlebench/instruction_following
+question: Was the patch painted as asked?
+"""
+
+
+def test_other_words_for_the_rubric_are_asked_from_the_step_on(keep: Keep, tmp_path: Path) -> None:
+    kept = keep()
+    (tmp_path / "words.yaml").write_text(WORDING)
+    made = kept.fork(2, other=JudgeChange(rubrics=(tmp_path / "words.yaml",)))
+    assert "Was the patch painted as asked?" in json.dumps(kept.more[0].body)
+    assert "Was the patch painted as asked?" not in json.dumps(kept.first[1].body)
+    assert made.changes == ("the wording of instruction_following",)
+    assert len(kept.more) == 2
+
+
+def test_other_tool_settings_hold_for_a_call_that_is_carried_out_again(keep: Keep) -> None:
+    kept = keep()
+    made = kept.fork(1, again=[1], other=JudgeChange(tools={"overview": True}))
+    pictures = made.trace.steps[0].observations[0].pictures
+    assert len(pictures) == len(made.parent.trace.steps[0].observations[0].pictures) + 1
+    assert "call 1 carried out again" in made.changes
+
+
+def test_a_text_call_with_another_box_is_written_anew(keep: Keep) -> None:
+    kept = keep(
+        replies=lambda request: think_and_call_text("I look.", ZOOM) if turns(request) == 0 else final("Wrong Action"),
+        settings=JudgeSettings(tool_calls="text"),
+    )
+    made = kept.fork(1, boxes={1: (10, 10, 90, 90)})
+    said = next(m for m in kept.more[0].messages if m.role == "assistant").text
+    assert '"bbox_2d": [10, 10, 90, 90]' in said
+    assert "50, 30" not in said
+    assert made.trace.steps[0].thought == "I look."
+
+
+def test_a_run_of_somebody_else_does_not_say_where_the_key_goes(keep: Keep, capsys: pytest.CaptureFixture[str]) -> None:
+    kept = keep()
+    about = (kept.run / "run.json").read_text()
+    (kept.run / "run.json").write_text(about.replace(kept.server.openai_url, "https://elsewhere.example/v1"))
+    arguments = ["fork", str(kept.run), "patch", "--criterion", CRITERION, "--step", "1", "--drop-observation", "1"]
+    assert command(arguments) == 2
+    assert "was asked at https://elsewhere.example/v1" in capsys.readouterr().err
+    assert command([*arguments, "--base-url", kept.server.openai_url]) == 0
+
+
+def test_a_trace_without_kept_replies_is_put_together_from_its_steps(
+    keep: Keep, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    kept = keep()
+    with sqlite3.connect(kept.run / "run.sqlite") as connection:
+        connection.execute("DELETE FROM replies")
+    arguments = ["fork", str(kept.run), "patch", "--criterion", CRITERION, "--step", "2", "--json"]
+    assert command(arguments) == 0
+    assert "replies of step 1 are put together from the trace" in capsys.readouterr().err
+    assert kept.more[0].body["messages"] == kept.first[1].body["messages"]
+
+
+def test_a_picture_that_the_run_lost_is_a_sentence_and_the_call_can_be_made_again(keep: Keep) -> None:
+    kept = keep()
+    prune(kept.run, pictures=True)
+    with pytest.raises(UserError, match="no longer holds a picture that step 1 showed"):
+        kept.fork(2)
+    with pytest.raises(UserError, match="--again 1 carries the call out again"):
+        kept.fork(1, thought="Hm.")
+    assert kept.fork(1, again=[1]).label == "Flawless Execution"
+    assert kept.fork(1, drop=[1]).label == "Wrong Action"
+
+
+def test_one_target_of_several_is_forked_alone(keep: Keep) -> None:
+    boxes = (Box(x1=60, y1=40, x2=100, y2=70), Box(x1=5, y1=5, x2=30, y2=30))
+    kept = keep(replies=lambda _: final("Wrong Action"), mode="oracle", boxes=boxes)
+    assert len(kept.first) == 2
+    with pytest.raises(UserError, match="judged for 2 targets one by one; name one with --target"):
+        kept.fork(1)
+    made = kept.fork(1, target=2)
+    assert made.trace.target == 1
+    assert len(kept.more) == 1
+
+
+class TestTwoQuestions:
+    """A rubric that has the differences listed first."""
+
+    CRITERION = "unedited_region_consistency"
+
+    def kept(self, keep: Keep, **options: Any) -> Kept:
+        paper = protocol("edit-compass")
+        return keep(
+            replies=lambda request: say(reply_for(paper, request.system)),
+            kind="ADD",
+            protocol=paper.name,
+            criteria=[self.CRITERION],
+            **options,
+        )
+
+    def test_the_second_is_asked_again_without_the_first(self, keep: Keep) -> None:
+        kept = self.kept(keep)
+        assert len(kept.first) == 2
+        (made,) = fork(kept.run, "patch", self.CRITERION, 2)
+        assert len(kept.more) == 1
+        assert kept.more[0].body == kept.first[1].body
+        assert [step.index for step in made.trace.steps] == [0, 1]
+        assert made.outcome.status == "judged"
+
+    def test_a_fork_of_the_first_asks_the_second_too(self, keep: Keep) -> None:
+        kept = self.kept(keep)
+        (made,) = fork(kept.run, "patch", self.CRITERION, 1)
+        assert len(kept.more) == 2
+        assert made.outcome.status == "judged"
+
+    def test_a_list_made_by_the_tool_is_taken_as_it_was(self, keep: Keep) -> None:
+        kept = self.kept(keep, settings=JudgeSettings(differences="tool"))
+        (made,) = fork(kept.run, "patch", self.CRITERION, 2)
+        assert len(kept.more) == 1
+        assert made.trace.steps[0].observations[0].cached
+        with pytest.raises(UserError, match="made before the judge was asked; fork at step 2"):
+            fork(kept.run, "patch", self.CRITERION, 1)

@@ -1,0 +1,56 @@
+"""Forking a trace in a real browser, from the step to the fork beside its parent."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.conftest import StartServer
+from tests.evals.forks.test_forks import Kept, script
+from tests.studio.browser.conftest import NewPage
+from tests.studio.conftest import Listen
+
+
+@pytest.fixture
+def kept(tmp_path: Path, scripted: StartServer) -> Kept:
+    with ThreadPoolExecutor(1) as aside:  # the browser's own event loop runs in this thread
+        return aside.submit(Kept, tmp_path, scripted(script), "openai:gpt-4.1").result()
+
+
+def test_a_dropped_observation_leads_to_another_label(kept: Kept, listen: Listen, new_page: NewPage) -> None:
+    page = new_page(listen(runs=(kept.run,), base_urls=(kept.server.openai_url,)))
+    page.goto("/runs/run/trace?edit=patch")
+    page.locator(".step").first.get_by_text("Fork from here").click()
+    expect(page.locator("h1")).to_have_text("Fork at step 1")
+    page.get_by_label("What it brought").select_option("drop")
+    page.get_by_role("button", name="Go on from here").click()
+    expect(page.locator(".parting-line")).to_contain_text("They part at step 1.")
+    expect(page.locator("[data-side=B] .step")).to_have_count(2)
+    expect(page.locator("[data-side=B]")).to_contain_text("Wrong Action")
+    expect(page.locator("[data-side=A]")).to_contain_text("Flawless Execution")
+    expect(page.locator(".step.parted")).to_have_count(2)
+    assert len(kept.more) == 1
+    page.locator("[data-side=B] .step").nth(1).get_by_text("Fork from here").click()
+    expect(page).to_have_url(re.compile("parent=1"))
+
+
+def test_what_is_wrong_is_said_on_the_form(kept: Kept, listen: Listen, new_page: NewPage) -> None:
+    page = new_page(listen(runs=(kept.run,), base_urls=(kept.server.openai_url,)), width=400, dark=True)
+    page.goto("/runs/run/fork?edit=patch&criterion=instruction_following&step=2")
+    page.get_by_label("Box, in the numbers of the call").fill("1, 2")
+    page.get_by_role("button", name="Go on from here").click()
+    expect(page.locator("[data-failure]")).to_have_text("the box of call 1 takes four numbers: x1, y1, x2, y2")
+    assert kept.more == []
+
+
+def test_the_judge_page_is_filled_in_from_the_trace(kept: Kept, listen: Listen, new_page: NewPage) -> None:
+    page = new_page(listen(runs=(kept.run,)))
+    page.goto("/runs/run/trace?edit=patch")
+    page.get_by_text("Judge this edit again").click()
+    expect(page.locator("[name=instruction]")).to_have_value(kept.edit.instruction)
+    expect(page.locator("[data-slot=source].filled")).to_be_visible()
+    expect(page.locator("[name=mode]")).to_have_value("tools")
