@@ -24,6 +24,7 @@ CREATE TABLE edits (
 );
 CREATE INDEX edits_in_order ON edits (position, edit_id, name);
 CREATE INDEX edits_by_id ON edits (edit_id);
+CREATE INDEX edits_by_pictures ON edits (edited, source);
 CREATE INDEX edits_by_type ON edits (type, position, edit_id);
 CREATE INDEX edits_by_model ON edits (model, position, edit_id);
 CREATE TABLE cells (

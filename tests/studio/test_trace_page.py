@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from html import unescape
 from pathlib import Path
 
@@ -180,3 +181,32 @@ def test_an_edit_whose_pictures_were_not_kept_has_its_pages(tmp_path: Path, stud
         answer = client.get(page)
         assert answer.status_code == 200
         assert "The run did not keep the pictures of this edit." in answer.text
+
+
+def test_beside_stand_verdicts_on_the_same_pictures_and_instruction_whatever_their_ids(
+    studio: OpenStudio, tmp_path: Path
+) -> None:
+    runs = [long_trace(tmp_path / name, mode=mode) for name, mode in (("one", "tools"), ("two", "plain"))]
+    rename(runs[1], edit_id="called-otherwise")
+    client = studio(runs=tuple(runs))
+    page = client.get("/runs/run/trace", params={**EDIT, "beside": "run-2~0"}).text
+    assert "The run of B calls this edit called-otherwise." in page
+    assert "openai:gpt-5.1 · plain" in page
+
+
+def test_an_id_alone_puts_nothing_beside(studio: OpenStudio, tmp_path: Path) -> None:
+    runs = [long_trace(tmp_path / name) for name in ("one", "two")]
+    rename(runs[1], instruction="Remove the patch")
+    client = studio(runs=tuple(runs))
+    assert client.get("/runs/run/trace", params={**EDIT, "beside": "run-2~0"}).status_code == 404
+    assert "run-2" not in client.get("/runs/run/trace", params=EDIT).text
+
+
+def rename(run: Path, edit_id: str | None = None, instruction: str | None = None) -> None:
+    """Have a run call its one edit otherwise, or ask for something else."""
+    with sqlite3.connect(run / "run.sqlite") as connection:
+        facts = json.loads(connection.execute("SELECT facts FROM edits").fetchone()[0])
+        facts |= {"id": edit_id or facts["id"], "instruction": instruction or facts["instruction"]}
+        connection.execute("UPDATE edits SET facts = ?", (json.dumps(facts),))
+        if edit_id:
+            connection.execute("UPDATE edits SET name = ?, edit_id = ?", (edit_id, edit_id))
