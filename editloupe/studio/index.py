@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from editloupe.evals.runs.readback import recorded_rubrics
-from editloupe.evals.runs.standing import standing_of
+from editloupe.evals.runs.standing import clock_of, standing_of
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import Rubric
 from editloupe.studio.damage import readable
@@ -38,7 +38,7 @@ CREATE TABLE people (
 ) WITHOUT ROWID;
 CREATE TABLE configurations (
     place INTEGER PRIMARY KEY, configuration TEXT NOT NULL UNIQUE, title TEXT NOT NULL, units INTEGER NOT NULL,
-    standing TEXT NOT NULL
+    standing TEXT NOT NULL, clock REAL NOT NULL
 );
 CREATE TABLE asked (asked TEXT NOT NULL, configuration TEXT NOT NULL, PRIMARY KEY (asked, configuration)) WITHOUT ROWID;
 """
@@ -143,9 +143,16 @@ class RunIndex:
         held = self._run.configurations()
         self._rows.execute("DELETE FROM configurations")
         self._rows.executemany(
-            "INSERT INTO configurations VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO configurations VALUES (?, ?, ?, ?, ?, ?)",
             [
-                (place, _plain(one.name), _plain(one.title), one.units, standing_of(self._run, source, one).told())
+                (
+                    place,
+                    _plain(one.name),
+                    _plain(one.title),
+                    one.units,
+                    standing_of(self._run, source, one).told(),
+                    clock_of(source, one.name),
+                )
                 for place, one in enumerate(held)
             ],
         )

@@ -205,6 +205,9 @@ class Facts:
     counts: Mapping[str, Mapping[str, int]]
     """By criterion: label to how many edits, `unjudged` among them."""
     seconds: float
+    """Of all verdicts together; they are judged side by side."""
+    clock: float
+    """From the first to the last, without the time in which nothing was under way."""
     steps: int
     labelled: int
     standing: str
@@ -240,6 +243,7 @@ def facts_of(connection: sqlite3.Connection, configuration: str = "") -> Facts:
         criteria=tuple((row["criterion"], row["p"]) for row in criteria),
         counts=counts,
         seconds=whole[0],
+        clock=next((one["clock"] for one in known if one["configuration"] == chosen), 0.0),
         steps=whole[1],
         standing=next((one["standing"] for one in known if one["configuration"] == chosen), ""),
         labelled=connection.execute("SELECT count(DISTINCT name) FROM people").fetchone()[0],

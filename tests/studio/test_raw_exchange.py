@@ -85,7 +85,7 @@ def test_both_stages_of_a_rubric_are_shown_with_their_own_texts(tmp_path: Path, 
         protocol="edit-compass",
         criteria=["unedited_region_consistency"],
         mode="plain",
-        kind="Object Addition",
+        kind="ADD",
     )
     found = exchanges(run, "unedited_region_consistency")
     assert len(found) == 2

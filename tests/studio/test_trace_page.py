@@ -210,3 +210,24 @@ def rename(run: Path, edit_id: str | None = None, instruction: str | None = None
         connection.execute("UPDATE edits SET facts = ?", (json.dumps(facts),))
         if edit_id:
             connection.execute("UPDATE edits SET name = ?, edit_id = ?", (edit_id, edit_id))
+
+
+def test_pictures_that_went_out_with_a_step_are_shown_with_their_names(studio: OpenStudio, tmp_path: Path) -> None:
+    run = long_trace(tmp_path)
+    with sqlite3.connect(run / "run.sqlite") as connection:
+        step = json.loads(connection.execute("SELECT step FROM steps WHERE position = 0").fetchone()[0])
+        golden = {**step["sent"][0], "name": "Golden Label", "size": [50, 40], "scale": 0.25}
+        step["sent"].append(golden)
+        connection.execute("UPDATE steps SET step = ? WHERE position = 0", (json.dumps(step),))
+    page = studio(runs=(run,)).get("/runs/run/trace", params=EDIT).text
+    assert page.count("Sent with this step") == 1
+    assert 'alt="Golden Label, 50 × 40 png, shrunk from 200 × 150"' in page
+
+
+def test_what_a_tool_returned_is_not_shown_twice() -> None:
+    step = zoom(0, [0, 0, 9, 9])
+    seen = step.observations[0].model_copy(update={"pictures": ("b" * 64,), "captions": ("crop",)})
+    first = step.model_copy(update={"observations": (seen,), "sent": (sent("Source Image", "a" * 64),)})
+    second = zoom(1, [0, 0, 5, 5]).model_copy(update={"sent": (sent("crop", "b" * 64),)})
+    views = steps_of(trace_of(first, second), {"source": "a" * 64})
+    assert [[one.name for one in view.sent] for view in views] == [["Source Image"], []]

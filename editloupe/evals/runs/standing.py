@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from editloupe.evals.runs.configurations import Configuration, planned_repeats
@@ -63,6 +64,29 @@ def standing_of(run: Run, reader: sqlite3.Connection, one: Configuration) -> Sta
             len(names & criteria_of(edit, one.protocol, names)) for edit, _, name in run.edits() if name in waiting
         )
     return Standing(judged, units - judged, max(units, asked * repeats), edits)
+
+
+def clock_seconds(spans: Iterable[tuple[float, float]]) -> float:
+    """Return how long something was under way, where several things may be at once and nothing for a while.
+
+    >>> clock_seconds([(0.0, 10.0), (5.0, 12.0), (100.0, 101.0)])
+    13.0
+    """
+    whole, end = 0.0, float("-inf")
+    for begun, ended in sorted(spans):
+        whole += max(0.0, ended - max(begun, end))
+        end = max(end, ended)
+    return whole
+
+
+def clock_of(reader: sqlite3.Connection, configuration: str) -> float:
+    """Return how many seconds on the clock a configuration's verdicts took; they are judged side by side."""
+    query = (
+        "SELECT CAST(strftime('%s', finished_at) AS REAL), seconds FROM units WHERE unit IN "
+        f"(SELECT unit FROM answers WHERE {_ASKED})"
+    )
+    rows = reader.execute(query, (configuration,))
+    return clock_seconds((end - took, end) for end, took in rows if end is not None and isinstance(took, (int, float)))
 
 
 def criteria_of(edit: Edit, protocol: str, otherwise: set[str]) -> set[str]:
