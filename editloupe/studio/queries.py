@@ -210,6 +210,8 @@ class Facts:
     """From the first to the last, without the time in which nothing was under way."""
     steps: int
     labelled: int
+    repeats: int
+    """The most verdicts that one edit has by one criterion."""
     standing: str
     """How far it has got, where it was to judge more."""
 
@@ -232,7 +234,10 @@ def facts_of(connection: sqlite3.Connection, configuration: str = "") -> Facts:
         "SELECT criterion, min(protocol) AS p FROM cells WHERE configuration = ? GROUP BY criterion ORDER BY criterion",
         (chosen,),
     )
-    sums = "SELECT coalesce(sum(seconds), 0), coalesce(sum(steps), 0) FROM cells WHERE configuration = ?"
+    sums = (
+        "SELECT coalesce(sum(seconds), 0), coalesce(sum(steps), 0), coalesce(max(repeats), 0) FROM cells "
+        "WHERE configuration = ?"
+    )
     whole = connection.execute(sums, (chosen,)).fetchone()
     return Facts(
         edits=connection.execute("SELECT count(*) FROM edits").fetchone()[0],
@@ -245,6 +250,7 @@ def facts_of(connection: sqlite3.Connection, configuration: str = "") -> Facts:
         seconds=whole[0],
         clock=next((one["clock"] for one in known if one["configuration"] == chosen), 0.0),
         steps=whole[1],
+        repeats=whole[2],
         standing=next((one["standing"] for one in known if one["configuration"] == chosen), ""),
         labelled=connection.execute("SELECT count(DISTINCT name) FROM people").fetchone()[0],
     )

@@ -75,12 +75,12 @@ def test_the_distribution_shows_counts_and_what_is_unjudged(run: Path) -> None:
     assert "4" in texts(figure)
 
 
-def test_answers_from_worst_to_best_get_lighter_so_that_a_grey_print_keeps_their_order() -> None:
+def test_answers_from_worst_to_best_get_darker_so_that_a_grey_print_keeps_their_order() -> None:
     from editloupe.evals.report.figures.style import ordinal
 
     grey = [0.299 * r + 0.587 * g + 0.114 * b for r, g, b, _ in ordinal(5)]
-    assert grey == sorted(grey)
-    assert min(np.diff(grey)) > 0.1
+    assert grey == sorted(grey, reverse=True)
+    assert max(np.diff(grey)) < -0.1
 
 
 def test_scores_by_area_are_sorted_with_a_sliding_mean_of_ten_and_r(tmp_path: Path) -> None:

@@ -60,9 +60,14 @@ def sheet(height: float, panels: int = 1, **options: Any) -> tuple[Figure, list[
 
 
 def ordinal(count: int) -> list[Any]:
-    """Return colours from the worst answer (dark) to the best (light), whose order survives a grey print."""
-    scale = matplotlib.colormaps["cividis"]
-    return [scale(0.08 + 0.87 * place / max(1, count - 1)) for place in range(count)]
+    """Return colours from the worst answer (yellow, light) to the best (blue, dark), whose order survives a grey print."""
+    scale = value_scale()
+    return [scale(0.05 + 0.87 * place / max(1, count - 1)) for place in range(count)]
+
+
+def value_scale() -> Any:
+    """Return the one colour scale of scores: blue is good, as on the studio's pages, in every figure."""
+    return matplotlib.colormaps["cividis_r"]
 
 
 def ink_on(colour: Any) -> str:
