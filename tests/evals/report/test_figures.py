@@ -169,7 +169,7 @@ def test_types_by_model_shows_every_score_as_a_number_and_what_has_none_as_a_das
     assert [label.get_text() for label in figure.axes[1].get_xticklabels()] == ["Change Color", "Change OCR", "overall"]
     assert [text.get_text() for text in axes.texts] == ["59.9", "–", "49.0", "–", "7.0", "7.0"]
     dark, light = (next(t for t in axes.texts if t.get_text() == said).get_color() for said in ("7.0", "59.9"))
-    assert (dark, light) == ("white", "black"), "ink that can be read on its shade"
+    assert (dark, light) == ("black", "white"), "ink that can be read on its shade"
 
 
 def test_several_judges_stand_against_people_by_three_measures_with_the_best_filled() -> None:

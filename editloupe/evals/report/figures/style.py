@@ -26,7 +26,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 INK, MUTED, GRID = "#1b1f24", "#5b6470", "#d5dae0"
 _SETTINGS: Any = {
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
     "font.size": 9,
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
@@ -43,6 +43,7 @@ _SETTINGS: Any = {
     "legend.frameon": False,
     "svg.hashsalt": "editloupe",
     "pdf.fonttype": 42,
+    "svg.fonttype": "none",  # letters as letters: a fifth of the size, found by a search and read out
 }
 
 
