@@ -1,11 +1,14 @@
 """How fast a batch is judged against a loopback server whose replies take a fixed time, with the ideal beside it.
 
-    python benchmarks/batch.py                 # 64 edits, 2 criteria, 4 replies each, 32 at once, 0.5 s a reply
-    python benchmarks/batch.py --scenario plain --edits 256
-    python benchmarks/batch.py --peer PYTHON   # the same work by inspect_ai, installed for that interpreter
+    python benchmarks/batch.py                      # 128 edits of 1280 × 960, 2 criteria × 2 replies of 0.5 s, 32 at once
+    python benchmarks/batch.py --runs 5 --bare      # five rounds, with a bare loop of posts and bare LangGraph in each
+    python benchmarks/batch.py --peer PYTHON        # also by inspect_ai, installed for that interpreter
+    python benchmarks/batch.py --scenario plain --edits 256      # no tools: one reply a criterion
+    python benchmarks/batch.py --profile            # where the core-seconds go
 
-The ideal is replies × seconds a reply ÷ replies in flight. The server runs in a process of its own on the same machine,
-so its CPU time is part of what two cores have to carry.
+The ideal is replies × seconds a reply ÷ replies in flight. Judging is counted at the server, from the first request to the last
+reply; what the process takes before and after is its start and end. The server runs in a process of its own on the same
+machine, so its CPU time is part of what the cores have to carry.
 """
 
 from __future__ import annotations
@@ -14,23 +17,26 @@ import argparse
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 START = "from editloupe.__main__ import main; main()"
 SCENARIOS = {
-    "tools": ("localize_differences", "zoom_in_image", "zoom_in_image"),
+    "tools": ("localize_differences",),
+    "looks": ("localize_differences", "zoom_in_image", "zoom_in_image"),
     "zoom": ("zoom_in_image", "zoom_in_image", "zoom_in_image"),
     "plain": (),
 }
 """Tools the scripted model asks for, one a reply, before it answers."""
+OURS, POSTS, GRAPH, PEER = "editloupe", "bare posts", "bare LangGraph", "inspect_ai"
 
 
 def main() -> None:
@@ -38,52 +44,64 @@ def main() -> None:
     if options.serve:
         serve(options)
         return
+    replies = options.edits * 2 * (len(SCENARIOS[options.scenario]) + 1)
+    ideal = replies * options.delay / options.concurrency
+    width, height = options.size
+    print(
+        f"{options.edits} edits of {width} × {height} × 2 criteria, {options.scenario}: {replies} replies of {options.delay} s"
+    )
+    print(
+        f"{options.concurrency} at once, ideal {ideal:.2f} s; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start"
+    )
     with tempfile.TemporaryDirectory() as folder:
-        manifest = make_edits(Path(folder), options.edits, options.side)
-        replies = options.edits * 2 * (len(SCENARIOS[options.scenario]) + 1)
-        ideal = replies * options.delay / options.concurrency
-        print(
-            f"{options.edits} edits × 2 criteria, {replies} replies of {options.delay} s, {options.concurrency} at once"
-        )
-        print(f"ideal {ideal:.2f} s ({options.scenario}, {options.side}² JPEG, {os.cpu_count()} cores)")
+        manifest = make_edits(Path(folder), options.edits, options.size)
+        rounds: dict[str, list[dict[str, float]]] = {}
         for number in range(options.runs):
-            with Server(options) as server:
-                ours = run_ours(server, manifest, Path(folder) / f"run{number}", options)
-            show("editloupe", ours, ideal, replies)
-            where_time_goes(Path(folder) / f"run{number}", ours)
-        if options.peer:
-            with Server(options) as server:
-                peer = run_peer(server, manifest, options)
-            show("inspect_ai", peer, ideal, replies)
+            for name, command in commands(options, manifest, Path(folder) / f"run{number}").items():
+                facts = measured(name, command, options)
+                rounds.setdefault(name, []).append(facts)
+                show(name, facts, ideal, replies)
+            if options.profile:
+                profiled(options, manifest, Path(folder) / f"profile{number}", replies)
+        summarise(rounds, ideal)
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--edits", type=int, default=64)
+    parser.add_argument("--edits", type=int, default=128)
     parser.add_argument("--delay", type=float, default=0.5, help="seconds a reply takes")
     parser.add_argument("--concurrency", type=int, default=32)
-    parser.add_argument("--side", type=int, default=1024, help="pictures are squares of this side")
+    parser.add_argument("--size", type=size, default=(1280, 960), help="pictures are WIDTHxHEIGHT")
     parser.add_argument("--scenario", choices=SCENARIOS, default="tools")
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--executor", choices=("local", "ray"), default="local")
+    parser.add_argument("--bare", action="store_true", help="a bare loop of posts and bare LangGraph in each round")
     parser.add_argument("--peer", help="a Python that has inspect_ai and openai")
+    parser.add_argument("--profile", action="store_true", help="once more with clocks around the parts")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def make_edits(folder: Path, count: int, side: int) -> Path:
+def size(text: str) -> tuple[int, int]:
+    width, height = text.split("x")
+    return int(width), int(height)
+
+
+def make_edits(folder: Path, count: int, size: tuple[int, int]) -> Path:
     """Write edits of photograph-like pictures: smooth shades with grain, one object recoloured in the edit."""
     import cv2
     import numpy as np
 
     rng = np.random.default_rng(0)
     lines = []
+    grain = rng.normal(0, 4, (size[1], size[0], 3))
     for number in range(count):
         coarse = rng.integers(0, 255, (12, 12, 3), dtype=np.uint8)
-        source = cv2.resize(coarse, (side, side), interpolation=cv2.INTER_CUBIC).astype(np.int16)
-        source = np.clip(source + rng.normal(0, 4, source.shape), 0, 255).astype(np.uint8)
+        source = cv2.resize(coarse, size, interpolation=cv2.INTER_CUBIC).astype(np.int16)
+        source = np.clip(source + np.roll(grain, number, axis=1), 0, 255).astype(np.uint8)
         edited = source.copy()
-        x, y = (int(v) for v in rng.integers(side // 8, side // 2, 2))
-        cv2.circle(edited, (x, y), side // 24, (40, 40, 220), -1)
+        x, y = (int(v) for v in rng.integers(min(size) // 8, min(size) // 2, 2))
+        cv2.circle(edited, (x, y), max(2, min(size) // 24), (40, 40, 220), -1)
         for name, pixels in (("s", source), ("e", edited)):
             cv2.imwrite(str(folder / f"{name}{number}.jpg"), pixels, [cv2.IMWRITE_JPEG_QUALITY, 92])
         files = {"source": f"s{number}.jpg", "edited": f"e{number}.jpg"}
@@ -121,8 +139,10 @@ def serve(options: argparse.Namespace) -> None:
     from tests.scripted import Answer, Request, ScriptedServer, call, final
 
     looks = SCENARIOS[options.scenario]
+    came: list[float] = []
 
     def script(request: Request) -> Answer:
+        came.append(time.monotonic())
         turn = sum(message["role"] == "assistant" for message in request.body["messages"])
         if turn >= len(looks):
             label = "Single Anomaly" if "Single Anomaly" in str(request.body["messages"][0]) else "Flawless Execution"
@@ -136,41 +156,67 @@ def serve(options: argparse.Namespace) -> None:
         print(server.openai_url, flush=True)
         sys.stdin.readline()
         cpu = resource.getrusage(resource.RUSAGE_SELF)
-        print(json.dumps({"served": server.served, "peak": server.peak, "server_cpu": cpu.ru_utime + cpu.ru_stime}))
+        judging = max(came) + options.delay - min(came) if came else 0.0
+        facts = {"served": server.served, "peak": server.peak, "judging": judging}
+        print(json.dumps({**facts, "server_cpu": cpu.ru_utime + cpu.ru_stime}))
 
 
-def run_ours(server: Server, manifest: Path, out: Path, options: argparse.Namespace) -> dict[str, float]:
-    """Judge the manifest with the command line, in a process of its own."""
-    command = [sys.executable, "-c", START, "batch", str(manifest), "--out", str(out), "--judge", "openai:bench"]
-    command += ["--base-url", server.url, "--concurrency", str(options.concurrency), "--json", "--tool-calls", "native"]
-    command += ["--mode", "plain" if options.scenario == "plain" else "tools"]
-    wall, cpu, memory, output = timed(command)
-    summary = json.loads(output)
-    if summary["judged"] != options.edits * 2:
+def commands(options: argparse.Namespace, manifest: Path, out: Path) -> dict[str, list[str]]:
+    """Return who does the work, and how each is called; URL stands for the server."""
+    turns, many = len(SCENARIOS[options.scenario]) + 1, str(options.concurrency)
+    found = {OURS: [sys.executable, "-c", START, *ours(options, manifest, out)]}
+    if options.bare:
+        bare = [sys.executable, str(ROOT / "benchmarks" / "bare_loops.py")]
+        found[POSTS] = [*bare, "posts", str(manifest), "URL", many, str(turns)]
+        found[GRAPH] = [*bare, "graph", str(manifest), "URL", many, str(turns)]
+    if options.peer:
+        found[PEER] = [options.peer, str(ROOT / "benchmarks" / "peer_inspect.py"), str(manifest), "URL", many]
+    return found
+
+
+def ours(options: argparse.Namespace, manifest: Path, out: Path) -> list[str]:
+    """Return the arguments of our command."""
+    mode = "plain" if options.scenario == "plain" else "tools"
+    asked = ["--judge", "openai:bench", "--base-url", "URL", "--mode", mode, "--tool-calls", "native"]
+    ray = ["--executor", "ray", "--ray-workers", "2"] if options.executor == "ray" else []
+    return [
+        "batch",
+        str(manifest),
+        "--out",
+        str(out),
+        *asked,
+        "--concurrency",
+        str(options.concurrency),
+        "--json",
+        *ray,
+    ]
+
+
+def measured(name: str, command: list[str], options: argparse.Namespace) -> dict[str, float]:
+    """Run one of them against a fresh server."""
+    with Server(options) as server:
+        wall, cpu, memory, output = timed([server.url if part == "URL" else part for part in command])
+        counted = server.stop()
+    expected = options.edits * 2 * (len(SCENARIOS[options.scenario]) + 1)
+    if counted["served"] != expected:
+        raise SystemExit(f"{name} sent {counted['served']} requests, not {expected}: {output[-500:]}")
+    if name == OURS and json.loads(output)["judged"] != options.edits * 2:
         raise SystemExit(f"not everything was judged: {output}")
-    return {"wall": wall, "cpu": cpu, "memory": memory, "judging": summary["seconds"], **server.stop()}
-
-
-def run_peer(server: Server, manifest: Path, options: argparse.Namespace) -> dict[str, float]:
-    """Judge the same edits with inspect_ai: same pictures, same replies, a crop of the same size for every zoom."""
-    script = ROOT / "benchmarks" / "peer_inspect.py"
-    command = [options.peer, str(script), str(manifest), server.url, str(options.concurrency)]
-    wall, cpu, memory, output = timed(command)
-    return {"wall": wall, "cpu": cpu, "memory": memory, **json.loads(output.splitlines()[-1]), **server.stop()}
+    return {"wall": wall, "cpu": cpu, "memory": memory, **counted}
 
 
 def timed(command: list[str]) -> tuple[float, float, float, str]:
-    """Run a command; return wall seconds, CPU seconds, peak megabytes and output."""
+    """Run a command; return wall seconds, CPU seconds, peak megabytes with its processes, and output."""
     started = time.perf_counter()
     with tempfile.TemporaryFile("w+") as out:
         process = subprocess.Popen(command, cwd=ROOT, stdout=out, env={**os.environ, "OPENAI_API_KEY": "benchmark-key"})
         memory = 0.0
         while True:
-            memory = max(memory, peak_megabytes(process.pid))
+            memory = max(memory, megabytes(process.pid))
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
             if pid:
                 break
-            time.sleep(0.05)
+            time.sleep(0.1)
         wall = time.perf_counter() - started
         out.seek(0)
         output = out.read()
@@ -179,40 +225,61 @@ def timed(command: list[str]) -> tuple[float, float, float, str]:
     return wall, usage.ru_utime + usage.ru_stime, memory, output
 
 
-def peak_megabytes(pid: int) -> float:
-    """Return a process's peak so far, as the kernel counts it."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
+def megabytes(pid: int) -> float:
+    """Return what a process and those it began hold at this moment, without counting what they share twice."""
+    kilobytes, waiting = 0, [pid]
+    while waiting:
+        one = waiting.pop()
+        try:
+            lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
+            waiting += [int(child) for child in Path(f"/proc/{one}/task/{one}/children").read_text().split()]
+        except OSError:
+            continue
+        kilobytes += next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+    return kilobytes / 1024
 
 
 def show(name: str, facts: dict[str, float], ideal: float, replies: int) -> None:
     judging, cpu = facts["judging"], facts["cpu"]
-    print(f"{name:10}  judging {judging:6.2f} s = {judging / ideal:.2f} × ideal   process {facts['wall']:6.2f} s")
-    print(f"{'':10}  CPU {cpu:5.1f} s = {cpu / replies * 1000:.1f} ms a reply   peak {facts['memory']:.0f} MB")
-    served, peak, own = facts["served"], facts["peak"], facts["server_cpu"]
-    print(f"{'':10}  server: {served:.0f} requests, {peak:.0f} at once, CPU {own:.1f} s")
+    around = facts["wall"] - judging
+    print(f"{name:15} {ideal / judging:5.0%} of ideal: {judging:6.2f} s   start and end {around:4.1f} s", end="   ")
+    print(f"CPU {cpu:5.1f} s, {cpu / replies * 1000:.1f} ms a reply   peak {facts['memory']:.0f} MB", end="   ")
+    print(f"server: {facts['peak']:.0f} at once, CPU {facts['server_cpu']:.1f} s", flush=True)
 
 
-def where_time_goes(run: Path, facts: dict[str, float]) -> None:
-    """Sum the traces: waiting for the model, tools, and the rest of the loops."""
-    from editloupe.evals.runs.store import Run
+def profiled(options: argparse.Namespace, manifest: Path, out: Path, replies: int) -> None:
+    """Judge once more with clocks around the parts, and say where the core-seconds went."""
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
+        command = [
+            sys.executable,
+            str(ROOT / "benchmarks" / "batch_clocks.py"),
+            file.name,
+            *ours(options, manifest, out),
+        ]
+        measured(OURS, command, options)
+        counted: dict[str, Any] = json.load(file)
+    print(f"core-seconds with clocks: {counted['all']:.1f}")
+    for part, seconds in sorted(counted["parts"].items(), key=lambda item: -item[1]):
+        calls = counted["calls"].get(part)
+        print(
+            f"  {part:15} {seconds:6.2f} s  {seconds / replies * 1000:5.2f} ms a reply",
+            f"{calls} calls" if calls else "",
+        )
 
-    waiting, looking, whole = 0.0, Counter[str](), 0.0
-    with Run.open(run) as opened:
-        for edit, *_ in opened.edits():
-            for trace in opened.load_trace(edit.id):
-                whole += trace.seconds
-                for step in trace.steps:
-                    waiting += step.seconds
-                    for seen in step.observations:
-                        looking[f"{seen.tool}{' (remembered)' if seen.cached else ''}"] += seen.seconds
-    rest = whole - waiting - sum(looking.values())
-    tools = [f"{name} {seconds:.1f} s" for name, seconds in looking.items()]
-    parts = [f"model {waiting:.1f} s", *tools, f"rest {rest:.1f} s"]
-    print(f"            inside the loops, summed over units: {', '.join(parts)}")
+
+def summarise(rounds: dict[str, list[dict[str, float]]], ideal: float) -> None:
+    """Print a table of medians and ranges, ratios first."""
+    print("\n| | of ideal | against editloupe | judging | start and end | CPU | peak |\n|---|---|---|---|---|---|---|")
+    own = statistics.median(facts["judging"] for facts in rounds[OURS])
+    for name, facts in rounds.items():
+        seconds = [one["judging"] for one in facts]
+        middle = statistics.median(seconds)
+        around = statistics.median(one["wall"] - one["judging"] for one in facts)
+        cpu, peak = (statistics.median(one[key] for one in facts) for key in ("cpu", "memory"))
+        spread = f"{middle:.1f} s ({min(seconds):.1f}–{max(seconds):.1f})"
+        print(
+            f"| {name} | {ideal / middle:.0%} | {middle / own:.2f} × | {spread} | {around:.1f} s | {cpu:.1f} s | {peak:.0f} MB |"
+        )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
 import os
@@ -10,19 +9,24 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO
 
-import cv2
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from editloupe.files import open_file, read_bytes
 from editloupe.memory_picture import MemoryPicture, PictureSource
+from editloupe.picture_encoding import LONG_SIDE as LONG_SIDE
+from editloupe.picture_encoding import ImageError as ImageError
+from editloupe.picture_encoding import Wire as Wire
+from editloupe.picture_encoding import WireLimits as WireLimits
+from editloupe.picture_encoding import encode as encode
+from editloupe.picture_encoding import encoded as encoded
+from editloupe.picture_encoding import shrunk as shrunk
 from editloupe.rgb_pixels import STRIP_PIXELS, to_rgb
 from editloupe.rgb_pixels import Pixels as Pixels  # most of the package takes them from here
-from editloupe.types import Sent, Sha, UserError
+from editloupe.types import Sent, Sha
 
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP")
 MAX_PIXELS = 150_000_000
@@ -31,15 +35,10 @@ MAX_FILE_BYTES = 512_000_000
 """More than a picture of that many pixels takes without any compression; larger files are not read."""
 MAX_SCANS = 500
 """Passes over a progressive JPEG: real ones have about ten, and each takes the time of decoding the whole picture."""
-LOSSLESS_PIXELS = 256 * 256
-"""Made pictures up to this size go out as PNG; larger ones as a JPEG of high quality, which is ten times quicker to make."""
 SENT_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 """Files in these formats go out byte for byte where nothing has to be turned, flattened or shrunk."""
 ANIMATED = ("PNG", "WEBP")
 """Formats in which further frames are an animation; those of a TIFF are pages, of which the first counts."""
-LONG_SIDE = 2048
-"""What is sent by default; above it providers shrink pictures themselves, without telling."""
-
 _FILTERS = threading.Lock()
 """Python's warning filters belong to the whole process; two threads that change them at once leave them changed."""
 
@@ -51,52 +50,47 @@ _LARGE = threading.BoundedSemaphore(os.cpu_count() or 1)
 Image.core.set_block_size(128 * 2**20)  # type: ignore[attr-defined]
 
 
-class ImageError(UserError):
-    """A picture that cannot be used, told in one sentence."""
-
-
-@dataclass(frozen=True)
-class Wire:
-    """A picture encoded for a request."""
-
-    media_type: str
-    base64: bytes
-    size: tuple[int, int]
-    bytes: int
-
-
-@dataclass(frozen=True)
-class WireLimits:
-    """How pictures are encoded for one model."""
-
-    long_side: int = LONG_SIDE
-    max_bytes: int = 15_000_000
-    quality: int = 95
-
-
-@dataclass(frozen=True, eq=False)
 class Picture:
-    """Decoded pixels and the hash they are known by."""
+    """A picture and the hash it is known by; its pixels are decoded when somebody first looks at them."""
 
-    sha: Sha
-    pixels: Pixels
-    file: tuple[str, bytes] | None = field(default=None, repr=False)
-    """Media type and bytes of the file, where they show exactly these pixels."""
-    given: bool = False
-    """Whether somebody gave these pixels to be judged; a run keeps them to the last bit."""
-    _wires: dict[WireLimits, Wire] = field(default_factory=dict, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    def __init__(
+        self,
+        sha: Sha,
+        pixels: Pixels | None,
+        file: tuple[str, bytes] | None = None,
+        size: tuple[int, int] = (0, 0),
+        given: bool = False,
+    ) -> None:
+        self.sha = sha
+        self.file = file
+        """Media type and bytes of the file, where they show exactly these pixels."""
+        self.size: tuple[int, int] = size if pixels is None else (pixels.shape[1], pixels.shape[0])
+        """Width and height."""
+        self.given = given
+        """Whether somebody gave these pixels to be judged; a run keeps them to the last bit."""
+        self._pixels = pixels
+        self._wires: dict[WireLimits, Wire] = {}
+        self._lock = threading.RLock()
 
     @property
-    def size(self) -> tuple[int, int]:
-        """Width and height."""
-        return self.pixels.shape[1], self.pixels.shape[0]
+    def decoded(self) -> bool:
+        """Whether the pixels are in memory."""
+        return self._pixels is not None
+
+    @property
+    def pixels(self) -> Pixels:
+        """Its pixels; those of a file that nobody has looked at yet are decoded, once."""
+        with self._lock:
+            if self._pixels is None:
+                assert self.file is not None
+                self._pixels = decode(self.file[1], "the picture").pixels
+            return self._pixels
 
     def wire(self, limits: WireLimits) -> Wire:
         """Return the picture encoded within these limits; encoded once, however often it is sent."""
         with self._lock:
             if limits not in self._wires:
-                self._wires[limits] = _encode(self, limits)
+                self._wires[limits] = encoded(self, limits)
             return self._wires[limits]
 
     def sent(self, name: str, limits: WireLimits) -> Sent:
@@ -128,7 +122,11 @@ class Album:
         with self._lock:
             known = self._by_path.get(path)
         if known is None:
-            known = open_picture(path)
+            known = (
+                _open_in_memory(path)
+                if isinstance(path, MemoryPicture)
+                else decode(_read(path), str(path), lazily=True)
+            )
             if self._expected.get(path, known.sha) != known.sha:
                 raise ImageError(f"{path} changed while it was waiting to be judged; the same command judges it anew")
             with self._lock:
@@ -272,10 +270,19 @@ def _read(path: Path) -> bytes:
         raise ImageError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def decode(data: bytes, name: str) -> Picture:
-    """Decode an encoded picture; `name` is what the sentence of an error calls it."""
+def decode(data: bytes, name: str, lazily: bool = False) -> Picture:
+    """Decode an encoded picture; `name` is what the sentence of an error calls it.
+
+    With `lazily`, a JPEG that goes out as it is is only read through, at an eighth of its size: what is damaged shows, and its
+    pixels, most of the work and of the memory, are left until somebody looks at them.
+    """
     try:
         with _usable(data, name) as image, _LARGE if image.width * image.height > STRIP_PIXELS else nullcontext():
+            size = image.size
+            if lazily and image.format == "JPEG" and image.mode == "RGB" and _orientation(image) == 1:
+                image.draft("RGB", (1, 1))
+                image.load()
+                return Picture(hash_bytes(data), None, (SENT_AS_IS["JPEG"], data), size)
             image.load()
             upright = _upright(image)
             as_is = upright is image and image.mode == "RGB" and image.format in SENT_AS_IS
@@ -348,41 +355,6 @@ def _upright(image: Image.Image) -> Image.Image:
         return ImageOps.exif_transpose(image) or image
     except (ValueError, SyntaxError, TypeError, KeyError, OSError):
         return image
-
-
-def _encode(picture: Picture, limits: WireLimits) -> Wire:
-    """Encode within the limits; a picture too heavy at full size is sent smaller, and the size says so."""
-    width, height = picture.size
-    scale = min(1.0, limits.long_side / max(width, height))
-    if scale == 1.0 and picture.file and len(picture.file[1]) <= limits.max_bytes:
-        return _wire(*picture.file, picture.size)
-    while True:
-        size = max(1, round(width * scale)), max(1, round(height * scale))
-        shown = picture.pixels if scale == 1.0 else shrunk(picture.pixels, size)
-        format: Literal["png", "jpeg"] = "png" if size[0] * size[1] <= LOSSLESS_PIXELS else "jpeg"
-        data = encode(shown, format, limits.quality)
-        if len(data) <= limits.max_bytes or max(size) <= 64:
-            return _wire(f"image/{format}", data, size)
-        scale *= 0.8
-
-
-def shrunk(pixels: Pixels, size: tuple[int, int]) -> Pixels:
-    """Return the picture at a smaller size, averaged so that nothing flickers."""
-    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
-
-
-def _wire(media_type: str, data: bytes, size: tuple[int, int]) -> Wire:
-    return Wire(media_type, base64.b64encode(data), size, len(data))
-
-
-def encode(pixels: Pixels, format: Literal["png", "jpeg"] = "png", quality: int = 95) -> bytes:
-    """Encode RGB pixels as a PNG or JPEG file; JPEG keeps full colour resolution, small coloured things need it."""
-    jpeg = [cv2.IMWRITE_JPEG_QUALITY, quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444]
-    options = jpeg if format == "jpeg" else [cv2.IMWRITE_PNG_COMPRESSION, 3]
-    ok, data = cv2.imencode(f".{format}", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)
-    if not ok:
-        raise ImageError(f"a picture of {pixels.shape[1]} × {pixels.shape[0]} pixels could not be encoded as {format}")
-    return data.tobytes()
 
 
 def _one_line(error: Exception) -> str:

@@ -23,6 +23,7 @@ LAYERS = (
         "loop_thread",
         "memory_picture",
         "picture_file",
+        "picture_encoding",
         "picture_input",
         "pixel_budget",
         "plurals",

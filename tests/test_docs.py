@@ -65,7 +65,5 @@ def test_the_site_is_laid_out_with_every_link_leading_to_a_page(tmp_path: Path) 
         assert "```mermaid" not in text
         for target in re.findall(r"\]\((?!https?://|#|mailto:)([^)#]+)", text):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
-    assert "think    → act or conclude or insist or repair" in (tmp_path / "site" / "architecture.md").read_text(
-        "utf-8"
-    )
+    assert "think   → end or act or insist or repair" in (tmp_path / "site" / "architecture.md").read_text("utf-8")
     assert "::: editloupe\n" in (tmp_path / "site" / "api.md").read_text("utf-8")

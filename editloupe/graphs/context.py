@@ -47,7 +47,7 @@ class LoopLimits(Record):
 
     @property
     def recursion_limit(self) -> int:
-        """More graph steps than the limits can lead to: a turn takes three, a repair two, insist and conclude one each."""
+        """More graph steps than the limits can lead to: a turn takes three, a repair two, insist one."""
         return 3 * self.max_turns + 2 * self.max_repairs + 10
 
 

@@ -90,7 +90,7 @@ def _cases(context: EditContext, edit: Edit, rubric: Rubric) -> list[Case] | Unj
         return Unjudged(criterion=rubric.criterion, reason=reason, detail=str(error))
 
 
-def fan_out(state: EditState) -> list[Send]:
+async def fan_out(state: EditState) -> list[Send]:
     """Send every case on its own way, to the engine it names."""
     cases = state.get("cases", [])
     if unknown := {case.engine for case in cases} - set(ENGINES):

@@ -1,4 +1,6 @@
-"""The loop that judges one case: think → (act → observe → think)* → conclude, with repair and insist.
+"""The loop that judges one case: think → (act → observe → think)*, with repair and insist.
+
+A step of a graph costs about a millisecond of the event loop, so the case is concluded where its last reply is read.
 
 The state holds messages with references to pictures, never pixels; what is not state (the model, the tools, the album) comes with
 the runtime's context.
@@ -126,8 +128,15 @@ def opening(context: CaseContext) -> LoopState:
 
 
 async def think(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
-    """Ask the model and read its reply."""
-    context, shared = runtime.context, runtime.context.shared
+    """Ask the model and read its reply; conclude where nothing is to follow it."""
+    context = runtime.context
+    update = await _ask(state, context)
+    known = LoopState({**state, **update})
+    return _concluded(known, context, update) if _onwards(known, context) == END else update
+
+
+async def _ask(state: LoopState, context: CaseContext) -> LoopState:
+    shared = context.shared
     may_call = not state["insisted"]
     schemas = schemas_of(context)
     native = schemas if shared.chat.profile.native_tools else []
@@ -200,15 +209,23 @@ def _after(reply: Reply, state: LoopState, context: CaseContext, tools: list[str
     )
 
 
-def after_thinking(state: LoopState, runtime: Runtime[CaseContext]) -> Literal["act", "repair", "insist", "conclude"]:
-    """Decide where to go: an answer or a failure concludes, calls are carried out, the rest is told what is wrong."""
-    context, current = runtime.context, state["current"]
+Onwards = Literal["act", "repair", "insist", "__end__"]
+
+
+async def after_thinking(state: LoopState, runtime: Runtime[CaseContext]) -> Onwards:
+    """Go where the reply leads; it is no coroutine's work, but a plain function would be sent to a worker thread."""
+    return _onwards(state, runtime.context)
+
+
+def _onwards(state: LoopState, context: CaseContext) -> Onwards:
+    """Decide where to go: an answer or a failure ends, calls are carried out, the rest is told what is wrong."""
+    current = state["current"]
     if state["given"] or state["failure"] or state["insisted"] or current is None:
-        return "conclude"
+        return "__end__"
     if current.calls:
         return "act"
     if state["repairs"] >= context.shared.limits.max_repairs:
-        return "conclude"
+        return "__end__"
     return "insist" if _turns_used(state, context) else "repair"
 
 
@@ -218,21 +235,20 @@ async def act(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     assert current is not None
     view = context.view()
     carried_out = [_observation(context, view, call, number) for number, call in enumerate(current.calls)]
-    observations = await asyncio.gather(*carried_out)
-    return LoopState(current=current.model_copy(update={"observations": tuple(observations)}))
+    observations = tuple(await asyncio.gather(*carried_out))
+    return LoopState(current=current.model_copy(update={"observations": observations}))
 
 
 async def observe(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     """Hand back what the tools said and show their pictures."""
     context, current = runtime.context, state["current"]
     assert current is not None
-    reply = _last_reply(state["messages"])
-    words = context.case.rubric.wording
+    reply, words = _last_reply(state["messages"]), context.case.rubric.wording
     messages = observed(reply, current.observations, context.shared.album, context.shared.wire, words)
-    return _closed(state, context, LoopState(messages=messages))
+    return _closed(current, context, LoopState(messages=messages))
 
 
-def after_observing(state: LoopState, runtime: Runtime[CaseContext]) -> Literal["think", "insist"]:
+async def after_observing(state: LoopState, runtime: Runtime[CaseContext]) -> Literal["think", "insist"]:
     """Go on thinking while turns are left."""
     return "insist" if _turns_used(state, runtime.context) else "think"
 
@@ -246,7 +262,7 @@ async def repair(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     last = state["messages"][-1]
     reply = last if isinstance(last, AIMessage) else None
     update = LoopState(messages=correction(reply, problem, words), repairs=state["repairs"] + 1)
-    return _closed(state, runtime.context, update)
+    return _closed(state["current"], runtime.context, update)
 
 
 async def insist(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
@@ -256,13 +272,14 @@ async def insist(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     rubric = context.case.rubric
     sentence = filled(rubric.wording.insist, form=final_form(rubric.answer, rubric.wording))
     reply = last if isinstance(last, AIMessage) else None
-    return _closed(state, context, LoopState(messages=correction(reply, sentence, rubric.wording), insisted=True))
+    messages = correction(reply, sentence, rubric.wording)
+    return _closed(state["current"], context, LoopState(messages=messages, insisted=True))
 
 
-async def conclude(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
-    """End with the answer that was read, or say why there is none."""
-    failure = state["failure"] or (None if state["given"] else state["otherwise"])
-    return _closed(state, runtime.context, LoopState(failure=failure))
+def _concluded(state: LoopState, context: CaseContext, update: LoopState) -> LoopState:
+    """Return the update that ends the case: with the answer that was read, or saying why there is none."""
+    update["failure"] = state["failure"] or (None if state["given"] else state["otherwise"])
+    return _closed(state["current"], context, update)
 
 
 def _otherwise(problem: str | None, cut: Unfinished | None, text: str, *, spent: bool, empty: bool) -> Failure:
@@ -292,9 +309,8 @@ def schemas_of(context: CaseContext) -> list[dict[str, Any]]:
     return functions(tools, context.view(), per_mille, words) if tools else []
 
 
-def _closed(state: LoopState, context: CaseContext, update: LoopState) -> LoopState:
+def _closed(current: Step | None, context: CaseContext, update: LoopState) -> LoopState:
     """Return the update with the turn under way put among the finished steps."""
-    current = state["current"]
     if current is not None:
         update["steps"], update["current"] = [current], None
         if context.shared.watcher:
@@ -333,7 +349,6 @@ def build_loop(
         ("observe", observe),
         ("repair", repair),
         ("insist", insist),
-        ("conclude", conclude),
     ):
         graph.add_node(name, node)
     graph.add_edge(START, "think")
@@ -342,7 +357,6 @@ def build_loop(
     graph.add_conditional_edges("observe", after_observing)
     graph.add_edge("repair", "think")
     graph.add_edge("insist", "think")
-    graph.add_edge("conclude", END)
     return graph.compile(checkpointer, name="editloupe_loop")
 
 

@@ -2,8 +2,8 @@
 
 A comparison is some two hundred short steps of numpy and OpenCV, and a thread asks for Python's lock after each of them. Next to
 an event loop that reads replies all the time it takes three times as long as alone, and holds the loop up as often. A batch
-therefore has its pictures compared next door: pixels go there through a file in memory, the comparison comes back through a
-pipe, and the numbers are the same.
+therefore has its pictures compared next door: their files go there through a file in memory and are decoded there, the comparison
+and the crops it shows come back through a pipe, and the numbers are the same. Here nobody decodes a picture to compare it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from typing import IO
 import cv2
 import numpy as np
 
-from editloupe.images import Pixels
-from editloupe.tools.difference import Comparison, compare
+from editloupe.images import Picture, Pixels, decode
+from editloupe.tools.compared_pictures import ComparedPictures, compare_here, compared
 
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(64 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(256 * 2**20)}
 """Has glibc keep what a comparison used for the next one: getting it anew from the kernel is a fifth of a comparison."""
-_SHAPES = struct.Struct("<4q")
-"""Height and width of both pictures."""
+_ASKED = struct.Struct("<7q")
+"""How many places to show; of both pictures height, width and bytes."""
+_A_FILE = -1
+"""The height and width of a file, which is to be decoded."""
 _LENGTH = struct.Struct("<q")
 
 
@@ -46,11 +48,11 @@ class ComparisonPool:
         for one in self._all:
             self._free.put(one)
 
-    def __call__(self, first: Pixels, second: Pixels) -> Comparison:
+    def __call__(self, first: Picture, second: Picture, most: int) -> ComparedPictures:
         """Compare two pictures as soon as a process is free."""
         one = self._free.get()
         try:
-            return one.compare(first, second)
+            return one.compare(first, second, most)
         finally:
             self._free.put(one)
 
@@ -91,33 +93,36 @@ class ComparisonProcess:
             process_group=0,  # Ctrl-C at the terminal does not reach it, not even while it starts
         )
 
-    def compare(self, first: Pixels, second: Pixels) -> Comparison:
+    def compare(self, first: Picture, second: Picture, most: int) -> ComparedPictures:
         """Compare two pictures; where the process was killed it is done here, by the same code, and the next starts anew."""
         with self._turn:
             try:
                 if not self._closed:
-                    return self._ask(first, second)
+                    return self._ask(first, second, most)
             except (OSError, EOFError):
                 self._end()
             if self._closed:
                 raise ComparisonPoolClosed("the batch has ended")
-        return compare(first, second)
+        return compare_here(first, second, most)
 
-    def _ask(self, first: Pixels, second: Pixels) -> Comparison:
+    def _ask(self, first: Picture, second: Picture, most: int) -> ComparedPictures:
         self._process = self._process or self._start()
         there, back = self._process.stdin, self._process.stdout
         assert there is not None
         assert back is not None
         self._pixels.seek(0)
-        for pixels in (first, second):
-            if self._pixels.write(np.ascontiguousarray(pixels).data) != pixels.nbytes:
+        sizes: list[int] = []
+        for picture in (first, second):
+            data, height, width = _handed_over(picture)
+            if self._pixels.write(data) != len(data):
                 raise OSError("there is no room for the pixels")
-        there.write(_SHAPES.pack(*first.shape[:2], *second.shape[:2]))
+            sizes += [height, width, len(data)]
+        there.write(_ASKED.pack(most, *sizes))
         there.flush()
         answer = pickle.loads(_read(back, _LENGTH.unpack(_read(back, _LENGTH.size))[0]))
         if isinstance(answer, Exception):
             raise answer
-        assert isinstance(answer, Comparison)
+        assert isinstance(answer, ComparedPictures)
         return answer
 
     def close(self) -> None:
@@ -149,11 +154,11 @@ def serve(file: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     cv2.setNumThreads(1)
     incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer
-    while asked := incoming.read(_SHAPES.size):
-        height, width, second_height, second_width = _SHAPES.unpack(asked)
+    while asked := incoming.read(_ASKED.size):
+        most, *sizes = _ASKED.unpack(asked)
         try:
-            answer: Comparison | Exception = compare(
-                _picture(file, 0, height, width), _picture(file, 3 * height * width, second_height, second_width)
+            answer: ComparedPictures | Exception = compared(
+                _picture(file, 0, *sizes[:3]), _picture(file, sizes[2], *sizes[3:]), most
             )
         except Exception as error:  # it is raised again where the comparison was asked for
             answer = error
@@ -162,8 +167,19 @@ def serve(file: int) -> None:
         outgoing.flush()
 
 
-def _picture(file: int, start: int, height: int, width: int) -> Pixels:
-    return np.frombuffer(os.pread(file, 3 * height * width, start), np.uint8).reshape(height, width, 3)
+def _handed_over(picture: Picture) -> tuple[bytes | memoryview, int, int]:
+    """Return a picture as it is handed over: its file where nobody has decoded it, else its pixels with height and width."""
+    if picture.file and not picture.decoded:
+        return picture.file[1], _A_FILE, _A_FILE
+    width, height = picture.size
+    return np.ascontiguousarray(picture.pixels).reshape(-1).data, height, width
+
+
+def _picture(file: int, start: int, height: int, width: int, size: int) -> Pixels:
+    data = os.pread(file, size, start)
+    if height == _A_FILE:
+        return decode(data, "the picture").pixels
+    return np.frombuffer(data, np.uint8).reshape(height, width, 3)
 
 
 def _read(stream: IO[bytes], size: int) -> bytes:

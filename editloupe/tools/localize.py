@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar
 
 from editloupe.images import Picture, Pixels
 from editloupe.safe_text import quoted
 from editloupe.tools import drawing, geometry
+from editloupe.tools.compared_pictures import ComparePictures, both_sides, compare_here
 from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View
-from editloupe.tools.difference import Comparison, GlobalChange, compare
+from editloupe.tools.difference import Comparison, GlobalChange
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.read_text import ReadText, line_through
 from editloupe.tools.result_cache import key
 from editloupe.types import Box
 
-CONTEXT = 0.35
-"""The margin round a region, as a share of its longer side: enough to see what the thing is and where it stands."""
-SMALLEST = 96
-"""A crop is at least so wide and high, in pixels of the original."""
-WHOLE_SIDE = 1024
-"""The longer side at which whole pictures are put next to each other."""
 LISTED = 20
 """The most regions the sentence names."""
 OVERVIEW_SIDE = 640
@@ -31,7 +26,6 @@ READ = 3
 READING_CONTEXT = 1.0
 READING_SMALLEST = 160
 """The margin round a region whose text is read, and the least it grows to: a word is read whole or not at all."""
-Compare = Callable[[Pixels, Pixels], Comparison]
 
 
 class LocalizeDifferences:
@@ -52,7 +46,7 @@ class LocalizeDifferences:
     }
 
     def __init__(self, enhancer: Enhancer, max_regions: int = 5, overview: bool = False) -> None:
-        self.compare: Compare = compare
+        self.compare: ComparePictures = compare_here
         """Who compares; a batch has it done in other processes."""
         self.reader: ReadText | None = None
         """Who reads the text of differing places, where the instruction is about text; without it, nobody."""
@@ -109,9 +103,8 @@ class LocalizeDifferences:
 
     def _compared(self, first: Picture, second: Picture, reader: ReadText | None) -> Kept:
         """Return the facts, and both sides of every crop as they are, one after the other."""
-        found = self.compare(first.pixels, second.pixels)
-        shown = () if found.whole_scene else found.regions[: self._most]
-        boxes = [geometry.with_context(Box.model_validate(r.box), CONTEXT, SMALLEST, first.size) for r in shown]
+        compared = self.compare(first, second, self._most)
+        found, boxes = compared.found, compared.boxes
         data: dict[str, Any] = {
             "size": list(first.size),
             "regions": [_plain(asdict(region)) for region in found.regions],
@@ -120,11 +113,10 @@ class LocalizeDifferences:
             "global_change": _plain(asdict(found.global_change)),
             "crops": [list(box) for box in boxes],
         }
-        if found.whole_scene:
-            return Kept(data, _whole_pair(first, second))
-        if reader is not None:
-            data["texts"] = [_texts(reader, first, second, found, Box.model_validate(r.box)) for r in shown[:READ]]
-        return Kept(data, tuple(side for box in boxes for side in _both_sides(first, second, found, box)))
+        if reader is not None and not found.whole_scene:
+            places = [Box.model_validate(region.box) for region in found.regions[: min(READ, len(boxes))]]
+            data["texts"] = [_texts(reader, first, second, found, box) for box in places]
+        return Kept(data, compared.sides)
 
     def _sentence_and_captions(self, data: Mapping[str, Any], view: View) -> tuple[str, list[str]]:
         """Return the sentence and a caption for every picture, in the model's numbers."""
@@ -164,15 +156,10 @@ class LocalizeDifferences:
         return f"Small crops are enlarged (up to {largest:.3g} times) with {self._enhancer.backend.method}."
 
 
-def _both_sides(first: Picture, second: Picture, found: Comparison, box: Box) -> tuple[Pixels, Pixels]:
-    assert found.alignment is not None  # compare always says how the pictures lie
-    return drawing.crop(first.pixels, box), found.alignment.crop(second.pixels, (box.x1, box.y1, box.x2, box.y2))
-
-
 def _texts(reader: ReadText, first: Picture, second: Picture, found: Comparison, box: Box) -> dict[str, Any]:
     """Read the lines that run through a differing place in both pictures."""
     wide = geometry.with_context(box, READING_CONTEXT, READING_SMALLEST, first.size)
-    sides = zip(("first", "second"), _both_sides(first, second, found, wide), strict=True)
+    sides = zip(("first", "second"), both_sides(first.pixels, second.pixels, found, wide), strict=True)
     return {side: line_through(reader.lines(pixels, wide), box) for side, pixels in sides}
 
 
@@ -200,12 +187,6 @@ def _overview(first: Picture, data: Mapping[str, Any]) -> Pixels:
     boxes = [Box.model_validate(region["box"]) for region in data["regions"][: len(data["crops"])]]
     small = [geometry.whole_pixels((b.x1 * scale, b.y1 * scale, b.x2 * scale, b.y2 * scale)) for b in boxes]
     return drawing.with_boxes(drawing.resized(first.pixels, size), small, [str(i) for i in range(1, len(small) + 1)])
-
-
-def _whole_pair(first: Picture, second: Picture) -> tuple[Pixels, Pixels]:
-    scale = min(1.0, WHOLE_SIDE / max(first.size))
-    size = max(1, round(first.size[0] * scale)), max(1, round(first.size[1] * scale))
-    return drawing.resized(first.pixels, size), drawing.resized(second.pixels, size)
 
 
 def _plain(facts: dict[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,10 @@ import numpy as np
 
 from editloupe.images import Picture, Pixels
 from editloupe.tools import drawing, geometry
+from editloupe.tools.compared_pictures import CONTEXT, SMALLEST
 from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View
 from editloupe.tools.enhance import Enhancer
-from editloupe.tools.localize import CONTEXT, LISTED, SMALLEST, LocalizeDifferences
+from editloupe.tools.localize import LISTED, LocalizeDifferences
 from editloupe.tools.result_cache import key
 from editloupe.types import Box
 

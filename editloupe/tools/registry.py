@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from editloupe.safe_text import quoted
+from editloupe.tools.compared_pictures import ComparePictures
 from editloupe.tools.contract import NoResultCache, ResultCache, Selective, Tool, ToolError, ToolResult, View
 from editloupe.tools.detect import DetectObject
 from editloupe.tools.enhance import Enhancer, build_enhancer
-from editloupe.tools.localize import Compare, LocalizeDifferences
+from editloupe.tools.localize import LocalizeDifferences
 from editloupe.tools.parameters import checked
 from editloupe.tools.pixel_differences import LocalizePixelDifferences
 from editloupe.tools.read_text import ReadText
@@ -172,7 +173,7 @@ class Toolbox:
             self._start_workers()
         return asyncio.get_running_loop().run_in_executor(self._workers, work, *arguments)
 
-    def compare_by(self, comparing: Compare) -> None:
+    def compare_by(self, comparing: ComparePictures) -> None:
         """Have pictures compared by somebody else, in the same way."""
         for tool in self._tools.values():
             if isinstance(tool, LocalizeDifferences):

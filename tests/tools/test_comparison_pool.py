@@ -10,17 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from editloupe.images import Pixels
+from editloupe.images import Album, Picture, Pixels, encode, hash_pixels
+from editloupe.tools.compared_pictures import ComparedPictures, compared
 from editloupe.tools.comparison_pool import ComparisonPool
-from editloupe.tools.difference import Comparison, compare
 
 LEAVE_ONE_BEHIND = """
 import os, signal, sys
 import numpy as np
+from editloupe.images import Picture
 from editloupe.tools.comparison_pool import ComparisonPool
 if __name__ == "__main__":
     pool = ComparisonPool(1)
-    pool(np.zeros((64, 64, 3), np.uint8), np.zeros((64, 64, 3), np.uint8))
+    black = Picture("0", np.zeros((64, 64, 3), np.uint8))
+    pool(black, black, 5)
     print(pool.pids[0], flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -33,10 +35,28 @@ def pool() -> Iterator[ComparisonPool]:
     made.close()
 
 
-def same(one: Comparison, other: Comparison) -> bool:
-    assert one.alignment is not None
-    assert other.alignment is not None
-    return one == other and np.array_equal(one.alignment.registration.matrix, other.alignment.registration.matrix)
+MOST = 3
+
+
+def picture(pixels: Pixels) -> Picture:
+    return Picture(hash_pixels(pixels), pixels)
+
+
+def same(one: ComparedPictures, other: ComparedPictures) -> bool:
+    assert one.found.alignment is not None
+    assert other.found.alignment is not None
+    matrices = (two.found.alignment.registration.matrix for two in (one, other) if two.found.alignment)
+    sides = zip(one.sides, other.sides, strict=True)
+    alike = np.array_equal(*matrices) and all(np.array_equal(*pair) for pair in sides)
+    return alike and one.found == other.found and one.boxes == other.boxes
+
+
+def asked(pool: ComparisonPool, first: Pixels, second: Pixels) -> ComparedPictures:
+    return pool(picture(first), picture(second), MOST)
+
+
+def here(first: Pixels, second: Pixels) -> ComparedPictures:
+    return compared(first, second, MOST)
 
 
 @pytest.mark.long
@@ -50,40 +70,55 @@ def test_the_other_processes_find_exactly_what_is_found_here(
         (photo[:20, :20], edited[:9, :9]),
     ]
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda pair: pool(*pair), pairs * 3))
-    assert all(same(one, compare(*pair)) for one, pair in zip(found, pairs * 3, strict=True))
+        found = list(threads.map(lambda pair: asked(pool, *pair), pairs * 3))
+    assert all(same(one, here(*pair)) for one, pair in zip(found, pairs * 3, strict=True))
+
+
+@pytest.mark.long
+def test_files_are_decoded_there_and_nowhere_else(
+    pool: ComparisonPool, photo: Pixels, edited: Pixels, tmp_path: Path
+) -> None:
+    album = Album()
+    for name, pixels in (("a", photo), ("b", edited)):
+        (tmp_path / f"{name}.jpg").write_bytes(encode(pixels, "jpeg"))
+    first, second = album.open(tmp_path / "a.jpg"), album.open(tmp_path / "b.jpg")
+    found = pool(first, second, MOST)
+    assert not first.decoded
+    assert not second.decoded
+    assert found.sides
+    assert same(found, here(first.pixels, second.pixels))
 
 
 @pytest.mark.long
 def test_no_more_processes_are_started_than_are_needed_at_one_time(pool: ComparisonPool, photo: Pixels) -> None:
     assert pool.pids == []
     for _ in range(3):
-        pool(photo, photo)
+        asked(pool, photo, photo)
     assert len(pool.pids) == 1
 
 
 @pytest.mark.long
 def test_a_killed_process_costs_no_comparison(pool: ComparisonPool, photo: Pixels, edited: Pixels) -> None:
-    pool(photo, edited)
+    asked(pool, photo, edited)
     os.kill(pool.pids[0], signal.SIGKILL)
-    assert all(same(pool(photo, edited), compare(photo, edited)) for _ in range(3))
+    assert all(same(asked(pool, photo, edited), here(photo, edited)) for _ in range(3))
 
 
 @pytest.mark.long
 def test_pictures_that_cannot_be_compared_fail_as_they_do_here(pool: ComparisonPool, photo: Pixels) -> None:
     empty = np.zeros((0, 5, 3), np.uint8)
-    for somebody in (compare, pool):
+    for somebody in (here, lambda *pair: asked(pool, *pair)):
         with pytest.raises(ZeroDivisionError):
             somebody(empty, photo)
-    assert pool(photo, photo).regions == ()
+    assert asked(pool, photo, photo).found.regions == ()
 
 
 @pytest.mark.long
 def test_ctrl_c_is_left_to_whoever_asks(pool: ComparisonPool, photo: Pixels, edited: Pixels) -> None:
-    pool(photo, edited)
+    asked(pool, photo, edited)
     os.kill(pool.pids[0], signal.SIGINT)
     pids = pool.pids
-    assert same(pool(photo, edited), compare(photo, edited))
+    assert same(asked(pool, photo, edited), here(photo, edited))
     assert pool.pids == pids
     assert Path(f"/proc/{pids[0]}").exists() or sys.platform != "linux"
 

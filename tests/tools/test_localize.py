@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from skimage import data
 
-from editloupe.images import Pixels
+from editloupe.images import Picture, Pixels
+from editloupe.tools.compared_pictures import ComparedPictures, compare_here
 from editloupe.tools.contract import ToolError
-from editloupe.tools.difference import Comparison, compare
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.geometry import iou
 from editloupe.tools.localize import LocalizeDifferences
@@ -144,9 +144,9 @@ def test_two_judges_of_one_edit_compare_once(
 ) -> None:
     calls: list[int] = []
 
-    def counted(first: Pixels, second: Pixels) -> Comparison:
+    def counted(first: Picture, second: Picture, most: int) -> ComparedPictures:
         calls.append(1)
-        return compare(first, second)
+        return compare_here(first, second, most)
 
     tool.compare = counted
     memory = ToolResultCache(10**8)

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.attachments import PictureForm, data_url, sent_data_url
 from editloupe.agent.clients import Client
+from editloupe.agent.connections import spread
 from editloupe.agent.endings import BROKEN_OFF
-from editloupe.agent.http import BodyForm
+from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel, LanguageModelInput
     from langchain_core.messages import AIMessage, BaseMessage
+    from langchain_core.outputs import ChatResult
     from langchain_openai import ChatOpenAI
+    from openai import AsyncOpenAI
+    from openai import BaseModel as OpenAIModel
 
 # Sources: the providers' model and vision guides. Compatible servers (vLLM, Ollama, LM Studio) need a flag for function
 # calling, so the open families use the text protocol unless the user asks otherwise.
@@ -106,7 +111,49 @@ def lean(plain: type[ChatOpenAI]) -> type[ChatOpenAI]:
             body = {name: payload.pop(name) for name in IN_THE_BODY if name in payload}
             return {**payload, "messages": [], "extra_body": {**(payload.get("extra_body") or {}), **body}}
 
+        def _create_chat_result(
+            self, response: dict[str, Any] | OpenAIModel, generation_info: dict[str, Any] | None = None
+        ) -> ChatResult:
+            result: ChatResult = super()._create_chat_result(response, generation_info)
+            if isinstance(response, dict) and result.generations:
+                said = response["choices"][0]["message"].get("refusal")
+                result.generations[0].message.additional_kwargs["refusal"] = said
+            return result
+
     return LeanChatOpenAI
+
+
+class PlainCompletions:
+    """Stands for the openai package's completions: sends the body as it is, and gives back what came as plain values.
+
+    Errors, time-outs and headers are the package's own. It would check the body against its type hints before, and build a tree
+    of records of the reply after, of which langchain-openai makes plain values again: a tenth of the event loop's work.
+    """
+
+    def __init__(self, client: AsyncOpenAI) -> None:
+        self._client = client
+
+    @property
+    def with_raw_response(self) -> PlainCompletions:
+        """The same: what is given back has to be asked for its value."""
+        return self
+
+    async def create(self, *, extra_body: Mapping[str, Any] | None = None, **body: Any) -> PlainReply:
+        """Ask for a completion."""
+        whole = {**body, **(extra_body or {})}
+        options: Any = {"security": {"bearer_auth": True}}
+        return PlainReply(await self._client.post("/chat/completions", cast_to=object, body=whole, options=options))
+
+
+@dataclass(frozen=True)
+class PlainReply:
+    """A reply as it came."""
+
+    value: Any
+
+    def parse(self) -> Any:
+        """Return it."""
+        return self.value
 
 
 def _is_native(message: BaseMessage) -> bool:
@@ -142,6 +189,23 @@ def check_same_request(client: ChatOpenAI, plain: type[ChatOpenAI]) -> None:
         body[LIMIT] = body.pop(OLD_LIMIT)
     if body != usual:
         raise ValueError("it puts another request together")
+    _check_same_reply(client, plain)
+
+
+def _check_same_reply(client: ChatOpenAI, plain: type[ChatOpenAI]) -> None:
+    """Raise where a reply as plain values is read otherwise than one in the openai package's records."""
+    from openai.types.chat import ChatCompletion
+
+    call = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    choice = {"index": 0, "finish_reason": "tool_calls", "message": {"role": "assistant", "content": "a"}}
+    choice["message"] |= {"tool_calls": [call], "refusal": "b"}  # type: ignore[operator]
+    tokens = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+    came = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": tokens}
+    (usual,) = plain._create_chat_result(client, ChatCompletion.model_validate(came)).generations
+    (short,) = client._create_chat_result(came).generations
+    parts = ("content", "tool_calls", "usage_metadata", "additional_kwargs")
+    if any(getattr(usual.message, part) != getattr(short.message, part) for part in parts):
+        raise ValueError("it reads another reply")
 
 
 def open_client(opening: Opening) -> Client:
@@ -154,7 +218,9 @@ def open_client(opening: Opening) -> Client:
         follow_redirects=False,
         event_hooks=opening.gate.hooks(PICTURES.attach),
         headers={"Accept-Encoding": "identity"},
+        verify=trust(),
     )
+    spread(http)
     settings = {
         "http_async_client": http,
         "disable_streaming": True,  # also where a graph that streams would have it otherwise: streams report no tokens
@@ -171,6 +237,7 @@ def open_client(opening: Opening) -> Client:
     try:
         model = lean(ChatOpenAI)(**settings)
         check_same_request(model, ChatOpenAI)
+        model.async_client = PlainCompletions(model.root_async_client)
         return Client(model, http.aclose)
     except Exception as error:
         why = in_a_line(error)

@@ -1,0 +1,92 @@
+"""Pictures encoded for the wire: small ones without loss, large ones as JPEG, none heavier than a model takes."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import cv2
+import numpy as np
+
+from editloupe.rgb_pixels import Pixels
+from editloupe.user_error import UserError
+
+LOSSLESS_PIXELS = 256 * 256
+"""Made pictures up to this size go out as PNG; larger ones as a JPEG of high quality, which is ten times quicker to make."""
+LONG_SIDE = 2048
+"""What is sent by default; above it providers shrink pictures themselves, without telling."""
+
+
+class ImageError(UserError):
+    """A picture that cannot be used, told in one sentence."""
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A picture encoded for a request."""
+
+    media_type: str
+    base64: bytes
+    size: tuple[int, int]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class WireLimits:
+    """How pictures are encoded for one model."""
+
+    long_side: int = LONG_SIDE
+    max_bytes: int = 15_000_000
+    quality: int = 95
+
+
+class Encodable(Protocol):
+    """A picture as far as encoding needs it."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height."""
+
+    @property
+    def file(self) -> tuple[str, bytes] | None:
+        """Media type and bytes of the file, where they show exactly these pixels."""
+
+    @property
+    def pixels(self) -> Pixels:
+        """Its pixels."""
+
+
+def encoded(picture: Encodable, limits: WireLimits) -> Wire:
+    """Encode within the limits; a picture too heavy at full size is sent smaller, and the size says so."""
+    width, height = picture.size
+    scale = min(1.0, limits.long_side / max(width, height))
+    if scale == 1.0 and picture.file and len(picture.file[1]) <= limits.max_bytes:
+        return _wire(*picture.file, picture.size)
+    while True:
+        size = max(1, round(width * scale)), max(1, round(height * scale))
+        shown = picture.pixels if scale == 1.0 else shrunk(picture.pixels, size)
+        format: Literal["png", "jpeg"] = "png" if size[0] * size[1] <= LOSSLESS_PIXELS else "jpeg"
+        data = encode(shown, format, limits.quality)
+        if len(data) <= limits.max_bytes or max(size) <= 64:
+            return _wire(f"image/{format}", data, size)
+        scale *= 0.8
+
+
+def shrunk(pixels: Pixels, size: tuple[int, int]) -> Pixels:
+    """Return the picture at a smaller size, averaged so that nothing flickers."""
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
+
+
+def _wire(media_type: str, data: bytes, size: tuple[int, int]) -> Wire:
+    return Wire(media_type, base64.b64encode(data), size, len(data))
+
+
+def encode(pixels: Pixels, format: Literal["png", "jpeg"] = "png", quality: int = 95) -> bytes:
+    """Encode RGB pixels as a PNG or JPEG file; JPEG keeps full colour resolution, small coloured things need it."""
+    jpeg = [cv2.IMWRITE_JPEG_QUALITY, quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444]
+    options = jpeg if format == "jpeg" else [cv2.IMWRITE_PNG_COMPRESSION, 3]
+    ok, data = cv2.imencode(f".{format}", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)
+    if not ok:
+        raise ImageError(f"a picture of {pixels.shape[1]} × {pixels.shape[0]} pixels could not be encoded as {format}")
+    return data.tobytes()
