@@ -235,7 +235,7 @@ def test_a_protocol_with_further_pictures_has_slots_for_them(
     choose_pair(page, tmp_path)
     page.set_input_files("[data-slot=annotated] input", edit_pair(tmp_path)[0])
     expect(page.locator("[data-slot=annotated].filled")).to_be_visible()
-    page.select_option("[name=instruction_type]", "Addition")
+    page.select_option("[name=instruction_type]", "AD")
     page.click("[data-start]")
     expect(page.locator(".verdict").first).to_be_visible()
     expect(page.locator(".verdict.is-unjudged")).to_have_count(0)
