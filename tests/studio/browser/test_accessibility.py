@@ -18,7 +18,10 @@ from tests.studio.conftest import Listen
 from tests.studio.samples import long_trace, many_edits
 
 PLACE = Path(os.environ.get("EDITLOUPE_AXE") or Path(__file__).parents[3] / ".cache" / "axe.min.js")
-LOOKS: tuple[dict[str, Any], ...] = ({"width": 1280}, {"width": 400, "dark": True})
+LOOKS = (
+    pytest.param({"width": 1280}, id="wide"),
+    pytest.param({"width": 400, "dark": True}, id="narrow and dark", marks=pytest.mark.slow),
+)
 EDIT = "edit=the-edit%2F..%2Fx&criterion=instruction_following"
 PAGES = {
     "/runs": "h1",
@@ -51,7 +54,7 @@ def faults(page: Page, axe: str) -> list[str]:
     return [f"{one['id']}: {node['html'][:200]}" for one in found["violations"] for node in one["nodes"]]
 
 
-@pytest.mark.parametrize("look", LOOKS, ids=["wide", "narrow and dark"])
+@pytest.mark.parametrize("look", LOOKS)
 def test_no_page_has_a_fault(axe: str, look: dict[str, Any], listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
     address = listen(runs=(many_edits(tmp_path / "many", 40), long_trace(tmp_path / "long", repeats=2)))
     page = new_page(address, **look)
@@ -72,7 +75,7 @@ def test_the_page_before_the_token_has_no_fault(axe: str, listen: Listen, new_pa
     assert faults(page, axe) == []
 
 
-@pytest.mark.parametrize("look", LOOKS, ids=["wide", "narrow and dark"])
+@pytest.mark.parametrize("look", LOOKS)
 def test_files_that_are_sent_have_no_fault(
     axe: str, look: dict[str, Any], listen: Listen, new_page: NewPage, tmp_path: Path
 ) -> None:
