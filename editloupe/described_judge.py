@@ -72,6 +72,6 @@ class DescribedJudge(ABC):
             **self.further_parameters(),
             "criteria": list(self.criteria),
             "rubrics": self.rubric_texts(),
-            "versions": {name: version(name) for name in (*PACKAGES, *client_packages())},
+            "versions": {name: version(name) for name in (*PACKAGES, *client_packages(*self.members))},
             "notes": list(self.notes),
         }

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from editloupe.agent.attachments import wire_limits
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
 from editloupe.agent.secrets import shown as shown_address
@@ -21,7 +22,7 @@ from editloupe.graphs.by_loop import tool_notes
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, outcome_of
 from editloupe.graphs.forking import ForkPlan, fork_edit
-from editloupe.images import Album, WireLimits
+from editloupe.images import Album
 from editloupe.judge_lifecycle import JudgeLifecycle
 from editloupe.judge_settings import JudgeSettings
 from editloupe.pixel_budget import room_for
@@ -258,7 +259,7 @@ class Judge(ProtocolJudge):
             part=part,
             toolbox=self._toolbox,
             album=album,
-            wire=WireLimits(settings.long_side, chat.profile.max_image_bytes),
+            wire=wire_limits(settings.long_side, chat.profile),
             limits=LoopLimits(max_turns=settings.max_turns, max_repairs=settings.max_repairs),
             differences=settings.differences,
             rules=self._rules,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import cv2
@@ -14,6 +14,8 @@ from editloupe.user_error import UserError
 
 LOSSLESS_PIXELS = 256 * 256
 """Made pictures up to this size go out as PNG; larger ones as a JPEG of high quality, which is ten times quicker to make."""
+PACKED_QUALITY = 80
+"""Of a JPEG in a request that would be too large otherwise: a third of the bytes or less."""
 LONG_SIDE = 2048
 """What is sent by default; above it providers shrink pictures themselves, without telling."""
 
@@ -39,6 +41,8 @@ class WireLimits:
     long_side: int = LONG_SIDE
     max_bytes: int = 15_000_000
     quality: int = 95
+    packed: bool = False
+    """Of the same size, but always as JPEG and with less quality: for a request that would be too large otherwise."""
 
 
 class Encodable(Protocol):
@@ -59,6 +63,10 @@ class Encodable(Protocol):
 
 def encoded(picture: Encodable, limits: WireLimits) -> Wire:
     """Encode within the limits; a picture too heavy at full size is sent smaller, and the size says so."""
+    if limits.packed:
+        size = encoded(picture, replace(limits, packed=False)).size
+        shown = picture.pixels if size == picture.size else shrunk(picture.pixels, size)
+        return _wire("image/jpeg", encode(shown, "jpeg", PACKED_QUALITY), size)
     width, height = picture.size
     scale = min(1.0, limits.long_side / max(width, height))
     if scale == 1.0 and picture.file and len(picture.file[1]) <= limits.max_bytes:

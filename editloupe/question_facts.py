@@ -44,7 +44,7 @@ def question_facts(
         "judge": spec,
         "tells": sorted(rubric.tells),
         "answer": rubric.answer.model_dump(mode="json", include=_SCORED[rubric.answer.kind]),
-        "long_side": settings.long_side,
+        "long_side": min(settings.long_side, profile.max_long_side or settings.long_side),
         "min_confidence": settings.min_confidence,
     }
     if (text := rubric.modes[mode]).targets == "crops" and text.crop != "adaptive":

@@ -12,7 +12,10 @@ import pytest
 
 from tests.scripted import Reply, Script, ScriptedServer
 
-_FOREIGN = ("OPENAI_", "GOOGLE_", "GEMINI_", "LANGSMITH", "LANGCHAIN_", "EDITLOUPE_", "AZURE_OPENAI_", "OTEL_")
+_FOREIGN = (
+    *("OPENAI_", "GOOGLE_", "GEMINI_", "ANTHROPIC_", "AZURE_OPENAI_", "OPENROUTER_", "OLLAMA_", "AWS_"),
+    *("OTEL_", "LANGSMITH", "LANGCHAIN_", "EDITLOUPE_"),
+)
 _PROXIES = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy"})
 
 

@@ -12,14 +12,35 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from editloupe.agent.profiles import Profile
 from editloupe.images import Album, Wire, WireLimits
 from editloupe.types import Sha
 
 _ATTACHED: ContextVar[tuple[Album, WireLimits] | None] = ContextVar("editloupe_attached", default=None)
+
+
+def wire_limits(long_side: int, profile: Profile) -> WireLimits:
+    """Return how pictures are encoded for a model, where the user allows this long side."""
+    return WireLimits(min(long_side, profile.max_long_side or long_side), profile.max_image_bytes)
+
+
+def fitting(shas: Iterable[Sha], album: Album, limits: WireLimits, most: int | None) -> WireLimits:
+    """Return limits within which these pictures fit one request; of the same sizes, since the sizes were announced.
+
+    Pictures that come to more than the provider takes are packed more tightly; nothing else about them changes.
+    """
+    if most is None:
+        return limits
+    total = 0
+    for sha in shas:
+        total += len(album[sha].wire(limits).base64)
+        if total > most:
+            return replace(limits, packed=True)
+    return limits
 
 
 def data_url(wire: Wire) -> str:
@@ -43,7 +64,7 @@ class PictureForm:
     mark: str = ""
     """What a reference begins with, before the picture's hash."""
     fields: tuple[str, ...] = ()
-    """The fields of a request's body that hold a picture."""
+    """The fields of a request's body that hold a picture; without any, pictures stand in lists."""
     sent: Callable[[Wire], Iterable[bytes]] | None = None
     """A picture as a body holds it, in pieces, so that its bytes are not copied for it; without this its text."""
 
@@ -79,8 +100,13 @@ class PictureForm:
     @cached_property
     def _reference(self) -> re.Pattern[bytes]:
         """A whole JSON string where a picture belongs; one quoted in a text is none, for quotes within a text are escaped."""
-        fields = "|".join(self.fields)
-        return re.compile(rf'"(?:{fields})": ?"(?P<reference>{self.mark}(?P<sha>[0-9a-f]+))"'.encode())
+        before = rf'"(?:{"|".join(self.fields)})": ?' if self.fields else r"[\[,] ?"
+        return re.compile(rf'{before}"(?P<reference>{self.mark}(?P<sha>[0-9a-f]+))"'.encode())
+
+
+def attached() -> tuple[Album, WireLimits] | None:
+    """Return where the pictures are that this task's requests refer to, and how they are to be sent."""
+    return _ATTACHED.get()
 
 
 @contextmanager

@@ -32,6 +32,10 @@ _NOTHING = Usage()
 _ANY_FORM = ErrorForm()
 
 
+OVERLOADED = 529
+"""Not a status of HTTP's own; some services answer it when they are short of machines."""
+
+
 class ModelFailed(Exception):
     """The model could not be got to answer; this case ends unjudged."""
 
@@ -83,7 +87,7 @@ def classify(error: BaseException, model: str, timeout: float, form: ErrorForm =
             fatal = _wrong_address(status, said, model, chain, form.versioned_path)
             if fatal:
                 return Fault(f"{model} answered {status}: {said}", fatal=fatal)
-        return _by_status(status, said, model, _retry_after(chain), parameter)
+        return _by_status(status, said, model, _retry_after(chain, form), parameter)
     if any(_named(error, "Timeout") for error in chain):
         waiting = not any(_named(error, "ConnectTimeout", "PoolTimeout") for error in chain)
         return Fault(f"{model} did not answer within {timeout:g} s", Reason.TIMEOUT, again=True, paid=waiting)
@@ -123,7 +127,7 @@ def _by_status(status: int, said: str, model: str, wait: float | None, parameter
     if status == 408:
         return Fault(text, Reason.TIMEOUT, again=True)
     if status >= 500 or status in (409, 425):
-        return Fault(text, again=True, slow_down=status == 503, retry_after=wait)
+        return Fault(text, again=True, slow_down=status in (503, OVERLOADED), retry_after=wait)
     told = f"({status}: {said})"
     about = refusal_about(status, said, waits=wait is not None)
     if about == "budget":
@@ -173,11 +177,11 @@ def _status(error: BaseException, form: ErrorForm) -> int | None:
     return value if isinstance(value, int) and 400 <= value < 600 else None
 
 
-def _retry_after(chain: list[BaseException]) -> float | None:
+def _retry_after(chain: list[BaseException], form: ErrorForm) -> float | None:
     """Return how long the server asks to wait: the Retry-After header, the delay in its error's details, or its sentence."""
     for error in chain:
         response: Any = getattr(error, "response", None)
-        headers = getattr(response, "headers", None) or {}
+        headers = getattr(response, "headers", None) or form.headers(error) or {}
         for name, unit in _WAITS:
             value = headers.get(name) if hasattr(headers, "get") else None
             seconds = _seconds(str(value).strip()) if value else None

@@ -51,6 +51,10 @@ class OverBudget(Exception):
     """The run's cap on cost, tokens or time is reached; the sentence says which."""
 
 
+class Deferred(OverBudget):
+    """The request was put aside to be sent in a file with many others; its reply comes later."""
+
+
 class Watcher(Protocol):
     """Is told about every step as it happens."""
 

@@ -6,7 +6,7 @@ in a tool message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -81,6 +81,27 @@ def text_of(message: AIMessage) -> str:
     return "\n".join(str(part) for part in parts)
 
 
+def reasoning_of(message: AIMessage) -> str:
+    """Return the reasoning that came beside a reply's text: in blocks of its own, or in a field."""
+    if isinstance(message.content, list):
+        blocks = (part for part in message.content if isinstance(part, dict))
+        if said := "\n".join(text for block in blocks if (text := _reasoning_in(block))):
+            return said
+    return str(message.additional_kwargs.get("reasoning_content") or "")
+
+
+def _reasoning_in(block: dict[str, Any]) -> str:
+    for name in _REASONING:
+        if block.get("type") == name:
+            held = block.get(name)
+            return str(held.get("text") or "") if isinstance(held, dict) else str(held or "")
+    return ""
+
+
+_REASONING = ("thinking", "reasoning", "reasoning_content")
+"""What clients call a block of reasoning, and the field in it."""
+
+
 def _is_text(part: str | dict[str, Any]) -> bool:
     return isinstance(part, str) or part.get("type") == "text"
 
@@ -112,6 +133,13 @@ def _filled(block: Block, form: PictureForm, album: Album, limits: WireLimits, a
         return block
     wire = album[block["sha"]].wire(limits)
     return form.block(form.reference_to(block["sha"]) if attach else form.text(wire), wire.media_type)
+
+
+def pictures_in(messages: Iterable[AnyMessage]) -> Iterator[Sha]:
+    """Yield the picture of every reference in these messages."""
+    for message in messages:
+        if isinstance(message.content, list):
+            yield from (b["sha"] for b in message.content if isinstance(b, dict) and b.get("type") == PICTURE)
 
 
 def sent_pictures(messages: Iterable[AnyMessage], album: Album, limits: WireLimits) -> tuple[Sent, ...]:

@@ -25,18 +25,20 @@ from langchain_core.messages import (
 )
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from editloupe.agent.attachments import attaching
+from editloupe.agent.attachments import attaching, fitting
+from editloupe.agent.batch_files import raise_put_aside
 from editloupe.agent.chat import ChatRequest, Reply, RetryPolicy
 from editloupe.agent.clients import Client, Clients
 from editloupe.agent.endings import ReplyFacts, facts_of
 from editloupe.agent.faults import Fault, ModelFailed, ModelRejected, classify, empty_reply
 from editloupe.agent.hooks import Replies, Ticket, Traffic, Unlimited
 from editloupe.agent.http import Gate, noting_route
-from editloupe.agent.messages import PICTURE, on_the_wire, storable_message
+from editloupe.agent.messages import PICTURE, on_the_wire, pictures_in, storable_message
 from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.provider import ROUTE, Provider
 from editloupe.agent.span_content import put_question, put_reply
 from editloupe.agent.usage import UNSEEN_REPLY, counted, estimated_input
+from editloupe.images import WireLimits
 from editloupe.spans import answered, chat_span
 from editloupe.types import Reason, Usage
 
@@ -96,12 +98,13 @@ class ModelChat:
         with chat_span(
             self._provider.in_spans or self._provider.name, self._model, self._parameters, self._place
         ) as span:
-            put_question(span, request.messages, request.album, request.limits)
+            limits = self._fitting(request)
+            put_question(span, request.messages, request.album, limits)
             client = self._clients.here()
             form = self._provider.pictures
-            wire = on_the_wire(request.messages, form, request.album, request.limits, client.attaches)
+            wire = on_the_wire(request.messages, form, request.album, limits, client.attaches)
             asking = _Asking(self._bound(client, request), list(wire), request)
-            with attaching(request.album, request.limits):
+            with attaching(request.album, limits):
                 message = await self._ask(asking)
             facts = self._facts(message)
             answered(span, message.response_metadata, facts.finish, asking.usage, asking.attempts)
@@ -123,10 +126,24 @@ class ModelChat:
     def _facts(self, message: AIMessage) -> ReplyFacts:
         return facts_of(message, self._provider)
 
+    def _fitting(self, request: ChatRequest) -> WireLimits:
+        """Return how the pictures of a request are encoded: more tightly where it would be larger than the provider takes."""
+        most = self.profile.max_request_bytes
+        limits = fitting(pictures_in(request.messages), request.album, request.limits, most)
+        if most and limits.packed:
+            self._note(
+                "packed",
+                f"requests with more than {most // 2**20} MB of pictures, which {self._name} does not take, carry them as JPEG "
+                "of less quality and the same size",
+            )
+        return limits
+
     def _bound(self, client: Client, request: ChatRequest) -> Any:
         """Return the client's model as this request wants it."""
         if request.tools:
-            choice: dict[str, Any] = {} if request.may_call else {"tool_choice": "none"}
+            choice = {} if request.may_call else self._provider.no_calls
+            if choice is None:
+                return client.model
             return client.model.bind_tools([dict(tool) for tool in request.tools], **choice)
         if request.schema:
             return client.model.bind(**self._provider.structured(client.model, request.schema))
@@ -161,6 +178,7 @@ class ModelChat:
                     async with asyncio.timeout(self._timeout):
                         message = await asking.client.ainvoke(asking.wire)
             except Exception as error:
+                raise_put_aside(error)
                 fault = classify(error, self._name, self._timeout, self._provider.errors)
                 self._failed(fault, asking, ticket, attempt, left_out, error)
                 return None
@@ -224,7 +242,7 @@ class ModelChat:
 
     def _sent(self, request: ChatRequest) -> set[str]:
         """Return which of the parameters that could be left out a request carries."""
-        names = {"max_tokens", "max_completion_tokens"} if "max_tokens" in self._parameters else set()
+        names = set(self._provider.limits) if "max_tokens" in self._parameters else set()
         names |= {name for name in ("temperature", "top_p", "seed") if name in self._parameters}
         if request.tools:
             return names | {"tool_choice", "parallel_tool_calls"}

@@ -6,6 +6,7 @@ import os
 from typing import Any, Literal
 
 from editloupe.agent.addresses import check_address
+from editloupe.agent.batch_files import current_desk
 from editloupe.agent.chat import Chat, RetryPolicy
 from editloupe.agent.clients import Client, Clients
 from editloupe.agent.hooks import Replies, Traffic
@@ -98,9 +99,18 @@ def open_chat(
 def _opened(provider: Provider, opening: Opening, spec: str) -> Client:
     """Open a client; what goes wrong is told in one sentence without secrets."""
     try:
-        return provider.open(opening)
+        client = provider.open(opening)
+        if desk := current_desk():
+            desk.take_over(provider, opening, client, spec)
+        return client
     except UserError:
         raise
+    except ImportError as error:
+        if not provider.extra:
+            raise UserError(f"the client for {spec} cannot be opened: {in_a_line(error)}") from None
+        raise UserError(
+            f"{spec} needs a client that is not installed: pip install 'editloupe[{provider.extra}]' ({in_a_line(error)})"
+        ) from None
     except Exception as error:  # whatever a client raises
         raise UserError(f"the client for {spec} cannot be opened: {in_a_line(error)}") from None
 
@@ -141,7 +151,7 @@ def _key(provider: Provider, base_url: str | None, spec: str) -> str:
                     f"{name} has white space, a control character or one outside ASCII in it, as no key has; set it again"
                 )
             return key
-    if base_url or os.environ.get(provider.base_url):
+    if base_url or os.environ.get(provider.base_url) or not provider.needs_key:
         return "none"  # local servers take any key, but the client insists on one
     raise UserError(
         f"{spec} needs a key: set {' or '.join(provider.keys)}, or point --base-url at a server of your own"

@@ -23,6 +23,12 @@ _HARMLESS = re.compile(
 """Headers whose values may be written down, unless they look like a key."""
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _NOT_OURS = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding"})
+_OURS = "it is what the judge asks"
+_ASKED = {
+    "model": "the judge's own name says which model is asked",
+    **dict.fromkeys(("messages", "contents", "input", "tools", "stream"), _OURS),
+}
+"""Fields of a body without which a run would not have asked what it records."""
 WHERE = {
     "reasoning_effort": "thinking_level",
     "thinking_level": "reasoning_effort",
@@ -48,6 +54,14 @@ class ProviderParameters(Record):
     """Sent with every request. Values that may be secret are never written down."""
     extra_body: Mapping[str, Any] = Field(default_factory=dict)
     """Fields put into the body of every request; objects are joined with what is there."""
+
+    @field_validator("extra_body")
+    @classmethod
+    def _leaves_the_question(cls, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        for name in body:
+            if name in _ASKED:
+                raise ValueError(f'extra_body cannot set "{name}": {_ASKED[name]}')
+        return body
 
     @field_validator("headers")
     @classmethod

@@ -21,6 +21,10 @@ class Profile(Record):
     """Whether temperature 0 is accepted; reasoning models refuse it."""
     max_image_bytes: int = 15_000_000
     """Largest encoded picture that is sent."""
+    max_long_side: int | None = None
+    """Longest side of a picture in pixels, however many others are in the request; None where only the user's setting counts."""
+    max_request_bytes: int | None = None
+    """What the pictures of one request may come to, in base64; None where the provider sets no limit worth watching."""
     structured_output: bool = False
     """Whether the provider can be told to answer in JSON."""
     reasons: bool = True

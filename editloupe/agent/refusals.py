@@ -14,7 +14,8 @@ About = Literal["key", "budget", "model", "pictures", "content", "other"]
 _BUDGET = re.compile(
     r"insufficient_quota|budget has been exceeded|exceeded ?budget|budget_?exceeded|crossed budget|over budget|max budget"
     r"|budget limit|(insufficient|not enough|out of) (credit|balance|funds)|credit balance is too low|payment required"
-    r"|requires more credits|spend(ing)? limit|billing[ _]hard[ _]limit|billing[ _]not[ _]active|arrearage|欠费|余额不足",
+    r"|requires more credits|spend(ing)? limit|billing[ _]hard[ _]limit|billing[ _]not[ _]active|arrearage|欠费|余额不足"
+    r"|reached your \w+ usage limit",
     re.IGNORECASE,
 )
 _QUOTA = re.compile(
@@ -38,7 +39,7 @@ _KEY = re.compile(
 )
 """LiteLLM's proxy without a database says "No connected db." of any key but its own."""
 _MODEL = re.compile(
-    r"invalid model|unknown model|no such model|model_not_found|not a valid model"
+    r"invalid model|unknown model|no such model|model_not_found|not a valid model|model identifier is invalid"
     r"|model\b.{0,80}?\b(not found|does not exist|doesn't exist|not exist|is not supported|is not available)"
     r"|(not allowed|no access|does not have access) to (access |use |call )?(the |this )?model",
     re.IGNORECASE | re.DOTALL,

@@ -37,7 +37,8 @@ def profile_of(provider: str, name: str) -> Profile:
 
     A family is known by its name whatever the provider: a Gemini behind an OpenAI-compatible proxy counts in thousandths all
     the same. What depends on the provider's own interface is not taken along: tools are called by the text protocol there, and
-    no schema is sent (Gemini 3 refuses function calls whose thought signatures a proxy's format lost on the way).
+    no schema is sent (Gemini 3 refuses function calls whose thought signatures a proxy's format lost on the way), and pictures
+    have the limits of whoever takes them.
 
     >>> profile_of("openai", "Qwen/Qwen3-VL-8B-Instruct").family
     'Qwen3-VL'
@@ -47,7 +48,7 @@ def profile_of(provider: str, name: str) -> Profile:
     if provider == RULES:
         return RULES_PROFILE
     asked = provider_named(provider)
-    short = name.rsplit("/", 1)[-1]
+    short = name.partition("@")[0].rsplit("/", 1)[-1]  # behind an @ may stand a date, or who serves the model
     known = (p for p in asked.profiles if p.pattern and re.match(p.pattern, short, re.IGNORECASE))
     if found := next(known, None):
         return found
@@ -57,7 +58,9 @@ def profile_of(provider: str, name: str) -> Profile:
     found = next((p for p in others if re.search(rf"(?<![a-z0-9]){p.pattern}", short, re.IGNORECASE)), None)
     if found is None or found.family == usual.family:
         return usual
-    return found.model_copy(update={"provider": provider, "native_tools": False, "structured_output": False})
+    interface = {"provider": provider, "native_tools": False, "structured_output": False}
+    pictures = {name: getattr(usual, name) for name in ("max_image_bytes", "max_long_side", "max_request_bytes")}
+    return found.model_copy(update=interface | pictures)
 
 
 def _usual(provider: Provider) -> Profile:

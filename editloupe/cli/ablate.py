@@ -19,6 +19,7 @@ from editloupe.cli.report import Human, Resamples, chosen_format, width_for
 from editloupe.cli.splice import Without, spliced
 from editloupe.cli.vary import read_vary, varied
 from editloupe.evals.batch.stopping import INTERRUPTED
+from editloupe.plurals import number_of, verb
 from editloupe.rubrics.registry import usual_repeats
 from editloupe.safe_text import command, for_json
 from editloupe.types import UserError
@@ -62,9 +63,6 @@ def ablate(
     """
     kind = chosen_format("json" if options.as_json else format, None, FORMATS)
     which.check()
-    for file in human or ():
-        if not file.is_file():
-            raise UserError(f"{file.name}: a file of human labels was not found at {file}")
     made = _combinations(manifest, read_vary(vary), out, judge, which, options)
     if options.dry_run:
         return _estimate(made, kind)
@@ -73,7 +71,7 @@ def ablate(
 
     if not any("judge" in one.values for one in made):
         judge.announce()
-    judged = judge_combinations(made, quiet=options.quiet, signals=True, say=tell)
+    judged = judge_combinations(made, human, quiet=options.quiet, signals=True, say=tell)
     found = measure_run(out, [one for one, _ in judged], human, Resampling(resamples))
     sys.stdout.write(_RENDERERS[kind](found))
     return _ended(found, [ending for _, ending in judged], out)
@@ -126,7 +124,8 @@ def _estimate(made: Sequence[Combination], kind: str) -> int:
     whole = "unknown price" if cost is None else f"about ${cost:.2f}"
     measured = any(one.measured for one in found)
     basis = "from units judged already" if measured else "assumed, nothing judged yet"
-    print(f"{len(made)} combinations: {units} units to judge, about {requests} requests, {whole} ({basis})")
+    both = f"{number_of(len(made), 'combination')}: {number_of(units, 'unit')}"
+    print(f"{both} to judge, about {number_of(requests, 'request')}, {whole} ({basis})")
     tell(
         "questions that several combinations ask are counted once; single replies that they share are not known before"
     )
@@ -137,18 +136,15 @@ def _ended(found: Ablation, endings: Sequence[Ending | None], out: Path) -> int:
     """Say how it ended and what to do next; return the exit code."""
     last = next((ending for ending in reversed(endings) if ending is not None), None)
     waiting = sum(ending is None for ending in endings)
+    left = f"{number_of(waiting, 'combination')} {verb(waiting, 'was', 'were')} not begun"
     again = command("editloupe", *sys.argv[1:])
     for sentence in dict.fromkeys(sentence for ending in endings if ending for sentence in ending.damage):
         tell(sentence)
     if last is not None and last.stops_requested and not last.complete:
-        tell(
-            f"stopped; nothing is lost, {waiting} combinations were not begun. Continue with the same command: {again}"
-        )
+        tell(f"stopped; nothing is lost, {left}. Continue with the same command: {again}")
         return INTERRUPTED
     if last is not None and last.why and not last.complete:
-        tell(
-            f"stopped: {last.why}; {waiting} combinations were not begun. Continue with a higher cap, nothing is asked twice"
-        )
+        tell(f"stopped: {last.why}; {left}. Continue with a higher cap, nothing is asked twice")
     for row in found.rows:
         if lost := sum(cell.unjudged for cell in row.criteria.values()):
             which = ("--configuration", row.configuration) if row.configuration else ()
@@ -185,11 +181,11 @@ def _csv(found: Ablation) -> str:
 
 
 def _latex(found: Ablation) -> str:
-    from editloupe.evals.ablation import ablation_table
+    from editloupe.evals.ablation.tables import ablation_table, for_readers
     from editloupe.evals.report.report_tables import merged
     from editloupe.evals.report.table_formats import all_to_latex
 
-    return all_to_latex([merged(ablation_table(found, criterion)) for criterion in found.titles])
+    return all_to_latex([for_readers(merged(ablation_table(found, criterion))) for criterion in found.titles])
 
 
 _RENDERERS: dict[str, Callable[[Ablation], str]] = {

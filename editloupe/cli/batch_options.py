@@ -84,7 +84,7 @@ class BatchOptions:
     prices: Annotated[
         Path | None, typer.Option(help="A price file to use instead of ours.", rich_help_panel=HOW_FAST)
     ] = None
-    executor: Annotated[str, typer.Option(help="local or ray.")] = "local"
+    executor: Annotated[str, typer.Option(help="local, ray, or batch-api.")] = "local"
     ray_address: Annotated[str | None, typer.Option(help="A running Ray cluster; else a local one is started.")] = None
     ray_workers: Annotated[int | None, typer.Option(min=1, help="Judging processes; else one a core.")] = None
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
@@ -106,8 +106,8 @@ class BatchOptions:
         self, edits: Edits, out: Path, open_judge: OpenJudge, *, usual_repeats: int = 1, assume: Assume = assumed
     ) -> Batch:
         """Return the batch these options describe."""
-        if self.executor not in ("local", "ray"):
-            raise UserError(f'--executor is local or ray, not "{self.executor}"')
+        if self.executor not in ("local", "ray", "batch-api"):
+            raise UserError(f'--executor is local, ray or batch-api, not "{self.executor}"')
         return Batch(
             edits=lambda: itertools.islice(self._wanted(edits()), self.limit),
             out=out,

@@ -115,12 +115,15 @@ def _only(table: Table, where: Sequence[str]) -> Table:
         name, equals, value = said.partition("=")
         if not equals or not name.strip():
             raise UserError(f'--where names a column and a value, as language=en, not "{said}"')
-        known = dict.fromkeys(str(row.field(name.strip())) for row in table.rows)
-        if value.strip() not in known:
+        name, value = name.strip(), value.strip()
+        known = dict.fromkeys(str(found) for row in table.rows if (found := row.field(name)) is not None)
+        if not known:
             raise UserError(
-                f'{table.name} has no edit with {name.strip()} "{value.strip()}"; it has: {", ".join(known)}'
+                f'--where: no edit of {table.name} has a column "{name}"; there are: {", ".join(table.columns)}'
             )
-        table = table.with_rows(row for row in table.rows if str(row.field(name.strip())) == value.strip())
+        if value not in known:
+            raise UserError(f'{table.name} has no edit with {name} "{value}"; it has: {", ".join(known)}')
+        table = table.with_rows(row for row in table.rows if str(row.field(name)) == value)
     return table
 
 

@@ -21,7 +21,13 @@ from editloupe.tools.settings import ToolSettings
 
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg", "/dev/nvgpu", "/dev/nvhost-gpu", "/dev/dri")
 """What drivers of GPUs that torch works with leave on Linux: of NVIDIA and its small boards, of AMD, under Windows, of Intel."""
-EXTRAS = {"vision": ("torch", "transformers", "ncnn", "rapidocr"), "ray": ("ray",), "studio": ("fastapi", "uvicorn")}
+EXTRAS = {
+    "vision": ("torch", "transformers", "ncnn", "rapidocr"),
+    "ray": ("ray",),
+    "studio": ("fastapi", "uvicorn"),
+    "mcp": ("mcp",),
+    "inspect": ("inspect_ai",),
+}
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
@@ -53,13 +59,21 @@ def _judges() -> list[dict[str, Any]]:
     for provider in PROVIDERS:
         named = next((key for key in provider.keys if os.environ.get(key)), None)
         url = os.environ.get(provider.base_url)
+        missing = [package for package in provider.packages if _version(package) is None]
+        if missing:
+            found.append(
+                _finding("judge", f"{provider.name}:NAME", False, f"pip install 'editloupe[{provider.extra}]'")
+            )
+            continue
         if named or url:
             detail = " and ".join(
                 filter(None, (f"key in {named}" if named else "", f"server from {provider.base_url}" if url else ""))
             )
+        elif not provider.needs_key:
+            detail = provider.without_key
         else:
             detail = f"set {' or '.join(provider.keys)}, or name your own server with --base-url"
-        found.append(_finding("judge", f"{provider.name}:NAME", bool(named or url), detail))
+        found.append(_finding("judge", f"{provider.name}:NAME", bool(named or url or not provider.needs_key), detail))
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from editloupe.agent.attachments import wire_limits
 from editloupe.agent.models import open_chat
 from editloupe.agent.specs import RULES, forms
 from editloupe.cli.edival_baselines import baselines
@@ -24,7 +25,7 @@ from editloupe.evals.edival.files import SceneFile, pictures_in, read_folder
 from editloupe.evals.edival.instruct import LISTS, Instructor
 from editloupe.evals.edival.kept_replies import KeptWhileUnderWay
 from editloupe.evals.edival.picture_queue import PictureTally
-from editloupe.images import WireLimits
+from editloupe.images import LONG_SIDE
 from editloupe.rubrics.edival.tasks import TYPES
 from editloupe.safe_text import one_line
 from editloupe.tools.finders import WholePictureFinder
@@ -114,7 +115,7 @@ def _asker(judge: JudgeOptions, kept: KeptWhileUnderWay) -> tuple[str, Asker]:
     if spec == RULES:
         raise UserError(f"this needs a model that sees pictures: name one with --judge {forms(' or ')}")
     chat = open_chat(spec, judge.base_url, judge.settings(), kept)
-    return spec, Asker(chat, WireLimits(max_bytes=chat.profile.max_image_bytes))
+    return spec, Asker(chat, wire_limits(LONG_SIDE, chat.profile))
 
 
 def _tick(total: int, quiet: bool) -> Callable[[PictureTally], None]:

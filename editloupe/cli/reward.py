@@ -196,7 +196,13 @@ def _judge_models(
 
     def show(run: Run, ending: Ending) -> None:
         found = judged(run, ending)
-        _print_rankings(rank_models([found], dimensions, how) if found else [], options.as_json)
+        try:
+            rankings = rank_models([found], dimensions, how) if found else []
+        except UserError as error:
+            # What was judged is there all the same, and how the session ended is still to be told.
+            tell(str(error))
+            rankings = []
+        _print_rankings(rankings, options.as_json)
 
     edits = pair_edits(pairs, asking.protocol, "pairwise")
     return asking.judge_into_run(edits, out, options, Closing(show=show, report=("reward", "--pairwise")))

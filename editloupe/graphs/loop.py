@@ -26,7 +26,15 @@ from editloupe.agent.chat import ChatRequest, Reply
 from editloupe.agent.endings import Unfinished, unfinished
 from editloupe.agent.faults import ModelFailed
 from editloupe.agent.hooks import OverBudget
-from editloupe.agent.messages import announced, correction, observed, sent_pictures, text_block, text_of
+from editloupe.agent.messages import (
+    announced,
+    correction,
+    observed,
+    reasoning_of,
+    sent_pictures,
+    text_block,
+    text_of,
+)
 from editloupe.agent.prompts import final_form, system_text, task_text
 from editloupe.agent.request_record import asked_messages
 from editloupe.agent.schemas import answer_schema
@@ -183,7 +191,7 @@ def _after(reply: Reply, state: LoopState, context: CaseContext, tools: list[str
     told = _since_last_request(state)
     step = Step(
         index=state["turns"],
-        thought=reading.thought or str(message.additional_kwargs.get("reasoning_content") or ""),
+        thought=reading.thought or reasoning_of(message),
         calls=reading.calls,
         answer=given.text if given else None,
         problem=problem,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +23,7 @@ from editloupe.rubrics.model import (
     Telling,
     TextAnswer,
 )
-from editloupe.rubrics.wording import Wording
+from editloupe.rubrics.wording import USUAL_WORDING, Wording
 from editloupe.types import Mode, Record, UserError
 
 NO_PARTS: Mapping[str, PartText] = MappingProxyType({})
@@ -38,6 +40,13 @@ class StageWords(Record):
     shape: str | None = None
 
 
+_FILLED_IN = re.compile(r"\{([a-z_]+)\}")
+_NAMES = {"tools", "how_to_answer", "lines", "quoted", "unit", "said"}.union(
+    *(_FILLED_IN.findall(words) for words in USUAL_WORDING.__dict__.values() if isinstance(words, str))
+)
+"""Names in braces that are filled in somewhere."""
+
+
 class PartWords(Record):
     """Other words for a question about a part of an edit."""
 
@@ -48,11 +57,25 @@ class PartWords(Record):
     shape: str | None = None
 
 
+def _holds_text(words: object) -> bool:
+    """Whether a sentence has a place for a text of the edit's own."""
+    return isinstance(words, str) and ("{lines}" in words or "{quoted}" in words)
+
+
 def checked_wording(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return fields of a wording; raises ValueError where one is unknown."""
-    for name in given:
+    """Return fields of a wording; raises ValueError where one is unknown, or a name in braces is misspelt."""
+    for name, words in given.items():
         if name not in Wording.model_fields:
             raise ValueError(f'there is no sentence "{name}"; there are: {", ".join(Wording.model_fields)}')
+        for found in _FILLED_IN.findall(words) if isinstance(words, str) else ():
+            # Other braces are the user's own and stay; one that is nearly a name would reach the judge as it is.
+            if found not in _NAMES and (meant := get_close_matches(found, _NAMES, 1, 0.75)):
+                raise ValueError(f'{name}: "{{{found}}}" would stay as it is; did you mean {{{meant[0]}}}?')
+        if _holds_text(getattr(USUAL_WORDING, name)) and not _holds_text(words):
+            raise ValueError(
+                f"{name}: without {{lines}} or {{quoted}} in it the judge would not be told the text; what is told at all is "
+                f"set by tells"
+            )
     Wording.model_validate(given)
     return given
 

@@ -176,6 +176,8 @@ def test_the_run_records_parameters_and_no_secret(
         (["--header", "X-A=hüsh"], "the header X-A needs a value of printable ASCII characters"),
         (["--extra-body", "[1]"], "--extra-body takes a JSON object"),
         (["--extra-body", "{"], "--extra-body takes a JSON object"),
+        (["--extra-body", '{"model": "hush"}'], 'extra_body cannot set "model"'),
+        (["--extra-body", '{"messages": ["hush"]}'], 'extra_body cannot set "messages"'),
         (["--top-p", "0"], "judging.top_p"),
         (["--thinking-level", "low"], "takes no --thinking-level"),
     ],

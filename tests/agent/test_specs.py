@@ -32,7 +32,7 @@ def test_a_gemini_behind_a_proxy_counts_in_thousandths_and_is_sent_no_temperatur
         ("openai", "gemini/gemini-2.5-flash", "Gemini 2.5", True),
         ("openai", "openrouter/openai/gpt-5.1", "OpenAI reasoning", False),
         ("openai", "google/gemma-3-27b-it", "Gemma", True),
-        ("openai", "anthropic/claude-sonnet-4.5", "OpenAI-compatible", False),
+        ("openai", "anthropic/claude-sonnet-4.5", "Claude 4.5", False),
         ("openai", "someone/unheard-of", "OpenAI-compatible", False),
         ("google_genai", "models/gemini-3-pro", "Gemini 3", True),
         ("google_genai", "gpt-4.1", "OpenAI chat", False),

@@ -320,3 +320,51 @@ def test_the_embedded_judge_is_compared_with_and_without_differences(
     assert looks == [1, 1, 0, 0, 0, 0]
     assert found["rows"][5]["same_as"] == "tools=none · enhancer=none"
     assert all(cell["cost"] == 0 for row in found["rows"] for cell in row["criteria"].values())
+
+
+@pytest.mark.parametrize("label", ["Wrong Akshun", "7"])
+def test_a_label_that_cannot_be_is_told_before_anything_is_asked(
+    scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], label: str
+) -> None:
+    server, manifest = scripted(answers), write_manifest(tmp_path, 2)
+    first = json.loads(manifest.read_text().splitlines()[0])["id"]
+    people = tmp_path / "people.csv"
+    people.write_text(f"edit_id,{IF}\n{first},{label}\n")
+    more = ("--vary", "max-turns=4,8", "--human", str(people))
+    assert run(command(server, manifest, tmp_path / "run", *more)) == 2
+    assert f'people.csv, line 2: "{label}" is no answer to {IF}' in capsys.readouterr().err
+    assert server.served == 0
+
+
+def test_labels_on_a_criterion_that_was_not_asked_are_told(
+    scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, manifest = scripted(answers), write_manifest(tmp_path, 2)
+    first = json.loads(manifest.read_text().splitlines()[0])["id"]
+    people = tmp_path / "people.csv"
+    people.write_text(f"edit_id,{IF},visual_consistancy\n{first},Wrong Action,4\n")
+    found = asked(
+        command(server, manifest, tmp_path / "run", "--vary", "max-turns=4,8", "--human", str(people)), capsys
+    )
+    assert any('1 label on "visual_consistancy" is not used' in note for note in found["notes"])
+
+
+def test_one_combination_is_one_and_has_no_differences(
+    scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = scripted(answers)
+    assert run(command(server, write_manifest(tmp_path, 1), tmp_path / "run", "--vary", "max-turns=4")) == 0
+    text = capsys.readouterr().out
+    assert "1 combination on 1 edit " in text
+    assert "Δ" not in text
+
+
+def test_latex_tells_small_p_values_and_costs_as_the_text_does(
+    scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server, manifest = scripted(by_tools), write_manifest(tmp_path, 16)
+    more = ("--vary", f"tools={DIFFERENCES},none", "--format", "latex")
+    assert run(command(server, manifest, tmp_path / "run", *more)) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("tools=none")]
+    assert r"\textless{} 0.001" in rows[0] or " 0.001 " in rows[0]
+    assert all(re.search(r"\\\$0\.\d{4} ", row) for row in rows)

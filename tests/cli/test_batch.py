@@ -93,7 +93,7 @@ def test_a_cap_is_3_and_says_that_a_higher_one_continues(
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        (["--executor", "moon"], "--executor is local or ray"),
+        (["--executor", "moon"], "--executor is local, ray or batch-api"),
         (["--layout", "moon"], "--layout is one of editloupe, dlebench"),
         (["--price", "cheap"], "a price is INPUT,OUTPUT"),
         (["--mode", "moon"], "mode"),

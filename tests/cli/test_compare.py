@@ -59,6 +59,13 @@ def test_all_models_of_one_run_are_compared_pair_by_pair_within_100_columns(tmp_
     assert "blur: 12 of 12 outputs are unedited" in flat(text)
 
 
+def test_a_model_called_by_a_letter_is_not_taken_for_another_models_short_name(tmp_path: Path) -> None:
+    text = told(model_run(tmp_path / "run", {"painter": GOOD, "A": POOR}), "--models")
+    row = next(line for line in text.splitlines() if "#1 − #2" in line)
+    assert row.split()[-2:] == ["#1", "#1"], "painter is better, and A is not painter's letter"
+    assert "#2 A" in text
+
+
 def test_a_run_of_several_models_needs_no_option(tmp_path: Path) -> None:
     run = model_run(tmp_path / "run", MODELS)
     assert told(run) == told(run, "--models")
@@ -97,7 +104,11 @@ def test_only_some_of_the_edits_can_be_compared(tmp_path: Path) -> None:
     run = model_run(tmp_path / "run", MODELS, types=("Change Color", "Change OCR"))
     data = json.loads(told(run, "--json", "--where", "instruction_type=Change OCR"))
     assert data["cases"] == 6
-    for said, sentence in (("language=en", 'no edit with language "en"; it has: None'), ("x", "a column and a value")):
+    for said, sentence in (
+        ("language=en", 'no edit of run has a column "language"; there are: id, instruction, instruction_type, model'),
+        ("instruction_type=x", 'no edit with instruction_type "x"; it has: Change Color, Change OCR'),
+        ("x", "a column and a value"),
+    ):
         with pytest.raises(UserError, match=sentence):
             told(run, "--where", said)
 

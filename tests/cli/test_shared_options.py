@@ -15,7 +15,7 @@ from editloupe.evals.batch.traffic import Limits
 from editloupe.judge import JudgeSettings
 from tests.evals.sample_runs import Line, make_run
 
-LISTS_ALL = ("judge", "batch", "ablate", "serve")
+LISTS_ALL = ("judge", "batch", "ablate", "serve", "mcp")
 """Commands that offer every option about a judge."""
 LEFT_OUT = {
     "fork": {"--criterion"},  # one trace is forked

@@ -271,3 +271,21 @@ def test_reworded_questions_about_parts_are_other_questions(tmp_path: Path) -> N
 def test_words_for_what_a_rubric_does_not_have_are_told(fields: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=re.escape(words)):
         with_files("wiseedit", [written(tmp_path, f"extends: wiseedit/visual_quality\n{fields}\n")])
+
+
+def test_a_name_in_braces_that_is_misspelt_is_told_and_other_braces_stay(tmp_path: Path) -> None:
+    def worded(sentence: str) -> Path:
+        return written(tmp_path, {"wording": {"judge": sentence}, "extends": "dlebench/visual_consistency"})
+
+    with pytest.raises(UserError, match=r'judge: "\{titel\}" would stay as it is; did you mean \{title\}\?'):
+        reworded_protocol("dlebench", [worded("Judge {titel}.")])
+    reworded_protocol("dlebench", [worded('Judge {title} as {x} or {"a": 1}.')])
+
+
+def test_a_sentence_without_a_place_for_the_edit_s_own_text_is_refused(tmp_path: Path) -> None:
+    def worded(sentence: str) -> Path:
+        return written(tmp_path, {"wording": {"instruction": sentence}, "extends": "dlebench/visual_consistency"})
+
+    with pytest.raises(UserError, match=r"instruction: without \{lines\} or \{quoted\} in it"):
+        reworded_protocol("dlebench", [worded("This is what was asked.")])
+    reworded_protocol("dlebench", [worded("This was asked: {quoted}")])

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from .replies import Answer, Call, Fault
 
-_SECRET = frozenset({"authorization", "x-goog-api-key", "api-key", "cookie", "proxy-authorization"})
+_SECRET = frozenset({"authorization", "x-goog-api-key", "x-api-key", "api-key", "cookie", "proxy-authorization"})
 _SIGNATURES = (
     ("image/png", b"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", b"\xff\xd8\xff"),

@@ -13,7 +13,8 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from . import gemini_wire, openai_wire, responses_wire
+from . import anthropic_wire, bedrock_wire, gemini_wire, ollama_wire, openai_wire, responses_wire
+from .batch_service import BatchService
 from .replies import Answer, Drip, Drop, Fault, Garbage, Hang, Reply
 from .request import Headers, Request, Wire
 
@@ -72,6 +73,8 @@ class ScriptedServer:
         """Sent with every reply."""
         self.keys = None if keys is None else frozenset(keys)
         self.models = None if models is None else frozenset(models)
+        self.batches: BatchService | None = None
+        """Serves the batch interfaces, where a test has put one here."""
         self._script: Callable[[Request], Reply | Awaitable[Reply]]
         self._left: deque[Reply] = deque()
         self.play(script)
@@ -182,6 +185,10 @@ class ScriptedServer:
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)
         try:
+            path = unquote(urlsplit(target).path)
+            if self.batches and self.batches.handles(path):
+                held = self.batches.serve(method, path, headers, raw, self.url)
+                return await self._send(Drop() if held is None else held, self._plain(path, headers), writer)
             request, fault = self._receive(method, unquote(urlsplit(target).path), headers, raw)
             reply: Reply = await self._ask(request) if fault is None else fault
             wait = self.delay + reply.delay + (reply.seconds if isinstance(reply, Hang) else 0)
@@ -190,6 +197,9 @@ class ScriptedServer:
             return await self._send(reply, request, writer)
         finally:
             self.in_flight -= 1
+
+    def _plain(self, path: str, headers: Headers) -> Request:
+        return Request(0, "", "", path, False, 1, headers, {}, openai_wire)
 
     def _receive(self, method: str, path: str, headers: Headers, raw: bytes) -> tuple[Request, Fault | None]:
         """Read and log a request; the fault is what the provider refuses it with."""
@@ -224,8 +234,10 @@ class ScriptedServer:
 
     def _check(self, request: Request) -> Fault | None:
         headers = request.headers
-        key = headers.get("x-goog-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
-        if not key or (self.keys is not None and key not in self.keys):
+        named = (headers[name] for name in ("x-goog-api-key", "x-api-key", "api-key") if headers.get(name))
+        key = next(named, headers.get("authorization", "").removeprefix("Bearer "))
+        needed = request.wire is not ollama_wire
+        if (needed and not key) or (self.keys is not None and key not in self.keys):
             return Fault(401, kind="wrong_key")
         if self.models is not None and request.model not in self.models:
             return Fault(404)
@@ -299,6 +311,14 @@ def _route(path: str) -> tuple[Wire, str | None, bool]:
     """Return a path's wire, its model ("" where the body names it, None for a wrong path), and whether it streams."""
     if path == "/v1/chat/completions":
         return openai_wire, "", False
+    if path == "/v1/messages":
+        return anthropic_wire, "", False
+    if path == "/api/chat":
+        return ollama_wire, "", False
+    if path.startswith("/openai/deployments/") and path.endswith("/chat/completions"):
+        return openai_wire, path.split("/")[3], False
+    if path.startswith("/model/") and path.endswith("/converse"):
+        return bedrock_wire, path.removeprefix("/model/").removesuffix("/converse"), False
     if path == "/v1/responses":
         return responses_wire, "", False
     name, colon, verb = path.rpartition("/")[2].partition(":")

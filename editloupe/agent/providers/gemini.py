@@ -12,6 +12,7 @@ from editloupe.agent.attachments import PictureForm
 from editloupe.agent.clients import Client
 from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
+from editloupe.agent.providers.gemini_batches import GeminiBatches
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
 from editloupe.images import Wire
 from editloupe.types import UserError
@@ -137,7 +138,7 @@ def open_client(opening: Opening) -> Client:
             "the installed langchain-google-genai cannot be given the HTTP client that keeps keys and pictures from following "
             f"redirects: pip install 'langchain-google-genai>=4.2,<5' ({in_a_line(error)})"
         ) from None
-    return Client(model, http.aclose)
+    return Client(model, http.aclose, http=http)
 
 
 def _speak_through(model: ChatGoogleGenerativeAI, http: httpx.AsyncClient, opening: Opening) -> None:
@@ -205,4 +206,5 @@ PROVIDER = Provider(
     bodies=BodyForm(leave_out, reply_fields=("candidates",), mended=mended),
     errors=ErrorForm(status=_code, body=_details),
     refusal=refusal,
+    batches=GeminiBatches,
 )

@@ -14,6 +14,7 @@ from editloupe.agent.connections import spread
 from editloupe.agent.endings import BROKEN_OFF
 from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
+from editloupe.agent.providers.openai_batches import OpenAIBatches
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
 
 if TYPE_CHECKING:
@@ -238,13 +239,13 @@ def open_client(opening: Opening) -> Client:
         model = lean(ChatOpenAI)(**settings)
         check_same_request(model, ChatOpenAI)
         model.async_client = PlainCompletions(model.root_async_client)
-        return Client(model, http.aclose)
+        return Client(model, http.aclose, http=http)
     except Exception as error:
         why = in_a_line(error)
     if OLD_LIMIT in opening.parameters and not _OPENAI.match(opening.model):
         opening.gate.left_out.add(LIMIT)  # the gate then writes the older name
     note = f"the installed langchain-openai is not one EditLoupe's faster client knows, so its own is used ({why})"
-    return Client(addressless(ChatOpenAI)(**settings), http.aclose, notes=(note,))
+    return Client(addressless(ChatOpenAI)(**settings), http.aclose, http=http, notes=(note,))
 
 
 def structured(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -311,4 +312,5 @@ PROVIDER = Provider(
     finish=finish,
     refusal=refusal,
     loggers=("openai._base_client",),
+    batches=OpenAIBatches,
 )

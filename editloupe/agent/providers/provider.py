@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.attachments import PictureForm
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
 
+    from editloupe.agent.batch_files import BatchFiles
     from editloupe.agent.clients import Client
 
 
@@ -81,6 +82,8 @@ class ErrorForm:
     """The HTTP status, where it has another name."""
     body: Callable[[BaseException], Any] = lambda error: None
     """What the server said, where it has another name."""
+    headers: Callable[[BaseException], Any] = lambda error: None
+    """The headers of the response, where they are not in its `response`."""
     versioned_path: str = ""
     """What the client adds to an address that ends with a version such as /v1 at most servers."""
 
@@ -106,6 +109,15 @@ class Provider:
     pictures: PictureForm
     structured: Callable[[BaseChatModel, Mapping[str, Any]], dict[str, Any]]
     """What is bound to a client so that it holds its reply to a schema."""
+    extra: str = ""
+    """The extra of EditLoupe that installs its client; empty where it comes with every installation."""
+    needs_key: bool = True
+    """False where the provider's own server may want none, or the client finds its credentials by itself."""
+    without_key: str = ""
+    """What is done without one, for a list of what is ready."""
+    no_calls: Mapping[str, Any] | None = field(default_factory=lambda: {"tool_choice": "none"})
+    """What is bound beside the tools so that none is called; nothing where the provider cannot forbid it, None where the
+    tools are left out instead."""
     takes: frozenset[str] = frozenset()
     """Parameters beyond temperature and the longest reply that may be set for its models, by the names its client has."""
     bodies: BodyForm = BodyForm()
@@ -114,6 +126,10 @@ class Provider:
     """The provider's word for how a reply ended; empty where it says nothing."""
     refusal: Callable[[AIMessage], str | None] = no_refusal
     """Why the provider or the model declined to answer, where it says so otherwise than by the finish reason."""
+    limits: frozenset[str] = frozenset({"max_tokens", "max_completion_tokens"})
+    """The names a refusal may have for the longest reply, where it can be left out of a request."""
+    batches: Callable[[Opening], BatchFiles] | None = None
+    """Speaks to the provider's batch interface, where it has one."""
     served: Callable[[AIMessage], Served] = served_by
     """What the provider says answered."""
     loggers: tuple[str, ...] = ()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from editloupe.agent.providers import gemini, openai
+from editloupe.agent.providers import anthropic, azure_openai, bedrock, gemini, ollama, openai, openrouter
 from editloupe.agent.providers.provider import Provider
 
 PROVIDERS: list[Provider] = [
     openai.PROVIDER,
     gemini.PROVIDER,
+    anthropic.PROVIDER,
+    azure_openai.PROVIDER,
+    bedrock.PROVIDER,
+    openrouter.PROVIDER,
+    ollama.PROVIDER,
 ]
 
 
@@ -16,6 +21,8 @@ def provider_named(name: str) -> Provider:
     return next(provider for provider in PROVIDERS if provider.name == name)
 
 
-def client_packages() -> tuple[str, ...]:
-    """Return the packages of all providers, whose versions a run records."""
-    return tuple(name for provider in PROVIDERS for name in provider.packages)
+def client_packages(*specs: str) -> tuple[str, ...]:
+    """Return the packages whose versions a run records: of the clients every installation has, and of the judges' own."""
+    asked = {spec.partition(":")[0] for spec in specs}
+    own = (provider for provider in PROVIDERS if not provider.extra or provider.name in asked)
+    return tuple(dict.fromkeys(name for provider in own for name in provider.packages))

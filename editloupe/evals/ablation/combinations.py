@@ -10,6 +10,8 @@ from typing import TypeVar
 
 from editloupe.evals.batch.batch import Batch
 from editloupe.evals.batch.batch_judge import BatchJudge
+from editloupe.evals.runs.readback import recorded_answer, recorded_rubrics
+from editloupe.rubrics.model import Answer
 from editloupe.types import UserError
 
 T = TypeVar("T")
@@ -42,6 +44,8 @@ class Asking:
     expected: Mapping[str, int]
     edits: frozenset[Named] = field(repr=False)
     """By id and model."""
+    answers: Mapping[str, Answer] = field(default_factory=dict, repr=False)
+    """What each criterion can be answered with, as far as that is known."""
 
 
 def combinations_of(varied: Mapping[str, Sequence[T]]) -> list[dict[str, T]]:
@@ -73,7 +77,9 @@ def asking_of(combinations: Sequence[Combination]) -> list[Asking]:
             for asked in judge.asked():
                 questions.setdefault(asked.criterion, set()).add(asked.key)
             frozen = {criterion: frozenset(keys) for criterion, keys in questions.items()}
-            found.append(Asking(judge.protocol, frozen, dict(units), edits))
+            rubrics = recorded_rubrics({"configurations": [judge.describe()]})
+            answers = {name: answer for name in frozen if (answer := recorded_answer(rubrics.get(name, {})))}
+            found.append(Asking(judge.protocol, frozen, dict(units), edits, answers))
         finally:
             judge.close()
     protocols = dict.fromkeys(one.protocol for one in found)

@@ -11,7 +11,7 @@ from editloupe.evals.ablation.combinations import Asking, Combination, asking_of
 from editloupe.evals.ablation.measuring import JudgedCombination, measure_run
 from editloupe.evals.ablation.records import Ablation
 from editloupe.evals.analysis.bootstrap import Resampling
-from editloupe.evals.analysis.human import Files
+from editloupe.evals.analysis.human import Files, check_labels
 from editloupe.evals.batch.batch import Batch, Ending, Say, dry_run, judge_batch
 from editloupe.evals.batch.forecast import Forecast
 from editloupe.evals.batch.traffic import Limits
@@ -31,13 +31,18 @@ def exactly(batch: Batch) -> Batch:
 
 def judge_combinations(
     combinations: Sequence[Combination],
+    human: Files = None,
     *,
     quiet: bool = False,
     signals: bool = False,
     say: Say = lambda sentence: None,
 ) -> list[tuple[JudgedCombination, Ending | None]]:
-    """Judge every combination; where one is stopped, by a cap or by the user, the later ones are not begun."""
+    """Judge every combination; where one is stopped, by a cap or by the user, the later ones are not begun.
+
+    Files of labels are read first: a mistake in them is told before anything is paid for.
+    """
     asking = asking_of(combinations)
+    check_labels(human, (edit_id for edit_id, _ in asking[0].edits), asking[0].answers)
     found: list[tuple[JudgedCombination, Ending | None]] = []
     stopped = False
     for number, (one, what) in enumerate(zip(combinations, asking, strict=True), start=1):
@@ -125,7 +130,7 @@ def ablate(
         )
         told = {"name": names[number]} if names else {key: str(value) for key, value in values.items()}
         made.append(Combination(told, batch))
-    judged = [one for one, _ in judge_combinations(made, quiet=True)]
+    judged = [one for one, _ in judge_combinations(made, human, quiet=True)]
     return measure_run(folder, judged, human, how)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from editloupe.evals.ablation.records import MEASURES, Ablation, AblationCell
 from editloupe.evals.analysis.estimate import Estimate
@@ -10,6 +11,7 @@ from editloupe.evals.papers.paper import Cell, Section
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
 from editloupe.evals.report.blocks import letter, p_value
 from editloupe.evals.report.report_tables import HIGH, LOW
+from editloupe.plurals import number_of
 
 TITLES = {"spearman": "ρ", "accuracy": "exact", "mae": "MAE"}
 EFFORT = ("tool calls", "remembered", "seconds", "cost")
@@ -38,6 +40,23 @@ def ablation_table(found: Ablation, criterion: str | None = None) -> Section:
     return Section(title, (*columns, *EFFORT), tuple(lines), notes_of(found))
 
 
+def for_readers(section: Section) -> Section:
+    """Return a table of ablations with its p-values and costs as readers are told them, whatever their size."""
+    told = {"p": p_value, "cost": _cost}
+    rows = tuple(
+        tuple(
+            told[name](cell) if name in told and not isinstance(cell, str) else cell
+            for name, cell in zip(section.columns, row, strict=True)
+        )
+        for row in section.rows
+    )
+    return replace(section, rows=rows)
+
+
+def _cost(value: float | None) -> str:
+    return "–" if value is None else f"${value:.4f}" if value else "0"
+
+
 def _with_ends(name: str) -> list[str]:
     return [name, f"{name}{LOW}", f"{name}{HIGH}"]
 
@@ -58,9 +77,11 @@ def _ends(one: Estimate | None) -> list[Cell]:
 
 def notes_of(found: Ablation) -> tuple[str, ...]:
     """Return what has to be known to read the tables."""
-    told = [
-        "Differences (Δ) are to the first row, over the edits that both judged; p is that of a two-sided sign-flip test."
-    ]
+    told = []
+    if len(found.rows) > 1:
+        told.append(
+            "Differences (Δ) are to the first row, over the edits that both judged; p is that of a two-sided sign-flip test."
+        )
     if found.origin is not None:
         told.append(
             f"Agreement with people: labels of {found.annotators} annotator{'s' if found.annotators > 1 else ''} "
@@ -75,7 +96,10 @@ def notes_of(found: Ablation) -> tuple[str, ...]:
 
 def ablation_blocks(found: Ablation) -> Iterator[Block]:
     """Tell what each combination makes of the agreement and the scores, one table a criterion."""
-    yield Heading(f"{found.run}: {found.protocol}, {len(found.rows)} combinations on {found.edits} edits", 1)
+    yield Heading(
+        f"{found.run}: {found.protocol}, {number_of(len(found.rows), 'combination')} on {number_of(found.edits, 'edit')}",
+        1,
+    )
     missing = [row.name for row in found.rows if not row.complete]
     if missing:
         yield Paragraph(f"Not everything is judged: {'; '.join(missing)}.", "warning")
@@ -86,8 +110,8 @@ def ablation_blocks(found: Ablation) -> Iterator[Block]:
     for criterion, title in found.titles.items():
         yield Heading(title)
         yield _levels(found, criterion)
-        if len(found.rows) > 1:
-            yield _changes(found, criterion)
+        if (changes := _changes(found, criterion)).rows:
+            yield changes
     paid = found.paid
     cost = "cost unknown" if found.paid_cost is None else f"${found.paid_cost:.4f}"
     asked = (f"The run has paid for {paid.requests} requests in all, {cost}.",) if paid.requests else ()
@@ -108,8 +132,7 @@ def _levels(found: Ablation, criterion: str) -> Grid:
 
 def _effort(cell: AblationCell) -> tuple[str, ...]:
     remembered = "–" if cell.remembered is None else f"{100 * cell.remembered:.0f} %"
-    cost = "–" if cell.cost is None else f"${cell.cost:.4f}" if cell.cost else "0"
-    return _number(cell.tool_calls, 2), remembered, _number(cell.seconds, 2), cost
+    return _number(cell.tool_calls, 2), remembered, _number(cell.seconds, 2), _cost(cell.cost)
 
 
 def _changes(found: Ablation, criterion: str) -> Grid:

@@ -10,11 +10,11 @@ import numpy as np
 
 from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.label_merge import merged
-from editloupe.evals.analysis.label_rows import LABELS, LabelReader, Named, label_files, rater_in, score_of
+from editloupe.evals.analysis.label_rows import LABELS, Answers, LabelReader, Named, label_files, rater_in, score_of
 from editloupe.evals.analysis.run_rows import Table
 from editloupe.types import UserError
 
-__all__ = ["LABELS", "Files", "Human", "human_labels", "score_of"]
+__all__ = ["LABELS", "Files", "Human", "check_labels", "human_labels", "score_of"]
 
 Files = str | Path | Iterable[str | Path] | None
 """A file of labels, several, or none."""
@@ -63,7 +63,18 @@ def human_labels(table: Table, files: Files = None, studio: Path | None = None) 
         sources.append(source)
     given, told = merged(sources)
     origins = [source.origin for source in sources if any(saying.score is not None for saying in source.sayings)]
-    return Human(_listed(origins) or "the manifest", given, (*notes, *told))
+    return Human(_listed(origins) or "the manifest", given, (*notes, *told, *reader.unused()))
+
+
+def check_labels(files: Files, ids: Iterable[str], answers: Answers) -> None:
+    """Read files of labels as far as that can be done before anything is judged; a label that cannot be is the user's mistake.
+
+    Which of several edits of one id a label is about is known only in the run.
+    """
+    named = [files] if isinstance(files, (str, Path)) else list(files or ())
+    reader = LabelReader((Named(one, one, None) for one in dict.fromkeys(ids)), answers)
+    for file in named:
+        reader.file(Path(file), [])
 
 
 def _listed(names: list[str]) -> str:

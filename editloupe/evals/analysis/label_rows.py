@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,9 @@ import numpy as np
 from editloupe.evals.analysis.label_file import read_label_rows
 from editloupe.evals.analysis.label_merge import Saying, Source
 from editloupe.evals.manifests.readers import READERS, Row, read_jsonl
+from editloupe.plurals import number_of, verb
 from editloupe.rubrics.model import Answer, LabelAnswer, NumberAnswer, YesNoAnswer
+from editloupe.safe_text import one_line
 from editloupe.storable import storable_text
 from editloupe.types import UserError
 
@@ -46,6 +49,8 @@ class LabelReader:
         self._answers = answers
         self._refuse = refuse
         self._edits = edits
+        self._unused: dict[str, int] = {}
+        self._nearly: dict[str, bool] = {}
 
     @cached_property
     def _by_id(self) -> dict[str, list[Named]]:
@@ -67,6 +72,8 @@ class LabelReader:
             for criterion, label in human.items():
                 if criterion in self._answers:
                     said += self._sayings(where, (name, criterion), rater, label)
+                else:
+                    self._leave_out(criterion)
         return Source("the manifest", said, whole=True)
 
     def file(self, path: Path, notes: list[str], origin: str = "") -> Source:
@@ -97,6 +104,18 @@ class LabelReader:
             more = " …" if len(strange) > 3 else ""
             notes.append(f"{len(strange)} labelled edits are not in this run ({some}{more}).")
         return Source(origin or path.name, said)
+
+    def unused(self) -> list[str]:
+        """Say which labels that were read are on something the run was not asked, such as a criterion that is misspelt."""
+        asked = ", ".join(self._answers)
+        return [
+            f'{number_of(count, "label")} on "{name}" {verb(count, "is", "are")} not used: the run was asked {asked}.'
+            for name, count in self._unused.items()
+        ]
+
+    def _leave_out(self, criterion: object) -> None:
+        name = one_line(str(criterion))
+        self._unused[name] = self._unused.get(name, 0) + 1
 
     def _edit(self, row: Row) -> str | None:
         """Return the name of the edit a row is about, None where it is not in the run; one that fits several is refused.
@@ -133,12 +152,25 @@ class LabelReader:
                 raise row.error('"label" is missing')
             if isinstance(criterion, str) and criterion in self._answers:
                 yield criterion, values.get("label", values.get("score"))
+            else:
+                self._leave_out(criterion)
             return
         nested = values.get("human")
         given = nested if isinstance(nested, Mapping) else {}
+        # A column may be about anything; one that is nearly called like a criterion is a criterion misspelt.
+        for name in (*(name for name in values if self._is_nearly_asked(name)), *given):
+            if name not in self._answers:
+                self._leave_out(name)
         for criterion in self._answers:
             if criterion in values or criterion in given:
                 yield criterion, values.get(criterion, given.get(criterion))
+
+    def _is_nearly_asked(self, column: str) -> bool:
+        if column not in self._nearly:
+            self._nearly[column] = column not in self._answers and bool(
+                get_close_matches(column.casefold(), self._answers, cutoff=0.8)
+            )
+        return self._nearly[column]
 
     def _sayings(self, row: Row, place: tuple[str, str], rater: str | None, label: Any) -> list[Saying]:
         """Return a label, or the labels of a list, one an annotator, each with its score."""

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
 
 from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.run_units import RunUnit, no_collection, units_of
 from editloupe.evals.analysis.served_versions import ServedVersion, served_versions
 from editloupe.evals.runs.configurations import Configuration, planned_repeats
-from editloupe.evals.runs.readback import recorded_rubrics
+from editloupe.evals.runs.readback import recorded_answer, recorded_rubrics
 from editloupe.evals.runs.standing import criteria_of
 from editloupe.evals.runs.store import Run
 from editloupe.plurals import number_of
@@ -30,7 +29,6 @@ BASELINE = (
     "Judged by rules, a rule-based baseline that decides from measured pixels and is not a multimodal model; "
     "its scores are not to be read as people's."
 )
-_ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
 NO_MODEL = "(no model)"
 _EDIT_FIELDS = ("id", "instruction", "instruction_type", "model", "turn", "hint")
 
@@ -186,10 +184,7 @@ class Table:
 
     def answer(self, criterion: str) -> Answer | None:
         """Return the kind of answer a criterion takes, None where its rubric is neither recorded nor known."""
-        try:
-            return _ANSWER.validate_python(self.rubrics[criterion]["answer"])
-        except (KeyError, ValidationError):
-            return None
+        return recorded_answer(self.rubrics.get(criterion, {}))
 
     def labels(self, criterion: str) -> tuple[str, ...]:
         """Return the labels of a label criterion, worst first; none for the other kinds."""

@@ -12,6 +12,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+from editloupe.agent.batch_files import served_by
+from editloupe.evals.batch.batch_api_desk import BatchDesk
+from editloupe.evals.batch.batch_api_executor import (
+    FIRST_POLL,
+    BatchApiExecutor,
+    check_fits,
+    half,
+    in_rounds,
+    room_within,
+)
 from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.cap_gate import CapGate
 from editloupe.evals.batch.first_failures import FirstFailures
@@ -56,7 +66,9 @@ class Batch:
     """Overrides the table."""
     prices: Path | None = None
     """A price file used instead of ours."""
-    executor: Literal["local", "ray"] = "local"
+    executor: Literal["local", "ray", "batch-api"] = "local"
+    poll_seconds: float | None = None
+    """Between the first two questions after a batch job; None for the usual time."""
     ray_address: str | None = None
     ray_workers: int | None = None
     assume: Assume = assumed
@@ -132,10 +144,19 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(WORKERS))
     async with AsyncExitStack() as open_:
         traffic = TrafficControl(batch.limits)
-        judge = batch.open_judge(replies=KeptReplies(run), traffic=traffic)
+        desk = BatchDesk(batch.out) if batch.executor == "batch-api" else None
+        with served_by(desk) if desk else nullcontext():
+            judge = batch.open_judge(replies=KeptReplies(run), traffic=traffic)
         open_.push_async_callback(judge.aclose)
+        if desk:
+            check_fits(judge)
+            open_.push_async_callback(desk.aclose)
+            desk.begin()
         price = _price(batch, judge)
         spending = Spending(batch.limits, price, *run.spent())
+        if desk:  # caps are kept before requests go out; a reply that came is paid for and is filed
+            desk.room = room_within(batch.limits, spending, price)
+            spending.lift_caps()
         traffic.charge(spending, lambda asked, usage, cost: run.pay(asked or judge.spec, usage, cost))
         configuration = run.configure(judge.describe(), judge.asked())
         planner = Planner(run, judge, batch.again, batch.repeats)
@@ -156,7 +177,8 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
                 )
         if signals:  # until here, where nothing was asked yet, a stop ends the command at once
             open_.enter_context(listening(stop))
-        executor = await _executor(batch, run, judge, traffic)
+        expect = expectation(run, judge.describe(), batch.assume)
+        executor = BatchApiExecutor(judge, expect) if desk else await _executor(batch, run, judge, traffic)
         open_.push_async_callback(executor.close)
 
         def no_more_requests(sentence: str) -> None:
@@ -167,20 +189,32 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         progress = Progress(tally, traffic)
         if not quiet:
             stop.acknowledge = progress.acknowledge_stop
-        runner = Runner(
-            run,
-            executor,
-            planner,
-            configuration,
-            tally=tally,
-            price=price,
-            stop=stop,
-            first_failures=None if batch.keep_going else FirstFailures(),
-            gate=CapGate(batch.limits, spending, price, expectation(run, judge.describe(), batch.assume)),
-            tick=(lambda: None) if quiet else progress.tick,
-        )
+        first_failures = None if batch.keep_going else FirstFailures()
+
+        async def go_over() -> None:
+            before = tally.done
+            if desk and not stop.requests:
+                stop.why = None  # a cap ends the sending of further files, not the filing of replies
+            planner.held = planner.shared = planner.held_unjudged = 0
+            await Runner(
+                run,
+                executor,
+                planner,
+                configuration,
+                tally=tally,
+                price=price,
+                stop=stop,
+                first_failures=first_failures,
+                gate=None if desk else CapGate(batch.limits, spending, price, expect),
+                tick=(lambda: None) if quiet else progress.tick,
+            ).judge_all(batch.edits())
+            tally.held -= before  # what a round before this one judged is held now
+
         with _little_to_collect(), nullcontext() if quiet else progress:
-            await runner.judge_all(batch.edits())
+            if desk:
+                await in_rounds(desk, go_over, stop, say, batch.poll_seconds or FIRST_POLL)
+            else:
+                await go_over()
         ending = Ending(
             tally, spending, stop.why, stop.requests, judge.spec, configuration, run.damage.sentences(), price
         )
@@ -224,4 +258,5 @@ async def _executor(batch: Batch, run: Run, judge: BatchJudge, traffic: TrafficC
 
 def _price(batch: Batch, judge: BatchJudge) -> Price | None:
     known = price_of_all(judge.members, batch.prices)
-    return batch.price or known
+    price = batch.price or known
+    return half(price) if batch.executor == "batch-api" else price

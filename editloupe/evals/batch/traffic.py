@@ -77,6 +77,10 @@ class Spending:
         self.estimated = 0
         """Replies whose tokens are an estimate, because the server did not say or the reply never came."""
 
+    def lift_caps(self) -> None:
+        """Only count from this moment on: the caps are somebody else's to keep."""
+        self._limits = Limits()
+
     def add(self, usage: Usage, estimated: bool = False, judge: str = "") -> float | None:
         """Count one request to a judge; return its cost."""
         cost = self._price.cost(usage, judge) if self._price else None

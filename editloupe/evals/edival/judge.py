@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from editloupe.agent.attachments import wire_limits
 from editloupe.agent.hooks import Replies, Traffic, Watcher
 from editloupe.agent.models import open_chat, sampling
 from editloupe.asked import Asked, content_key
@@ -14,7 +15,7 @@ from editloupe.evals.edival.instruments import Instruments
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edival import CONSISTENCY, CRITERIA, EDIVAL_GRAPH, QUALITY
 from editloupe.graphs.edival_context import EdivalContext
-from editloupe.images import Album, WireLimits
+from editloupe.images import Album
 from editloupe.judge_settings import JudgeSettings
 from editloupe.memory_picture import PictureSource
 from editloupe.pixel_budget import room_for
@@ -91,7 +92,7 @@ class EdivalJudge(DescribedJudge):
             judge=self.spec,
             toolbox=self._toolbox,
             album=album or Album(),
-            wire=WireLimits(self.settings.long_side, self._chat.profile.max_image_bytes),
+            wire=wire_limits(self.settings.long_side, self._chat.profile),
             limits=LoopLimits(max_turns=self.settings.max_turns, max_repairs=self.settings.max_repairs),
             watcher=watcher,
             repeat=repeat,

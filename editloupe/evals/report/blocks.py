@@ -173,11 +173,23 @@ def letter(place: int) -> str:
     return (letter(more - 1) if more else "") + LETTERS[rest]
 
 
+def short_names(models: Sequence[str]) -> list[str]:
+    """Return a short name for every model: its letter, or its number where a letter would be another model's own name.
+
+    >>> short_names(["painter", "tiny"]), short_names(["A", "B"]), short_names(["painter", "A"])
+    (['A', 'B'], ['A', 'B'], ['#1', '#2'])
+    """
+    letters = [letter(place) for place in range(len(models))]
+    taken = any(name in letters and name != own for name, own in zip(models, letters, strict=True))
+    return [f"#{place}" for place in range(1, len(models) + 1)] if taken else letters
+
+
 def models_grid(found: ModelComparison) -> Grid:
     """Show editing models with short names, scores, open ranks and cases, and nothing edited as the last line."""
+    short = short_names([one.model for one in found.models])
     rows = [
         (
-            f"{letter(place)} {one.model}",
+            f"{short[place]} {one.model}",
             ranks(one.ranks),
             "–" if one.overall is None else f"{one.overall:.1f}",
             str(one.cases),

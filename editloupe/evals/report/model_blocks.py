@@ -8,7 +8,7 @@ from editloupe.evals.analysis.model_records import ModelComparison, ModelPair, P
 from editloupe.evals.analysis.paired import OVERALL
 from editloupe.evals.analysis.parts import BETWEEN
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
-from editloupe.evals.report.blocks import letter, models_grid, p_value
+from editloupe.evals.report.blocks import models_grid, p_value, short_names
 from editloupe.plurals import number_of
 
 REFERENCE = "nothing"
@@ -17,7 +17,8 @@ REFERENCE = "nothing"
 
 def model_blocks(found: ModelComparison, titles: Mapping[str, str]) -> Iterator[Block]:
     """Tell which models differ: the answer, the models, then a table of pairs for every score."""
-    short = {one.model: letter(place) for place, one in enumerate(found.models)} | {found.reference.name: REFERENCE}
+    names = [one.model for one in found.models]
+    short = dict(zip(names, short_names(names), strict=True)) | {found.reference.name: REFERENCE}
     within = f" · {BETWEEN.join(found.part)}" if found.part else ""
     yield Heading(f"Editing models in {', '.join(found.runs)}{within}", 1)
     yield Paragraph(found.answer, "answer")
@@ -25,8 +26,7 @@ def model_blocks(found: ModelComparison, titles: Mapping[str, str]) -> Iterator[
     level = f"{found.level * 100:g} %"
     yield Points((asked, f"Judged by {found.judge}.", *found.notes))
     yield models_grid(found)
-    names = [OVERALL, *dict.fromkeys(name for pair in found.pairs for name in pair.criteria)]
-    for name in names:
+    for name in (OVERALL, *dict.fromkeys(name for pair in found.pairs for name in pair.criteria)):
         pairs = [pair for pair in found.pairs if name == OVERALL or name in pair.criteria]
         yield Heading(titles.get(name, name.capitalize()), 3)
         yield _pairs(pairs, name, short, level)

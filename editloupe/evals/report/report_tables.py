@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from editloupe.evals.analysis.parts import grouping
-from editloupe.evals.analysis.run_rows import Table
+from editloupe.evals.analysis.parts import grouped, grouping
+from editloupe.evals.analysis.run_rows import RunRow, Table
 from editloupe.evals.analysis.score_records import Score, Scores
 from editloupe.evals.papers.paper import Cell, Section
 from editloupe.evals.report.model import Leaderboard, PaperTable, Report
@@ -21,16 +21,31 @@ def printed(section: Section, protocol: str) -> PaperTable:
 
 
 def cross_tables(table: Table, found: Scores, intervals: bool) -> list[Section]:
-    """Return the groupings by several fields as tables: the last field across, the others down."""
-    made = []
+    """Return the groupings by several fields as tables, each once: the last field across, the others down."""
+    made: dict[tuple[str, ...], Section] = {}
     for fields, groups in found.by.items():
         names = grouping(table, fields)
-        if len(names) > 1 and groups:
-            made.append(_cross(names, groups, intervals))
-    return made
+        if len(names) > 1 and groups and names not in made:
+            made[names] = _cross(names, groups, _counts(table, names[:-1]), intervals)
+    return list(made.values())
 
 
-def _cross(names: Sequence[str], groups: Mapping[str, Score], intervals: bool) -> Section:
+def _counts(table: Table, names: Sequence[str]) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Return how many verdicts every line has and should have: of all its edits, whether or not a score is made of them."""
+    waiting = grouped([RunRow(edit, {}, {}) for edit in table.waiting], names)
+    found = {}
+    for key, rows in grouped(table.rows, names).items():
+        part = table.with_rows(rows).with_waiting(row.edit for row in waiting.get(key, ()))
+        found[key] = (sum(unit.status == "judged" for unit in part.units), part.expected())
+    return found
+
+
+def _cross(
+    names: Sequence[str],
+    groups: Mapping[str, Score],
+    counts: Mapping[tuple[str, ...], tuple[int, int]],
+    intervals: bool,
+) -> Section:
     across = list(dict.fromkeys(score.group[-1] for score in groups.values()))
     down: dict[tuple[str, ...], dict[str, Score]] = {}
     for score in groups.values():
@@ -46,8 +61,7 @@ def _cross(names: Sequence[str], groups: Mapping[str, Score], intervals: bool) -
             line.append(one.value if one else None)
             if intervals:
                 line += [one.low, one.high] if one else [None, None]
-        judged = sum(one.judged for one in cells.values())
-        lines.append((*line, judged, judged + sum(one.unjudged for one in cells.values())))
+        lines.append((*line, *counts[key]))
     title = f"By {', '.join(names[:-1])} and {names[-1]}"
     return Section(title, (*columns, "judged", "expected"), tuple(lines))
 

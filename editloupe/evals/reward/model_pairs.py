@@ -81,10 +81,15 @@ def rank_models(
     protocol = tables[0].protocol
     asked = _asked_at_once(tables)
     if asked:
-        wanted = dimensions or (*dict.fromkeys(asked), OVERALL)
+        judged = [name for name, found in asked.items() if found]
+        wanted = dimensions or (*judged, OVERALL)
         unknown = [name for name in wanted if name != OVERALL and name not in asked]
         if unknown:
             raise UserError(f'no pair was asked about "{unknown[0]}"; there are: {", ".join(asked)}')
+        open_ones = [name for name in wanted if name != OVERALL and name not in judged]
+        if not judged or open_ones:
+            about = f" about {open_ones[0]}" if open_ones else ""
+            raise UserError(f"no question on two outputs{about} has been judged, so there is nothing to rank by")
         pooled = [one for found in asked.values() for one in found]
         return [_ranked(pooled if name == OVERALL else asked[name], name, how) for name in wanted]
     return [
@@ -117,7 +122,7 @@ def _ranked(found: Sequence[Comparison], dimension: str, how: Resampling | None,
 
 
 def _asked_at_once(tables: Sequence[Table]) -> dict[str, list[Comparison]]:
-    """Return the judgements of two models' outputs at once, by dimension."""
+    """Return the judgements of two models' outputs at once, by the dimensions that were asked about."""
     found: dict[str, list[Comparison]] = {}
     for table in tables:
         halves: list[Half] = []
@@ -127,13 +132,12 @@ def _asked_at_once(tables: Sequence[Table]) -> dict[str, list[Comparison]]:
                 if isinstance(entry, Mapping) and isinstance(models := entry.get("models"), (list, tuple)):
                     key = PairKey(entry["file"], entry["id"], entry["dimension"], "pairwise")
                     about[key] = (str(models[0]), str(models[1]), row.source)
+                    found.setdefault(key.dimension, [])
             halves += row_halves(table.protocol, row, table.criteria)
         for key, result in pair_results(halves, pair_rules(table.protocol)).items():
             if key in about and result.decision is not None:
                 first, second, source = about[key]
-                found.setdefault(key.dimension, []).append(
-                    Comparison(first, second, _OUTCOMES[result.decision], source)
-                )
+                found[key.dimension].append(Comparison(first, second, _OUTCOMES[result.decision], source))
     return found
 
 

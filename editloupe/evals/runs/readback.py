@@ -13,12 +13,14 @@ from typing_extensions import TypedDict
 
 from editloupe.evals.runs.damage import UNREADABLE, Damage
 from editloupe.evals.runs.schema import READABLE, VERSION
+from editloupe.rubrics.model import Answer
 from editloupe.storable import MARK, fits, storable
 from editloupe.types import KEPT, Box, Edit, Step, Trace, UserError
 
 Pictures = dict[str, list[str]]
 """Hashes by role."""
 _PICTURES: TypeAdapter[Pictures] = TypeAdapter(Pictures)
+_ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
 LOST = f"{MARK} (this text is missing from the run)"
 
 
@@ -154,3 +156,11 @@ def read_reply(damage: Damage, key: str, text: Any) -> dict[str, Any] | None:
         found = dict(json.loads(text))
         return found if fits(found) else dict(storable(found))
     return None
+
+
+def recorded_answer(rubric: Mapping[str, Any]) -> Answer | None:
+    """Return the kind of answer of a rubric as runs record it, None where that cannot be read."""
+    try:
+        return _ANSWER.validate_python(rubric["answer"])
+    except (KeyError, ValidationError):
+        return None

@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[3] / "editloupe"
 OWN = PACKAGE / "agent" / "providers"
-NAME = re.compile(r"openai|gemini|google", re.IGNORECASE)
+NAME = re.compile(r"openai|gemini|google|anthropic|claude|bedrock|openrouter", re.IGNORECASE)
 EXAMPLE = re.compile(r"\b(?:openai|google_genai):(?:NAME|[\w.-]+)|\(with OPENAI_API_KEY set\)|\bopenai/clip[\w-]*")
 """Prose that shows people how a judge is written, and where weights lie on a hub; nothing is decided by it."""
 

@@ -127,3 +127,17 @@ def test_a_wide_table_is_shown_in_pieces_and_no_number_is_broken(
     text = told(capsys, str(make_run(tmp_path / "run", lines)))
     assert max(map(len, text.splitlines())) <= 110
     assert text.count("83.33") >= 13
+
+
+def test_a_cross_table_counts_every_verdict_there_should_be_whatever_has_a_score(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [Line("1", 4, 4, model="a"), Line("2", None, None, model="a"), Line("1", None, 4, model="b")]
+    run = make_run(tmp_path / "run", lines)
+    tables = {one["title"]: one for one in facts(capsys, str(run), "--by", "model,id")["tables"]}
+    assert tables["By model and id"]["rows"] == [["a", 100, None, 2, 4], ["b", None, None, 1, 2]]
+
+
+def test_the_same_grouping_twice_is_one_table(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    titles = [one["title"] for one in facts(capsys, str(run), "--by", "style", "--by", "model,style")["tables"]]
+    assert titles.count("By model and style") == 1

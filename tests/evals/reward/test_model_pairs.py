@@ -167,6 +167,21 @@ def test_orders_that_contradict_each_other_are_a_tie(
     assert [(one["rank"], one["ties"], one["strength"]["value"]) for one in ranking["models"]] == [(1, 2, 0), (1, 2, 0)]
 
 
+def test_where_no_question_on_two_outputs_was_judged_that_is_said_and_what_became_of_them(
+    tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest, out = outputs(tmp_path / "data", {"a": (220,), "b": (40,)}), str(tmp_path / "run")
+    server = scripted(lambda request: say("I cannot tell."))
+    command = ["reward", str(manifest), "--pairwise", "--dimension", "VQ", *asked(server), "-q", "--out", out]
+    assert run([*command, "--json"]) == 3
+    told = capsys.readouterr()
+    assert json.loads(told.out)["rankings"] == []
+    assert "no question on two outputs about VQ has been judged, so there is nothing to rank by" in told.err
+    assert "unreadable_answer" in told.err
+    assert run(["reward", out, "--pairwise"]) == 2
+    assert "no question on two outputs has been judged" in capsys.readouterr().err
+
+
 def test_pairs_of_models_are_made_of_the_same_source_and_instruction() -> None:
     def edit(name: str, model: str | None, instruction: str = "Do it") -> Edit:
         return Edit(id=name, source=Path("s.png"), edited=Path(f"{name}.png"), instruction=instruction, model=model)

@@ -1,0 +1,194 @@
+"""Claude, by Anthropic's Messages interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from editloupe.agent.attachments import PictureForm
+from editloupe.agent.clients import Client
+from editloupe.agent.http import BodyForm
+from editloupe.agent.profiles import Profile
+from editloupe.agent.providers.provider import Opening, Provider, finish_reason, in_a_line
+from editloupe.images import Wire
+from editloupe.types import UserError
+
+if TYPE_CHECKING:
+    from langchain_anthropic import ChatAnthropic
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage
+
+LARGEST_PICTURE = 5 * 2**20 * 3 // 4
+"""Of 5 MB as the service counts them, which is in base64."""
+LARGEST_REQUEST = 30 * 2**20
+"""Of the pictures in one request; all of it may have 32 MB."""
+LONG_SIDE = 2000
+"""Pixels a side may have once a request holds more than 20 pictures, as those of long conversations do. A picture keeps the size
+it was announced with, so the limit holds from the first request on."""
+LONGEST_REPLY = 16_000
+"""Tokens of a reply where the user set no limit, for the interface insists on one; thinking counts towards it."""
+
+# Sources: Anthropic's vision guide and the model table of langchain-anthropic 1.7.7 (which models refuse a temperature).
+_CLAUDE = Profile(
+    family="Claude",
+    provider="anthropic",
+    pattern=r"",
+    native_tools=True,
+    max_image_bytes=LARGEST_PICTURE,
+    max_long_side=LONG_SIDE,
+    max_request_bytes=LARGEST_REQUEST,
+)
+_HELD_TO_JSON = {"structured_output": True, "reasons": False}
+PROFILES: tuple[Profile, ...] = (
+    _CLAUDE.model_copy(
+        update={
+            "family": "Claude without temperature",
+            "pattern": r"claude-[a-z]+-(?:4[-.][7-9]|[5-9])(?!\d)",
+            "temperature": False,
+            **_HELD_TO_JSON,
+        }
+    ),
+    _CLAUDE.model_copy(update={"family": "Claude 4.5", "pattern": r"claude-[a-z]+-4[-.][56](?!\d)", **_HELD_TO_JSON}),
+    _CLAUDE,
+)
+
+
+def _picture(text: str, media_type: str) -> dict[str, Any]:
+    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": text}}
+
+
+def _text(wire: Wire) -> str:
+    return wire.base64.decode()
+
+
+def _sent(wire: Wire) -> tuple[bytes]:
+    return (wire.base64,)
+
+
+PICTURES = PictureForm(_picture, _text, mark="editloupe-picture:", fields=("data",), sent=_sent)
+
+
+@cache
+def addressless(plain: type[ChatAnthropic]) -> type[ChatAnthropic]:
+    """Return the client as it may be shown to a tracer: an address may carry a key."""
+
+    class ShownChatAnthropic(plain):  # type: ignore[valid-type, misc]
+        """Speaks as ChatAnthropic does; a tracer is not told the server's address."""
+
+        @property
+        def lc_secrets(self) -> dict[str, str]:
+            """Name what LangChain keeps out of traces."""
+            return {**super().lc_secrets, "anthropic_api_url": "ANTHROPIC_BASE_URL"}
+
+    return ShownChatAnthropic
+
+
+def open_client(opening: Opening) -> Client:
+    """Open a client that sends through the gate; where it cannot be given our HTTP client, nothing is sent at all."""
+    from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
+    from langchain_anthropic import ChatAnthropic
+
+    parameters, notes = thinking(opening.parameters)
+    address = opening.base_url or "https://api.anthropic.com"
+    settings = {
+        "disable_streaming": True,
+        "model": opening.model,
+        "api_key": opening.key,
+        "base_url": address,
+        "max_retries": 0,
+        "timeout": opening.timeout,
+        "max_tokens": LONGEST_REPLY,
+        **parameters,
+    }
+    model = addressless(ChatAnthropic)(**settings)
+    http = DefaultAsyncHttpxClient(
+        timeout=opening.timeout,
+        follow_redirects=False,
+        event_hooks=opening.gate.hooks(PICTURES.attach),
+        headers={"Accept-Encoding": "identity"},
+    )
+    client = AsyncAnthropic(
+        api_key=opening.key, base_url=address, http_client=http, max_retries=0, timeout=opening.timeout
+    )
+    try:
+        _speak_through(model, client)
+    except Exception as error:  # whatever another version raises
+        raise UserError(
+            "the installed langchain-anthropic cannot be given the HTTP client that keeps keys and pictures from following "
+            f"redirects: pip install 'langchain-anthropic>=1.7,<2' ({in_a_line(error)})"
+        ) from None
+    return Client(model, http.aclose, notes=notes)
+
+
+def _speak_through(model: ChatAnthropic, client: Any) -> None:
+    """Give the model our client: its class makes one of its own when first asked for it, with an HTTP client shared by all."""
+    if "_async_client" not in dir(type(model)):
+        raise AttributeError("requests do not go through the model's `_async_client`")
+    model.__dict__["_async_client"] = client
+    if model._async_client is not client:
+        raise AttributeError("the model's `_async_client` cannot be set")
+
+
+def thinking(parameters: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the parameters as the client has them, and what a user should know of that.
+
+    >>> thinking({"thinking_budget": 2048, "temperature": 0.0})[0]
+    {'thinking': {'type': 'enabled', 'budget_tokens': 2048}}
+    """
+    given = dict(parameters)
+    budget = given.pop("thinking_budget", None)
+    if budget is None:
+        return given, ()
+    if budget <= 0:
+        return {**given, "thinking": {"type": "disabled" if budget == 0 else "adaptive"}}, ()
+    given["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    if given.get("max_tokens", LONGEST_REPLY) <= budget:
+        raise UserError(
+            f"--thinking-budget {budget} leaves no room for an answer: a reply has at most "
+            f"{given.get('max_tokens', LONGEST_REPLY)} tokens, thinking included; --max-output-tokens allows longer ones"
+        )
+    if given.pop("temperature", None) is None:
+        return given, ()
+    return given, ("temperature is not sent, because the provider takes none while the model thinks",)
+
+
+def structured(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that hold a reply to a schema; the client takes out what the provider does not know."""
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}}
+
+
+def leave_out(body: dict[str, Any], names: set[str]) -> None:
+    """Remove parameters from a request's body."""
+    for name in names:
+        if name == "response_format":
+            body.get("output_config", {}).pop("format", None)
+            if not body.get("output_config", {"kept": True}):
+                del body["output_config"]
+        else:
+            body.pop(name, None)
+
+
+def refusal(message: AIMessage) -> str | None:
+    """Say so where the provider's classifiers stopped the reply."""
+    return "the provider stopped the reply (stop reason refusal)" if finish_reason(message) == "refusal" else None
+
+
+PROVIDER = Provider(
+    name="anthropic",
+    keys=("ANTHROPIC_API_KEY",),
+    base_url="ANTHROPIC_BASE_URL",
+    packages=("langchain-anthropic",),
+    example="anthropic:claude-sonnet-5",
+    profiles=PROFILES,
+    open=open_client,
+    pictures=PICTURES,
+    structured=structured,
+    extra="anthropic",
+    no_calls={"tool_choice": {"type": "none"}},
+    takes=frozenset({"reasoning_effort", "thinking_budget", "top_p", "headers", "extra_body"}),
+    bodies=BodyForm(leave_out, reply_fields=("content",)),
+    refusal=refusal,
+    limits=frozenset(),
+    loggers=("anthropic._base_client",),
+)

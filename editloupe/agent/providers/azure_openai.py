@@ -1,0 +1,86 @@
+"""OpenAI's models as Azure serves them: the name is that of a deployment."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from editloupe.agent.clients import Client
+from editloupe.agent.providers import openai
+from editloupe.agent.providers.provider import ErrorForm, Opening
+from editloupe.types import UserError
+
+if TYPE_CHECKING:
+    from langchain_openai import AzureChatOpenAI
+
+VERSION = "OPENAI_API_VERSION"
+USUAL_VERSION = "2024-10-21"
+"""The last dated version of the interface that is no preview."""
+ADDRESS = "AZURE_OPENAI_ENDPOINT"
+
+PROFILES = tuple(profile.model_copy(update={"provider": "azure_openai"}) for profile in openai.PROFILES)
+
+
+@cache
+def addressless(plain: type[AzureChatOpenAI]) -> type[AzureChatOpenAI]:
+    """Return the client as it may be shown to a tracer: its endpoint is nobody's business."""
+
+    class ShownAzureChatOpenAI(plain):  # type: ignore[valid-type, misc]
+        """Speaks as AzureChatOpenAI does; a tracer is not told the endpoint."""
+
+        @property
+        def lc_secrets(self) -> dict[str, str]:
+            """Name what LangChain keeps out of traces."""
+            hidden = {"openai_api_base": ADDRESS, "azure_endpoint": ADDRESS}
+            return {**super().lc_secrets, **hidden}
+
+    return ShownAzureChatOpenAI
+
+
+def open_client(opening: Opening) -> Client:
+    """Open a client that sends through the gate."""
+    from langchain_openai import AzureChatOpenAI
+    from openai import DefaultAsyncHttpxClient
+
+    if opening.base_url is None:
+        raise UserError(
+            f"azure_openai:{opening.model} needs the address of your resource: set {ADDRESS}, or give --base-url"
+        )
+    http = DefaultAsyncHttpxClient(
+        timeout=opening.timeout,
+        follow_redirects=False,
+        event_hooks=opening.gate.hooks(openai.PICTURES.attach),
+        headers={"Accept-Encoding": "identity"},
+    )
+    settings = {
+        "http_async_client": http,
+        "disable_streaming": True,
+        "http_socket_options": (),
+        "azure_deployment": opening.model,
+        "model": opening.model,
+        "azure_endpoint": opening.base_url,
+        "api_version": os.environ.get(VERSION) or USUAL_VERSION,
+        "api_key": opening.key,
+        "max_retries": 0,
+        "timeout": opening.timeout,
+        "use_responses_api": False,
+        **opening.parameters,
+    }
+    return Client(addressless(AzureChatOpenAI)(**settings), http.aclose)
+
+
+PROVIDER = replace(
+    openai.PROVIDER,
+    name="azure_openai",
+    keys=("AZURE_OPENAI_API_KEY",),
+    base_url=ADDRESS,
+    example="azure_openai:gpt-5.1",
+    profiles=PROFILES,
+    open=open_client,
+    batches=None,
+    takes=frozenset({"reasoning_effort", "seed", "top_p", "headers", "extra_body"}),
+    errors=ErrorForm(),
+    in_spans="azure.ai.openai",
+)

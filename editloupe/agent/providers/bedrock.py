@@ -1,0 +1,261 @@
+"""Models on Amazon Bedrock, by its Converse interface; the credentials are AWS's own."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from editloupe.agent.attachments import PictureForm, attached
+from editloupe.agent.clients import Client
+from editloupe.agent.http import MOST, BrokenReply, Gate, Redirected
+from editloupe.agent.profiles import Profile
+from editloupe.agent.providers.anthropic import LARGEST_PICTURE
+from editloupe.agent.providers.provider import ErrorForm, Opening, Provider
+from editloupe.agent.secrets import Secrets, remember
+from editloupe.images import Wire
+from editloupe.types import UserError
+
+if TYPE_CHECKING:
+    from langchain_aws import ChatBedrockConverse
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage
+
+THREADS = 64
+"""Requests under way at one time: the client has no asynchronous form, so each takes a thread."""
+LONG_SIDE = 8000
+_WHERE = r"(?:[a-z-]+\.)*"
+"""Before a name may stand the region that serves it, such as `us.`."""
+_CLAUDE = Profile(
+    family="Claude on Bedrock",
+    provider="bedrock",
+    pattern=rf"{_WHERE}anthropic\.claude",
+    native_tools=True,
+    max_image_bytes=LARGEST_PICTURE,
+    max_long_side=LONG_SIDE,
+)
+PROFILES: tuple[Profile, ...] = (
+    _CLAUDE.model_copy(
+        update={
+            "family": "Claude on Bedrock without temperature",
+            "pattern": rf"{_WHERE}anthropic\.claude-[a-z]+-(?:4-[7-9]|[5-9])(?!\d)",
+            "temperature": False,
+        }
+    ),
+    _CLAUDE,
+    Profile(
+        family="Nova",
+        provider="bedrock",
+        pattern=rf"{_WHERE}amazon\.nova",
+        native_tools=True,
+        per_mille=True,
+        max_image_bytes=LARGEST_PICTURE,
+    ),
+    Profile(family="Bedrock", provider="bedrock", pattern=r"", native_tools=False, max_image_bytes=LARGEST_PICTURE),
+)
+_FIELDS = {"temperature": "temperature", "top_p": "topP", "max_tokens": "maxTokens"}
+_DECLINED = ("content_filtered", "guardrail_intervened", "refusal")
+
+
+def _picture(text: str, media_type: str) -> dict[str, Any]:
+    return {"type": "image", "base64": text, "mime_type": media_type}
+
+
+def _text(wire: Wire) -> str:
+    return wire.base64.decode()
+
+
+# The client decodes what it takes for base64. These 16 letters and a hash of 32 come out as they went in.
+PICTURES = PictureForm(_picture, _text, mark="EditLoupePicture")
+
+
+@cache
+def in_threads(plain: type[ChatBedrockConverse]) -> type[ChatBedrockConverse]:
+    """Return the client with threads of its own: the event loop's are for pictures, and they are few."""
+
+    class ThreadedChatBedrock(plain):  # type: ignore[valid-type, misc]
+        """Speaks as ChatBedrockConverse does."""
+
+        async def _agenerate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> Any:
+            ask = partial(copy_context().run, self._generate, messages, stop, None, **kwargs)
+            return await asyncio.get_running_loop().run_in_executor(_threads(), ask)
+
+    return ThreadedChatBedrock
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="bedrock")
+
+
+def open_client(opening: Opening) -> Client:
+    """Open a client whose requests and replies are seen to by hooks, as those of others are by the gate."""
+    from langchain_aws import ChatBedrockConverse
+
+    client = _runtime(opening)
+    events = client.meta.events
+    events.register("provide-client-params.bedrock-runtime.Converse", partial(_outgoing, gate=opening.gate))
+    events.register("before-parse.bedrock-runtime.Converse", _incoming)
+    model = in_threads(ChatBedrockConverse)(
+        disable_streaming=True,
+        client=client,
+        bedrock_client=client,  # for looking up profiles, which is not done; else another one would be opened
+        model=opening.model,
+        **opening.parameters,
+    )
+
+    async def close() -> None:
+        await asyncio.to_thread(client.close)
+
+    return Client(model, close)
+
+
+def _runtime(opening: Opening) -> Any:
+    """Return the client of the SDK: one request each, no retry of its own, credentials by AWS's usual ways."""
+    import boto3  # type: ignore[import-untyped, unused-ignore]
+    from botocore.config import Config  # type: ignore[import-untyped, unused-ignore]
+    from botocore.exceptions import BotoCoreError  # type: ignore[import-untyped, unused-ignore]
+    from langchain_aws.utils import create_aws_client
+    from pydantic import SecretStr
+
+    key = None if opening.key == "none" else opening.key
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    try:
+        session = boto3.Session() if key is None or region is None else None
+        held = session.get_credentials() if session and key is None else None
+        if held:
+            frozen = held.get_frozen_credentials()
+            remember(frozen.secret_key, frozen.token)
+        elif key is None:
+            if opening.base_url is None:
+                raise UserError(
+                    f"bedrock:{opening.model} needs credentials: set AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID and "
+                    "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+                )
+            key = "none"
+        region = region or (session.region_name if session else None)
+        if region is None and opening.base_url is None:
+            raise UserError(f"bedrock:{opening.model} needs a region: set AWS_REGION")
+        settings = Config(
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            read_timeout=opening.timeout,
+            connect_timeout=min(opening.timeout, 60.0),
+            max_pool_connections=THREADS,
+        )
+        return create_aws_client(
+            "bedrock-runtime",
+            region_name=region or "us-east-1",
+            endpoint_url=opening.base_url,
+            config=settings,
+            api_key=SecretStr(key) if key else None,
+        )
+    except BotoCoreError as error:
+        raise UserError(f"the client for bedrock:{opening.model} cannot be opened: {error}") from None
+
+
+def _outgoing(params: dict[str, Any], gate: Gate, **_: Any) -> dict[str, Any]:
+    """Put the pictures into a request, and take the left-out parameters out."""
+    messages = [
+        {**message, "content": [_filled(block) for block in message.get("content") or []]}
+        for message in params.get("messages") or []
+    ]
+    body = {**params, "messages": messages}
+    leave_out(body, gate.left_out)
+    params.clear()
+    params.update(body)
+    return params
+
+
+def _filled(block: dict[str, Any]) -> dict[str, Any]:
+    held = (block.get("image") or {}).get("source", {}).get("bytes")
+    found = attached()
+    name = base64.b64encode(held).decode() if isinstance(held, bytes) and len(held) < 64 else ""
+    if found is None or not name.startswith(PICTURES.mark):
+        return block
+    album, limits = found
+    wire = album[name.removeprefix(PICTURES.mark)].wire(limits)
+    return {"image": {"format": wire.media_type.partition("/")[2], "source": {"bytes": base64.b64decode(wire.base64)}}}
+
+
+def _incoming(response_dict: dict[str, Any], **_: Any) -> None:
+    """See to a reply before it is read: no redirect, no key, no endless body."""
+    status, headers = response_dict["status_code"], response_dict["headers"]
+    if 300 <= status < 400:
+        raise Redirected(status, str(headers.get("location") or "another path of the same server").partition("?")[0])
+    if len(response_dict["body"]) > MOST:
+        raise BrokenReply(f"the reply is larger than {MOST // 2**20} MB")
+    response_dict["body"] = Secrets().in_body(response_dict["body"])
+
+
+def structured(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that hold a reply to a schema."""
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": dict(schema)}}}
+
+
+def leave_out(body: dict[str, Any], names: set[str]) -> None:
+    """Remove parameters from a request's body."""
+    for name in names:
+        if name in _FIELDS and "inferenceConfig" in body:
+            body["inferenceConfig"] = {k: v for k, v in body["inferenceConfig"].items() if k != _FIELDS[name]}
+        if name == "response_format":
+            body.pop("outputConfig", None)
+        if name == "tool_choice" and "toolConfig" in body:
+            body["toolConfig"] = {k: v for k, v in body["toolConfig"].items() if k != "toolChoice"}
+
+
+def finish(message: AIMessage) -> str:
+    """Return how a reply ended."""
+    return str(message.response_metadata.get("stopReason") or "")
+
+
+def refusal(message: AIMessage) -> str | None:
+    """Say so where a filter or a guardrail stopped the reply."""
+    word = finish(message)
+    return f"the provider stopped the reply (stop reason {word})" if word in _DECLINED else None
+
+
+def _answered(error: BaseException) -> dict[str, Any]:
+    response = getattr(error, "response", None)
+    return response if isinstance(response, dict) else {}
+
+
+def _status(error: BaseException) -> Any:
+    return _answered(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
+
+
+def _headers(error: BaseException) -> Any:
+    return _answered(error).get("ResponseMetadata", {}).get("HTTPHeaders")
+
+
+def _said(error: BaseException) -> Any:
+    told = _answered(error).get("Error") or {}
+    return {"error": {"code": told.get("Code"), "message": told.get("Message")}} if told.get("Message") else None
+
+
+PROVIDER = Provider(
+    name="bedrock",
+    keys=("AWS_BEARER_TOKEN_BEDROCK",),
+    base_url="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
+    packages=("langchain-aws",),
+    example="bedrock:us.anthropic.claude-sonnet-4-6",
+    profiles=PROFILES,
+    open=open_client,
+    pictures=PICTURES,
+    structured=structured,
+    extra="bedrock",
+    needs_key=False,
+    without_key="by AWS's own credentials: AWS_PROFILE, AWS_ACCESS_KEY_ID, a role of the machine; AWS_REGION names the region",
+    no_calls={},
+    takes=frozenset({"top_p", "service_tier"}),
+    errors=ErrorForm(status=_status, body=_said, headers=_headers),
+    finish=finish,
+    refusal=refusal,
+    limits=frozenset({"max_tokens"}),
+    in_spans="aws.bedrock",
+    loggers=("langchain_aws.chat_models.bedrock_converse", "botocore.endpoint", "botocore.auth", "botocore.parsers"),
+)

@@ -1,0 +1,138 @@
+"""Ollama, by its own interface: open models on a machine of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from editloupe.agent.attachments import PictureForm
+from editloupe.agent.clients import Client
+from editloupe.agent.http import BodyForm, trust
+from editloupe.agent.profiles import Profile
+from editloupe.agent.providers.provider import ErrorForm, Opening, Provider
+from editloupe.images import Wire
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage
+    from langchain_ollama import ChatOllama
+
+CONTEXT = 32_768
+"""Tokens of context that are asked for. Ollama's own default may be 4096, and it cuts off the beginning of what does not fit
+without a word: rubric first, then pictures."""
+PROFILES: tuple[Profile, ...] = (Profile(family="Ollama", provider="ollama", pattern=r"", native_tools=False),)
+"""The open families are known by their names, which other providers list."""
+_OPTIONS = {"temperature": "temperature", "top_p": "top_p", "seed": "seed", "max_tokens": "num_predict"}
+_THINKING = {"none": False, "on": True}
+"""What switches thinking off and on; levels such as `low` go out as they are."""
+
+
+def _picture(text: str, media_type: str) -> dict[str, Any]:
+    return {"type": "image", "base64": text, "mime_type": media_type}
+
+
+def _text(wire: Wire) -> str:
+    return wire.base64.decode()
+
+
+def _sent(wire: Wire) -> tuple[bytes]:
+    return (wire.base64,)
+
+
+# The client takes a picture that is no base64 for a path. These 16 letters and a hash of 32 are base64. Pictures stand in a list.
+PICTURES = PictureForm(_picture, _text, mark="EditLoupePicture", sent=_sent)
+
+
+@cache
+def whole_replies(plain: type[ChatOllama]) -> type[ChatOllama]:
+    """Return the client without streaming, and as it may be shown to a tracer: an address may carry a key."""
+
+    class WholeChatOllama(plain):  # type: ignore[valid-type, misc]
+        """Speaks as ChatOllama does, but asks for replies in one piece."""
+
+        def _chat_params(self, messages: Any, stop: Any = None, **kwargs: Any) -> dict[str, Any]:
+            chosen: dict[str, Any] = super()._chat_params(messages, stop, **{**kwargs, "stream": False})
+            return chosen
+
+        def __repr_args__(self) -> list[tuple[str | None, Any]]:
+            return [("model", self.model)]
+
+    return WholeChatOllama
+
+
+def open_client(opening: Opening) -> Client:
+    """Open a client that sends through the gate."""
+    from langchain_ollama import ChatOllama
+
+    parameters = dict(opening.parameters)
+    if "max_tokens" in parameters:
+        parameters["num_predict"] = parameters.pop("max_tokens")
+    if effort := parameters.pop("reasoning_effort", None):
+        parameters["reasoning"] = _THINKING.get(effort, effort)
+    gate = opening.gate
+    if opening.key != "none":  # by the gate, so that no client and no tracer holds it
+        gate.additions = replace(
+            gate.additions, headers={"Authorization": f"Bearer {opening.key}", **gate.additions.headers}
+        )
+    model = whole_replies(ChatOllama)(
+        disable_streaming=True,
+        model=opening.model,
+        base_url=opening.base_url,
+        num_ctx=CONTEXT,
+        async_client_kwargs={
+            "follow_redirects": False,
+            "timeout": opening.timeout,
+            "event_hooks": gate.hooks(PICTURES.attach),
+            "verify": trust(),
+            # Else the client would take a key from the environment as it stands there.
+            "headers": {"Accept-Encoding": "identity", "Authorization": "Bearer none"},
+        },
+        **parameters,
+    )
+    return Client(model, model._async_client.close)
+
+
+def structured(client: BaseChatModel, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that hold a reply to a schema."""
+    return {"format": dict(schema)}
+
+
+def leave_out(body: dict[str, Any], names: set[str]) -> None:
+    """Remove parameters from a request's body."""
+    for name in names:
+        if name == "response_format":
+            body.pop("format", None)
+        (body.get("options") or {}).pop(_OPTIONS.get(name, name), None)
+
+
+def finish(message: AIMessage) -> str:
+    """Return how a reply ended."""
+    return str(message.response_metadata.get("done_reason") or "")
+
+
+def _said(error: BaseException) -> Any:
+    return getattr(error, "error", None)
+
+
+PROVIDER = Provider(
+    name="ollama",
+    keys=("OLLAMA_API_KEY",),
+    base_url="OLLAMA_BASE_URL",
+    packages=("langchain-ollama",),
+    example="ollama:qwen3-vl:8b",
+    profiles=PROFILES,
+    open=open_client,
+    pictures=PICTURES,
+    structured=structured,
+    extra="ollama",
+    needs_key=False,
+    without_key="needs no key; the server of OLLAMA_HOST or this machine is asked, or one named with --base-url",
+    no_calls=None,
+    takes=frozenset({"reasoning_effort", "seed", "top_p", "headers", "extra_body"}),
+    bodies=BodyForm(leave_out, reply_fields=("message",)),
+    errors=ErrorForm(body=_said),
+    finish=finish,
+    limits=frozenset({"max_tokens"}),
+)

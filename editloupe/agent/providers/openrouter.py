@@ -1,0 +1,63 @@
+"""OpenRouter, with its route pinned: the same model has other weights, another precision and other limits at every host."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from editloupe.agent.clients import Client
+from editloupe.agent.http import merged
+from editloupe.agent.providers import openai
+from editloupe.agent.providers.provider import Opening
+
+ADDRESS = "https://openrouter.ai/api/v1"
+MAKERS = {
+    "google": "google-ai-studio",
+    "mistralai": "mistral",
+    "x-ai": "xai",
+    "qwen": "alibaba",
+    "amazon": "amazon-bedrock",
+}
+"""What the hosts of those who make models are called, where they are not called as the owner in a model's name."""
+
+PROFILES = tuple(profile.model_copy(update={"provider": "openrouter"}) for profile in openai.PROFILES)
+
+
+def route_of(name: str) -> tuple[str, list[str]]:
+    """Split a model's name from the hosts that may answer, in order; without any it is the host of whoever made the model.
+
+    >>> route_of("qwen/qwen3-vl-30b-a3b-instruct@deepinfra/fp8,novita")
+    ('qwen/qwen3-vl-30b-a3b-instruct', ['deepinfra/fp8', 'novita'])
+    >>> route_of("openai/gpt-5.1")
+    ('openai/gpt-5.1', ['openai'])
+    """
+    model, _, hosts = name.partition("@")
+    owner = model.partition("/")[0]
+    named = [host.strip() for host in hosts.split(",") if host.strip()]
+    return model, named or [MAKERS.get(owner, owner)]
+
+
+def open_client(opening: Opening) -> Client:
+    """Open a client of OpenAI's interface whose requests go to the named hosts and to no other."""
+    model, order = route_of(opening.model)
+    parameters = dict(opening.parameters)
+    body: dict[str, object] = {"provider": {"order": order, "allow_fallbacks": False}}
+    if effort := parameters.pop("reasoning_effort", None):
+        body["reasoning"] = {"effort": effort}
+    gate = opening.gate
+    gate.additions = replace(gate.additions, body=merged(body, gate.additions.body))
+    return openai.open_client(
+        replace(opening, model=model, base_url=opening.base_url or ADDRESS, parameters=parameters)
+    )
+
+
+PROVIDER = replace(
+    openai.PROVIDER,
+    name="openrouter",
+    keys=("OPENROUTER_API_KEY",),
+    base_url="OPENROUTER_BASE_URL",
+    example="openrouter:qwen/qwen3-vl-235b-a22b-instruct",
+    profiles=PROFILES,
+    open=open_client,
+    batches=None,
+    takes=frozenset({"reasoning_effort", "seed", "top_p", "headers", "extra_body"}),
+)

@@ -1,0 +1,223 @@
+"""Requests on their way through a provider's batch interface: kept in the run, so that a kill loses none and none is sent twice.
+
+Every request has a key made of its body. It is staged in a file, sent with that file, and answered by a line of the results; the
+run knows at every moment which of these it is. What the provider was asked to do and did not confirm is looked for by its mark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import uuid
+from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from editloupe.agent.batch_files import MOST_BYTES, MOST_REQUESTS, BatchFiles, BatchState, NoReply, connect
+from editloupe.agent.faults import clean
+from editloupe.agent.hooks import Deferred, OverBudget
+from editloupe.agent.providers.batch_http import BatchRefused
+from editloupe.types import Usage, UserError
+
+if TYPE_CHECKING:
+    from editloupe.agent.clients import Client
+    from editloupe.agent.providers.provider import Opening, Provider
+
+FOLDER = "batch-api"
+DEFERRED = "sent in a file; its reply is not there yet"
+UNIT: ContextVar[tuple[str, Usage]] = ContextVar("editloupe_batch_unit", default=("", Usage()))
+"""What tells a unit asked with the same words from another (its repeat and its try), and what it will probably take."""
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS jobs (
+    mark TEXT PRIMARY KEY, spec TEXT, path TEXT, remote TEXT, state TEXT, requests INTEGER,
+    tokens_in INTEGER, tokens_out INTEGER);
+CREATE TABLE IF NOT EXISTS requests (key TEXT PRIMARY KEY, mark TEXT, status INTEGER, body BLOB);
+CREATE INDEX IF NOT EXISTS by_job ON requests (mark);
+"""
+
+
+class BatchDesk:
+    """Takes requests in place of the network; belongs to one session on a run."""
+
+    def __init__(self, run: Path, room: Callable[[Usage], str | None] = lambda usage: None) -> None:
+        self._folder = run / FOLDER
+        self._opened: sqlite3.Connection | None = None
+        self.room = room
+        """Says why the run's caps leave no room for what is under way and this much more; None where they do."""
+        self.files: BatchFiles | None = None
+        self.spec = ""
+        self._staging: tuple[str, str, Any] | None = None
+        self._staged = self._bytes = 0
+
+    @property
+    def _db(self) -> sqlite3.Connection:
+        if self._opened is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._opened = sqlite3.connect(
+                self._folder / "requests.sqlite", isolation_level=None, check_same_thread=False
+            )
+            self._opened.executescript(f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {_SCHEMA}")
+        return self._opened
+
+    def take_over(self, provider: Provider, opening: Opening, client: Client, spec: str) -> None:
+        """Have a client's requests come here."""
+        if provider.batches is None or client.http is None:
+            raise UserError(f"{spec} has no batch interface that EditLoupe knows; leave --executor batch-api out")
+        if self.files is None:
+            self.files, self.spec = provider.batches(opening), spec
+        connect(client, self)
+
+    async def answer(self, path: str, body: bytes) -> tuple[int, bytes]:
+        """Return the reply to a request; one that is new is put into the file that goes out next."""
+        unit, expected = UNIT.get()
+        key = hashlib.sha256(unit.encode() + b"\0" + path.encode() + b"\0" + body).hexdigest()[:40]
+        row = self._db.execute("SELECT status, body FROM requests WHERE key = ?", (key,)).fetchone()
+        if row is None:
+            self._stage(key, path, body, expected)
+            raise Deferred(DEFERRED)
+        status, reply = row
+        if status is None:
+            raise Deferred(DEFERRED)
+        if status == 0 or status in (408, 429) or status >= 500:
+            told = clean(bytes(reply).decode("utf-8", "replace"))
+            raise NoReply(f"{self.spec} did not answer in its batch: {told}", expired="expired" in told)
+        return int(status), bytes(reply)
+
+    def _stage(self, key: str, path: str, body: bytes, expected: Usage) -> None:
+        assert self.files is not None
+        if why := self.room(self.expected() + expected):
+            raise OverBudget(why)
+        line = self.files.line(key, path, body)
+        if len(line) > MOST_BYTES:
+            raise NoReply(f"the request has {len(line)} bytes, more than a file may have")
+        full = self._staged >= MOST_REQUESTS or self._bytes + len(line) > MOST_BYTES
+        if self._staging is None or full or self._staging[1] != path:
+            self._close_file()
+            mark = f"editloupe-{uuid.uuid4().hex[:20]}"
+            facts = (mark, self.spec, path, "staged")
+            self._db.execute("INSERT INTO jobs VALUES (?, ?, ?, NULL, ?, 0, 0, 0)", facts)
+            self._staging = (mark, path, self._file(mark).open("wb"))
+        mark, _, file = self._staging
+        file.write(line)
+        self._staged, self._bytes = self._staged + 1, self._bytes + len(line)
+        self._db.execute("INSERT INTO requests VALUES (?, ?, NULL, NULL)", (key, mark))
+        counted = (expected.input_tokens, expected.output_tokens, mark)
+        self._db.execute(
+            "UPDATE jobs SET requests = requests + 1, tokens_in = tokens_in + ?, tokens_out = tokens_out + ? WHERE mark = ?",
+            counted,
+        )
+
+    def expected(self) -> Usage:
+        """Return what the requests under way will probably take."""
+        query = "SELECT coalesce(sum(tokens_in), 0), coalesce(sum(tokens_out), 0), coalesce(sum(requests), 0) FROM jobs"
+        read, written, requests = self._db.execute(f"{query} WHERE state != 'over'").fetchone()
+        return Usage(requests=requests, input_tokens=read, output_tokens=written)
+
+    def begin(self) -> None:
+        """Forget what a session that was killed had only staged, and errors that a session before this one filed."""
+        self._forget([mark for (mark,) in self._db.execute("SELECT mark FROM jobs WHERE state = 'staged'").fetchall()])
+        self._db.execute("DELETE FROM requests WHERE status IS NOT NULL AND status != 200")
+
+    async def recover(self) -> None:
+        """Find out what became of files whose submission was not confirmed: one the provider does not know is sent anew."""
+        assert self.files is not None
+        rows = self._db.execute(
+            "SELECT mark FROM jobs WHERE state = 'submitting' AND spec = ?", (self.spec,)
+        ).fetchall()
+        for (mark,) in rows:
+            if remote := await self.files.find(mark):
+                self._sent(mark, remote)
+            else:
+                self._forget([mark])
+
+    async def submit(self) -> list[str]:
+        """Send every staged file; return the names of the jobs."""
+        assert self.files is not None
+        self._close_file()
+        rows = self._db.execute("SELECT mark, path FROM jobs WHERE state = 'staged' ORDER BY rowid").fetchall()
+        names = []
+        for mark, path in rows:
+            self._db.execute("UPDATE jobs SET state = 'submitting' WHERE mark = ?", (mark,))
+            try:
+                names.append(await self.files.submit(mark, path, self._file(mark)))
+            except BatchRefused as error:
+                if not error.passing:  # else the provider may have taken it all the same: the next session looks for it
+                    self._forget([mark])
+                raise
+            self._sent(mark, names[-1])
+        return names
+
+    def _sent(self, mark: str, remote: str) -> None:
+        self._db.execute("UPDATE jobs SET state = 'sent', remote = ? WHERE mark = ?", (remote, mark))
+        self._file(mark).unlink(missing_ok=True)
+
+    def under_way(self) -> list[tuple[str, str]]:
+        """Return the mark and the name of every job of this judge that is not over."""
+        query = "SELECT mark, remote FROM jobs WHERE state = 'sent' AND spec = ? ORDER BY rowid"
+        return [(str(mark), str(remote)) for mark, remote in self._db.execute(query, (self.spec,))]
+
+    async def collect(self, mark: str, remote: str) -> BatchState:
+        """Ask after one job; where it is over, take in its results."""
+        assert self.files is not None
+        state = await self.files.state(remote)
+        if not state.over:
+            return state
+        for number, name in enumerate(state.results):
+            file = self._folder / f"{mark}.{number}.results"
+            await self.files.download(name, file)
+            self._take_in(mark, file)
+            file.unlink()
+        left = f"the provider gave no reply to it ({state.sentence})".encode()
+        with _transaction(self._db):
+            self._db.execute("UPDATE requests SET status = 0, body = ? WHERE mark = ? AND status IS NULL", (left, mark))
+            self._db.execute("UPDATE jobs SET state = 'over' WHERE mark = ?", (mark,))
+        return state
+
+    def _take_in(self, mark: str, file: Path) -> None:
+        """Keep every line of a file of results; one that cannot be read answers nothing."""
+        assert self.files is not None
+        with file.open("rb") as lines, _transaction(self._db):
+            for line in lines:
+                try:
+                    result = self.files.result(line) if line.strip() else None
+                except ValueError:
+                    continue
+                if result:
+                    facts = (result.status, result.body, result.key, mark)
+                    self._db.execute("UPDATE requests SET status = ?, body = ? WHERE key = ? AND mark = ?", facts)
+
+    def _file(self, mark: str) -> Path:
+        return self._folder / f"{mark}.jsonl"
+
+    def _forget(self, marks: list[str]) -> None:
+        for mark in marks:
+            self._db.execute("DELETE FROM requests WHERE mark = ? AND status IS NULL", (mark,))
+            self._db.execute("DELETE FROM jobs WHERE mark = ?", (mark,))
+            self._file(mark).unlink(missing_ok=True)
+
+    def _close_file(self) -> None:
+        if self._staging:
+            self._staging[2].close()
+        self._staging, self._staged, self._bytes = None, 0, 0
+
+    async def aclose(self) -> None:
+        """Let go of everything; what was staged and not sent is forgotten by the next session."""
+        self._close_file()
+        if self._opened:
+            self._opened.close()
+        if self.files:
+            await self.files.aclose()
+
+
+class _transaction:  # noqa: N801
+    """All or nothing; the connection commits every statement by itself otherwise."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN")
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self._db.execute("COMMIT" if kind is None else "ROLLBACK")
