@@ -56,9 +56,16 @@ docs: $(VENV)/.docs
 	$(BIN)/python docs/check_site.py site
 
 # The studio is tested in a real Chromium. As root on Debian it is installed; elsewhere those tests skip and say so.
-browser:
+# axe-core, which looks for what keeps people out of a page, comes from npm where there is one; else its tests skip and say so.
+AXE ?= axe-core@4.14.0
+browser: .cache/axe.min.js
 	@command -v chromium >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null \
 		|| (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null)
+
+.cache/axe.min.js:
+	@mkdir -p .cache
+	-@command -v npm >/dev/null && cd .cache && npm pack --silent $(AXE) >/dev/null && tar xzf axe-core-*.tgz package/axe.min.js \
+		&& mv package/axe.min.js . && rm -rf package axe-core-*.tgz
 
 lint: $(VENV)/.full
 	$(BIN)/ruff check .

@@ -9,30 +9,21 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
+from editloupe.asked_messages import AskedMessage
+from editloupe.frozen_record import Record as Record
+from editloupe.frozen_record import Sha as Sha
 from editloupe.memory_picture import MemoryPicture, PictureSource
 from editloupe.picture_file import File, taken_picture
 from editloupe.storable import writable
 from editloupe.user_error import UserError as UserError
 
 Mode = Literal["tools", "oracle", "plain"]
-Sha = str
-"""A picture's content hash; the state of a graph and a trace hold these, never pixels."""
-
-
-class Record(BaseModel):
-    """Base of all records: frozen, strict about unknown fields; a number that is none stays visible in JSON."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
-
-
 FARTHEST = 2**40
 """No position in a picture is farther away; numbers up to here can be multiplied without losing any of them."""
 
@@ -256,9 +247,15 @@ class Step(Record):
     """Pictures that first went out with this turn's request."""
     usage: Usage = Usage()
     seconds: float = 0.0
-    """Waiting for the model; the tools' time is in the observations."""
+    """Of the requests themselves; the tools' time is in the observations."""
+    waited: float = Field(default=0.0, exclude_if=lambda value: not value)
+    """Waiting for a place among the requests under way, for limits, and before another try."""
     attempts: int = 1
     """Requests made until this reply came."""
+    asked: tuple[AskedMessage, ...] = Field(default=(), exclude_if=lambda value: not value)
+    """What the request said that no earlier one of this conversation did; empty in runs of earlier versions."""
+    reply_key: str = Field(default="", exclude_if=lambda value: not value)
+    """Under which the run keeps the reply: the hash of the exact request."""
     served: Served | None = Field(default=None, exclude_if=lambda value: value is None)
     """What the provider says answered; None where it says nothing."""
 

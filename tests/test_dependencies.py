@@ -15,7 +15,9 @@ LAYERS = (
     (
         "types",
         "asked",
+        "asked_messages",
         "files",
+        "frozen_record",
         "images",
         "lazy_names",
         "loop_thread",

@@ -63,11 +63,15 @@ class Reply:
     message: AIMessage
     usage: Usage
     seconds: float
-    """From the request to the reply; of a kept one, when it was asked for."""
+    """The requests took, without waiting for their turn; of a kept one, when it was asked for."""
     attempts: int = 1
     kept: bool = False
     """True where the reply came from the run's store and nothing was asked."""
     facts: ReplyFacts = ReplyFacts()
+    waited: float = 0.0
+    """For a place among the requests under way, for limits, and before another try."""
+    key: str = ""
+    """Of the exact request, under which a run keeps the reply; empty where no run does."""
 
 
 class Chat(Protocol):

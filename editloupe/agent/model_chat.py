@@ -93,7 +93,8 @@ class ModelChat:
             if isinstance(message, AIMessage):
                 usage = Usage.model_validate(kept["usage"])
                 took = float(kept.get("seconds", time.perf_counter() - started))
-                return Reply(message, usage, took, kept=True, facts=self._facts(message))
+                waited = float(kept.get("waited", 0.0))
+                return Reply(message, usage, took, kept=True, facts=self._facts(message), waited=waited, key=key)
         with chat_span(
             self._provider.in_spans or self._provider.name, self._model, self._parameters, self._place
         ) as span:
@@ -108,11 +109,11 @@ class ModelChat:
             facts = self._facts(message)
             answered(span, message.response_metadata, facts.finish, asking.usage, asking.attempts)
             put_reply(span, message, facts.finish)
-        seconds = time.perf_counter() - started
+        seconds, waited = asking.seconds, max(0.0, time.perf_counter() - started - asking.seconds)
         if self._replies:
-            kept = {"message": message_to_dict(message), "usage": asking.usage.model_dump(), "seconds": seconds}
-            self._replies.put(key, kept)
-        return Reply(message, asking.usage, seconds, asking.attempts, facts=facts)
+            times = {"seconds": seconds, "waited": waited}
+            self._replies.put(key, {"message": message_to_dict(message), "usage": asking.usage.model_dump(), **times})
+        return Reply(message, asking.usage, seconds, asking.attempts, facts=facts, waited=waited, key=key)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; another loop, or a later request, opens its own."""
@@ -171,6 +172,7 @@ class ModelChat:
         left_out = frozenset(self._gate.left_out)
         async with self._traffic.request(self._name) as ticket:
             asking.attempts += 1
+            begun = time.perf_counter()
             try:
                 with noting_route() as route:
                     async with asyncio.timeout(self._timeout):
@@ -183,6 +185,8 @@ class ModelChat:
             except asyncio.CancelledError:
                 asking.lose(ticket, paid=True)
                 raise
+            finally:
+                asking.seconds += time.perf_counter() - begun
             if not isinstance(message, AIMessage) or _is_nothing(message, self._facts(message)):
                 self._failed(empty_reply(self._name), asking, ticket, attempt, left_out)
                 return None
@@ -279,6 +283,8 @@ class _Asking:
     wire: list[AnyMessage]
     request: ChatRequest
     attempts: int = 0
+    seconds: float = 0.0
+    """Of all tries, without what lay between them."""
     usage: Usage = field(default_factory=Usage)
 
     def estimate(self) -> int:

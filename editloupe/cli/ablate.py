@@ -15,7 +15,7 @@ from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.edit_options import EditOptions, ManifestFile, protocol_of
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import tell
-from editloupe.cli.report import Human, Resamples, chosen_format
+from editloupe.cli.report import Human, Resamples, chosen_format, width_for
 from editloupe.cli.splice import Without, spliced
 from editloupe.cli.vary import read_vary, varied
 from editloupe.evals.batch.stopping import INTERRUPTED
@@ -156,7 +156,7 @@ def _text(found: Ablation) -> str:
     from editloupe.evals.ablation import ablation_blocks
     from editloupe.evals.report.text import as_text
 
-    return as_text(tuple(ablation_blocks(found)), WIDTH)
+    return as_text(tuple(ablation_blocks(found)), width_for(None, WIDTH))
 
 
 def _markdown(found: Ablation) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.options import tell
-from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver
+from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver, width_for
 from editloupe.safe_text import for_json
 
 FORMATS = ("text", "json")
@@ -60,7 +60,7 @@ def agree(
     from editloupe.evals.analysis.human import human_labels
     from editloupe.evals.analysis.run_rows import table_of
     from editloupe.evals.report.agreement_blocks import agreement_blocks
-    from editloupe.evals.report.text import as_text
+    from editloupe.evals.report.text import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import replacement_blocks
     from editloupe.evals.trust.replace_annotators import replace_annotators as test_replacement
 
@@ -80,4 +80,4 @@ def agree(
     blocks = list(agreement_blocks(found, table.titles))
     if tested is not None:
         blocks += replacement_blocks(tested, table.titles, epsilon)
-    deliver(as_text(tuple(blocks)), out)
+    deliver(as_text(tuple(blocks), width_for(out, WIDTH)), out)

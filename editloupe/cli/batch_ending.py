@@ -135,7 +135,7 @@ def _table(found: list[CriterionMean]) -> None:
         mean = "–" if score.mean is None else f"{score.mean:.2f}"
         spread = "–" if score.deviation is None else f"{score.deviation:.2f}"
         head = [Text(one_line(score.model or ""))] if several else []
-        table.add_row(*head, Text(one_line(score.criterion)), f"{score.judged} of {score.units}", mean, spread)
+        table.add_row(*head, Text(one_line(score.criterion)), f"{score.judged} of {score.expected}", mean, spread)
     Console(highlight=False).print(table)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.options import tell
-from editloupe.cli.report import ConfigurationName, Human, ProtocolName, deliver
+from editloupe.cli.report import ConfigurationName, Human, ProtocolName, deliver, width_for
 
 
 def calibrate(
@@ -67,7 +67,7 @@ def calibrate(
     from editloupe.combined.plans import stage_calibration, stage_entries, write_stages
     from editloupe.evals.analysis.reference import without_reference
     from editloupe.evals.analysis.run_rows import table_of
-    from editloupe.evals.report.text import as_text
+    from editloupe.evals.report.text import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import calibration_blocks
     from editloupe.evals.trust.calibrate import calibrate as calibrated
     from editloupe.evals.trust.earlier_stages import find_stage
@@ -97,5 +97,5 @@ def calibrate(
         write_stages(out, [*entries, {"calibration": found.model_dump(mode="json")}])
     else:
         found.write(out)
-    deliver(as_text(tuple(calibration_blocks(found, table.titles))), None)
+    deliver(as_text(tuple(calibration_blocks(found, table.titles)), width_for(None, WIDTH)), None)
     tell(f"calibration in {out}" + (f", stage {len(entries) + 1}" if append else ""))

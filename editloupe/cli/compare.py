@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from editloupe.cli.options import tell
-from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver
+from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver, width_for
 from editloupe.safe_text import for_json
 from editloupe.types import UserError
 
@@ -85,7 +85,7 @@ def compare(
         blocks = tuple(block for one in found for block in model_blocks(one, titles))
     else:
         blocks = tuple(comparison_blocks(found, titles))
-    deliver(as_markdown(blocks) if kind == "md" else as_text(blocks, WIDTH), out)
+    deliver(as_markdown(blocks) if kind == "md" else as_text(blocks, width_for(out, WIDTH)), out)
 
 
 def _as_json(found: RunComparison | tuple[ModelComparison, ...]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import typer
 
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import tell
-from editloupe.cli.report import chosen_format, deliver
+from editloupe.cli.report import chosen_format, deliver, width_for
 from editloupe.cli.splice import Without, spliced
 from editloupe.memory_picture import MemoryPicture, PictureSource
 from editloupe.safe_text import for_json
@@ -59,7 +59,7 @@ def drift(
     from editloupe.evals.analysis.run_rows import table_of
     from editloupe.evals.batch.batch import Batch, judge_batch
     from editloupe.evals.batch.traffic import Limits
-    from editloupe.evals.report.text import as_text
+    from editloupe.evals.report.text import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import drift_blocks
     from editloupe.evals.trust.drift import drift as compared
 
@@ -86,7 +86,7 @@ def drift(
             raise UserError(f"the edits were not judged to the end: {ending.why}")
         found = compared(table, table_of(folder, table.protocol, ending.configuration), margin, error)
     text = for_json(found.model_dump(mode="json"), 2) + "\n"
-    deliver(text if kind == "json" else as_text(tuple(drift_blocks(found, table.titles))), None)
+    deliver(text if kind == "json" else as_text(tuple(drift_blocks(found, table.titles)), width_for(None, WIDTH)), None)
     return CODES[found.answer]
 
 

@@ -186,7 +186,7 @@ def run(arguments: list[str]) -> int:
             warnings.showwarning = _warned
             app = build_app(wanted)
             _collect_garbage()
-            code: Any = app(arguments, standalone_mode=False)
+            code: Any = app(_either_spelling(app, arguments), standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except UserError as error:
@@ -209,6 +209,32 @@ def run(arguments: list[str]) -> int:
             raise
         hint = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
         return _say(f"{error.format_message()}{hint}")
+
+
+def _either_spelling(app: typer.Typer, arguments: list[str]) -> list[str]:
+    """Return the arguments with `--json` and `--format json` as the command spells it: they mean the same to all of them.
+
+    A command that prints nothing but text or JSON has `--json` alone; one that knows further formats has `--format`.
+    """
+    if not any(one == "--json" or one.startswith("--format") for one in arguments):
+        return arguments
+    command: Any = typer.main.get_command(app)
+    rest = list(arguments)
+    while rest and hasattr(command, "commands"):
+        name = rest.pop(0)
+        command = command.commands.get(name, command if name.startswith("-") else None)
+    options = {name for option in getattr(command, "params", ()) for name in option.opts}
+    if ("--json" in options) == ("--format" in options):
+        return arguments
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    given, behind = list(arguments[:end]), arguments[end:]
+    if "--format" in options:
+        return [word for one in given for word in (("--format", "json") if one == "--json" else (one,))] + behind
+    for spelled in (["--format", "json"], ["--format=json"], ["--format", "text"], ["--format=text"]):
+        for place in range(len(given) - len(spelled), -1, -1):
+            if given[place : place + len(spelled)] == spelled:
+                given[place : place + len(spelled)] = ["--json"] if "json" in spelled[-1] else []
+    return given + behind
 
 
 def _collect_garbage() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from editloupe.cli.options import one_of, tell
+from editloupe.cli.report import width_for
 from editloupe.evals.papers import layouts
 from editloupe.evals.papers.registry import known_paper
 from editloupe.plurals import number_of
@@ -80,7 +81,7 @@ def stats(
         return
     from editloupe.evals.report.text import as_text
 
-    sys.stdout.write(as_text(list(manifest_blocks(found)), 120))
+    sys.stdout.write(as_text(list(manifest_blocks(found)), width_for(None, 120)))
 
 
 def manifest_names(manifests: Sequence[Path]) -> dict[Path, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from editloupe.evals.analysis.scores import UnjudgedRule
     from editloupe.evals.report import Leaderboard, Report
 
+NARROWEST = 60
+"""Columns below which no table is drawn."""
 FORMATS = ("text", "md", "html", "json", "latex", "csv")
 SUFFIXES = {
     ".html": "html",
@@ -155,6 +158,13 @@ def deliver(text: str, out: Path | None) -> None:
         return
     write_text(out, text)
     tell(f"report in {out}")
+
+
+def width_for(out: Path | None, otherwise: int) -> int:
+    """Return how many columns a text may take: those of the terminal, where it is for one."""
+    if out is not None or not sys.stdout.isatty():
+        return otherwise
+    return max(NARROWEST, shutil.get_terminal_size((otherwise, 24)).columns)
 
 
 def _print(found: Report | Leaderboard) -> None:

@@ -106,7 +106,8 @@ def _lines(found: RunInfo) -> list[str]:
         lines.append(
             f"configuration {one.name}: {one_line(one.judge)} · {one.protocol} · {one.mode} mode{differs}{repeats}"
         )
-        lines.append(f"  {', '.join(one.criteria)}: {one.judged} judged, {one.unjudged} unjudged")
+        left = f", {one.not_yet} of {one.judged + one.unjudged + one.not_yet} not yet" if one.not_yet else ""
+        lines.append(f"  {', '.join(one.criteria)}: {one.judged} judged, {one.unjudged} unjudged{left}")
     cost = "cost unknown" if found.cost is None else f"${found.cost:.4f}"
     lines.append(
         f"{number_of(found.usage.requests, 'request')}, {found.usage.input_tokens + found.usage.output_tokens} tokens, {cost}"

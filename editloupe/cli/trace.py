@@ -174,7 +174,7 @@ def _story(run: Run, edit: Edit, stories: list[tuple[Unit, tuple[Trace, ...]]]) 
             if trace.target is not None:
                 parts.append(Text(f"target {trace.target + 1}", style="bold"))
             parts += [Text(f"note: {printable(note)}", style="yellow") for note in trace.notes]
-            parts += [_step(run, step) for step in trace.steps]
+            parts += [_step(run, step, place) for place, step in enumerate(trace.steps, start=1)]
         parts += [Text(printable(line)) for line in opinion_lines(unit.outcome.opinions)]
         parts.append(_ending(unit))
     return parts
@@ -184,10 +184,10 @@ def _setting(unit: Unit) -> str:
     return one_line(f"{unit.judge} · {unit.protocol} · {unit.mode} mode")
 
 
-def _step(run: Run, step: Step) -> RenderableType:
+def _step(run: Run, step: Step, place: int) -> RenderableType:
     facts = [_milliseconds(step.seconds), _tokens(step.usage), f"{step.attempts} requests" if step.attempts > 1 else ""]
     facts.append(f"served by {printable(step.served.told)}" if step.served else "")
-    title = Text.assemble((f"step {step.index}", "bold"), (f"  {' · '.join(filter(None, facts))}", "dim"))
+    title = Text.assemble((f"step {place}", "bold"), (f"  {' · '.join(filter(None, facts))}", "dim"))
     lines: list[RenderableType] = []
     for sent in step.sent:
         size = "×".join(map(str, sent.size))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from editloupe.cli.options import tell
+from editloupe.cli.report import width_for
 from editloupe.safe_text import for_csv, for_json, one_line
 from editloupe.types import UserError
 from editloupe.whole_files import text_file
@@ -131,7 +132,7 @@ def _csv_line(cells: Iterable[Any]) -> str:
 
 
 def _statistics(found: FoundTraces, kind: str) -> Iterable[str]:
-    from editloupe.evals.report.text import as_text
+    from editloupe.evals.report.text import WIDTH, as_text
     from editloupe.evals.report.trace_blocks import statistics_blocks
 
     if kind == "csv":
@@ -140,7 +141,7 @@ def _statistics(found: FoundTraces, kind: str) -> Iterable[str]:
     if kind == "json":
         yield for_json({"where": found.where, "searched": found.searched, **counted.record()}, 2) + "\n"
         return
-    yield as_text(statistics_blocks(counted, found.searched))
+    yield as_text(statistics_blocks(counted, found.searched), width_for(None, WIDTH))
 
 
 class _Patience:

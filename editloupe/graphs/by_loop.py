@@ -30,8 +30,8 @@ async def by_loop(loop: Graph, context: CaseContext) -> Judged:
 
 def _trace(context: CaseContext, staged: Staged, steps: Sequence[Step], started: float) -> Trace:
     """Return the whole story of a case: the stage before it, where it has one, then its own steps."""
-    offset = len(staged.steps)
-    following = [step.model_copy(update={"index": step.index + offset}) for step in steps] if offset else steps
+    offset, prompts = len(staged.steps), max(0, len(staged.prompts) - 2)
+    following = [_behind(step, offset, prompts) for step in steps] if offset else steps
     return context.heading.model_copy(
         update={
             "prompt": staged.prompts,
@@ -44,6 +44,14 @@ def _trace(context: CaseContext, staged: Staged, steps: Sequence[Step], started:
             "seconds": time.perf_counter() - started,
         }
     )
+
+
+def _behind(step: Step, steps: int, prompts: int) -> Step:
+    """Return a step of the case's own conversation, counted behind the steps and prompts of the stage before."""
+    asked = tuple(
+        one if one.prompt is None else one.model_copy(update={"prompt": one.prompt + prompts}) for one in step.asked
+    )
+    return step.model_copy(update={"index": step.index + steps, "asked": asked})
 
 
 def tool_notes(toolbox: Toolbox) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ from editloupe.agent.messages import (
     text_of,
 )
 from editloupe.agent.prompts import final_form, system_text, task_text
+from editloupe.agent.request_record import asked_messages
 from editloupe.agent.schemas import answer_schema
 from editloupe.agent.tool_words import functions, in_words
 from editloupe.graphs.context import LiveContext, SharedContext
@@ -101,6 +102,8 @@ class LoopState(TypedDict, total=False):
     otherwise: Failure | None
     """How the case ends if nothing better comes than the last reply."""
     confidence: float | None
+    dropped: bool
+    """Whether the last reply is not sent back to the model, because nobody could read it."""
 
 
 def opening(context: CaseContext) -> LoopState:
@@ -185,6 +188,7 @@ def _after(reply: Reply, state: LoopState, context: CaseContext, tools: list[str
     problem = None if declined else _why_empty(reply.facts.finish) if empty and not cut else reading.problem
     # A reply nobody could read is not sent back to the model either.
     vast = len(text) > LONGEST_REPLY or len(message.tool_calls) + len(message.invalid_tool_calls) > MOST_CALLS
+    told = _since_last_request(state)
     step = Step(
         index=state["turns"],
         thought=reading.thought or reasoning_of(message),
@@ -192,14 +196,18 @@ def _after(reply: Reply, state: LoopState, context: CaseContext, tools: list[str
         answer=given.text if given else None,
         problem=problem,
         raw=text,
-        sent=sent_pictures(_since_last_reply(state["messages"]), context.shared.album, context.shared.wire),
+        sent=sent_pictures(told, context.shared.album, context.shared.wire),
         usage=reply.usage,
         seconds=reply.seconds,
+        waited=reply.waited,
+        asked=asked_messages(told),
+        reply_key=reply.key,
         attempts=reply.attempts,
         served=reply.facts.served,
     )
     return LoopState(
         messages=[] if empty or vast else [message],
+        dropped=empty or vast,
         current=step,
         turns=state["turns"] + 1,
         given=given,
@@ -326,9 +334,12 @@ def _last_reply(messages: list[AnyMessage]) -> AIMessage:
     return next(m for m in reversed(messages) if isinstance(m, AIMessage))
 
 
-def _since_last_reply(messages: list[AnyMessage]) -> list[AnyMessage]:
-    last = max((i for i, m in enumerate(messages) if isinstance(m, AIMessage)), default=-1)
-    return messages[last + 1 :]
+def _since_last_request(state: LoopState) -> list[AnyMessage]:
+    """Return what the next request says that none before did: the last reply, where it is sent back, and what follows it."""
+    messages = state["messages"]
+    if state.get("dropped"):
+        return messages[-1:]  # all there is after a reply that is not sent back: what was wrong with it
+    return messages[max((i for i, m in enumerate(messages) if isinstance(m, AIMessage)), default=0) :]
 
 
 def _why_empty(finish: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from editloupe.studio.damage import readable
 from editloupe.studio.library import OpenRun
@@ -12,7 +14,7 @@ from editloupe.types import UserError
 TITLES = {
     "score_per_type": "Scores by type",
     "models": "Scores by editing model",
-    "label_distribution": "Labels",
+    "label_distribution": "Labels of all repeats, by editing model",
     "score_by_area": "Score and size of the target",
     "confusion": "Judge and people",
     "agreement_by_type": "Agreement with people by type",
@@ -20,15 +22,21 @@ TITLES = {
 }
 
 
+RESAMPLES = 300
+"""For intervals that are only looked at; the report's own come from more."""
+
+
 @dataclass(frozen=True)
 class Charts:
-    """The answer of a report, and its figures as SVG by name."""
+    """The answer of a report, and its figures by name, each drawn when it is first asked for."""
 
     answer: str
     warnings: tuple[str, ...]
     """Where one judge was served in several versions."""
     certainty: tuple[str, ...]
-    figures: dict[str, bytes]
+    figures: Mapping[str, Callable[[], Any]]
+    drawn: dict[str, bytes] = field(default_factory=dict)
+    """Those that were asked for, as SVG."""
 
 
 class ChartCache:
@@ -48,18 +56,30 @@ class ChartCache:
                 self._kept[one.key, configuration] = kept
             return kept[1]
 
+    def figure(self, one: OpenRun, configuration: str, name: str) -> bytes | None:
+        """Return one figure as SVG, None where there is none of that name; one is drawn at a time."""
+        charts = self.charts(one, configuration)
+        if name not in charts.figures:
+            return None
+        from editloupe.evals.report.figures import as_svg
+
+        with self._lock, readable(one.name):
+            if name not in charts.drawn:
+                charts.drawn[name] = as_svg(charts.figures[name]())
+            return charts.drawn[name]
+
 
 def _draw(one: OpenRun, configuration: str) -> Charts:
     try:
+        from editloupe.evals.analysis.bootstrap import Resampling
         from editloupe.evals.analysis.human import human_labels
         from editloupe.evals.analysis.run_rows import table_of
         from editloupe.evals.report.build import build_report
         from editloupe.evals.report.draw_figures import drawings
-        from editloupe.evals.report.figures import as_svg
     except ImportError as error:
         raise UserError(f"the charts need {error.name}, which is not installed") from None
     with readable(one.name):
         table = table_of(one.run.folder, configuration=configuration)
-        report = build_report(table, human=human_labels(table, studio=one.labels.path))
-        figures = {name: as_svg(draw()) for name, draw in drawings(report).items()}
-    return Charts(report.answer, report.version_notes, report.certainty, figures)
+        people = human_labels(table, studio=one.labels.path)
+        report = build_report(table, human=people, how=Resampling(RESAMPLES))
+    return Charts(report.answer, report.version_notes, report.certainty, drawings(report))

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from editloupe.evals.runs.readback import recorded_rubrics
+from editloupe.evals.runs.standing import clock_of, standing_of
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import Rubric
 from editloupe.studio.damage import readable
@@ -23,6 +24,7 @@ CREATE TABLE edits (
 );
 CREATE INDEX edits_in_order ON edits (position, edit_id, name);
 CREATE INDEX edits_by_id ON edits (edit_id);
+CREATE INDEX edits_by_pictures ON edits (edited, source);
 CREATE INDEX edits_by_type ON edits (type, position, edit_id);
 CREATE INDEX edits_by_model ON edits (model, position, edit_id);
 CREATE TABLE cells (
@@ -35,7 +37,8 @@ CREATE TABLE people (
     place REAL NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (name, criterion, protocol)
 ) WITHOUT ROWID;
 CREATE TABLE configurations (
-    place INTEGER PRIMARY KEY, configuration TEXT NOT NULL UNIQUE, title TEXT NOT NULL, units INTEGER NOT NULL
+    place INTEGER PRIMARY KEY, configuration TEXT NOT NULL UNIQUE, title TEXT NOT NULL, units INTEGER NOT NULL,
+    standing TEXT NOT NULL, clock REAL NOT NULL
 );
 CREATE TABLE asked (asked TEXT NOT NULL, configuration TEXT NOT NULL, PRIMARY KEY (asked, configuration)) WITHOUT ROWID;
 """
@@ -140,8 +143,18 @@ class RunIndex:
         held = self._run.configurations()
         self._rows.execute("DELETE FROM configurations")
         self._rows.executemany(
-            "INSERT INTO configurations VALUES (?, ?, ?, ?)",
-            [(place, _plain(one.name), _plain(one.title), one.units) for place, one in enumerate(held)],
+            "INSERT INTO configurations VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    place,
+                    _plain(one.name),
+                    _plain(one.title),
+                    one.units,
+                    standing_of(self._run, source, one).told(),
+                    clock_of(source, one.name),
+                )
+                for place, one in enumerate(held)
+            ],
         )
         known = {one.name for one in held}
         found: dict[str, list[str]] = {}

@@ -27,6 +27,8 @@ from editloupe.types import Trace, UserError
 HERE = "here"
 """The key of the run that takes what is judged on the page."""
 Mark = tuple[int, ...]
+Content = tuple[str, str, str]
+"""Source picture, edited picture, instruction."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,19 @@ class OpenRun:
         with self.index.reading() as rows:
             query = "SELECT name, model FROM edits WHERE edit_id = ? ORDER BY position, name"
             return [(row["name"], row["model"]) for row in rows.execute(query, (edit_id,))]
+
+    def content(self, name: str) -> Content | None:
+        """Return what an edit is about: the hashes of its two pictures and its instruction; None where they are not known."""
+        query = "SELECT source, edited, instruction FROM edits WHERE name = ?"
+        with self.index.reading() as rows:
+            found = rows.execute(query, (name,)).fetchone()
+        return (found[0], found[1], found[2]) if found and found[0] and found[1] else None
+
+    def alike(self, content: Content) -> list[str]:
+        """Return the names of the edits that are about the same pictures and instruction."""
+        query = "SELECT name FROM edits WHERE source = ? AND edited = ? AND instruction = ? ORDER BY position, name"
+        with self.index.reading() as rows:
+            return [row["name"] for row in rows.execute(query, content)]
 
     def units(self, name: str) -> list[Unit]:
         """Return the units of one edit, of every configuration."""

@@ -197,7 +197,7 @@ class Facts:
     models: tuple[str, ...]
     """Editing models; where some edits name none, NO_MODEL is among them."""
     configurations: tuple[Mapping[str, Any], ...]
-    """Who judged how: `configuration`, `title` and `units`, first used first."""
+    """Who judged how: `configuration`, `title`, `units` and `standing`, which is empty where all is judged; first used first."""
     configuration: str
     """The one that is counted here."""
     criteria: tuple[tuple[str, str], ...]
@@ -205,8 +205,15 @@ class Facts:
     counts: Mapping[str, Mapping[str, int]]
     """By criterion: label to how many edits, `unjudged` among them."""
     seconds: float
+    """Of all verdicts together; they are judged side by side."""
+    clock: float
+    """From the first to the last, without the time in which nothing was under way."""
     steps: int
     labelled: int
+    repeats: int
+    """The most verdicts that one edit has by one criterion."""
+    standing: str
+    """How far it has got, where it was to judge more."""
 
 
 def facts_of(connection: sqlite3.Connection, configuration: str = "") -> Facts:
@@ -227,7 +234,10 @@ def facts_of(connection: sqlite3.Connection, configuration: str = "") -> Facts:
         "SELECT criterion, min(protocol) AS p FROM cells WHERE configuration = ? GROUP BY criterion ORDER BY criterion",
         (chosen,),
     )
-    sums = "SELECT coalesce(sum(seconds), 0), coalesce(sum(steps), 0) FROM cells WHERE configuration = ?"
+    sums = (
+        "SELECT coalesce(sum(seconds), 0), coalesce(sum(steps), 0), coalesce(max(repeats), 0) FROM cells "
+        "WHERE configuration = ?"
+    )
     whole = connection.execute(sums, (chosen,)).fetchone()
     return Facts(
         edits=connection.execute("SELECT count(*) FROM edits").fetchone()[0],
@@ -238,7 +248,10 @@ def facts_of(connection: sqlite3.Connection, configuration: str = "") -> Facts:
         criteria=tuple((row["criterion"], row["p"]) for row in criteria),
         counts=counts,
         seconds=whole[0],
+        clock=next((one["clock"] for one in known if one["configuration"] == chosen), 0.0),
         steps=whole[1],
+        repeats=whole[2],
+        standing=next((one["standing"] for one in known if one["configuration"] == chosen), ""),
         labelled=connection.execute("SELECT count(DISTINCT name) FROM people").fetchone()[0],
     )
 

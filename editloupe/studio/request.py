@@ -6,20 +6,28 @@ import hashlib
 import json
 import re
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, StringConstraints, ValidationError, field_validator
 
 from editloupe.combined.plans import names_a_file
 from editloupe.judge import Judge
+from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import DEFAULT
+from editloupe.rubrics.roles import OPTIONAL, role_of
 from editloupe.setups.setup import DEFAULT_SETUP, setup_names
 from editloupe.studio.library import OpenRun
 from editloupe.studio.settings import StudioSettings
 from editloupe.studio.uploads import Uploads
 from editloupe.types import Box, Edit, Mode, Record, UserError
 
+_OWN_SLOTS = ("source", "edited", "reference")
 LONGEST = 4000
 """Letters an instruction may have."""
+
+
+Role = Annotated[str, StringConstraints(pattern=r"^[a-z_]{1,40}$")]
+Picture = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{32})?$")]
 
 
 class JudgeRequest(Record):
@@ -28,6 +36,8 @@ class JudgeRequest(Record):
     source: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
     edited: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
     reference: str = Field(default="", pattern=r"^([0-9a-f]{32})?$")
+    more: dict[Role, Picture] = Field(default_factory=dict, max_length=12)
+    """Further pictures by role, such as an annotated one or a golden label."""
     instruction: str = Field(default="", max_length=LONGEST)
     instruction_type: str = Field(default="", max_length=80)
     boxes: tuple[Box, ...] = Field(default=(), max_length=50)
@@ -47,6 +57,11 @@ class JudgeRequest(Record):
         return value or None
 
     @property
+    def given(self) -> dict[str, str]:
+        """The further pictures that there are."""
+        return {role: sha for role, sha in self.more.items() if sha}
+
+    @property
     def edit_id(self) -> str:
         """The same edit has the same name each time it is judged, whoever judges it."""
         facts = [
@@ -56,6 +71,7 @@ class JudgeRequest(Record):
             self.instruction,
             self.instruction_type,
             [*map(list, self.boxes)],
+            *([sorted(self.given.items())] if self.given else []),
         ]
         digest = hashlib.sha256(json.dumps(facts).encode("utf-8", "replace")).hexdigest()[:6]
         plain = re.sub(r"[^\w-]+", "-", Path(self.name).stem).strip("-")[:40] or "edit"
@@ -87,21 +103,32 @@ def edit_of(request: JudgeRequest, uploads: Uploads) -> Edit:
         instruction=request.instruction.strip(),
         instruction_type=request.instruction_type or None,
         target_boxes=request.boxes,
+        more_images={role: (uploads.path(sha),) for role, sha in request.given.items()},
     )
+
+
+def further_roles(protocol: Protocol) -> dict[str, str]:
+    """Return the pictures a protocol's rubrics show beside source, edit and reference: their roles and names."""
+    named = (name for rubric in protocol.rubrics for mode in rubric.modes.values() for name in mode.images)
+    found = {role_of(name): name.removesuffix(OPTIONAL) for name in named}
+    return {role: name for role, name in found.items() if role not in _OWN_SLOTS}
 
 
 def filled_in(request: JudgeRequest, one: OpenRun, name: str, uploads: Uploads) -> JudgeRequest:
     """Return a request about an edit of a run, with the pictures the run kept, to be judged as it was judged there first."""
     edit, pictures, _ = one.edit(name)
     shas: dict[str, str] = {}
-    for role in ("source", "edited", "reference"):
-        path = one.run.pictures.find(pictures[role][0]) if pictures.get(role) else None
+    more: dict[str, str] = {}
+    for role, hashes in pictures.items():
+        path = one.run.pictures.find(hashes[0]) if hashes else None
         if path is not None:
-            shas[role] = str(uploads.copy(path)["sha"])
+            (shas if role in _OWN_SLOTS else more)[role] = str(uploads.copy(path)["sha"])
     units = one.units(name)
     known = {"protocol": units[0].protocol, "mode": units[0].mode, "judge": units[0].judge} if units else {}
     told = {"instruction": edit.instruction[:LONGEST], "instruction_type": (edit.instruction_type or "")[:80]}
-    return request.model_copy(update={**shas, **known, **told, "boxes": edit.target_boxes[:50], "name": edit.id[:80]})
+    return request.model_copy(
+        update={**shas, **known, **told, "more": more, "boxes": edit.target_boxes[:50], "name": edit.id[:80]}
+    )
 
 
 def judge_of(request: JudgeRequest, settings: StudioSettings) -> Judge:

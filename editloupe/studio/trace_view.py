@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
 from editloupe.rubrics.case import EDITED, SOURCE
-from editloupe.types import Box, Observation, Step, ToolCall, Trace
+from editloupe.types import Box, Observation, Sent, Step, ToolCall, Trace
 
 ROLES = {SOURCE: "source", EDITED: "edited"}
 KINDS: Mapping[str, str] = {
@@ -65,6 +65,16 @@ class CallView:
 
 
 @dataclass(frozen=True)
+class SentView:
+    """A picture as it went to the judge."""
+
+    sha: str
+    name: str
+    words: str
+    """Its size and form as sent, and whether it was shrunk."""
+
+
+@dataclass(frozen=True)
 class StepView:
     """One step with its calls and boxes."""
 
@@ -72,6 +82,8 @@ class StepView:
     position: int
     calls: tuple[CallView, ...]
     marks: tuple[Mark, ...]
+    sent: tuple[SentView, ...] = ()
+    """Pictures that went out with the step's request and that no tool of this trace returned."""
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -82,14 +94,23 @@ class StepView:
 def steps_of(trace: Trace, pictures: Mapping[str, str], side: str = "") -> tuple[StepView, ...]:
     """Return the steps of a trace; `pictures` are the hashes of the whole pictures by role, which boxes are drawn on."""
     named = roles_of(trace, pictures)
-    return tuple(step_view(step, position, named, side) for position, step in enumerate(trace.steps))
+    returned = {sha for step in trace.steps for seen in step.observations for sha in seen.pictures}
+    return tuple(step_view(step, position, named, side, returned) for position, step in enumerate(trace.steps))
 
 
-def step_view(step: Step, position: int, named: Mapping[str, str], side: str = "") -> StepView:
-    """Return one step; `named` maps the judge's picture names to roles."""
+def step_view(
+    step: Step, position: int, named: Mapping[str, str], side: str = "", returned: Collection[str] = ()
+) -> StepView:
+    """Return one step; `named` maps the judge's picture names to roles, `returned` are pictures of the tools."""
     calls = tuple(_call_views(step))
     marks = [mark for call in calls if call.seen for mark in _marks(call.seen, position, named, side)]
-    return StepView(step, position, calls, tuple(marks))
+    sent = tuple(SentView(one.sha, one.name, _as_sent(one)) for one in step.sent if one.sha not in returned)
+    return StepView(step, position, calls, tuple(marks), sent)
+
+
+def _as_sent(sent: Sent) -> str:
+    shrunk = "" if sent.scale == 1 else f", shrunk from {sent.original_size[0]} × {sent.original_size[1]}"
+    return f"{sent.size[0]} × {sent.size[1]} {sent.format}{shrunk}"
 
 
 def roles_of(trace: Trace, pictures: Mapping[str, str]) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import typer
 from editloupe.cli.main import build_app, run
 from editloupe.evals.batch.traffic import Limits
 from editloupe.judge import JudgeSettings
+from tests.evals.sample_runs import Line, make_run
 
 LISTS_ALL = ("judge", "batch", "ablate", "serve", "mcp")
 """Commands that offer every option about a judge."""
@@ -175,3 +177,15 @@ def test_a_bad_value_is_one_sentence(
     told = capsys.readouterr().err
     assert sentence in told
     assert len(told.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("spelling", [["--json"], ["--format", "json"], ["--format=json"]])
+@pytest.mark.parametrize("words", [["run", "info"], ["agree"], ["report"]])
+def test_json_is_asked_for_in_either_spelling(
+    words: list[str], spelling: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    human = {"instruction_following": "Wrong Action"}
+    made = make_run(tmp_path / "run", [Line(f"e{n}", human=human) for n in range(3)])
+    more = [] if "run" in words else ["--resamples", "100"]
+    assert run([*words, str(made), *spelling, *more]) == 0
+    assert isinstance(json.loads(capsys.readouterr().out), dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from html import unescape
 from pathlib import Path
 
@@ -180,3 +181,53 @@ def test_an_edit_whose_pictures_were_not_kept_has_its_pages(tmp_path: Path, stud
         answer = client.get(page)
         assert answer.status_code == 200
         assert "The run did not keep the pictures of this edit." in answer.text
+
+
+def test_beside_stand_verdicts_on_the_same_pictures_and_instruction_whatever_their_ids(
+    studio: OpenStudio, tmp_path: Path
+) -> None:
+    runs = [long_trace(tmp_path / name, mode=mode) for name, mode in (("one", "tools"), ("two", "plain"))]
+    rename(runs[1], edit_id="called-otherwise")
+    client = studio(runs=tuple(runs))
+    page = client.get("/runs/run/trace", params={**EDIT, "beside": "run-2~0"}).text
+    assert "The run of B calls this edit called-otherwise." in page
+    assert "openai:gpt-5.1 · plain" in page
+
+
+def test_an_id_alone_puts_nothing_beside(studio: OpenStudio, tmp_path: Path) -> None:
+    runs = [long_trace(tmp_path / name) for name in ("one", "two")]
+    rename(runs[1], instruction="Remove the patch")
+    client = studio(runs=tuple(runs))
+    assert client.get("/runs/run/trace", params={**EDIT, "beside": "run-2~0"}).status_code == 404
+    assert "run-2" not in client.get("/runs/run/trace", params=EDIT).text
+
+
+def rename(run: Path, edit_id: str | None = None, instruction: str | None = None) -> None:
+    """Have a run call its one edit otherwise, or ask for something else."""
+    with sqlite3.connect(run / "run.sqlite") as connection:
+        facts = json.loads(connection.execute("SELECT facts FROM edits").fetchone()[0])
+        facts |= {"id": edit_id or facts["id"], "instruction": instruction or facts["instruction"]}
+        connection.execute("UPDATE edits SET facts = ?", (json.dumps(facts),))
+        if edit_id:
+            connection.execute("UPDATE edits SET name = ?, edit_id = ?", (edit_id, edit_id))
+
+
+def test_pictures_that_went_out_with_a_step_are_shown_with_their_names(studio: OpenStudio, tmp_path: Path) -> None:
+    run = long_trace(tmp_path)
+    with sqlite3.connect(run / "run.sqlite") as connection:
+        step = json.loads(connection.execute("SELECT step FROM steps WHERE position = 0").fetchone()[0])
+        golden = {**step["sent"][0], "name": "Golden Label", "size": [50, 40], "scale": 0.25}
+        step["sent"].append(golden)
+        connection.execute("UPDATE steps SET step = ? WHERE position = 0", (json.dumps(step),))
+    page = studio(runs=(run,)).get("/runs/run/trace", params=EDIT).text
+    assert page.count("Sent with this step") == 1
+    assert 'alt="Golden Label, 50 × 40 png, shrunk from 200 × 150"' in page
+
+
+def test_what_a_tool_returned_is_not_shown_twice() -> None:
+    step = zoom(0, [0, 0, 9, 9])
+    seen = step.observations[0].model_copy(update={"pictures": ("b" * 64,), "captions": ("crop",)})
+    first = step.model_copy(update={"observations": (seen,), "sent": (sent("Source Image", "a" * 64),)})
+    second = zoom(1, [0, 0, 5, 5]).model_copy(update={"sent": (sent("crop", "b" * 64),)})
+    views = steps_of(trace_of(first, second), {"source": "a" * 64})
+    assert [[one.name for one in view.sent] for view in views] == [["Source Image"], []]

@@ -19,6 +19,8 @@ class CriterionMean:
     """Who made the edits, and in which language where there are several; None where nobody says and there is one part."""
     criterion: str
     units: int
+    expected: int
+    """Units there should be; more than `units` where the run was stopped."""
     judged: int
     mean: float | None
     """By the protocol's arithmetic, 0 to 100: over types where it weighs types; None where nothing has a score."""
@@ -45,6 +47,7 @@ def _of_part(part: Part, alone: bool) -> Iterator[CriterionMean]:
             model=None if alone and part.label == NO_MODEL else part.label,
             criterion=criterion,
             units=judged + unjudged,
+            expected=max(judged + unjudged, part.table.expected((criterion,))),
             judged=judged,
             mean=finite(whole[place]),
             deviation=stdev(means) if len(means) > 1 else None,

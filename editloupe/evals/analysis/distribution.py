@@ -18,6 +18,7 @@ from editloupe.evals.analysis.run_units import RunUnit
 from editloupe.evals.runs.pictures import PictureFolder
 from editloupe.evals.runs.store import PICTURES
 from editloupe.images import ImageError, declared_size
+from editloupe.rubrics.model import NumberAnswer
 from editloupe.types import Record
 
 UNJUDGED = "unjudged"
@@ -75,7 +76,7 @@ def distribution(table: Table, criterion: str, field: str = "model") -> Distribu
     verdicts = [unit for unit in table.units if unit.criterion == criterion and unit.judged]
     given = {_answer(unit): unit.score or 0.0 for unit in verdicts}
     found = sorted((name for name in given if name is not None), key=lambda name: given[name])
-    answers = tuple(dict.fromkeys((*table.labels(criterion), *found)))
+    answers = tuple(dict.fromkeys((*table.labels(criterion), *_numbers(table, criterion), *found)))
     binned = len(answers) > _MOST
     columns = {name: place for place, name in enumerate((*(_BINS if binned else answers), UNJUDGED))}
     counts: dict[str, list[int]] = {}
@@ -88,6 +89,14 @@ def distribution(table: Table, criterion: str, field: str = "model") -> Distribu
             elif (name := _bin(unit) if binned else _answer(unit)) is not None:
                 line[columns[name]] += 1
     return Distribution(answers=tuple(columns), counts={name: tuple(line) for name, line in counts.items()})
+
+
+def _numbers(table: Table, criterion: str) -> tuple[str, ...]:
+    """Return the numbers a criterion can be answered with, given or not: an answer's place and colour are its value's."""
+    answer = table.answer(criterion)
+    if not isinstance(answer, NumberAnswer) or answer.high - answer.low >= _MOST:
+        return ()
+    return tuple(f"{value:.3g}" for value in range(answer.low, answer.high + 1))
 
 
 def _answer(unit: RunUnit) -> str | None:

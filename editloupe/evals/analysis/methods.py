@@ -96,14 +96,20 @@ def _temperature(settings: Mapping[str, Any], profile: Mapping[str, Any]) -> str
 
 def _coverage(scores: Scores) -> str:
     coverage = scores.coverage
+    begun = (
+        f"The run is not complete: {coverage.not_yet} of {_count(coverage.expected, 'verdict')} "
+        f"{'was' if coverage.not_yet == 1 else 'were'} not asked for yet. "
+        if coverage.not_yet
+        else ""
+    )
     if not coverage.unjudged:
-        return f"All {_count(coverage.units, 'verdict')} were given."
+        return f"{begun}All {_count(coverage.units, 'verdict')} {'asked for ' if begun else ''}were given."
     reasons = _listed([f"{count} {reason.replace('_', ' ')}" for reason, count in coverage.reasons.items()])
     fate = f"count{'s' if coverage.unjudged == 1 else ''} as the worst answer (a pessimistic bound)"
     if scores.unjudged_rule == "left_out":
         fate = f"{'is' if coverage.unjudged == 1 else 'are'} left out of every score"
     return (
-        f"Of {_count(coverage.units, 'verdict')}, {coverage.judged} ({coverage.share * 100:.1f} %) were given; "
+        f"{begun}Of {_count(coverage.units, 'verdict')}, {coverage.judged} ({coverage.share * 100:.1f} %) were given; "
         f"{coverage.unjudged} ended unjudged ({reasons}) and {fate}."
     )
 

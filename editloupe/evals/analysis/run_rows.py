@@ -14,8 +14,9 @@ import numpy as np
 from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.run_units import RunUnit, no_collection, units_of
 from editloupe.evals.analysis.served_versions import ServedVersion, served_versions
-from editloupe.evals.runs.configurations import Configuration
+from editloupe.evals.runs.configurations import Configuration, planned_repeats
 from editloupe.evals.runs.readback import recorded_answer, recorded_rubrics
+from editloupe.evals.runs.standing import criteria_of
 from editloupe.evals.runs.store import Run
 from editloupe.plurals import number_of
 from editloupe.rubrics.model import Answer, LabelAnswer
@@ -258,14 +259,9 @@ class Table:
         protocol = known_protocol(self.protocol)
         every = protocol is not None and protocol.choose is first_variant
         asked = sum(len(wanted) if every else len(wanted.intersection(row.units)) for row in self.rows)
-        for edit in self.waiting:
-            try:
-                rubrics = protocol.rubrics_for(edit) if protocol else ()
-                own = {rubric.criterion for rubric in rubrics} if protocol else wanted
-            except UserError:
-                own = wanted
-            asked += len(own & wanted)
-        return asked * (len(self.repeats) if repeats is None else repeats)
+        asked += sum(len(wanted & criteria_of(edit, self.protocol, wanted)) for edit in self.waiting)
+        planned = planned_repeats(self.about, self.configuration)
+        return asked * max(planned, len(self.repeats) if repeats is None else repeats)
 
 
 @dataclass(frozen=True)

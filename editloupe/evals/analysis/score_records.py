@@ -37,6 +37,8 @@ class Coverage(Record):
     """Judged units over all units."""
     expected: int
     """Units there should be, those included of edits that nobody judged yet."""
+    not_yet: int = 0
+    """Units there should be and that have no outcome yet: the run was stopped, or is still going on."""
     by_criterion: Mapping[str, Mapping[str, int]]
     reasons: Mapping[str, int]
     """Unjudged units by reason."""

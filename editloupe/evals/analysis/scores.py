@@ -248,13 +248,15 @@ def _coverage(table: Table) -> Coverage:
     counts = Counter(states)
     judged = sum(count for (_, status), count in counts.items() if status == "judged")
     reasons = Counter(unit.reason for unit in table.units if unit.reason is not None)
+    expected = table.expected()
     return Coverage(
         edits=len(table.rows),
         units=len(states),
         judged=judged,
         unjudged=len(states) - judged,
         share=judged / len(states) if states else 0.0,
-        expected=table.expected(),
+        expected=expected,
+        not_yet=max(0, expected - len(states)),
         by_criterion={
             name: {status: counts[name, status] for status in ("judged", "unjudged")} for name in table.criteria
         },

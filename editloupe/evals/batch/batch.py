@@ -33,7 +33,7 @@ from editloupe.evals.batch.replies import KeptReplies
 from editloupe.evals.batch.runner import Runner
 from editloupe.evals.batch.stopping import INTERRUPTED, Stop, listening
 from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
-from editloupe.evals.runs import replacements
+from editloupe.evals.runs import configurations, replacements
 from editloupe.evals.runs.prices import Price, price_of_all
 from editloupe.evals.runs.store import FILE, Run
 from editloupe.loop_thread import event_loop
@@ -167,6 +167,8 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
             raise UserError("the manifest holds no edits to judge")
         for sentence in survey.changes:
             say(sentence)
+        run.amend_about(lambda about: configurations.plan(about, configuration, batch.repeats))
+        planner.announce(batch.edits())
         if batch.again.anew:
             planner.replacement = replacements.begin(run, survey.key)
             if planner.replacement.continued:
@@ -185,6 +187,8 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
 
         stop.no_more_requests = no_more_requests
         progress = Progress(tally, traffic)
+        if not quiet:
+            stop.acknowledge = progress.acknowledge_stop
         first_failures = None if batch.keep_going else FirstFailures()
 
         async def go_over() -> None:

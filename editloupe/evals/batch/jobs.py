@@ -24,6 +24,9 @@ from editloupe.memory_picture import PictureSource
 from editloupe.plurals import number_of, verb
 from editloupe.types import Edit, Sha
 
+ANNOUNCED_AT_ONCE = 500
+"""Edits that are made known to the run in one transaction."""
+
 
 @dataclass(frozen=True)
 class Again:
@@ -122,6 +125,14 @@ class Planner:
             else:
                 concerned.update(self._changed(same.edit, edit, criteria, files.hashes))
         return Survey(units, tuple(self._told(concerned, further)), names.hexdigest()[:16])
+
+    def announce(self, edits: Iterable[Edit]) -> None:
+        """Have the run know every edit of the manifest before the first is judged, so that a stop in the middle shows."""
+        entries = (
+            Entry(edit, None if self._how.only else position, announced=True) for position, edit in enumerate(edits)
+        )
+        while some := list(itertools.islice(entries, ANNOUNCED_AT_ONCE)):
+            self._run.enrol(some)
 
     def _changed(
         self, number: int, edit: Edit, criteria: Iterable[str], hashes: Mapping[PictureSource, Sha]

@@ -39,6 +39,10 @@ class Tally:
     retried: int = 0
     """Requests that had to be sent again."""
     started: float = field(default_factory=time.monotonic)
+    under_way: int = 0
+    """Edits that are being judged."""
+    stopping: bool = False
+    """Whether the user asked to end: what is under way is finished, and nothing more is begun."""
 
     @property
     def done(self) -> int:
@@ -102,10 +106,21 @@ class Progress:
         """Print a sentence above the live view."""
         self._console.print(Text(f"editloupe: {one_line(sentence)}"), soft_wrap=True)
 
+    def acknowledge_stop(self) -> None:
+        """Say that a request to stop was heard, and what happens with it."""
+        self._tally.stopping = True
+        self.say(self._finishing())
+        if self._live:
+            self._live.refresh()
+
+    def _finishing(self) -> str:
+        return f"finishing {number_of(self._tally.under_way, 'edit')}; again to leave at once"
+
     def line(self) -> str:
         """Return the state in one line."""
         tally = self._tally
-        parts = [f"{tally.held + tally.done}/{tally.total} units", f"{tally.judged} judged"]
+        parts = [self._finishing()] if tally.stopping else []
+        parts += [f"{tally.held + tally.done}/{tally.total} units", f"{tally.judged} judged"]
         if tally.unjudged:
             parts.append(f"{sum(tally.unjudged.values())} unjudged ({_by_kind(tally.unjudged)})")
         parts += [self._rate(), *self._money()]
@@ -120,6 +135,8 @@ class Progress:
         done = tally.held + tally.done
         table = Table.grid(padding=(0, 2))
         bar = ProgressBar(total=max(1, tally.total), completed=done, width=40)
+        if tally.stopping:
+            table.add_row("stopping", Text(self._finishing(), style="bold yellow"), "")
         table.add_row("judging", bar, f"{done}/{tally.total}")
         counts = Text.assemble((f"{tally.judged} judged", "green"), "  ")
         if tally.unjudged:

@@ -65,6 +65,7 @@ class Runner:
                     if self.stop.why or hurry.done():
                         break
                     under_way.add(asyncio.create_task(self._do(job)))
+                    self.tally.under_way = len(under_way)
                     if len(under_way) >= self._executor.places:
                         await self._some_done(under_way, hurry)
             while under_way and not hurry.done():
@@ -103,6 +104,7 @@ class Runner:
             raise self._writer.failure
         for task in done - {hurry}:
             under_way.discard(task)
+            self.tally.under_way = len(under_way)
             task.result()
 
     async def _do(self, job: Job) -> None:

@@ -29,6 +29,8 @@ class Stop:
         self.why: str | None = None
         self.requests = 0
         """How often the user asked."""
+        self.acknowledge: Callable[[], None] = lambda: None
+        """Is called when the user asks for the first time."""
         self.no_more_requests: Callable[[str], None] = lambda sentence: None
         """Is called when those under way have had their time."""
         self._at_once = asyncio.Event()
@@ -40,6 +42,7 @@ class Stop:
         self.why = "interrupted"
         loop = asyncio.get_running_loop()
         if self.requests == 1:
+            self.acknowledge()
             loop.call_later(FINISHING, lambda: self.no_more_requests("interrupted"))
             loop.call_later(WAITING, self._leave)
         else:

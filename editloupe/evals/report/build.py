@@ -227,11 +227,16 @@ def _answer(table: Table, found: Scores, how: Resampling, rankings: Sequence[Mod
 def _certainty(table: Table, found: Scores, agreed: Agreement | None, how: Resampling) -> list[str]:
     told = []
     coverage = found.coverage
-    if not coverage.unjudged:
+    if coverage.not_yet:
+        told.append(
+            f"The run is not complete: {coverage.judged} of {number_of(coverage.expected, 'verdict')} judged, "
+            f"{coverage.not_yet} not yet. Everything here is about those that are."
+        )
+    if not coverage.unjudged and not coverage.not_yet:
         told.append(
             f"{verb(coverage.units, 'The one verdict was', f'All {coverage.units} verdicts were')} given; nothing is unjudged."
         )
-    else:
+    elif coverage.unjudged:
         reasons = ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in coverage.reasons.items())
         fate = "left out" if found.unjudged_rule == "left_out" else "counted as the worst answer"
         line = (

@@ -18,6 +18,8 @@ from editloupe.safe_text import counted, for_html, shortened, trace_command
 from editloupe.types import Observation, Step, Trace
 
 _INTERVAL = re.compile(r"^(\S+) (\[[^\]]*\])$")
+LONG = 8
+"""Headings from which on a page has a list of contents."""
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
@@ -31,9 +33,22 @@ def as_html(blocks: Sequence[Block], drawings: Mapping[str, Draw], title: str, m
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{for_html(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n"
+        f"<title>{for_html(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+        f"{_contents(page.headings)}{body}\n"
         f"<p><small>{for_html(made_by)}</small></p>\n</main>\n</body>\n</html>\n"
     )
+
+
+def _contents(headings: Sequence[Heading]) -> str:
+    """Return a list of what the page holds, where that is much."""
+    listed = [(number, one) for number, one in enumerate(headings, start=1) if one.level <= 3]
+    if len(listed) < LONG:
+        return ""
+    items = "".join(
+        f'<li class="level-{one.level}"><a href="#section-{number}">{for_html(one.text)}</a></li>'
+        for number, one in listed
+    )
+    return f'<nav class="contents" aria-label="Contents"><ul>{items}</ul></nav>\n'
 
 
 class _Page:
@@ -43,18 +58,22 @@ class _Page:
         self._drawings = drawings
         self._stack = stack
         self._runs: dict[str, Run] = {}
-        self._cases = 0
+        self._cases = self._tables = 0
+        self.headings: list[Heading] = []
 
     def shown(self, block: Block) -> Iterator[str]:
         if isinstance(block, Heading):
-            yield f"<h{block.level}>{for_html(block.text)}</h{block.level}>"
+            self.headings.append(block)
+            name = f"section-{len(self.headings)}"
+            yield f'<h{block.level} id="{name}">{for_html(block.text)}</h{block.level}>'
         elif isinstance(block, Paragraph):
             kind = "" if block.kind == "plain" else f' class="{block.kind}"'
             yield f"<p{kind}>{for_html(block.text)}</p>"
         elif isinstance(block, Points):
             yield "<ul>" + "".join(f"<li>{for_html(item)}</li>" for item in block.items) + "</ul>"
         elif isinstance(block, Grid):
-            yield _grid(block)
+            self._tables += 1
+            yield _grid(block, self._tables)
         elif isinstance(block, Drawing):
             yield from self._drawing(block)
         elif isinstance(block, Cases):
@@ -73,12 +92,13 @@ class _Page:
             data = base64.b64encode(as_svg(draw())).decode()
             caption = for_html(block.caption)
             yield (
-                f'<figure class="drawing"><img src="data:image/svg+xml;base64,{data}" alt="{caption}">'
+                f'<figure class="drawing" tabindex="0"><img src="data:image/svg+xml;base64,{data}" alt="{caption}">'
                 f"<figcaption>{caption}</figcaption></figure>"
             )
 
     def _case(self, cases: Cases, run: Run, item: Instructive) -> str:
         self._cases += 1
+        level = min(6, 1 + (self.headings[-1].level if self.headings else 1))
         edit, pictures, _ = run.edit(item.edit_id)
         small = thumbnails(run, edit, pictures)
         shown = _pictures(small) if small else "<p>The run did not keep the pictures of this edit.</p>"
@@ -100,20 +120,22 @@ class _Page:
         command = f"<code>{for_html(trace_command(cases.folder, item.edit_id, item.criterion, item.repeat))}</code>"
         details = f"<details><summary>Trace: what the judge did</summary>{told}</details>" if told else ""
         return (
-            f'<section class="case" id="case-{self._cases}"><h4>{for_html(item.edit_id)} '
-            f'<span class="kind">{item.kind}</span></h4><p class="instruction">“{for_html(item.instruction)}”</p>'
+            f'<section class="case" id="case-{self._cases}"><h{level}>{for_html(item.edit_id)} '
+            f'<span class="kind">{item.kind}</span></h{level}><p class="instruction">“{for_html(item.instruction)}”</p>'
             f"{shown}<dl>{listed}</dl>{command}{details}</section>"
         )
 
 
-def _grid(grid: Grid) -> str:
+def _grid(grid: Grid, number: int) -> str:
     head = "".join(f'<th scope="col">{for_html(column)}</th>' for column in grid.columns)
     lines = []
     for row in grid.rows:
         kind = ' class="total"' if row[0] == "overall" else ""
         lines.append(f"<tr{kind}>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>")
     body = "".join(lines)
-    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    name = for_html(" ".join(filter(None, (f"Table {number}:", grid.columns[0] if grid.columns else ""))))
+    table = f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">'
+    table += f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     # Outside of what scrolls: a caption of the table itself is as wide as the table, wider than a phone.
     return f"<figure>{table}<figcaption>{for_html(grid.note)}</figcaption></figure>" if grid.note else table
 

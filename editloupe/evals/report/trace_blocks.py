@@ -18,7 +18,7 @@ def _blocks(counted: TraceStatistics, searched: int) -> Iterator[Block]:
     tokens = f"{counted.input_tokens} + {counted.output_tokens} tokens"
     yield Paragraph(
         f"{counted.verdicts} of {searched} verdicts fit: {counted.judged} judged, "
-        f"{counted.verdicts - counted.judged} unjudged; {counted.seconds:.0f} s in all, {tokens}{cost}.",
+        f"{counted.verdicts - counted.judged} unjudged; {counted.seconds:.0f} s summed over verdicts, {tokens}{cost}.",
         "answer",
     )
     if not counted.verdicts:

@@ -13,6 +13,8 @@ from editloupe.asked import Asked, changes, content_key
 from editloupe.evals.runs.redact import Redactor
 from editloupe.storable import storable_text
 
+PLANNED = "planned_repeats"
+
 
 @dataclass(frozen=True)
 class Configuration:
@@ -143,6 +145,23 @@ def describe(about: dict[str, Any], name: str, description: Mapping[str, Any], n
         return False
     known |= {"rubrics": rubrics, "criteria": criteria}
     return True
+
+
+def plan(about: dict[str, Any], name: str, repeats: int) -> bool:
+    """Note in run.json how often a configuration is to judge every edit; False where that is noted already."""
+    for one in about["configurations"]:
+        if one["name"] == name and one.get(PLANNED) != repeats:
+            one[PLANNED] = repeats
+            return True
+    return False
+
+
+def planned_repeats(about: Mapping[str, Any], name: str) -> int:
+    """Return how often a configuration was to judge every edit, 0 where nobody noted it."""
+    for one in about.get("configurations", ()):
+        if one.get("name") == name and isinstance(one.get(PLANNED), int):
+            return int(one[PLANNED])
+    return 0
 
 
 def add_descriptions(about: dict[str, Any], known: Iterable[Mapping[str, Any]]) -> bool:

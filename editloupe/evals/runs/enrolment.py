@@ -36,6 +36,8 @@ class Entry:
     """By path."""
     pictures: Mapping[str, list[Sha]] = field(default_factory=dict)
     """Hashes by role, of the pictures the run keeps."""
+    announced: bool = False
+    """Whether it is only said that it is going to be judged: what the run knows of the edit already stays as it is."""
 
 
 class Enrolled(NamedTuple):
@@ -97,6 +99,11 @@ def enrol(connection: sqlite3.Connection, entry: Entry, clean: Redactor) -> int:
     """Bring the run's row of an edit up to date with the manifest, making one where there is none; return its number."""
     edit = entry.edit
     rows = rows_of(connection, edit.id)
+    if entry.announced:
+        model = model_of(edit)
+        for row in rows:
+            if row.model == model or row.model is None or model is None:
+                return row.edit
     found = same_edit(rows, model_of(edit), entry.content)
     if found is not None and edit.model is None and found.model is not None:
         edit = edit.model_copy(update={"model": found.model})

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import Field
 
 from editloupe.evals.runs import configurations, schema
+from editloupe.evals.runs.standing import standing_of
 from editloupe.evals.runs.store import FILE, Run
 from editloupe.types import Record, Usage
 
@@ -25,6 +26,8 @@ class ConfigurationInfo(Record):
     criteria: tuple[str, ...]
     judged: int
     unjudged: int
+    not_yet: int
+    """Units it was to judge and that have no outcome yet."""
     repeats: int
 
 
@@ -61,7 +64,7 @@ def run_info(folder: Path) -> RunInfo:
             created=run.about().get("created"),
             edits=reader.execute("SELECT count(*) FROM edits").fetchone()[0],
             models={str(name): count for name, count in reader.execute(models)},
-            configurations=tuple(_of(reader, one) for one in configurations.held(reader)),
+            configurations=tuple(_of(run, reader, one) for one in configurations.held(reader)),
             usage=usage,
             cost=cost,
             pictures=len(sizes),
@@ -70,13 +73,13 @@ def run_info(folder: Path) -> RunInfo:
         )
 
 
-def _of(reader: sqlite3.Connection, one: configurations.Configuration) -> ConfigurationInfo:
+def _of(run: Run, reader: sqlite3.Connection, one: configurations.Configuration) -> ConfigurationInfo:
     query = (
-        "SELECT CAST(criterion AS TEXT), total(status = 'judged'), count(*), count(DISTINCT repeat) FROM verdicts "
+        "SELECT CAST(criterion AS TEXT), count(DISTINCT repeat) FROM verdicts "
         "WHERE asked IN (SELECT asked FROM configurations WHERE configuration = ?) GROUP BY criterion ORDER BY min(answer)"
     )
     rows = reader.execute(query, (one.name,)).fetchall()
-    judged = int(sum(row[1] for row in rows))
+    standing = standing_of(run, reader, one)
     return ConfigurationInfo(
         name=one.name,
         judge=one.judge,
@@ -84,7 +87,8 @@ def _of(reader: sqlite3.Connection, one: configurations.Configuration) -> Config
         protocol=one.protocol,
         mode=one.mode,
         criteria=tuple(str(row[0]) for row in rows),
-        judged=judged,
-        unjudged=sum(row[2] for row in rows) - judged,
-        repeats=max((row[3] for row in rows), default=0),
+        judged=standing.judged,
+        unjudged=standing.unjudged,
+        not_yet=standing.not_yet,
+        repeats=max((row[1] for row in rows), default=0),
     )

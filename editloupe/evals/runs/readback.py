@@ -135,10 +135,10 @@ def read_trace(
     notes: list[str] = []
     for position, text in steps:
         before = len(found)
-        with damage.reading("steps", f"{edit_id}, step {position}"):
+        with damage.reading("steps", f"{edit_id}, step {position + 1}"):
             found.append(Step.model_validate_json(text))
         if len(found) == before:
-            notes.append(f"step {position} cannot be read: the run is damaged")
+            notes.append(f"step {position + 1} cannot be read: the run is damaged")
     with damage.reading("traces", edit_id):
         facts = dict(json.loads(head))
         texts = [text_of(str(sha)) for sha in facts["prompt"]]

@@ -21,7 +21,7 @@ from editloupe.picture_file import in_file
 from editloupe.rubrics.registry import protocols as all_protocols
 from editloupe.setups.setup import setup_names
 from editloupe.studio.live import LiveJob
-from editloupe.studio.request import JudgeRequest, edit_of, filled_in, judge_of, read_request
+from editloupe.studio.request import JudgeRequest, edit_of, filled_in, further_roles, judge_of, read_request
 from editloupe.studio.studio import Studio, studio_of
 from editloupe.types import UserError
 
@@ -44,6 +44,7 @@ def page(request: Request, job: str = "", run: str = "", edit: str = "") -> Resp
             "modes": list(one.modes),
             "default": one.default_mode,
             "types": list(one.types),
+            "roles": list(further_roles(one)),
             "criteria": {rubric.criterion: rubric.title for rubric in one.rubrics},
         }
         for one in all_protocols()
@@ -53,6 +54,7 @@ def page(request: Request, job: str = "", run: str = "", edit: str = "") -> Resp
         asked=asked,
         job=found.id if found else "",
         protocols=protocols,
+        further={role: name for one in all_protocols() for role, name in further_roles(one).items()},
         setups=setup_names(),
         examples=_examples(),
         proposed=list(dict.fromkeys([asked.judge, *PROPOSED])),

@@ -89,6 +89,7 @@ def one_run(
         statuses=STATUSES,
         agreements=AGREEMENTS,
         bars=_bars(one, facts),
+        repeated=facts.repeats > 1,
         faults=one.index.people.faults,
         versions=served_notes(one, facts.configuration),
     )
@@ -110,7 +111,7 @@ def chart(request: Request, key: str, name: str, configuration: Text = "") -> Re
     studio = studio_of(request)
     one = studio.run(key)
     chosen = _configuration(one, configuration)
-    found = studio.charts.charts(one, chosen).figures.get(name) if chosen else None
+    found = studio.charts.figure(one, chosen, name) if chosen else None
     if found is None:
         raise HTTPException(404, "There is no such figure.")
     return Response(found, media_type="image/svg+xml")

@@ -16,10 +16,11 @@ from editloupe.evals.runs.damage import RunDamaged
 from editloupe.evals.runs.readback import KeptEdit
 from editloupe.evals.runs.records import Unit
 from editloupe.rubrics.model import Rubric
+from editloupe.studio.beside import differences, verdicts_beside
 from editloupe.studio.damage import readable
 from editloupe.studio.library import OpenRun
-from editloupe.studio.raw_exchange import reply_of, request_of
-from editloupe.studio.studio import Studio, studio_of
+from editloupe.studio.raw_exchange import note_of, reply_of, request_of
+from editloupe.studio.studio import studio_of
 from editloupe.studio.trace_lab import around
 from editloupe.studio.trace_view import StepView, parting, parting_sentence, steps_of
 from editloupe.types import Trace, UserError
@@ -125,12 +126,12 @@ def page(
     unit = _chosen(one, units, criterion, repeat, configuration)
     shas = {role: str(hashes[0]) for role, hashes in pictures.items() if hashes}
     left = _verdict_view(one, unit, (target, part), shas, "A" if beside else "") if unit else None
-    others = _others(studio, left) if left else []
+    others = verdicts_beside(studio.library, one, left.unit) if left else []
     right = None
     if left and beside:
         found = next((other for other in others if _is_beside(other, beside)), None)
         if found is None:
-            raise HTTPException(404, "There is no such trace of this edit to compare with.")
+            raise HTTPException(404, "There is no such trace of the same pictures and instruction to compare with.")
         right = _verdict_view(found[0], found[1], (target, part), shas, "B")
         beside = f"{found[0].key}~{right.place}"
     both = (left.trace, right.trace) if left and left.trace and right and right.trace else None
@@ -149,6 +150,7 @@ def page(
         others=[(f"{other.key}~{place_of(other, u)}", other, u) for other, u in others],
         beside=beside,
         parted_at=parted,
+        differs=differences((one, left.unit), (right.one, right.unit)) if left and right else [],
         parting=parting_sentence(*both, parted) if both else "One of them ended before its first step.",
         human=_human(one, name),
         around=around(one, left.unit, where, order) if left else None,
@@ -181,6 +183,8 @@ def raw(
         raise HTTPException(404, "There is no such step.")
     with readable(one.name):
         exchange = {"request": request_of(trace, step), "reply": reply_of(one.run, trace, step)}
+    if note := note_of(trace, step):
+        exchange = {"note": note, **exchange}
     return studio.pages.json(exchange)
 
 
@@ -237,24 +241,6 @@ def _tab_name(trace: Trace) -> str:
     target = "" if trace.target is None else f"Target {trace.target + 1}"
     part = f"{trace.part.capitalize()}: {trace.judge}" if trace.part else ""
     return " · ".join(filter(None, (part, target))) or "Steps"
-
-
-def _others(studio: Studio, left: VerdictView) -> list[tuple[OpenRun, Unit]]:
-    """Return all other verdicts on the same edit of the same model and on the same criterion, in all open runs."""
-    found = []
-    own = left.unit
-    for one in studio.library.runs():
-        try:
-            named = [n for n, model in one.siblings(own.edit_id) if model == own.model or None in (model, own.model)]
-            same_run = one.key == left.one.key
-            units = [unit for name in ([own.name] if same_run else named) for unit in one.units(name)]
-        except UserError:  # its own pages say what is wrong with it
-            continue
-        for unit in units:
-            same = same_run and (unit.asked, unit.repeat) == (own.asked, own.repeat)
-            if unit.criterion == own.criterion and not same:
-                found.append((one, unit))
-    return found
 
 
 def _forks_from(verdict: VerdictView) -> list[Fork]:

@@ -98,7 +98,7 @@ class LabelForm {
 
   focus(number) {
     this.current = number;
-    this.questions.forEach((one, at) => { one.classList.toggle("current", at === number); one.toggleAttribute("aria-current", at === number); });
+    this.questions.forEach((one, at) => { one.classList.remove("opening"); one.classList.toggle("current", at === number); one.toggleAttribute("aria-current", at === number); });
     this.questions[number]?.scrollIntoView({ block: "nearest" });
   }
 

@@ -24,12 +24,15 @@ export class BoxDrawing {
     if (!this.active) return;
     group.classList.add("editable");
     group.dataset.box = number;
+    // Handles stand outside the corners, and are smaller on a small box: what is marked stays in sight.
+    const small = Math.min((box[2] - box[0]) * frame.x, (box[3] - box[1]) * frame.y);
+    const radius = Math.max(3.5, Math.min(6, small / 4));
     CORNERS.forEach(([x, y], corner) => {
       const handle = document.createElementNS(SVG, "circle");
       handle.setAttribute("class", "grip");
-      handle.setAttribute("cx", frame.left + box[x] * frame.x);
-      handle.setAttribute("cy", frame.top + box[y] * frame.y);
-      handle.setAttribute("r", 6);
+      handle.setAttribute("cx", frame.left + box[x] * frame.x + (x === 0 ? -radius : radius));
+      handle.setAttribute("cy", frame.top + box[y] * frame.y + (y === 1 ? -radius : radius));
+      handle.setAttribute("r", radius);
       handle.dataset.corner = corner;
       group.append(handle);
     });

@@ -33,7 +33,12 @@ function put(role, sha, words) {
   if (source) viewer.show(source, edited || source);
 }
 
-function shas() { return Object.fromEntries(Object.entries(slots).map(([role, slot]) => [role, slot.dataset.sha])); }
+// The pictures that count: slots of other protocols may hold some, which are not sent.
+function shas() {
+  const own = {}, more = {};
+  for (const [role, slot] of Object.entries(slots)) if (!slot.hidden) (slot.closest("[data-further]") ? more : own)[role] = slot.dataset.sha;
+  return { ...own, more };
+}
 
 async function take(role, file) {
   if (!file) return;
@@ -72,6 +77,8 @@ function fillChoices(mode, type) {
   const protocol = protocols.find((one) => one.name === form.elements.protocol.value);
   form.elements.mode.replaceChildren(...protocol.modes.map((one) => new Option(one[0].toUpperCase() + one.slice(1), one, false, one === (mode || protocol.default))));
   hintMode();
+  for (const slot of find("further").children) slot.hidden = !protocol.roles.includes(slot.dataset.slot);
+  find("further").hidden = !protocol.roles.length;
   form.elements.instruction_type.replaceChildren(new Option("Not said", ""), ...protocol.types.map((one) => new Option(one, one, false, one === type)));
 }
 const MODES = {

@@ -70,7 +70,7 @@ document.addEventListener("click", (event) => {
 
 // The report's charts take a while: they come after the page.
 const charts = document.querySelector("[data-charts]");
-charts?.addEventListener("toggle", async () => {
+async function loadCharts() {
   if (!charts.open || charts.dataset.loaded) return;
   charts.dataset.loaded = "yes";
   const place = charts.querySelector("div");
@@ -79,8 +79,9 @@ charts?.addEventListener("toggle", async () => {
   } catch (error) {
     place.textContent = error.message;
   }
-});
-if (charts && "atOnce" in charts.dataset) charts.open = true;
+}
+charts?.addEventListener("toggle", loadCharts);
+if (charts?.open) loadCharts();
 
 const press = (selector) => { const link = document.querySelector(selector); if (!link) return false; link.click(); return true; };
 onKeys({

@@ -22,6 +22,12 @@ for (const raw of document.querySelectorAll("details.raw")) {
         text.textContent = JSON.stringify(content[name], null, 2);
         return [head, text];
       });
+      if (content.note) {
+        const note = document.createElement("p");
+        note.className = "note small";
+        note.textContent = content.note;
+        parts.unshift(note);
+      }
       place.replaceWith(...parts);
     } catch (error) {
       place.textContent = error.message;

@@ -13,6 +13,7 @@ export class Viewer {
     this.root = root;
     this.signal = signal;
     this.stage = root.querySelector(".stage");
+    this.names = root.querySelector(".pane-names");
     this.panes = {};
     for (const pane of root.querySelectorAll("[data-pane]")) {
       this.panes[pane.dataset.pane] = { pane, picture: pane.querySelector("img"), marks: pane.querySelector("svg") };
@@ -68,7 +69,7 @@ export class Viewer {
 
   setMode(mode) {
     this.mode = mode;
-    this.stage.dataset.mode = mode;
+    this.stage.dataset.mode = this.names.dataset.mode = mode;
     for (const button of this.root.querySelectorAll("[data-view]")) button.setAttribute("aria-pressed", String(button.dataset.view === mode));
     this.handle.hidden = mode !== "slider";
     this.differing.hidden = mode !== "difference";
@@ -149,6 +150,7 @@ export class Viewer {
     const [width, height] = this.size;
     const stacked = this.mode === "side" && !this.root.closest(".solo") && "stack" in this.root.dataset && this.stage.clientWidth < 560;
     this.stage.classList.toggle("stacked", stacked);
+    this.names.classList.toggle("stacked", stacked);
     const alone = this.root.closest(".solo") !== null;
     const across = this.mode === "side" && !stacked && !alone ? this.stage.clientWidth / 2 : this.stage.clientWidth;
     const most = innerHeight * Number(this.root.dataset.room || 0.66) * (stacked ? 1.1 : 1);
@@ -167,6 +169,7 @@ export class Viewer {
       this.#drawMarks(role, frame);
       pane.classList.toggle("behind", this.mode === "blink" && this.front !== role);
     }
+    this.names.dataset.front = this.front;
     place(this.differing, this.frame("source"));
     this.panes.edited.pane.style.clipPath = this.mode === "slider" ? `inset(0 0 0 ${this.split}%)` : "";
     this.handle.style.left = `${this.split}%`;
@@ -191,10 +194,15 @@ export class Viewer {
       const group = this.#rectangle(marks, here, frame, "target", `target ${number + 1}`, false);
       if (role === "source" && this.drawing) this.drawing.decorate(group, number, here, frame);
     });
+    const told = new Set();
     for (const mark of this.marks) {
       if (mark.picture !== role) continue;
+      // What was asked for and what was shown are two boxes of one call: its name stands once.
+      const name = `${mark.side}/${mark.step}/${mark.text}`;
+      const text = told.has(name) ? "" : mark.text;
+      told.add(name);
       const lit = this.lit !== null && this.lit.has(`${mark.side}/${mark.step}`);
-      const group = this.#rectangle(marks, mark.box, frame, mark.kind, mark.text, lit);
+      const group = this.#rectangle(marks, mark.box, frame, mark.kind, text, lit);
       if (this.lit !== null && !lit) group.classList.add("dim");
     }
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
 import random
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from editloupe.evals.batch.progress import Progress, Tally
+from editloupe.evals.batch.stopping import Stop
 from editloupe.evals.runs.store import Run
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest
@@ -176,3 +179,21 @@ def test_the_api_key_is_nowhere_under_the_run_and_in_no_output(scripted: StartSe
     assert not [path for path in files if KEY.encode() in path.read_bytes()]
     with Run.open(tmp_path / "run") as run:
         assert "You sent" in run.load_trace("e0")[0].steps[0].thought
+
+
+def test_the_first_request_to_stop_is_answered_in_the_progress_line() -> None:
+    tally, lines = Tally(total=40, under_way=8), io.StringIO()
+    progress = Progress(tally, None, lines)
+    progress.acknowledge_stop()
+    assert lines.getvalue() == "editloupe: finishing 8 edits; again to leave at once\n"
+    tally.under_way = 1
+    assert progress.line().startswith("finishing 1 edit; again to leave at once")
+
+
+async def test_only_the_first_request_to_stop_is_answered() -> None:
+    stop, heard = Stop(), []
+    stop.acknowledge = lambda: heard.append(stop.requests)
+    stop.request_stop()
+    stop.end_soon = lambda: None  # type: ignore[method-assign]
+    stop.request_stop()
+    assert heard == [1]

@@ -75,12 +75,12 @@ def test_the_distribution_shows_counts_and_what_is_unjudged(run: Path) -> None:
     assert "4" in texts(figure)
 
 
-def test_answers_from_worst_to_best_get_lighter_so_that_a_grey_print_keeps_their_order() -> None:
+def test_answers_from_worst_to_best_get_darker_so_that_a_grey_print_keeps_their_order() -> None:
     from editloupe.evals.report.figures.style import ordinal
 
     grey = [0.299 * r + 0.587 * g + 0.114 * b for r, g, b, _ in ordinal(5)]
-    assert grey == sorted(grey)
-    assert min(np.diff(grey)) > 0.1
+    assert grey == sorted(grey, reverse=True)
+    assert max(np.diff(grey)) < -0.1
 
 
 def test_scores_by_area_are_sorted_with_a_sliding_mean_of_ten_and_r(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_types_by_model_shows_every_score_as_a_number_and_what_has_none_as_a_das
     assert [label.get_text() for label in figure.axes[1].get_xticklabels()] == ["Change Color", "Change OCR", "overall"]
     assert [text.get_text() for text in axes.texts] == ["59.9", "–", "49.0", "–", "7.0", "7.0"]
     dark, light = (next(t for t in axes.texts if t.get_text() == said).get_color() for said in ("7.0", "59.9"))
-    assert (dark, light) == ("white", "black"), "ink that can be read on its shade"
+    assert (dark, light) == ("black", "white"), "ink that can be read on its shade"
 
 
 def test_several_judges_stand_against_people_by_three_measures_with_the_best_filled() -> None:

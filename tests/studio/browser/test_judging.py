@@ -8,9 +8,11 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
+from editloupe.rubrics.registry import protocol
 from editloupe.studio.settings import UPLOAD_BYTES
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
+from tests.rubrics.samples import reply_for
 from tests.scripted import Request, call, final, say
 from tests.studio.browser.conftest import NewPage
 from tests.studio.conftest import Listen
@@ -217,3 +219,41 @@ def test_the_mode_and_the_types_follow_the_protocol(listen: Listen, new_page: Ne
     page.select_option("[name=mode]", "oracle")
     page.click("[data-start]")
     expect(page.locator(".verdict")).to_have_count(2)
+
+
+def test_a_protocol_with_further_pictures_has_slots_for_them(
+    listen: Listen, new_page: NewPage, scripted: StartServer, tmp_path: Path
+) -> None:
+    vibe = protocol("vibe")
+    server = scripted(lambda request: say(reply_for(vibe, request.system)))
+    page = new_page(listen(judge="openai:gpt-5.1", base_urls=(server.openai_url,)))
+    page.goto("/judge")
+    annotated = page.locator("[data-slot=annotated]")
+    expect(annotated).to_be_hidden()
+    page.select_option("[name=protocol]", "vibe")
+    expect(annotated).to_be_visible()
+    choose_pair(page, tmp_path)
+    page.set_input_files("[data-slot=annotated] input", edit_pair(tmp_path)[0])
+    expect(page.locator("[data-slot=annotated].filled")).to_be_visible()
+    page.select_option("[name=instruction_type]", "AD")
+    page.click("[data-start]")
+    expect(page.locator(".verdict").first).to_be_visible()
+    expect(page.locator(".verdict.is-unjudged")).to_have_count(0)
+    assert any(sum(len(message.images) for message in request.messages) == 3 for request in server.requests)
+
+
+def test_the_handles_of_a_small_box_leave_it_in_sight(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    page = new_page(listen())
+    page.goto("/judge")
+    choose_pair(page, tmp_path)
+    page.click("[data-box-add]")
+    page.fill("[data-box-list] input", "20, 20, 26, 26")
+    page.keyboard.press("Enter")
+    page.click("[data-toggle-draw]")
+    box = page.locator(".mark.editable .line").bounding_box()
+    assert box is not None
+    for handle in page.locator(".grip").all():
+        around = handle.bounding_box()
+        assert around is not None
+        middle = (around["x"] + around["width"] / 2, around["y"] + around["height"] / 2)
+        assert not (box["x"] < middle[0] < box["x"] + box["width"] and box["y"] < middle[1] < box["y"] + box["height"])

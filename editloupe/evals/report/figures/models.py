@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
@@ -24,6 +23,7 @@ from editloupe.evals.report.figures.style import (
     ordinal,
     plain,
     shortened,
+    value_scale,
 )
 
 ACROSS = 3
@@ -41,7 +41,7 @@ def types_by_model(criteria: Mapping[str, Mapping[str, Mapping[str, float | None
     models = list(dict.fromkeys(name for by_model in criteria.values() for name in by_model))
     types = list(dict.fromkeys(kind for by_model in criteria.values() for line in by_model.values() for kind in line))
     types = [*(kind for kind in types if kind != OVERALL), *([OVERALL] if OVERALL in types else [])]
-    scale = matplotlib.colormaps["cividis"]
+    scale = value_scale()
     with look():
         height = len(criteria) * (0.42 + 0.27 * len(models)) + 0.9
         figure = Figure(figsize=(WIDTH, height), layout="constrained")

@@ -26,7 +26,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 INK, MUTED, GRID = "#1b1f24", "#5b6470", "#d5dae0"
 _SETTINGS: Any = {
     "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial", "sans-serif"],
     "font.size": 9,
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
@@ -43,6 +43,7 @@ _SETTINGS: Any = {
     "legend.frameon": False,
     "svg.hashsalt": "editloupe",
     "pdf.fonttype": 42,
+    "svg.fonttype": "none",  # letters as letters: a fifth of the size, found by a search and read out
 }
 
 
@@ -60,9 +61,14 @@ def sheet(height: float, panels: int = 1, **options: Any) -> tuple[Figure, list[
 
 
 def ordinal(count: int) -> list[Any]:
-    """Return colours from the worst answer (dark) to the best (light), whose order survives a grey print."""
-    scale = matplotlib.colormaps["cividis"]
-    return [scale(0.08 + 0.87 * place / max(1, count - 1)) for place in range(count)]
+    """Return colours from the worst answer (yellow, light) to the best (blue, dark), whose order survives a grey print."""
+    scale = value_scale()
+    return [scale(0.05 + 0.87 * place / max(1, count - 1)) for place in range(count)]
+
+
+def value_scale() -> Any:
+    """Return the one colour scale of scores: blue is good, as on the studio's pages, in every figure."""
+    return matplotlib.colormaps["cividis_r"]
 
 
 def ink_on(colour: Any) -> str:
