@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 from editloupe.evals.reward.edit_rewards import Reward, areward, rewards
 from editloupe.judge import Judge
+from editloupe.message_pictures import last_picture, last_words, plain_picture
+from editloupe.opened_judge import OpenedJudge
 from editloupe.types import Edit, UserError
 
 Row = Mapping[str, Any]
@@ -46,7 +48,7 @@ def trl(
     or a data URL in its text); and the instruction is the column of that name, or the last thing the user said in the prompt.
     The judge is one of yours, which stays open, or a spec that is opened at the first call with these options.
     """
-    opened = _Opened(judge, options)
+    opened = OpenedJudge(judge, options)
 
     def edits(prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Edit | str]:
         rows = _rows(prompts, completions, columns)
@@ -104,37 +106,18 @@ def verl(
     return {"score": one.score / 100, "judged": 1.0}
 
 
-class _Opened:
-    """A judge that is opened when it is first needed, and kept."""
-
-    def __init__(self, judge: Judge | str | None, options: Mapping[str, Any]) -> None:
-        if isinstance(judge, Judge) and options:
-            raise UserError("a judge that is open already takes no options; give them where it is opened")
-        self._given, self._options = judge, dict(options)
-        self._judge = judge if isinstance(judge, Judge) else None
-        self._lock = threading.Lock()
-
-    def judge(self) -> Judge:
-        """Return the judge."""
-        with self._lock:
-            if self._judge is None:
-                assert not isinstance(self._given, Judge)
-                self._judge = Judge(self._given, **self._options)
-            return self._judge
-
-
 _VERLS_OWN = ("reward_router_address", "reward_model_tokenizer")
 """What verl adds where a reward model of its own runs."""
-_JUDGES: dict[str, _Opened] = {}
+_JUDGES: dict[str, OpenedJudge] = {}
 """Judges of `verl`, which is called sample by sample; by spec and options, for as long as the process lives."""
 _LOCK = threading.Lock()
 
 
-def _shared(judge: Judge | str | None, options: Mapping[str, Any]) -> _Opened:
+def _shared(judge: Judge | str | None, options: Mapping[str, Any]) -> OpenedJudge:
     if isinstance(judge, Judge):
-        return _Opened(judge, options)
+        return OpenedJudge(judge, options)
     with _LOCK:
-        return _JUDGES.setdefault(repr((judge, sorted(options.items()))), _Opened(judge, options))
+        return _JUDGES.setdefault(repr((judge, sorted(options.items()))), OpenedJudge(judge, options))
 
 
 def _rows(prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Row]:
@@ -154,15 +137,17 @@ def _edit(row: Row, source: Take | None, edited: Take | None, instruction: Take 
     """Return the edit of a row, or the sentence that says what it lacks."""
     try:
         before = _taken(row, source) if source is not None else _first(row, SOURCES)
-        after = _taken(row, edited) if edited is not None else _last_picture(row.get("completion"))
+        after = _taken(row, edited) if edited is not None else last_picture(row.get("completion"))
         asked = (
-            _taken(row, instruction) if instruction is not None else row.get("instruction") or _said(row.get("prompt"))
+            _taken(row, instruction)
+            if instruction is not None
+            else row.get("instruction") or last_words(row.get("prompt"))
         )
-        before = before[0] if isinstance(before, (list, tuple)) and before else before
+        before, after = plain_picture(before), plain_picture(after)
         for part, found in (("source picture", before), ("edited picture", after), ("instruction", asked)):
             if found is None or (isinstance(found, (str, list, tuple)) and not found):
                 return f"there is no {part}"
-        return Edit(id="sample", source=_plain(before), edited=_plain(after), instruction=str(asked))
+        return Edit(id="sample", source=before, edited=after, instruction=str(asked))
     except (ValueError, UserError) as error:  # pydantic's are among them
         return " ".join(str(error).split())[:300]
 
@@ -177,53 +162,6 @@ def _taken(row: Row, where: Take) -> Any:
 
 def _first(row: Row, names: Sequence[str]) -> Any:
     return next((row[name] for name in names if row.get(name) is not None), None)
-
-
-def _plain(value: Any) -> Any:
-    """Return a picture as an edit takes it; a dataset's own form of one is a mapping with its bytes or its path."""
-    if isinstance(value, Mapping):
-        return value.get("bytes") or value.get("path")
-    return value
-
-
-def _parts(message: Any) -> list[Mapping[str, Any]]:
-    content = message.get("content") if isinstance(message, Mapping) else message
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [part for part in content or () if isinstance(part, Mapping)]
-
-
-def _messages(said: Any) -> list[Any]:
-    return [said] if isinstance(said, (str, Mapping)) else list(said or ())
-
-
-def _last_picture(completion: Any) -> Any:
-    """Return the last picture of a completion: of a message's parts, or a data URL in its text."""
-    for message in reversed(_messages(completion)):
-        for part in reversed(_parts(message)):
-            held = part.get("image") or part.get("image_url") or part.get("url")
-            held = held.get("url") if isinstance(held, Mapping) and "url" in held else held
-            if held is not None and part.get("type") in ("image", "image_url"):
-                if isinstance(held, str) and not held.startswith("data:"):
-                    raise UserError(
-                        "the completion names a picture instead of holding it"
-                    )  # a policy would name the best
-                return held
-            _, mark, tail = str(part.get("text") or "").rpartition("data:image/")
-            if mark:
-                return mark + tail.split()[0].strip("\"')>]`")
-    return None
-
-
-def _said(prompt: Any) -> str:
-    """Return the last text of the user's in a prompt."""
-    for message in reversed(_messages(prompt)):
-        if isinstance(message, Mapping) and message.get("role") not in (None, "user"):
-            continue
-        texts = [str(part["text"]) for part in _parts(message) if part.get("type") == "text" and part.get("text")]
-        if texts:
-            return " ".join(texts).strip()
-    return ""
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

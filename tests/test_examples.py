@@ -124,6 +124,35 @@ def test_a_reward_server_is_asked(example: RunExample) -> None:
     assert "is not a picture this program reads" in broken
 
 
+@pytest.mark.long
+def test_an_assistant_asks_the_mcp_server(example: RunExample) -> None:
+    pytest.importorskip("mcp")
+    following, consistency, said, caption, picture = example("mcp_client.py")
+
+    assert following.startswith("instruction_following: ")
+    assert consistency == "visual_consistency: Perfect Consistency"
+    assert said.startswith("Left of the red line: First Image, region")
+    assert caption.startswith("Picture 1: ")
+    assert picture == "a picture, image/jpeg"
+
+
+@pytest.mark.long
+def test_a_task_of_inspect_is_scored(example: RunExample, tmp_path: Path) -> None:
+    pytest.importorskip("inspect_ai")
+    asked, left = example("inspect_task.py", tmp_path / "logs")
+
+    assert float(asked.partition(": ")[2]) > 0.5
+    assert left == "second: unscored, the model's output holds no picture"
+    assert len(list((tmp_path / "logs").glob("*.eval"))) == 1
+
+
+def test_an_evaluator_of_langsmith_has_no_score_without_a_picture(example: RunExample) -> None:
+    asked, left = example("langsmith_evaluator.py")
+
+    assert float(asked.partition(": ")[2].partition(",")[0]) > 0.5
+    assert left == "edit: None, unjudged: there is no edited picture"
+
+
 def test_a_trace_is_read_back_from_a_run(example: RunExample, tmp_path: Path) -> None:
     told = "\n".join(example("read_trace.py", tmp_path / "run"))
 

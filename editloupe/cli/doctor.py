@@ -21,7 +21,13 @@ from editloupe.tools.settings import ToolSettings
 
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg", "/dev/nvgpu", "/dev/nvhost-gpu", "/dev/dri")
 """What drivers of GPUs that torch works with leave on Linux: of NVIDIA and its small boards, of AMD, under Windows, of Intel."""
-EXTRAS = {"vision": ("torch", "transformers", "ncnn", "rapidocr"), "ray": ("ray",), "studio": ("fastapi", "uvicorn")}
+EXTRAS = {
+    "vision": ("torch", "transformers", "ncnn", "rapidocr"),
+    "ray": ("ray",),
+    "studio": ("fastapi", "uvicorn"),
+    "mcp": ("mcp",),
+    "inspect": ("inspect_ai",),
+}
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:

@@ -118,6 +118,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("demo", "editloupe.cli.demo", "demo", "Judge a few bundled edits."),
     Command("serve", "editloupe.cli.serve", "serve", "Serve rewards to training loops, in the dialects they speak."),
+    Command("mcp", "editloupe.cli.mcp", "mcp", "Serve the judge and the tools to assistants and editors, by MCP."),
     Command("studio", "editloupe.cli.studio", "studio", "Judge, look and label in the browser."),
 )
 

@@ -1,4 +1,4 @@
-"""What stands before the reward server: who may ask, by which name, and how many bytes are held at one time."""
+"""What stands before a server that programs ask: who may ask, by which name, and how many bytes are held at one time."""
 
 from __future__ import annotations
 
@@ -6,21 +6,41 @@ import base64
 import binascii
 import hmac
 import math
+from typing import Protocol
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from editloupe.reward_server.settings import RewardServerSettings
 from editloupe.studio.http_checks import TokenAttempts, counted, host_name, too_large
 
 TOLD = "this server needs its token: Authorization: Bearer TOKEN, or http://any:TOKEN@host in the address"
 
 
+class Guarded(Protocol):
+    """What a guard needs to know of the server it stands before."""
+
+    @property
+    def token(self) -> str | None:
+        """What a request must show; None where that is not asked for."""
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Names a request may call this machine by, where no token is asked for."""
+
+    @property
+    def body_bytes(self) -> int:
+        """The largest request."""
+
+    @property
+    def bodies_bytes(self) -> int:
+        """What all requests together may hold at one time."""
+
+
 class Guard:
     """Lets through what shows the token, or without one what comes from programs of this machine."""
 
-    def __init__(self, app: ASGIApp, settings: RewardServerSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: Guarded) -> None:
         self._app = app
         self._settings = settings
         self._attempts = TokenAttempts()

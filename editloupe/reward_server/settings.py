@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from editloupe.studio.settings import LOOPBACK_NAMES, SHORTEST_TOKEN, is_loopback
+from editloupe.studio.settings import LOOPBACK_NAMES, check_token, is_loopback
 from editloupe.types import UserError
 
 PORT = 8645
@@ -50,10 +50,7 @@ class RewardServerSettings:
         if self.token is None and not is_loopback(self.host):
             raise UserError(f"a server on {self.host} needs a token: whoever reaches it spends your money")
         if self.token is not None:
-            if not all("!" <= letter <= "~" for letter in self.token):
-                raise UserError("the server's token takes plain letters, digits and signs, without spaces")
-            if len(self.token) < SHORTEST_TOKEN:
-                raise UserError(f"the server's token needs at least {SHORTEST_TOKEN} characters")
+            check_token(self.token, "the server's token")
 
     @property
     def hosts(self) -> frozenset[str]:

@@ -48,12 +48,7 @@ class StudioSettings:
     """The only servers a judge may be asked at besides the provider's own; a key follows the address."""
 
     def __post_init__(self) -> None:
-        if not all("!" <= letter <= "~" for letter in self.token):
-            raise UserError("the studio's token takes plain letters, digits and signs, without spaces")
-        if len(self.token) < SHORTEST_TOKEN:
-            raise UserError(
-                f"the studio's token needs at least {SHORTEST_TOKEN} characters; without --token one is made"
-            )
+        check_token(self.token, "the studio's token")
         for base_url in self.base_urls:
             _check_address(base_url)
 
@@ -88,6 +83,14 @@ class StudioSettings:
 def new_token() -> str:
     """Return a token nobody can guess."""
     return secrets.token_urlsafe(24)
+
+
+def check_token(token: str, whose: str) -> None:
+    """Refuse a token that a header cannot carry, or that can be guessed."""
+    if not all("!" <= letter <= "~" for letter in token):
+        raise UserError(f"{whose} takes plain letters, digits and signs, without spaces")
+    if len(token) < SHORTEST_TOKEN:
+        raise UserError(f"{whose} needs at least {SHORTEST_TOKEN} characters; without --token one is made")
 
 
 def is_loopback(host: str) -> bool:

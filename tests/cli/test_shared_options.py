@@ -13,7 +13,7 @@ from editloupe.cli.main import build_app, run
 from editloupe.evals.batch.traffic import Limits
 from editloupe.judge import JudgeSettings
 
-LISTS_ALL = ("judge", "batch", "ablate", "serve")
+LISTS_ALL = ("judge", "batch", "ablate", "serve", "mcp")
 """Commands that offer every option about a judge."""
 LEFT_OUT = {
     "fork": {"--criterion"},  # one trace is forked

@@ -1,0 +1,69 @@
+"""`editloupe mcp`: judge and look from assistants and editors that speak the Model Context Protocol."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.splice import spliced
+from editloupe.mcp_server.settings import McpSettings
+from editloupe.types import UserError
+
+SERVING = "The server"
+
+
+@spliced
+def mcp(
+    given: JudgeOptions,
+    *,
+    root: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A folder whose pictures and runs may be read; may be given again. Without it pictures come as base64.",
+            rich_help_panel=SERVING,
+        ),
+    ] = None,
+    http: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Serve over HTTP on this port of this machine (0 takes a free one) instead of stdin and stdout.",
+            rich_help_panel=SERVING,
+        ),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="EDITLOUPE_MCP_TOKEN",
+            show_envvar=True,
+            help="What requests over HTTP must show, at least 16 characters; made anew where none is given.",
+            rich_help_panel=SERVING,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Keep verdicts, steps and pictures in this run folder.", rich_help_panel=SERVING),
+    ] = None,
+) -> int:
+    """Serve the judge and the visual tools to programs that speak MCP, over stdin and stdout or over HTTP.
+
+    Example: editloupe mcp --root pictures --root runs --judge openai:gpt-5.1
+    """
+    from editloupe.studio.settings import new_token
+
+    made = http is not None and token is None
+    settings = McpSettings(roots=tuple(root or ()), out=out, token=new_token() if made else token)
+    try:
+        from editloupe.mcp_server.serving import serve_http, serve_stdio
+    except ImportError as error:
+        raise UserError(f"the MCP server needs {error.name}: pip install 'editloupe[mcp]'") from None
+    given.announce()
+    if http is None:
+        return serve_stdio(given.open, settings)
+    if made:
+        typer.echo(f"token: {settings.token}", err=True)
+    return serve_http(given.open(), settings, http)

@@ -1,0 +1,88 @@
+"""Pictures and words in chat messages, in the shapes that programs write them in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from editloupe.user_error import UserError
+
+_WRAPPED = "\"')>]`"
+"""What Markdown and prose put behind an address."""
+
+
+def last_picture(said: Any) -> Any:
+    """Return the last picture that messages hold: a part of one, or a data URL in its text; None where there is none.
+
+    A picture that is only named is refused: a model that is scored would name the best there is.
+
+    >>> last_picture("Here it is: ![edited](data:image/png;base64,AAAA)")
+    'data:image/png;base64,AAAA'
+    """
+    for message in reversed(_messages(said)):
+        for part in reversed(_parts(message)):
+            if (held := _held(part)) is not None:
+                if isinstance(held, str) and not held.startswith("data:"):
+                    raise UserError("the completion names a picture instead of holding it")
+                return held
+            _, mark, tail = str(part.get("text") or "").rpartition("data:image/")
+            if mark and tail.split():
+                return mark + tail.split()[0].strip(_WRAPPED)
+    return None
+
+
+def first_picture(said: Any) -> Any:
+    """Return the first picture of the user's messages, or its path or address; None where there is none."""
+    of_user = (message for message in _messages(said) if _is_users(message))
+    pictures = (_held(part) for message in of_user for part in _parts(message))
+    return next((held for held in pictures if held is not None), None)
+
+
+def last_words(said: Any) -> str:
+    """Return the last text of the user's in messages.
+
+    >>> last_words([{"role": "user", "content": "Remove the cup"}, {"role": "assistant", "content": "Done"}])
+    'Remove the cup'
+    """
+    for message in reversed(_messages(said)):
+        texts = [str(part["text"]) for part in _parts(message) if part.get("type") == "text" and part.get("text")]
+        if texts and _is_users(message):
+            return " ".join(texts).strip()
+    return ""
+
+
+def plain_picture(value: Any) -> Any:
+    """Return a picture as an edit takes it, from a list's first, or from a mapping with its bytes, its path or its data."""
+    if isinstance(value, (list, tuple)) and value:
+        value = value[0]
+    if not isinstance(value, Mapping):
+        return value
+    if (reader := value.get("reader")) is not None:  # an attachment, read from where it begins
+        reader.seek(0)
+        return reader.read()
+    return value.get("bytes") or value.get("path") or value.get("data") or _held(value)
+
+
+def _is_users(message: Any) -> bool:
+    return not isinstance(message, Mapping) or message.get("role") in (None, "user")
+
+
+def _held(part: Mapping[str, Any]) -> Any:
+    """Return the picture of a message's part."""
+    if part.get("type") not in ("image", "image_url"):
+        return None
+    held = part.get("image") or part.get("image_url") or part.get("url")
+    if held is None and part.get("base64"):
+        return f"data:{part.get('mime_type') or 'image/png'};base64,{part['base64']}"
+    return held.get("url") if isinstance(held, Mapping) and "url" in held else held
+
+
+def _parts(message: Any) -> list[Mapping[str, Any]]:
+    content = message.get("content") if isinstance(message, Mapping) else message
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return [part for part in content or () if isinstance(part, Mapping)]
+
+
+def _messages(said: Any) -> list[Any]:
+    return [said] if isinstance(said, (str, Mapping)) else list(said or ())

@@ -1,0 +1,60 @@
+"""A task of Inspect whose model edits pictures, scored by a judge of edits; here with Inspect's mock model, which answers twice.
+
+    python examples/inspect_task.py logs
+
+Needs pip install 'editloupe[inspect]'. With a real model: inspect eval examples/inspect_task.py --model …
+"""
+
+import base64
+import sys
+
+from inspect_ai import Task, eval, task
+from inspect_ai.dataset import Sample
+from inspect_ai.model import (
+    ChatMessageAssistant,
+    ChatMessageUser,
+    ContentImage,
+    ContentText,
+    ModelOutput,
+    ModelUsage,
+    get_model,
+)
+
+from editloupe.demo import demo_manifest
+from editloupe.inspect import edit_judge
+
+PICTURES = demo_manifest().parent / "pictures"
+
+
+def picture(name: str) -> ContentImage:
+    """Return a picture as messages hold it."""
+    return ContentImage(image=f"data:image/jpeg;base64,{base64.b64encode((PICTURES / name).read_bytes()).decode()}")
+
+
+@task
+def remove_the_rod() -> Task:
+    """One edit, asked for twice."""
+    words = ContentText(text="Remove the white rod from the top of the lattice tower to the right of the rocket.")
+    asked = [ChatMessageUser(content=[picture("rocket.jpg"), words])]
+    return Task(dataset=[Sample(id="first", input=asked), Sample(id="second", input=asked)], scorer=edit_judge())
+
+
+def answered(*content: ContentImage | ContentText) -> ModelOutput:
+    """Return what the mock model answers, with its tokens."""
+    output = ModelOutput.from_message(ChatMessageAssistant(content=list(content)))
+    return output.model_copy(update={"usage": ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)})
+
+
+def main() -> None:
+    """Score an answer that holds the edited picture, and one that holds none."""
+    answers = [answered(picture("rocket-rod-edited.jpg")), answered(ContentText(text="I would rather not."))]
+    model = get_model("mockllm/model", custom_outputs=answers)
+    folder = sys.argv[1] if len(sys.argv) > 1 else "logs"
+    (log,) = eval(remove_the_rod(), model=model, log_dir=folder, display="none", max_samples=1)
+    for sample in log.samples or ():
+        score = (sample.scores or {})["edit_judge"]
+        print(f"{sample.id}: {f'unscored, {score.explanation}' if score.reason else f'{score.value:.2f}'}")
+
+
+if __name__ == "__main__":
+    main()

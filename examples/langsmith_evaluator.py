@@ -1,0 +1,26 @@
+"""An evaluator for LangSmith and openevals, called here as they call it.
+
+    python examples/langsmith_evaluator.py
+
+In an experiment: client.evaluate(edit_a_picture, data="my edits", evaluators=[edit_evaluator("openai:gpt-5.1")])
+"""
+
+from editloupe.demo import demo_manifest
+from editloupe.evaluators import edit_evaluator
+
+
+def main() -> None:
+    """Evaluate an output that holds the asked edit, and one that holds no picture."""
+    pictures = demo_manifest().parent / "pictures"
+    inputs = {
+        "source": str(pictures / "rocket.jpg"),
+        "instruction": "Remove the white rod from the top of the lattice tower to the right of the rocket.",
+    }
+    evaluate = edit_evaluator(key="edit")
+    for outputs in ({"edited": (pictures / "rocket-rod-edited.jpg").read_bytes()}, {}):
+        result = evaluate(inputs=inputs, outputs=outputs, reference_outputs=None)
+        print(f"{result['key']}: {result['score']}, {result['comment'].splitlines()[0]}")
+
+
+if __name__ == "__main__":
+    main()
