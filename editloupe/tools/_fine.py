@@ -177,12 +177,11 @@ def _overlaid(first: Gray, second: Gray, moves: Whole, offsets: Whole) -> Gray:
         y1, y2 = row * TILE, min(height, (row + 1) * TILE)
         for start, end in zip([0, *ends], ends, strict=False):
             dx, dy, offset = line[start]
-            x1, x2 = max(start * TILE, -dx), min(width, end * TILE, width - dx)
-            top, bottom = max(y1, -dy), min(y2, height - dy)
-            if x1 >= x2 or top >= bottom:
+            x1, x2 = start * TILE, min(width, end * TILE)
+            if x1 + dx < 0 or y1 + dy < 0 or x2 + dx > width or y2 + dy > height:
                 continue
-            tile = second[top + dy : bottom + dy, x1 + dx : x2 + dx]
-            over[top:bottom, x1:x2] = cv2.add(tile, float(offset)) if offset else tile  # type: ignore[call-overload]
+            tile = second[y1 + dy : y2 + dy, x1 + dx : x2 + dx]
+            over[y1:y2, x1:x2] = cv2.add(tile, float(offset)) if offset else tile  # type: ignore[call-overload]
     return over
 
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from skimage import data
 
-from editloupe.tools._fine import _overlaid, fine_frame
+from editloupe.tools._fine import fine_frame
 from editloupe.tools._patches import Lies, look_closely
 from editloupe.tools._reframing import reframing
 from editloupe.tools.difference import boxes, compare
@@ -116,14 +116,3 @@ def test_a_close_look_forgives_motion_tone_and_sharpness_but_no_other_letter() -
     patch = look_closely(picture, other, bounds, lies, noise=1.0)
     assert patch is not None
     assert patch.box[0] > SIGN[0] + 30  # the first two letters are the same
-
-
-def test_only_what_was_moved_out_of_the_picture_is_left_uncompared() -> None:
-    first = np.random.default_rng(4).integers(0, 256, (64, 128), np.uint8)
-    second = np.roll(first, (0, -3), axis=(0, 1))
-    second[:, 40:60] = 7
-    moves = np.tile(np.array([-3, 0]), (2, 4, 1))
-    over = _overlaid(first, second, moves, np.zeros((2, 4), np.int64))
-    assert (over[:, 43:63] == 7).all()
-    assert np.array_equal(over[:, :3], first[:, :3])
-    assert np.array_equal(over[:, 63:], first[:, 63:])
