@@ -112,13 +112,18 @@ Content = tuple[Pixels, Pixels, tuple[str, str]]
 
 def _text(rng: np.random.Generator, size: tuple[int, int], texts: tuple[str, str]) -> Content:
     ground, ink = colours(rng)
+    points = _fitting(size, texts)
+    return written(size, ground, ink, texts[0], points), written(size, ground, ink, texts[1], points), texts
+
+
+def _fitting(size: tuple[int, int], texts: tuple[str, str]) -> float:
+    """Return the size of letters at which both texts fit on a sign."""
     width, height = size[0] * OVERSAMPLED, size[1] * OVERSAMPLED
     longest = max(texts, key=len)
     points = 0.62 * height
     while points > 4 and ImageFont.load_default(points).getlength(longest) > 0.86 * width:
         points *= 0.93
-
-    return written(size, ground, ink, texts[0], points), written(size, ground, ink, texts[1], points), texts
+    return points
 
 
 def written(size: tuple[int, int], ground: tuple[int, ...], ink: tuple[int, ...], text: str, points: float) -> Pixels:
@@ -136,13 +141,32 @@ def _word(rng: np.random.Generator, size: tuple[int, int]) -> Content:
 
 
 def _letter(rng: np.random.Generator, size: tuple[int, int]) -> Content:
-    """Change two neighbouring letters of a word."""
+    """Change two neighbouring letters of a word, and nothing else: the other letters stay where they are."""
     word = str(rng.choice(WORDS))
     place = int(rng.integers(0, len(word) - 1))
     other = word
     while any(a == b for a, b in zip(other[place : place + 2], word[place : place + 2], strict=True)):
         other = word[:place] + "".join(rng.choice(list("ABDEGHKLMNRSTUX"), 2)) + word[place + 2 :]
-    return _text(rng, size, (word, other))
+    ground, ink = colours(rng)
+    points = _fitting(size, (word, other))
+    before, after = (_spelt(size, ground, ink, word, letters, points) for letters in (word, other))
+    return before, after, (word, other)
+
+
+def _spelt(
+    size: tuple[int, int], ground: tuple[int, ...], ink: tuple[int, ...], word: str, letters: str, points: float
+) -> Pixels:
+    """Return a sign with letters each in the middle of the place that the letter of a word has there."""
+    font = ImageFont.load_default(points)
+    left, middle = size[0] * OVERSAMPLED / 2 - font.getlength(word) / 2, size[1] * OVERSAMPLED / 2
+    edges = [left + font.getlength(word[:end]) for end in range(len(word) + 1)]
+
+    def spell(pen: ImageDraw.ImageDraw) -> None:
+        for start, end, letter in zip(edges, edges[1:], letters, strict=False):
+            at = ((start + end) / 2, middle)
+            pen.text(at, letter, font=font, fill=ink, anchor="mm", stroke_width=points / 40)
+
+    return _drawn(size, ground, spell)
 
 
 def _digits(rng: np.random.Generator, size: tuple[int, int]) -> Content:

@@ -143,8 +143,7 @@ def fine_tables(named: list[str]) -> list[str]:
     """Show how well changed signs are found on every folder of photographs, and read on the first."""
     parts = [
         "A sign of so much of the picture, with a word, two letters of a word, a number, the hands of a clock or a thin symbol "
-        "changed: how many are among the first five boxes. False alarms are unchanged pairs with any box. A word with two other "
-        "letters is centred anew, so that a box round these two alone counts as a miss."
+        "changed: how many are among the first five boxes. False alarms are unchanged pairs with any box."
     ]
     folders = [(name, Path(folder)) for name, _, folder in (text.partition("=") for text in named)]
     for number, (name, folder) in enumerate(folders):

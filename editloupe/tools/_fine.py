@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import cv2
 import numpy as np
@@ -36,7 +35,9 @@ WORTH_OFFSET = 2
 # Differences are read as means over cells of this side, and over the neighbouring cells: about the size of a letter.
 CELL = 4
 NEIGHBOURS = (3, 3)
-BAND = 96
+# Pixels that are compared at a time: few enough to stay in the processor's cache.
+BAND_PIXELS = 200_000
+NEAREST = np.ones((3, 3), np.uint8)
 # What a cell may differ by, in grey levels and as a share of its contrast: resampling and coding reach that at sharp
 # edges. Per way of comparing: plainly, and forgiving a pixel of wobble.
 PLAIN_FLOOR, PLAIN_SHARE = 2.0, 0.15
@@ -140,10 +141,9 @@ def _gray(picture: Pixels, size: tuple[int, int]) -> Gray:
 
 
 def _toned(gray: Gray, tone: tuple[float, float]) -> Gray:
-    levels = np.clip(np.rint(np.arange(256) * tone[0] + tone[1]), 0, 255).astype(np.uint8)
-    if np.array_equal(levels, np.arange(256)):
+    if max(abs(tone[1]), abs(255 * (tone[0] - 1) + tone[1])) < 0.5:
         return gray
-    return np.asarray(cv2.LUT(gray, levels), np.uint8)
+    return np.asarray(cv2.addWeighted(gray, tone[0], gray, 0.0, tone[1]), np.uint8)
 
 
 def _moves(frame: Frame, registration: Registration, factor: int, drift: Floats) -> tuple[Whole, Whole]:
@@ -169,16 +169,16 @@ def _overlaid(first: Gray, second: Gray, moves: Whole, offsets: Whole) -> Gray:
     if not steps.any():
         return second
     height, width = first.shape
-    over = second.copy()
-    for row, line in enumerate(steps):
-        # Neighbours that are moved alike are moved together.
-        ends = [*(np.flatnonzero((line[1:] != line[:-1]).any(axis=1)) + 1).tolist(), len(line)]
+    over = first.copy()
+    # Neighbours that are moved alike are moved together.
+    turns = (steps[:, 1:] != steps[:, :-1]).any(axis=2).tolist()
+    for row, (line, turned) in enumerate(zip(steps.tolist(), turns, strict=True)):
+        ends = [*(place for place, other in enumerate(turned, 1) if other), len(line)]
         y1, y2 = row * TILE, min(height, (row + 1) * TILE)
         for start, end in zip([0, *ends], ends, strict=False):
+            dx, dy, offset = line[start]
             x1, x2 = start * TILE, min(width, end * TILE)
-            dx, dy, offset = line[start].tolist()
             if x1 + dx < 0 or y1 + dy < 0 or x2 + dx > width or y2 + dy > height:
-                over[y1:y2, x1:x2] = first[y1:y2, x1:x2]
                 continue
             tile = second[y1 + dy : y2 + dy, x1 + dx : x2 + dx]
             over[y1:y2, x1:x2] = cv2.add(tile, float(offset)) if offset else tile  # type: ignore[call-overload]
@@ -187,9 +187,12 @@ def _overlaid(first: Gray, second: Gray, moves: Whole, offsets: Whole) -> Gray:
 
 def _scores(first: Gray, second: Gray) -> tuple[Floats, Floats]:
     """Return for every cell the difference in units of what is worth a close look, and the pair's plain noise there."""
-    # A few rows at a time stay in the processor's cache, which makes this three times as fast.
-    bands = [_band(first, second, top) for top in range(0, first.shape[0] // CELL * CELL, BAND)]
-    maps = (cv2.blur(np.vstack(part), NEIGHBOURS) for part in zip(*bands, strict=True))
+    height, width = first.shape[0] // CELL * CELL, first.shape[1]
+    rows = min(height, max(1, BAND_PIXELS // width // CELL) * CELL)
+    # Memory that is used again is faster than new memory, by more than all the rest of this.
+    room = np.empty((8, rows + 2, width), np.uint8)
+    bands = [_band(first, second, (top, min(top + rows, height)), room) for top in range(0, height, rows)]
+    maps = (cv2.blur(part, NEIGHBOURS) for part in np.concatenate(bands, axis=1))
     contrast, tolerant, plain = (np.asarray(m, np.uint8) for m in maps)
     levels = np.arange(256)
     noise = _expected(plain, contrast, PLAIN_QUANTILE)
@@ -205,22 +208,31 @@ def _scores(first: Gray, second: Gray) -> tuple[Floats, Floats]:
     return score, _looked_up(contrast, noise)
 
 
-def _band(first: Gray, second: Gray, top: int) -> tuple[Gray, Gray, Gray]:
-    """Return contrast, tolerant and plain difference of the cells in the BAND rows from ``top`` on."""
-    bottom = min(top + BAND, first.shape[0] // CELL * CELL)
+def _band(first: Gray, second: Gray, part: tuple[int, int], room: Gray) -> Gray:
+    """Return contrast, tolerant and plain difference, in this order, of the cells in some rows, from one up to another.
+
+    All that is in between is put into ``room``, eight such bands with a row more on either side.
+    """
+    top, bottom = part
     rows = slice(max(0, top - 1), bottom + 1)
     inner = slice(top - rows.start, bottom - rows.start)
     a, b = first[rows], second[rows]
-    kernel = np.ones((3, 3), np.uint8)
-    high, low, other_high, other_low = (f(p, kernel)[inner] for p in (a, b) for f in (cv2.dilate, cv2.erode))
+    ranges = room[:4, : len(a)]
+    for number, (find, picture) in enumerate(((cv2.dilate, a), (cv2.erode, a), (cv2.dilate, b), (cv2.erode, b))):
+        find(picture, NEAREST, dst=ranges[number])
+    high, low, other_high, other_low = ranges[:, inner]
     a, b = a[inner], b[inner]
-    contrast = cv2.max(cv2.subtract(high, low), cv2.subtract(other_high, other_low))
-    outside = cv2.max(cv2.subtract(a, other_high), cv2.subtract(other_low, a))
-    tolerant = cv2.max(outside, cv2.max(cv2.subtract(b, high), cv2.subtract(low, b)))
-    return _cells(contrast), _cells(tolerant), _cells(cv2.absdiff(a, b))
+    made = room[4:].reshape(4, -1)[:, : a.size].reshape(4, *a.shape)
+    contrast, tolerant, plain, less = made
+    cv2.max(cv2.subtract(high, low, dst=contrast), cv2.subtract(other_high, other_low, dst=less), dst=contrast)
+    cv2.max(cv2.subtract(a, other_high, dst=tolerant), cv2.subtract(other_low, a, dst=less), dst=tolerant)
+    cv2.max(tolerant, cv2.subtract(b, high, dst=less), dst=tolerant)
+    cv2.max(tolerant, cv2.subtract(low, b, dst=less), dst=tolerant)
+    cv2.absdiff(a, b, dst=plain)
+    return np.stack([_cells(values) for values in made[:3]])
 
 
-def _cells(values: Any) -> Gray:
+def _cells(values: Gray) -> Gray:
     """Return the means of cells."""
     height, width = values.shape[0] // CELL, values.shape[1] // CELL
     # Halving twice is three times as fast as going there at once.

@@ -65,17 +65,17 @@ def find_spots(score: Floats, amount: Floats) -> list[Spot]:
     bridge = np.ones((2 * reach + 1, 2 * reach + 1), np.uint8)
     joined = cv2.morphologyEx(grown.view(np.uint8), cv2.MORPH_CLOSE, bridge)
     # Sixteen bits are enough for the labels: what is left apart after joining is some pixels apart.
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8, ltype=cv2.CV_16U)
+    count, labels = cv2.connectedComponents(joined, connectivity=8, ltype=cv2.CV_16U)
     members = np.flatnonzero(grown)
     owners = labels.ravel()[members]
     areas = np.bincount(owners, minlength=count)
     seeds = np.bincount(owners[score.ravel()[members] > SEED], minlength=count)
     spots = []
     for label in np.flatnonzero((seeds >= MIN_SEEDS) & (areas >= MIN_AREA_SHARE * score.size)):
-        left, top, width, height, _ = (int(v) for v in stats[label])
-        window = (slice(top, top + height), slice(left, left + width))
+        left, top, right, bottom = _bounds(members[owners == label], score.shape[1])
+        window = (slice(top, bottom), slice(left, right))
         member = (labels[window] == label) & grown[window]
-        core = member & _edged(amount, (left, top, left + width, top + height))
+        core = member & _edged(amount, (left, top, right, bottom))
         columns, rows = np.flatnonzero(core.any(axis=0)), np.flatnonzero(core.any(axis=1))
         inner = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
         box = (left + int(columns[0]), top + int(rows[0]), left + int(columns[-1]) + 1, top + int(rows[-1]) + 1)
@@ -83,6 +83,12 @@ def find_spots(score: Floats, amount: Floats) -> list[Spot]:
         share = int(np.count_nonzero(member[inner])) / score.size
         spots.append(Spot(box, member[inner], significance(contrast, share)))
     return sorted(spots, key=lambda spot: -spot.significance)
+
+
+def _bounds(places: NDArray[np.intp], width: int) -> Bounds:
+    """Return the box round pixels that are given by their place in a picture of this width, in order."""
+    columns = places % width
+    return int(columns.min()), int(places[0]) // width, int(columns.max()) + 1, int(places[-1]) // width + 1
 
 
 def _edged(amount: Floats, box: Bounds) -> Mask:

@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from editloupe.tools._order_statistics import medians, quantiles
 from editloupe.tools._reframing import reframing
 
 Gray = NDArray[np.uint8]
@@ -114,16 +115,20 @@ class Registration:
         """Whether both pictures lie over each other as they are."""
         return self.field is None and np.array_equal(self.matrix, IDENTITY)
 
-    def all_places(self, width: int, height: int) -> Floats:
-        """Return :meth:`places` for the whole registered picture: read between the cells, where the map is smooth."""
+    def all_places(self, width: int, height: int, step: int = 1) -> Floats:
+        """Return :meth:`places` for the whole registered picture: read between the cells, where the map is smooth.
+
+        With a ``step`` that divides a cell, only the middle of every ``step`` × ``step`` pixels.
+        """
         columns, rows = width // CELL, height // CELL
         # One more cell all round, so that nothing lies beyond the outermost ones, and what is left of a last cell.
         xs = np.arange(-1, columns + 2, dtype=np.float32) * CELL + np.float32(CELL_CENTRE)
         ys = np.arange(-1, rows + 2, dtype=np.float32) * CELL + np.float32(CELL_CENTRE)
         at = np.stack(np.meshgrid(xs, ys), axis=-1)
         nodes = at + self.displacement(at)
-        large = cv2.resize(nodes, (CELL * (columns + 3), CELL * (rows + 3)), interpolation=cv2.INTER_LINEAR)
-        return np.asarray(large[CELL : CELL + height, CELL : CELL + width], np.float32)
+        cell = CELL // step
+        large = cv2.resize(nodes, (cell * (columns + 3), cell * (rows + 3)), interpolation=cv2.INTER_LINEAR)
+        return np.asarray(large[cell : cell + height // step, cell : cell + width // step], np.float32)
 
 
 def read_at(values: Any, places: Floats) -> Floats:
@@ -131,6 +136,13 @@ def read_at(values: Any, places: Floats) -> Floats:
     no_second_map = cast(Any, None)  # OpenCV's stubs leave out that positions in one array need no second map.
     read = cv2.remap(values, places, no_second_map, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     return np.asarray(read, np.float32)
+
+
+def sample(picture: Any, places: Floats) -> NDArray[np.uint8]:
+    """Return a picture read between its pixels; places outside repeat its border."""
+    # Places to a thirty-second of a pixel, which is what OpenCV reads at anyway, are read faster once they are whole numbers.
+    whole, parts = cv2.convertMaps(places, cast(Any, None), cv2.CV_16SC2)
+    return np.asarray(cv2.remap(picture, whole, parts, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE), np.uint8)
 
 
 def register(first: Gray, second: Gray) -> Registration:
@@ -188,15 +200,14 @@ def _reframed(first: Gray, second: Gray, trust: Floats, size: tuple[int, int]) -
 def _rest(first: Gray, second: Gray, found: Registration, trust: Floats) -> float:
     """Return how far half-size pictures still differ under a map, as the motion (half-size pixels) that would leave so much."""
     height, width = first.shape
-    places = (found.all_places(2 * width, 2 * height)[::2, ::2] - np.float32(0.5)) / np.float32(2.0) + np.float32(0.25)
-    over = np.asarray(read_at(second, places), np.uint8)
+    over = sample(second, (found.all_places(2 * width, 2 * height, 2) - np.float32(0.5)) / np.float32(2.0))
     different = _without_tone(cv2.subtract(over, first, dtype=cv2.CV_32F))
     seen = trust > SEEN_TRUST
     if np.count_nonzero(seen) < MIN_SEEN:
         return 0.0
     steep = cv2.subtract(first, cv2.blur(first, (3, 3)), dtype=cv2.CV_32F)
     ratio = _cell_means(different * different, CELL // 2)[seen] / (_cell_means(steep * steep, CELL // 2)[seen] + 1.0)
-    return float(np.sqrt(np.quantile(ratio, POOR_QUANTILE)))
+    return float(np.sqrt(quantiles(ratio, (POOR_QUANTILE,))[0]))
 
 
 def _half(gray: Gray) -> Gray:
@@ -239,7 +250,7 @@ def _small_motion(first: Gray, second: Gray, trust: Floats) -> Floats | None:
     gx = cv2.Sobel(both, cv2.CV_32F, 1, 0, scale=1 / 16)
     gy = cv2.Sobel(both, cv2.CV_32F, 0, 1, scale=1 / 16)
     steep, different = (_cell_means(m, CELL // 2)[seen] for m in (gx * gx + gy * gy, rest * rest))
-    if float(np.median(different / (steep + np.float32(1e-3)))) > SMALL_REST**2:
+    if quantiles(different / (steep + np.float32(1e-3)), (0.5,))[0] > SMALL_REST**2:
         return None
     products = cv2.merge([gx * gx, gy * gy, gx * rest, gy * rest]), gx * gy
     means = (cv2.GaussianBlur(_cell_means(m, CELL // 2), (0, 0), GRADIENT_SIGMA) for m in products)
@@ -247,7 +258,7 @@ def _small_motion(first: Gray, second: Gray, trust: Floats) -> Floats | None:
     across = np.maximum(xx * yy - xy * xy, np.float32(1e-3)) / np.float32(2.0)
     motion = np.stack([(xy * yr - yy * xr) / across, (xy * xr - xx * yr) / across], axis=-1)
     length = np.hypot(motion[..., 0], motion[..., 1])[seen]
-    half, most, nearly_all = np.quantile(length, (0.5, 0.75, SMALL_QUANTILE))
+    half, most, nearly_all = quantiles(length, (0.5, 0.75, SMALL_QUANTILE))
     if half < STILL_MEDIAN and most < STILL_MOST:
         return np.zeros_like(motion, np.float32)
     return np.asarray(np.clip(motion, -MAX_WOBBLE, MAX_WOBBLE), np.float32) if nearly_all < SMALL_MOTION else None
@@ -266,13 +277,13 @@ def _robust_affine(grid: Floats, moved: Floats, trust: Floats) -> Doubles:
     basis = np.column_stack([(points - centre) / span, np.ones(len(points))])
     products = (basis[:, :, None] * basis[:, None, :]).reshape(-1, 9)
     goals = (basis[:, :, None] * target[:, None, :]).reshape(-1, 6)
-    fit = np.vstack([np.zeros((2, 2)), np.median(target, axis=0)])
+    fit = np.vstack([np.zeros((2, 2)), medians(target.T)])
     for turn in range(AFFINE_ROUNDS):
         reach = max(AFFINE_END, AFFINE_START / 2.0**turn)
         rest = target - basis @ fit
         weights = trust.ravel() / (1.0 + np.einsum("ij,ij->i", rest, rest) / reach**2) ** 2
         normal = (weights @ products).reshape(3, 3) + AFFINE_PRIOR * np.eye(3)
-        fit = np.linalg.solve(normal, (weights @ goals).reshape(3, 2))
+        fit = np.asarray(cv2.solve(normal, (weights @ goals).reshape(3, 2))[1], np.float64)
     slope = fit[:2].T / span
     return np.column_stack([np.eye(2) + slope, fit[2] - slope @ centre])
 

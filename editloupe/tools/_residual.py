@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from editloupe.tools._order_statistics import medians
 from editloupe.tools._registration import local_contrast
 from editloupe.tools._tone import BLOCK, block_means
 
@@ -137,7 +138,7 @@ def _noise(amount: Floats, plain: Picture, activity: Picture, valid: Mask | None
     groups = np.argsort(drivers, kind="stable")[: size * NOISE_GROUPS].reshape(NOISE_GROUPS, size)
     rank = round(NOISE_QUANTILE * (size - 1))
     levels = np.partition(values[groups], rank, axis=1)[:, rank]
-    levels = np.minimum(levels + TAIL_WEIGHT * np.median(plains[groups], axis=1), MAX_NOISE)
+    levels = np.minimum(levels + TAIL_WEIGHT * medians(plains[groups]), MAX_NOISE)
     # Flat places are never noisier than busy ones: a group made of real change is held down by the busier ones.
     levels = np.minimum.accumulate(levels[::-1])[::-1]
     table = np.interp(np.arange(256), drivers[groups[:, size // 2]], levels) + NOISE_FLOOR

@@ -8,6 +8,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from editloupe.tools._order_statistics import medians
+
 Picture = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -53,7 +55,7 @@ def fit_tone(first: Blocks, second: Blocks, known: Mask | None = None) -> Double
     if int(usable.sum()) < MIN_BLOCKS:
         return np.eye(3, 4)
     source, target = a[usable].astype(np.float64), b[usable].astype(np.float64)
-    slope, offset = np.eye(3), np.median(target - source, axis=0)
+    slope, offset = np.eye(3), medians((target - source).T)
     prior = TONE_PRIOR * np.eye(3)
     for turn in range(TONE_ROUNDS):
         reach = max(TONE_END, TONE_START / 2.0**turn)
@@ -62,7 +64,7 @@ def fit_tone(first: Blocks, second: Blocks, known: Mask | None = None) -> Double
         weights /= weights.sum()
         mean_a, mean_b = weights @ source, weights @ target
         spread = (source - mean_a) * weights[:, None]
-        slope = np.linalg.solve(spread.T @ (source - mean_a) + prior, spread.T @ (target - mean_b) + prior).T
+        slope = cv2.solve(spread.T @ (source - mean_a) + prior, spread.T @ (target - mean_b) + prior)[1].T
         offset = mean_b - slope @ mean_a
     return np.column_stack([slope, offset])
 
@@ -127,6 +129,10 @@ def block_means(values: NDArray[Any]) -> NDArray[Any]:
     """Return the means of whole BLOCK×BLOCK blocks; what is left at the right and lower border is ignored."""
     height, width = max(1, values.shape[0] // BLOCK), max(1, values.shape[1] // BLOCK)
     whole = values[: height * BLOCK, : width * BLOCK]
+    if values.ndim == 3 and min(whole.shape[:2]) >= BLOCK:
+        # Halving three times is twice as fast as going there at once.
+        for part in (4, 2):
+            whole = np.asarray(cv2.resize(whole, (width * part, height * part), interpolation=cv2.INTER_AREA))
     return np.asarray(cv2.resize(whole, (width, height), interpolation=cv2.INTER_AREA)).reshape(
         height, width, *values.shape[2:]
     )

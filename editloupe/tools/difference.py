@@ -33,7 +33,7 @@ from editloupe.tools._regions import (
     significance,
     visible_share,
 )
-from editloupe.tools._registration import Registration, register
+from editloupe.tools._registration import Registration, register, sample
 from editloupe.tools._residual import measure
 from editloupe.tools._tone import apply_tone, block_means, fit_tone, gray_line, sharpness_ratio, tone_change
 
@@ -137,7 +137,7 @@ class Alignment:
             rows = min(STRIP_ROWS, y2 - top)
             places = self.registration.places((x1, top, x2, top + rows), float(self.factor))
             places = (places + np.float32(0.5)) * stretch - np.float32(0.5)
-            read[top - y1 : top - y1 + rows] = _sample(second, places, cv2.INTER_CUBIC)
+            read[top - y1 : top - y1 + rows] = _sample(second, places)
         return read
 
 
@@ -227,10 +227,10 @@ def _gray(picture: Picture) -> Picture:
     return np.asarray(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), np.uint8)
 
 
-def _sample(picture: Picture, places: NDArray[np.float32], interpolation: int) -> Picture:
+def _sample(picture: Picture, places: NDArray[np.float32]) -> Picture:
     """Return the picture read at the given positions; positions outside repeat the border."""
     no_second_map = cast(Any, None)  # OpenCV's stubs leave out that positions in one array need no second map.
-    read = cv2.remap(picture, places, no_second_map, interpolation, borderMode=cv2.BORDER_REPLICATE)
+    read = cv2.remap(picture, places, no_second_map, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
     return np.asarray(read, np.uint8)
 
 
@@ -267,7 +267,7 @@ def _overlay(picture: Picture, registration: Registration) -> tuple[Picture, NDA
     places = registration.all_places(width, height)
     inside = cv2.inRange(places, (-0.5, -0.5, 0.0, 0.0), (width - 0.5, height - 0.5, 0.0, 0.0))
     valid = cv2.erode(inside, np.ones((EDGE_MARGIN, EDGE_MARGIN), np.uint8)).astype(bool)
-    return _sample(picture, places, cv2.INTER_LINEAR), valid
+    return sample(picture, places), valid
 
 
 def _region(spot: Spot, a: Picture, b: Picture, factor: int) -> Region:
