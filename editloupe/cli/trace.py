@@ -25,7 +25,7 @@ from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import LabelAnswer
 from editloupe.rubrics.registry import known_protocol
 from editloupe.safe_text import for_json, one_line, printable
-from editloupe.storable import storable
+from editloupe.storable import storable, storable_text
 from editloupe.types import Edit, Observation, Sha, Step, Trace, Usage, UserError, Verdict
 from editloupe.whole_files import text_file, write_text
 
@@ -109,8 +109,9 @@ def _deliver(text: str, out: Path | None) -> None:
 
 def _only_forks(run: Path, edit_id: str) -> bool:
     """True where a run knows an edit by its forks alone, as one does that they were written to."""
+    name = storable_text(edit_id)
     with Run.open(run) as opened, closing(opened.reader()) as reader:
-        known = reader.execute("SELECT 1 FROM edits WHERE name = ? OR edit_id = ?", (edit_id, edit_id)).fetchone()
+        known = reader.execute("SELECT 1 FROM edits WHERE name = ? OR edit_id = ?", (name, name)).fetchone()
         return not known and bool(forks_of(opened, edit_id))
 
 

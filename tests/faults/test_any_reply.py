@@ -153,7 +153,7 @@ def test_a_kept_reply_that_is_none_is_asked_for_again(
         database.execute("DELETE FROM units")
     assert command(batch) == 0
     assert len(server.requests) == 2
-    assert "1 kept replies cannot be read" in capsys.readouterr().err
+    assert "1 kept reply cannot be read" in capsys.readouterr().err
 
 
 @pytest.mark.long
