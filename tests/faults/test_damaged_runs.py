@@ -359,7 +359,7 @@ def test_what_is_whole_is_read_beside_what_is_damaged(whole: Path, tmp_path: Pat
     code, out, err = outcome(["trace", str(run), "f0"])
     assert code == 0
     assert "answer: Wrong Action" in out
-    assert "step 0 cannot be read" in out
+    assert "step 1 cannot be read" in out
     assert "text of a prompt" in err
 
 

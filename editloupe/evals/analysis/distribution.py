@@ -74,9 +74,14 @@ class AreaTrend(Record):
 def distribution(table: Table, criterion: str, field: str = "model") -> Distribution:
     """Count the answers to a criterion, by a field of the edits: labels, numbers, or bins where there are many numbers."""
     verdicts = [unit for unit in table.units if unit.criterion == criterion and unit.judged]
-    given = {_answer(unit): unit.score or 0.0 for unit in verdicts}
-    found = sorted((name for name in given if name is not None), key=lambda name: given[name])
-    answers = tuple(dict.fromkeys((*table.labels(criterion), *_numbers(table, criterion), *found)))
+    given = {name: unit.score or 0.0 for unit in verdicts if (name := _answer(unit)) is not None}
+    scale = {name: float(name) for name in _numbers(table, criterion)}
+    if (
+        len({**scale, **given}) > _MOST
+    ):  # with those between the numbers of a scale it is too much; then only what was given
+        scale = {}
+    found = {**scale, **given}
+    answers = tuple(dict.fromkeys((*table.labels(criterion), *sorted(found, key=lambda name: found[name]))))
     binned = len(answers) > _MOST
     columns = {name: place for place, name in enumerate((*(_BINS if binned else answers), UNJUDGED))}
     counts: dict[str, list[int]] = {}

@@ -24,6 +24,7 @@ export class BoxDrawing {
     if (!this.active) return;
     group.classList.add("editable");
     group.dataset.box = number;
+    this.scale = [frame.x, frame.y];
     // Handles stand outside the corners, and are smaller on a small box: what is marked stays in sight.
     const small = Math.min((box[2] - box[0]) * frame.x, (box[3] - box[1]) * frame.y);
     const radius = Math.max(3.5, Math.min(6, small / 4));
@@ -38,6 +39,13 @@ export class BoxDrawing {
     });
   }
 
+  // The corner a point lies at, within a few pixels of the screen and a quarter of the box.
+  #cornerAt(point, box) {
+    const near = (axis) => Math.min(5 / this.scale[axis], (box[2 + axis] - box[axis]) / 4);
+    const found = CORNERS.findIndex(([x, y]) => Math.abs(point[0] - box[x]) <= near(0) && Math.abs(point[1] - box[y]) <= near(1));
+    return found < 0 ? undefined : found;
+  }
+
   // Takes over a press on the source while drawing is on; says whether it did.
   begin(event) {
     if (!this.active || this.viewer.roleAt(event) !== "source") return false;
@@ -49,7 +57,7 @@ export class BoxDrawing {
     const on = event.target.closest(".editable");
     const number = on ? Number(on.dataset.box) : boxes.length;
     const before = on ? boxes[number] : null;
-    const corner = event.target.dataset?.corner;
+    const corner = event.target.dataset?.corner ?? (on ? this.#cornerAt(start, before) : undefined);
     const move = (at) => {
       const now = point(at);
       let box;

@@ -132,3 +132,10 @@ def test_a_rubric_of_the_users_own_is_read_from_the_run(tmp_path: Path) -> None:
     assert found.confusion is not None
     assert found.confusion.counts[2] == (0, 1, 0)
     assert scores(table, how=QUICK).overall.value == 50
+
+
+def test_all_numbers_of_a_scale_have_their_place_given_or_not(tmp_path: Path) -> None:
+    rows = [("a", "Awareness", {"visual_quality": 3.0}, {}), ("b", "Awareness", {"visual_quality": 2.0}, {})]
+    one = distribution(table_of(save(tmp_path / "few", "wiseedit", rows, 1, 10)), "visual_quality")
+    assert one.answers == (*(str(number) for number in range(1, 11)), "unjudged")
+    assert one.counts == {"all edits": (0, 1, 1, *(0,) * 8)}

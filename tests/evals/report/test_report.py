@@ -110,7 +110,12 @@ def test_the_page_is_whole_self_contained_and_without_script(report: Report) -> 
     pictures = [given for name, given in tags if name == "img"]
     assert all((given["src"] or "").startswith("data:image/") for given in pictures)
     assert all(given["alt"] for given in pictures)
-    assert not [given for _, given in tags if any(key.startswith("on") or key == "href" for key in given)]
+    assert not [given for _, given in tags if any(key.startswith("on") for key in given)]
+    links = [given["href"] or "" for _, given in tags if "href" in given]
+    ids = {given["id"] for _, given in tags if "id" in given}
+    assert all(link.startswith("#") and link[1:] in ids for link in links), (
+        "the contents lead to places of the page alone"
+    )
     assert text.count("data:image/svg+xml") == len(drawings(report))
     assert text.count('class="case"') == len(report.instructive)
     assert "source, target framed" in text
