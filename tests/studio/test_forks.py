@@ -66,7 +66,7 @@ def test_words_and_settings_are_changed_on_the_page(kept: Kept, studio: OpenStud
         ({"dropped": [4]}, "there is no observation 4"),
         ({"boxes": {"1": "1,2"}}, "the box of call 1 takes four numbers"),
         ({"base_url": "http://elsewhere.example/v1"}, "this studio asks only the servers it was started with"),
-        ({"tools": "cache_folder=/tmp/x"}, "cache_folder is not set on the page"),
+        ({"tools": "cache_folder=looks"}, "cache_folder is not set on the page"),
         ({"setup": "../x"}, 'there is no set-up "../x" here'),
         ({"wording": "extends: nowhere/none"}, "nowhere"),
         ({"times": 99}, "times: Input should be less than or equal to 20"),

@@ -7,34 +7,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
-from editloupe.agent.answers import Malformed, read_object
-from editloupe.agent.chat import Chat, ChatRequest, RetryBudget
-from editloupe.agent.endings import unfinished
-from editloupe.agent.messages import announced, correction, text_block, text_of
+from editloupe.agent.answers import read_object
+from editloupe.agent.asking import Answered, ask_until_read
+from editloupe.agent.chat import Chat, ChatRequest
+from editloupe.agent.messages import announced, text_block
 from editloupe.images import Album, Picture, WireLimits
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import ModeText, Rubric, TextAnswer
 from editloupe.rubrics.yaml_files import bundled_yaml
-from editloupe.types import Edit, Usage
+from editloupe.types import Edit
 
 PICTURE = "Picture"
 T = TypeVar("T")
-
-
-class Unanswered(Exception):
-    """The model gave no usable answer; the sentence says why."""
-
-
-@dataclass(frozen=True)
-class Answered(Generic[T]):
-    """What was read, and what it took."""
-
-    value: T
-    usage: Usage
 
 
 @dataclass(frozen=True)
@@ -61,22 +49,8 @@ class Asker:
         """
         shown = await asyncio.to_thread(announced, PICTURE, picture.sha, album, self.wire)
         messages: list[AnyMessage] = [SystemMessage(system), HumanMessage([*shown, text_block(task)])]
-        case, usage, budget = _case(edit, task, picture), Usage(), RetryBudget()
-        problem, cut = "", None
-        for _ in range(self.repairs + 1):
-            reply = await self.chat.reply(ChatRequest(messages, (), case, album, self.wire, budget=budget))
-            usage += reply.usage
-            if reply.facts.declined:
-                raise Unanswered(reply.facts.declined.detail)
-            cut = unfinished(reply.facts.finish)
-            try:
-                if cut:
-                    raise Malformed(cut.problem)
-                return Answered(read(read_object(text_of(reply.message))), usage)
-            except (Malformed, ValueError) as error:
-                problem = str(error)
-            messages += [reply.message, *correction(reply.message, repair(problem))]
-        raise Unanswered(f"no usable answer after {self.repairs + 1} replies: {cut.detail if cut else problem}")
+        request = ChatRequest(messages, (), _case(edit, task, picture), album, self.wire)
+        return await ask_until_read(self.chat, request, lambda text: read(read_object(text)), repair, self.repairs)
 
 
 def _case(edit: Edit, task: str, picture: Picture) -> Case:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from editloupe.agent.asking import Unanswered
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
-from editloupe.evals.edival.asking import Asker, Unanswered, prompts
+from editloupe.evals.edival.asking import Asker, prompts
 from editloupe.evals.edival.files import (
     ChainFile,
     ChainTurn,

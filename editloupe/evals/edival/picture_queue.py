@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from editloupe.agent.asking import Unanswered
 from editloupe.agent.faults import ModelFailed
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.batch.replies import Work, working_on
-from editloupe.evals.edival.asking import Unanswered
 from editloupe.images import ImageError
 from editloupe.tools.contract import ToolError
 

@@ -5,32 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
-from editloupe.agent.answers import Malformed
-from editloupe.agent.chat import Chat, ChatRequest, RetryBudget
-from editloupe.agent.endings import unfinished
-from editloupe.agent.messages import correction, text_of
+from editloupe.agent.asking import Answered, ask_until_read
+from editloupe.agent.chat import Chat, ChatRequest
 from editloupe.images import Album, WireLimits
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import ModeText, Rubric, TextAnswer
-from editloupe.types import Edit, Usage
+from editloupe.types import Edit
 
 T = TypeVar("T")
-
-
-class Unanswered(Exception):
-    """The model gave no usable answer; the sentence says why."""
-
-
-@dataclass(frozen=True)
-class Answered(Generic[T]):
-    """What was read, and what it took."""
-
-    value: T
-    usage: Usage
 
 
 @dataclass(frozen=True)
@@ -55,26 +41,10 @@ class TextAsker:
 
         `read` raises ValueError or Malformed with a sentence. Raises Unanswered, or ModelFailed and ModelRejected as any request.
         """
-        messages: list[AnyMessage] = [SystemMessage(system), HumanMessage(task)]
-        case, album, usage, budget = _case(sample_id, task), Album(), Usage(), RetryBudget()
         held = schema if self.chat.profile.structured_output else None
-        problem = ""
-        for _ in range(self.repairs + 1):
-            reply = await self.chat.reply(
-                ChatRequest(messages, (), case, album, WireLimits(), budget=budget, schema=held)
-            )
-            usage += reply.usage
-            if reply.facts.declined:
-                raise Unanswered(reply.facts.declined.detail)
-            cut = unfinished(reply.facts.finish)
-            try:
-                if cut:
-                    raise Malformed(cut.problem)
-                return Answered(read(text_of(reply.message)), usage)
-            except (Malformed, ValueError) as error:
-                problem = cut.detail if cut else str(error)
-                messages += [reply.message, *correction(reply.message, repair(str(error)))]
-        raise Unanswered(f"no usable answer after {self.repairs + 1} replies: {problem}")
+        messages: list[AnyMessage] = [SystemMessage(system), HumanMessage(task)]
+        request = ChatRequest(messages, (), _case(sample_id, task), Album(), WireLimits(), schema=held)
+        return await ask_until_read(self.chat, request, read, repair, self.repairs)
 
 
 def _case(sample_id: str, task: str) -> Case:

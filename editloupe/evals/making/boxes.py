@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from editloupe.evals.making.asking import Unanswered
+from editloupe.agent.asking import Unanswered
 from editloupe.evals.making.folder import GIVEN, MakingFolder, Sample, boxes_key
 from editloupe.evals.making.records import MOST_TARGETS, Boxes, LeftOut
 from editloupe.evals.runs.records import timestamp

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from editloupe.agent.asking import Unanswered
 from editloupe.agent.faults import ModelFailed
 from editloupe.agent.image_editing import EditRefused
 from editloupe.agent.providers.provider import ImageReply
-from editloupe.evals.making.asking import Unanswered
 from editloupe.evals.making.costs import Ledger
 from editloupe.evals.making.folder import MakingFolder, Sample, reference_key
 from editloupe.evals.making.paste import Frame, WrongShape, checked_shape, cut, framed, pasted

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from editloupe.agent.asking import Unanswered
 from editloupe.agent.faults import ModelFailed
 from editloupe.agent.hooks import OverBudget
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.batch.replies import Work, working_on
-from editloupe.evals.making.asking import Unanswered
 from editloupe.evals.making.records import file_name
 from editloupe.images import ImageError
 from editloupe.tools.contract import ToolError
