@@ -16,6 +16,7 @@ class LabelForm {
   constructor(root) {
     this.root = root;
     this.leaving = new AbortController();
+    this.answersWaiting = 0;
     this.questions = [...root.querySelectorAll(".question")].filter((one) => one.querySelector(".option, [data-number]"));
     const pictures = root.querySelector("[data-viewer]");
     this.viewer = pictures ? new Viewer(pictures, this.leaving.signal) : null;
@@ -76,12 +77,12 @@ class LabelForm {
     const unsure = !question.classList.contains("unsure");
     const parts = this.questions.filter((one) => one.dataset.criterion === criterion);
     for (const part of parts) this.mark(part, unsure);
-    if (parts.some((part) => part.classList.contains("done"))) this.save({ criterion, unsure }, (state) => this.show(state));
+    if (parts.some((part) => part.classList.contains("done"))) this.record({ criterion, unsure });
   }
 
   skip() {
     const skip = this.find("skip").getAttribute("aria-pressed") !== "true";
-    this.save({ skip }, (state) => this.show(state));
+    this.record({ skip });
     if (skip) go(href("[data-next], [data-following]"));
   }
 
@@ -118,6 +119,14 @@ class LabelForm {
         say(`Not saved: ${error.message}`);
       }
     });
+    return queue;
+  }
+
+  // What was answered after this is not in its reply yet: only the last reply is shown, else the next key would go to a question
+  // that is answered already.
+  record(body) {
+    this.answersWaiting += 1;
+    this.save(body, (state) => { if (this.answersWaiting === 1) this.show(state); }).then(() => { this.answersWaiting -= 1; });
   }
 
   choose(option) {
@@ -132,7 +141,7 @@ class LabelForm {
     this.focus(next === -1 ? this.questions.indexOf(question) : next);
     const { criterion, check } = question.dataset;
     const unsure = question.classList.contains("unsure") || null;
-    this.save({ criterion, ...(check ? { check } : {}), ...(unsure ? { unsure } : {}), ...said }, (state) => this.show(state));
+    this.record({ criterion, ...(check ? { check } : {}), ...(unsure ? { unsure } : {}), ...said });
   }
 
   press(key) {

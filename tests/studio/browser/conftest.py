@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import warnings
 from collections.abc import Callable, Iterator
 
 import pytest
-from _pytest.runner import runtestprotocol
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 from playwright.sync_api import Browser, Page, expect, sync_playwright  # noqa: E402
@@ -29,21 +27,6 @@ PATIENCE = 30_000
 """Milliseconds a page may take on a busy machine before what a test waits for is taken for missing."""
 expect.set_options(timeout=PATIENCE)
 NewPage = Callable[..., Page]
-
-
-@pytest.hookimpl
-def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Try a test of a page once more where it failed, and say so: a busy Chromium now and then loses a key that was pressed."""
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    reports = runtestprotocol(item, nextitem=nextitem, log=False)
-    if any(report.failed for report in reports):
-        warnings.warn(f"{item.nodeid} failed and was tried once more", stacklevel=1)
-        item._initrequest()  # type: ignore[attr-defined]
-        reports = runtestprotocol(item, nextitem=nextitem, log=False)
-    for report in reports:
-        item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
 
 
 @pytest.fixture(scope="package")

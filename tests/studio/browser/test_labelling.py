@@ -18,17 +18,11 @@ from tests.studio.test_worklists import vibe_manifest
 FOLLOWING, CONSISTENCY = LABELS
 
 
-def painted(page: Page) -> None:
-    """Wait until the page was drawn: Chromium drops keys that are pressed before a page's first frame."""
-    page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
-
-
 def begin(page: Page, name: str) -> None:
     page.goto("/annotate")
     page.fill("[name=annotator]", name)
     page.keyboard.press("Enter")
     expect(page.locator(".question.current")).to_be_visible()
-    painted(page)
 
 
 def rows(path: Path) -> list[dict[str, object]]:
