@@ -199,6 +199,44 @@ def test_a_check_list_of_a_manifest_nobody_judged_is_answered_by_keyboard(
     assert (last["label"], set(last["checks"].values())) == ("1", {"1"})  # type: ignore[attr-defined]
 
 
+HOLD_REPLIES = """() => {
+  const fetched = window.fetch.bind(window);
+  window.held = [];
+  window.fetch = async (...asked) => {
+    const answer = await fetched(...asked);
+    if (String(asked[0]).endsWith("/labels")) await new Promise((goOn) => window.held.push(goOn));
+    return answer;
+  };
+}"""
+"""The page learns of a saved label only when the test lets the reply through."""
+LET_THROUGH = """() => new Promise((done) => {
+  const look = () => { if (window.held.length) done(window.held.shift()()); else setTimeout(look, 10); };
+  look();
+})"""
+
+
+def test_a_late_reply_does_not_send_the_next_key_to_an_answered_question(
+    listen: Listen, new_page: NewPage, tmp_path: Path
+) -> None:
+    page = new_page(listen(runs=(vibe_manifest(tmp_path, "Addition"),), protocol="vibe"))
+    begin(page, "Ana")
+    count = page.locator("[data-check]").count()
+    assert count > 4
+    page.evaluate(HOLD_REPLIES)
+    for key in "122":
+        page.keyboard.press(key)
+    page.evaluate(LET_THROUGH)
+    for _ in range(count - 3):
+        page.keyboard.press("2")
+    answered = page.locator(".option[aria-checked=true]")
+    expect(answered).to_have_count(count)
+    for _ in range(count - 1):
+        page.evaluate(LET_THROUGH)
+    expect(page.locator("[data-saved]")).to_have_text("Saved")
+    expect(answered).to_have_count(count)
+    expect(answered.first).to_have_attribute("data-label", "0")
+
+
 def test_differing_labels_are_settled_by_keyboard_without_the_judge(
     listen: Listen, new_page: NewPage, tmp_path: Path
 ) -> None:
