@@ -26,6 +26,10 @@ FLAGS = (
 PATIENCE = 30_000
 """Milliseconds a page may take on a busy machine before what a test waits for is taken for missing."""
 expect.set_options(timeout=PATIENCE)
+TELL_KEYS = """addEventListener("keydown", ({ key, code, target, altKey, ctrlKey }) => {
+  console.debug("key", key, code, target.tagName, altKey, ctrlKey, document.hasFocus(), performance.now());
+}, true);"""
+"""Run in every page before its own scripts: which keys arrived, where, and with what held down."""
 NewPage = Callable[..., Page]
 
 
@@ -56,6 +60,7 @@ def new_page(chromium: Browser) -> Iterator[NewPage]:
         contexts.append(context)
         if known:
             assert context.request.get("/", params={"token": TOKEN}).ok
+        context.add_init_script(TELL_KEYS)
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -63,6 +68,8 @@ def new_page(chromium: Browser) -> Iterator[NewPage]:
             "console",
             lambda line: wrong.append(line.text) if line.type == "error" and "status of 4" not in line.text else None,
         )
+        # Shown by pytest where the test fails.
+        page.on("console", lambda line: print(line.text) if line.type == "debug" else None)
         page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
         return page
 
