@@ -70,7 +70,7 @@ def _show_forecast(found: Forecast, as_json: bool) -> int:
         print(for_json(facts, 2))
         return 0
     if not found.units:
-        print("0 units to judge: the run holds all of them already")
+        print("0 units to judge: nothing of the manifest is left")
         return 0
     basis = (
         f"from {number_of(found.measured, 'unit')} judged already" if found.measured else "assumed, nothing judged yet"

@@ -127,7 +127,7 @@ def test_a_dry_run_of_a_whole_run_says_that_nothing_is_left(
     assert run(given) == 0
     capsys.readouterr()
     assert run([*given, "--dry-run"]) == 0
-    assert capsys.readouterr().out == "0 units to judge: the run holds all of them already\n"
+    assert capsys.readouterr().out == "0 units to judge: nothing of the manifest is left\n"
 
 
 def test_the_embedded_judge_needs_no_server_and_costs_nothing(
