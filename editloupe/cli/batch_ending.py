@@ -69,6 +69,9 @@ def _show_forecast(found: Forecast, as_json: bool) -> int:
         facts = {"units": found.units, "usage": usage.model_dump(), "cost": found.cost, "measured": found.measured}
         print(for_json(facts, 2))
         return 0
+    if not found.units:
+        print("0 units to judge: nothing of the manifest is left")
+        return 0
     basis = (
         f"from {number_of(found.measured, 'unit')} judged already" if found.measured else "assumed, nothing judged yet"
     )
@@ -79,7 +82,7 @@ def _show_forecast(found: Forecast, as_json: bool) -> int:
         end="",
     )
     print(f"{usage.output_tokens} output tokens, {cost} ({basis})")
-    if found.units and not found.measured:
+    if not found.measured:
         tell("for a measured estimate, judge a few first (--limit 20) and ask again")
     return 0
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from editloupe.evals.analysis.run_rows import Table
     from editloupe.evals.analysis.scores import UnjudgedRule
     from editloupe.evals.report import Leaderboard, Report
+    from editloupe.evals.trust.label_queue import LabelQueue
 
 NARROWEST = 60
 """Columns below which no table is drawn."""
@@ -105,7 +106,6 @@ def report(
     from editloupe.evals.analysis.bootstrap import Resampling
     from editloupe.evals.analysis.run_rows import table_of
     from editloupe.evals.report import build_leaderboard, build_report
-    from editloupe.evals.trust.label_queue import find_queue
 
     how = Resampling(resamples, seed)
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
@@ -120,7 +120,7 @@ def report(
         )
     built = []
     for table in tables:
-        drawn = find_queue(table, queue or ()) if corrected else None
+        drawn = _drawn(table, queue or ()) if corrected else None
         built.append(
             build_report(table, by or (), rule, human, how, intervals=intervals, corrected=corrected, queue=drawn)
         )
@@ -133,6 +133,12 @@ def report(
         _print(found)
         return
     deliver(_RENDERERS[kind](found, out), out)
+
+
+def _drawn(table: Table, queues: Sequence[Path]) -> LabelQueue | None:
+    from editloupe.evals.trust.label_queue import find_queue  # loads the judges' providers
+
+    return find_queue(table, queues)
 
 
 def _check_columns(by: Sequence[str], tables: Sequence[Table]) -> None:

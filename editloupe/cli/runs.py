@@ -63,11 +63,11 @@ def merge(
     if len(runs) < 2:
         raise UserError("name at least two runs to merge")
     done = merge_runs(runs, out)
-    print(f"{out}: {number_of(done.edits, 'edit')}, {number_of(done.units, 'verdict')}")
+    print(f"{out}: {number_of(done.edits, 'edit')}, {number_of(done.answers, 'verdict')}")
     if done.in_both:
         tell(
-            f"{number_of(done.in_both, 'unit')} {verb(done.in_both, 'was', 'were')} in more than one run; the first "
-            "verdict of each stands"
+            f"{number_of(done.in_both, 'verdict')} {verb(done.in_both, 'was', 'were')} in more than one run; the first "
+            "one of each stands"
         )
     if done.unreadable:
         tell(f"{len(done.unreadable)} edits cannot be read and are left out ({', '.join(done.unreadable[:3])} …)")

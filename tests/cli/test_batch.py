@@ -120,6 +120,16 @@ def test_a_dry_run_says_units_tokens_and_cost(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_dry_run_of_a_whole_run_says_that_nothing_is_left(
+    scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = command(scripted(answers), write_manifest(tmp_path, 1), tmp_path / "run", "--quiet")
+    assert run(given) == 0
+    capsys.readouterr()
+    assert run([*given, "--dry-run"]) == 0
+    assert capsys.readouterr().out == "0 units to judge: nothing of the manifest is left\n"
+
+
 def test_the_embedded_judge_needs_no_server_and_costs_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,8 +11,10 @@ from editloupe.asked import Asked
 from editloupe.cli.main import run as command
 from editloupe.evals.runs.merging import merge
 from editloupe.evals.runs.store import Run
+from tests.conftest import StartServer
 from tests.evals.sample_runs import Line, make_run
-from tests.evals.samples import judgement
+from tests.evals.samples import judgement, write_picture
+from tests.scripted import final
 
 
 def told(capsys: pytest.CaptureFixture[str]) -> str:
@@ -136,3 +138,28 @@ def test_a_folder_that_is_no_run_is_one_sentence(tmp_path: Path, capsys: pytest.
     for name in ("info", "migrate", "prune"):
         assert command(["run", name, str(tmp_path)]) == 2
         assert "is not a run" in capsys.readouterr().err
+
+
+def test_a_merge_counts_verdicts_as_a_report_does_also_where_one_answers_two_edits(
+    scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = write_picture(tmp_path / "s.png", 1), write_picture(tmp_path / "e.png", 2)
+    names = [path.name for path in picture]
+    lines = [dict(zip(("source", "edited"), names, strict=True), id=name, instruction="Do it") for name in ("x", "y")]
+    (tmp_path / "m.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    server = scripted(
+        lambda request: final("Multiple Anomalies" if "Scene Collapse" in request.system else "Wrong Action")
+    )
+    judged = ["--judge", "openai:gpt-4.1", "--base-url", server.openai_url, "--mode", "plain", "--quiet"]
+    assert command(["batch", str(tmp_path / "m.jsonl"), *judged, "--out", str(tmp_path / "alike")]) == 0
+    assert server.served == 2
+    other = make_run(tmp_path / "other", [Line("z")], pictures=True)
+    capsys.readouterr()
+    assert command(["run", "merge", str(tmp_path / "alike"), str(other), "--out", str(tmp_path / "both")]) == 0
+    assert "3 edits, 6 verdicts" in told(capsys), "two edits share the two units of the first run"
+    assert command(["run", "merge", str(tmp_path / "both"), str(other), "--out", str(tmp_path / "more")]) == 0
+    said = capsys.readouterr()
+    assert "3 edits, 6 verdicts" in " ".join(said.out.split())
+    assert "2 verdicts were in more than one run; the first one of each stands" in " ".join(said.err.split())
+    with Run.open(tmp_path / "both") as run:
+        assert len(list(run.units())) == 6

@@ -14,7 +14,7 @@ from editloupe.evals.analysis import statistics as st
 from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.estimate import Number
 from editloupe.evals.analysis.run_rows import RunRow, Table, row_means
-from editloupe.evals.analysis.run_units import RunUnit
+from editloupe.evals.analysis.run_units import JUDGED, RunUnit
 from editloupe.evals.runs.pictures import PictureFolder
 from editloupe.evals.runs.store import PICTURES
 from editloupe.images import ImageError, declared_size
@@ -73,7 +73,7 @@ class AreaTrend(Record):
 
 def distribution(table: Table, criterion: str, field: str = "model") -> Distribution:
     """Count the answers to a criterion, by a field of the edits: labels, numbers, or bins where there are many numbers."""
-    verdicts = [unit for unit in table.units if unit.criterion == criterion and unit.judged]
+    verdicts = [unit for unit in table.units if unit.criterion == criterion and unit.status == JUDGED]
     given = {name: unit.score or 0.0 for unit in verdicts if (name := _answer(unit)) is not None}
     scale = {name: float(name) for name in _numbers(table, criterion)}
     if (
@@ -89,7 +89,7 @@ def distribution(table: Table, criterion: str, field: str = "model") -> Distribu
         value = row.field(field)
         line = counts.setdefault("all edits" if value is None else str(value), [0] * len(columns))
         for unit in row.units.get(criterion, ()):
-            if not unit.judged:
+            if unit.status != JUDGED:
                 line[columns[UNJUDGED]] += 1
             elif (name := _bin(unit) if binned else _answer(unit)) is not None:
                 line[columns[name]] += 1

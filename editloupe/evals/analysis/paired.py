@@ -93,7 +93,7 @@ class CaseGrid:
         if rows.all():
             return self
         sources, of_row = self.sources[rows], self.of_row[rows]
-        ways = clusterings(sources.tolist(), of_row.tolist())
+        ways = clusterings(sources, of_row)
         return replace(self, of_row=of_row, sources=sources, ways=ways)
 
     def point(self, columns: Floats) -> Point:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -58,7 +57,7 @@ def without_reference(table: Table) -> tuple[Table, Table | None]:
         return table, None
     rows = tuple(row for row in table.rows if row.model != NOTHING_EDITED)
     waiting = tuple(edit for edit in table.waiting if edit.model != NOTHING_EDITED)
-    return replace(table, rows=rows, waiting=waiting), table.of_model(NOTHING_EDITED)
+    return table.with_rows(rows).with_waiting(waiting), table.of_model(NOTHING_EDITED)
 
 
 def decided(grid: CaseGrid, table: Table, rows: Sequence[RunRow]) -> Floats:

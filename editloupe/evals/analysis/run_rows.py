@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from editloupe.evals.analysis.bootstrap import Floats
+from editloupe.evals.analysis.bootstrap import Floats, Ints, numbered
 from editloupe.evals.analysis.run_units import RunUnit, no_collection, units_of
 from editloupe.evals.analysis.served_versions import ServedVersion, served_versions
+from editloupe.evals.analysis.unit_numbers import Numbers, numbers_of
 from editloupe.evals.runs.configurations import Configuration, planned_repeats
 from editloupe.evals.runs.readback import recorded_answer, recorded_rubrics
 from editloupe.evals.runs.standing import criteria_of
@@ -30,6 +33,7 @@ BASELINE = (
     "its scores are not to be read as people's."
 )
 NO_MODEL = "(no model)"
+_REPEAT, _JUDGE, _MODE = map(attrgetter, ("repeat", "judge", "mode"))
 _EDIT_FIELDS = ("id", "instruction", "instruction_type", "model", "turn", "hint")
 
 
@@ -89,6 +93,8 @@ class Table:
     """Edits of the manifest that have no unit yet."""
     differs: str = ""
     """What tells the configuration from an earlier one of the run with the same judge, protocol and mode."""
+    whole: Table | None = field(default=None, repr=False, compare=False)
+    """The table these rows were taken from, whose arrays serve here as well."""
 
     @cached_property
     def criteria(self) -> tuple[str, ...]:
@@ -120,7 +126,7 @@ class Table:
 
     def with_rows(self, rows: Iterable[RunRow]) -> Table:
         """Return the table with these rows instead."""
-        return replace(self, rows=tuple(rows))
+        return replace(self, rows=tuple(rows), whole=self.whole or self)
 
     def with_waiting(self, waiting: Iterable[Edit]) -> Table:
         """Return the table with these edits as those that have no unit yet."""
@@ -140,22 +146,22 @@ class Table:
     @cached_property
     def repeats(self) -> tuple[int, ...]:
         """The repeats that occur, in order."""
-        return tuple(sorted({unit.repeat for row in self.rows for units in row.units.values() for unit in units}))
+        return tuple(sorted(set(map(_REPEAT, self.units))))
 
     @cached_property
     def units(self) -> tuple[RunUnit, ...]:
         """All units, in the order of the rows."""
-        return tuple(unit for row in self.rows for units in row.units.values() for unit in units)
+        return tuple(chain.from_iterable(chain.from_iterable(row.units.values() for row in self.rows)))
 
     @cached_property
     def judges(self) -> tuple[str, ...]:
         """The judges that gave the verdicts; usually one."""
-        return tuple(dict.fromkeys(unit.judge for unit in self.units))
+        return tuple(dict.fromkeys(map(_JUDGE, self.units)))
 
     @cached_property
     def modes(self) -> tuple[str, ...]:
         """The modes the verdicts were given in; usually one."""
-        return tuple(dict.fromkeys(unit.mode for unit in self.units))
+        return tuple(dict.fromkeys(map(_MODE, self.units)))
 
     @property
     def title(self) -> str:
@@ -176,6 +182,8 @@ class Table:
     @cached_property
     def rubrics(self) -> Mapping[str, Mapping[str, Any]]:
         """What is known of each criterion's rubric: as run.json recorded it, else as this version has it."""
+        if self.whole is not None:
+            return self.whole.rubrics
         found = recorded_rubrics(self.about, self.protocol)
         if known := known_protocol(self.protocol):
             for criterion in known.criteria:
@@ -200,30 +208,34 @@ class Table:
     @cached_property
     def numbers(self) -> Numbers:
         """All scores and states at once, rows × repeats × criteria."""
-        shape = (len(self.rows), len(self.repeats), len(self.criteria))
-        found = Numbers(np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape), np.zeros(shape))
-        repeats = {repeat: place for place, repeat in enumerate(self.repeats)}
-        criteria = {criterion: place for place, criterion in enumerate(self.criteria)}
-        places: list[tuple[int, int, int]] = []
-        units: list[RunUnit] = []
-        for number, row in enumerate(self.rows):
-            for criterion, own in row.units.items():
-                column = criteria[criterion]
-                places += [(number, repeats[unit.repeat], column) for unit in own]
-                units += own
-        where = np.array(places, np.int64).reshape(-1, 3)
-        judged = np.array([unit.judged for unit in units], bool)
-        for cells, marked in ((found.judged, judged), (found.unjudged, ~judged)):
-            cells[tuple(where[marked].T)] = 1
-        for cells, numbers in (
-            (found.score, [unit.score for unit in units]),
-            (found.score_100, [unit.score_100 for unit in units]),
-        ):
-            values = np.array(numbers, float)
-            known = judged & ~np.isnan(values)
-            cells[tuple(where[known].T)] = values[known]
-        found.score_100[:] = self.reported(found.score_100)
-        return found
+        if (taken := self._taken) is not None:
+            whole, places = taken
+            repeats = [whole.repeats.index(repeat) for repeat in self.repeats]
+            return whole.numbers.at(places, repeats, [whole.criteria.index(name) for name in self.criteria])
+        found = numbers_of([row.units for row in self.rows], self.repeats, self.criteria)
+        return replace(found, score_100=self.reported(found.score_100))
+
+    @cached_property
+    def _taken(self) -> tuple[Table, Ints] | None:
+        """The table that these rows were taken from and their places in it; None where there is none, or none with them all."""
+        if self.whole is None:
+            return None
+        known = self.whole.places
+        places = np.array([known.get(id(row), -1) for row in self.rows], np.int64)
+        return None if (places < 0).any() else (self.whole, places)
+
+    @cached_property
+    def places(self) -> Mapping[int, int]:
+        """Where each row stands, by its identity."""
+        return {id(row): place for place, row in enumerate(self.rows)}
+
+    @cached_property
+    def sources(self) -> Ints:
+        """The source image of every row, by number, in the order in which they first occur."""
+        if (taken := self._taken) is not None:
+            whole, places = taken
+            return numbered(whole.sources[places])
+        return numbered([row.source for row in self.rows])
 
     def reported(self, values: Floats) -> Floats:
         """Return rows × repeats × criteria of scores (0 to 100) with the gates of the protocol applied."""
@@ -258,23 +270,10 @@ class Table:
         wanted = set(self.criteria if criteria is None else criteria)
         protocol = known_protocol(self.protocol)
         every = protocol is not None and protocol.choose is first_variant
-        asked = sum(len(wanted) if every else len(wanted.intersection(row.units)) for row in self.rows)
+        asked = len(wanted) * len(self.rows) if every else sum(len(wanted.intersection(row.units)) for row in self.rows)
         asked += sum(len(wanted & criteria_of(edit, self.protocol, wanted)) for edit in self.waiting)
         planned = planned_repeats(self.about, self.configuration)
         return asked * max(planned, len(self.repeats) if repeats is None else repeats)
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """What was said in a run as arrays, rows × repeats × criteria."""
-
-    score: Floats
-    """On the rubric's scale; nan where there is no verdict or no number."""
-    score_100: Floats
-    """From 0 to 100, as the paper reports it."""
-    judged: Floats
-    unjudged: Floats
-    """0 and 1: asked, and without a verdict."""
 
 
 def table_of(run: Run | Table | str | Path, protocol: str | None = None, configuration: str | None = None) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from editloupe.rubrics.model import ChecksAnswer
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Verdict
 
+_STATE, _REASON = attrgetter("criterion", "status"), attrgetter("reason")
 NO_PART = "none of these types makes a part of the overall by itself"
 __all__ = ["Bounds", "Coverage", "PartScores", "Repeats", "Score", "Scores", "UnjudgedRule", "scores"]
 
@@ -244,19 +246,18 @@ def _nothing_applied(table: Table) -> list[str]:
 
 
 def _coverage(table: Table) -> Coverage:
-    states = [(unit.criterion, unit.status) for unit in table.units]
-    counts = Counter(states)
+    counts = Counter(map(_STATE, table.units))
     judged = sum(count for (_, status), count in counts.items() if status == "judged")
-    reasons = Counter(unit.reason for unit in table.units if unit.reason is not None)
-    expected = table.expected()
+    reasons = Counter(filter(None, map(_REASON, table.units)))
+    expected, units = table.expected(), len(table.units)
     return Coverage(
         edits=len(table.rows),
-        units=len(states),
+        units=units,
         judged=judged,
-        unjudged=len(states) - judged,
-        share=judged / len(states) if states else 0.0,
+        unjudged=units - judged,
+        share=judged / units if units else 0.0,
         expected=expected,
-        not_yet=max(0, expected - len(states)),
+        not_yet=max(0, expected - units),
         by_criterion={
             name: {status: counts[name, status] for status in ("judged", "unjudged")} for name in table.criteria
         },

@@ -58,7 +58,7 @@ class Sheet:
         self._kept: dict[tuple[float | None, int | None], Floats] = {}
         numeric = np.isfinite(self.values) | (self.unjudged > 0)
         self.asked: Bools = self._by_group(numeric.any(1).astype(float)) > 0
-        self.ways: tuple[Clusters, ...] = clusterings([row.source for row in rows], self.of_row.tolist())
+        self.ways: tuple[Clusters, ...] = clusterings(self.table.sources, self.of_row)
 
     def work(self, fill: float | None, how: Resampling, paired: bool = True) -> Worked:
         """Work out every score with its bootstrap samples; `fill` stands for the unjudged, None leaves them out.

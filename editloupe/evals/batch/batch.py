@@ -34,6 +34,7 @@ from editloupe.evals.batch.runner import Runner
 from editloupe.evals.batch.stopping import INTERRUPTED, Stop, listening
 from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
 from editloupe.evals.runs import configurations, replacements
+from editloupe.evals.runs.empty_runs import nothing_left_of
 from editloupe.evals.runs.prices import Price, price_of_all
 from editloupe.evals.runs.store import FILE, Run
 from editloupe.loop_thread import event_loop
@@ -130,11 +131,16 @@ def judge_batch(
 ) -> Ending:
     """Judge a batch; edits the run holds already are passed over.
 
-    The manifest is read once before anything is asked, so that a mistake in its last line costs nothing.
+    The manifest is read once before anything is asked, so that a mistake in its last line costs nothing; a run that would
+    have begun with it is not left behind.
     """
     stop = Stop()
     try:
-        with Run.write(batch.out) as run, asyncio.Runner(loop_factory=event_loop) as runner:
+        with (
+            nothing_left_of(batch.out),
+            Run.write(batch.out) as run,
+            asyncio.Runner(loop_factory=event_loop) as runner,
+        ):
             return runner.run(_session(batch, run, stop, quiet, signals, say))
     finally:
         stop.over()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from editloupe.evals.analysis.agreement import Agreement, agreement
 from editloupe.evals.analysis.bootstrap import Resampling
@@ -27,11 +29,15 @@ from editloupe.evals.report.model import Entry, Leaderboard, PaperTable, Report,
 from editloupe.evals.report.ranking import rank_runs, ranking_answer, ranking_notes, ranks_of_parts
 from editloupe.evals.report.report_tables import cross_tables, printed
 from editloupe.evals.runs.store import Run
-from editloupe.evals.trust.label_queue import LabelQueue
 from editloupe.evals.trust.records import CorrectedScores
 from editloupe.plurals import number_of, verb
 from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.types import UserError
+
+if TYPE_CHECKING:
+    from editloupe.evals.trust.label_queue import LabelQueue
+
+_SPENT = ("requests", "input_tokens", "output_tokens", "seconds")
 
 
 def build_report(
@@ -289,11 +295,11 @@ def _are(count: int) -> str:
 def _mixed(table: Table) -> list[str]:
     """Say where the verdicts do not come from one judge in one mode with one configuration."""
     told = []
-    pairs = {(unit.judge, unit.mode) for unit in table.units}
+    pairs = set(map(attrgetter("judge", "mode"), table.units))
     if len(pairs) > 1:
         kinds = ", ".join(sorted(f"{judge} in {mode} mode" for judge, mode in pairs))
         told.append(f"The verdicts of this run come from different judges or modes: {kinds}.")
-    elif len({unit.configuration for unit in table.units}) > 1:
+    elif len(set(map(attrgetter("configuration"), table.units))) > 1:
         told.append("The verdicts of this run were given under different settings or prompts; see run.json.")
     return told
 
@@ -306,11 +312,12 @@ def _without_paper(table: Table) -> list[str]:
 
 
 def _spent(table: Table) -> Spent:
-    costs = [unit.cost for unit in table.units]
+    costs = list(map(attrgetter("cost"), table.units))
+    requests, read, written, seconds = (sum(map(attrgetter(name), table.units)) for name in _SPENT)
     return Spent(
-        requests=sum(unit.requests for unit in table.units),
-        input_tokens=sum(unit.input_tokens for unit in table.units),
-        output_tokens=sum(unit.output_tokens for unit in table.units),
+        requests=requests,
+        input_tokens=read,
+        output_tokens=written,
         cost=None if None in costs else sum(cost for cost in costs if cost is not None),
-        seconds=sum(unit.seconds for unit in table.units),
+        seconds=seconds,
     )

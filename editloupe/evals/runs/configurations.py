@@ -82,8 +82,8 @@ def held(connection: sqlite3.Connection, protocol: str | None = None) -> list[Co
     query = (
         "SELECT own.name, judge, mode, protocol, own.held FROM "
         "(SELECT configuration AS name, sum(count) AS held, min(first) AS first FROM configurations "
-        "JOIN (SELECT asked, count(*) AS count, min(unit) AS first FROM answers "
-        "WHERE unit IN (SELECT unit FROM units) GROUP BY asked) USING (asked) GROUP BY configuration) AS own "
+        "JOIN (SELECT answers.asked, count(*) AS count, min(answers.unit) AS first FROM answers "
+        "JOIN units ON units.unit = answers.unit GROUP BY answers.asked) USING (asked) GROUP BY configuration) AS own "
         "JOIN units ON units.unit = own.first ORDER BY own.first"
     )
     rows = connection.execute(query)

@@ -28,14 +28,16 @@ class RunLock:
             os.close(self._file)
             raise
         try:
+            if not path.exists() or not os.path.samestat(os.fstat(self._file), path.stat()):
+                raise UserError(f"{path.parent} was just removed by another process; give the command again")
             os.ftruncate(self._file, 0)
             os.write(self._file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
-        except OSError:
+        except (OSError, UserError):
             os.close(self._file)  # or this process would keep the run from the next writer
             raise
 
     def release(self) -> None:
-        """Let the next writer in; the file stays, for removing it would race with whoever is opening it."""
+        """Let the next writer in; the file stays, unless the whole run was removed."""
         if self._file >= 0:
             os.ftruncate(self._file, 0)
             os.close(self._file)

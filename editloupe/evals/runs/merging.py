@@ -36,9 +36,10 @@ class Merged:
     """What came together."""
 
     edits: int = 0
-    units: int = 0
+    answers: int = 0
+    """Verdicts, and what is unjudged, as a report counts them: one that is true of two edits counts for both."""
     in_both: int = 0
-    """Units that an earlier run had already; the first run's stand, unless only a later one has a verdict."""
+    """Answers that an earlier run had already; the first run's stand, unless only a later one has a verdict."""
     unreadable: list[str] = field(default_factory=list)
     """Names of edits that could not be read and are left out."""
 
@@ -132,14 +133,14 @@ def _merge_edit(
             merged.in_both += 1
             if there[0] == "judged" or answer["status"] != "judged":
                 continue
-        unit = _merge_unit(old, new, answer, merged, names)
+        else:
+            merged.answers += 1
+        unit = _merge_unit(old, new, answer, names)
         own = (answer["own_criterion"], answer["own_asked"], answer["own_repeat"])
         new.execute(ANSWER, (number, *own, unit, answer["own_shown"]))
 
 
-def _merge_unit(
-    old: sqlite3.Connection, new: sqlite3.Connection, answer: sqlite3.Row, merged: Merged, names: Mapping[str, str]
-) -> int:
+def _merge_unit(old: sqlite3.Connection, new: sqlite3.Connection, answer: sqlite3.Row, names: Mapping[str, str]) -> int:
     """Return the number of the unit an answer points to, copied with its traces where the new run has no verdict like it."""
     values: dict[str, Any] = {name: answer[name] for name in schema.UNIT_COLUMNS}
     values["configuration"] = names.get(str(answer["configuration"]), answer["configuration"])
@@ -150,7 +151,6 @@ def _merge_unit(
         unit = write_over(new, int(found[0]), values)
     else:
         unit = insert_unit(new, values)
-        merged.units += 1
     for trace in old.execute("SELECT * FROM traces WHERE unit = ? ORDER BY trace", (answer["unit"],)).fetchall():
         number = new.execute(
             "INSERT INTO traces (unit, target, seconds, head) VALUES (?, ?, ?, ?)",
