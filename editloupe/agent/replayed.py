@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage
 
+from editloupe.agent.calls import id_of
 from editloupe.agent.messages import text_of
 from editloupe.types import Step, ToolCall
 
@@ -30,10 +31,13 @@ def message_of(step: Step, native: bool) -> AIMessage:
 
 
 def same_reply(message: AIMessage, step: Step) -> bool:
-    """True where a kept message is the reply that a step was read from."""
+    """True where a kept message is the reply that a step was read from: the same words, and the same calls by their ids.
+
+    Two criteria often begin with the same words and the same call; a conversation that goes on needs its own ids.
+    """
     functions = [call for call in step.calls if not call.id.startswith(WRITTEN)]
-    asked = [(call.name, dict(call.parameters)) for call in functions]
-    said = [(call["name"], dict(call["args"])) for call in message.tool_calls]
+    asked = [(call.id, call.name, dict(call.parameters)) for call in functions]
+    said = [(id_of(call, place), call["name"], dict(call["args"])) for place, call in enumerate(message.tool_calls)]
     return text_of(message) == step.raw and (said == asked or not step.calls)
 
 

@@ -18,7 +18,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateSnapshot
 
 from editloupe.agent.answers import Given, read
-from editloupe.agent.messages import correction
+from editloupe.agent.messages import correction, text_of
 from editloupe.agent.prompts import final_form
 from editloupe.agent.replayed import changed_message, message_of
 from editloupe.graphs.by_loop import by_loop
@@ -188,12 +188,11 @@ async def _changed(kept: KeptStep, turns: int, change: StepChange, context: Case
             seen = await shared.observations.observe(shared.toolbox, call, context.view(), shared.wire)
         observations.append(change.applied(call, number, seen))
     values = {"index": turns, "thought": thought, "calls": calls, "observations": tuple(observations), "answer": None}
-    changed = step.model_copy(update=values)
+    changed = step.model_copy(update={**values, "raw": text_of(message)})
     if calls:
         return LoopState(messages=[message], current=changed, turns=turns + 1), "act"
-    problem = read(str(message.content), context.case.rubric.answer).problem
-    raw = {"problem": problem, "raw": str(message.content)}
-    return _sent_back(message, changed.model_copy(update=raw), turns, 0, context)
+    problem = read(changed.raw, context.case.rubric.answer).problem
+    return _sent_back(message, changed.model_copy(update={"problem": problem}), turns, 0, context)
 
 
 def _message(kept: KeptStep, context: CaseContext) -> AIMessage:
