@@ -9,9 +9,11 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from editloupe.evals.forks.fork_groups import count_forks
 from editloupe.evals.runs.damage import RunDamaged
 from editloupe.rubrics.registry import protocols
 from editloupe.studio.charts import TITLES
+from editloupe.studio.damage import readable
 from editloupe.studio.human_labels import choices
 from editloupe.studio.library import ClosedRun, OpenRun
 from editloupe.studio.queries import AGREEMENTS, NO_MODEL, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, facts_of, page_of
@@ -27,15 +29,17 @@ Text = Annotated[str, Query(max_length=300)]
 def all_runs(request: Request) -> Response:
     """Return the list of runs."""
     studio = studio_of(request)
-    found: list[tuple[OpenRun | ClosedRun, Facts | None, str]] = []
+    found: list[tuple[OpenRun | ClosedRun, Facts | None, int, str]] = []
     for one in studio.library.all():
         try:
             if isinstance(one, ClosedRun):
                 raise RunDamaged(one.why)
             with one.index.reading() as rows:
-                found.append((one, facts_of(rows), ""))
+                facts = facts_of(rows)
+            with readable(one.name):
+                found.append((one, facts, count_forks(one.run), ""))
         except UserError as error:
-            found.append((one, None, str(error)))
+            found.append((one, None, 0, str(error)))
     return studio.pages.page("runs.html", found=found)
 
 
@@ -82,6 +86,9 @@ def one_run(
     }
     if request.headers.get("x-part") == "rows":
         return studio.pages.page("parts/rows.html", **values)
+    with readable(one.name):
+        forks = count_forks(one.run)
+    studio.charts.make_ready()
     return studio.pages.page(
         "run.html",
         **values,
@@ -92,6 +99,7 @@ def one_run(
         repeated=facts.repeats > 1,
         faults=one.index.people.faults,
         versions=served_notes(one, facts.configuration),
+        forks=forks,
     )
 
 
