@@ -4,7 +4,8 @@
     python benchmarks/studio.py 20000 --browser          # and first paint and layout shift in Chromium
     python benchmarks/studio.py --run FOLDER             # of a run that is there
 
-Charts are measured once, as whoever opens them first waits for them: reading, counting, and drawing all figures.
+Charts are measured once, as whoever opens them first waits for them: reading, counting, and drawing all figures. The time
+of a core is that of this process, the asking client included; on a busy machine it says more than the clock.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ PAGES = {
 }
 PAINTED = ("", "?apart=people&order=apart", "/traces", "/traces?where=human+!%3D+label")
 TIMES = 9
+LOADING = 8
+"""Seconds after the first page, in which what draws charts is loaded in the background."""
 SHIFT = """new Promise((told) => {
   let sum = 0;
   const add = (list) => { for (const one of list.getEntries()) if (!one.hadRecentInput) sum += one.value; };
@@ -62,15 +65,22 @@ def main() -> None:
         app = create_app(settings)
         app.state.studio.pages.warm()
         print(f"opened in {time.perf_counter() - begun:.2f} s")
-        print(f"{'page':30} {'median ms':>10} {'worst ms':>10}")
+        print(f"{'page':30} {'median ms':>10} {'worst ms':>10} {'of a core':>10}")
         with TestClient(app, base_url="http://127.0.0.1:8642") as client:
             client.headers["authorization"] = f"Bearer {settings.token}"
             wait_for_index(client)
+            client.get("/runs/run")
+            time.sleep(LOADING)
             for name, query in PAGES.items():
-                answers = [client.get(f"/runs/run{query}") for _ in range(TIMES)]
-                assert all(answer.status_code == 200 for answer in answers)
-                taken = [float(answer.headers["server-timing"].split("dur=")[1]) for answer in answers]
-                print(f"{name:30} {statistics.median(taken):10.0f} {max(taken):10.0f}")
+                taken, worked = [], []
+                for _ in range(TIMES):
+                    begun = time.process_time()
+                    answer = client.get(f"/runs/run{query}")
+                    worked.append(1000 * (time.process_time() - begun))
+                    assert answer.status_code == 200
+                    taken.append(float(answer.headers["server-timing"].split("dur=")[1]))
+                medians = statistics.median(taken), statistics.median(worked)
+                print(f"{name:30} {medians[0]:10.0f} {max(taken):10.0f} {medians[1]:10.0f}")
             charts(client)
         if options.browser:
             paint(run)
@@ -86,15 +96,16 @@ def wait_for_index(client: TestClient) -> None:
 
 def charts(client: TestClient) -> None:
     """Measure the charts: their numbers and sentences, then every figure."""
-    time.sleep(8)  # a page was looked at before, and what draws has been loaded meanwhile
-    begun = time.perf_counter()
+    begun, core = time.perf_counter(), time.process_time()
     page = client.get("/runs/run/charts").text
-    told = time.perf_counter()
+    told, counted = time.perf_counter(), time.process_time()
     places = [part.split('"')[0].replace("&amp;", "&") for part in page.split('data-picture="')[1:]]
     drawn = [len(client.get(place).content) for place in places]
     assert drawn
     assert min(drawn) > 1000
-    print(f"charts: {told - begun:.2f} s, and {time.perf_counter() - told:.2f} s for {len(drawn)} figures")
+    taken = f"{told - begun:.2f} s ({counted - core:.2f} s of a core)"
+    drawing = f"{time.perf_counter() - told:.2f} s ({time.process_time() - counted:.2f} s of a core)"
+    print(f"charts: {taken}, and {drawing} for {len(drawn)} figures")
 
 
 def paint(run: Path) -> None:

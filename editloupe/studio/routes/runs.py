@@ -16,7 +16,7 @@ from editloupe.studio.charts import TITLES
 from editloupe.studio.damage import readable
 from editloupe.studio.human_labels import choices
 from editloupe.studio.library import ClosedRun, OpenRun
-from editloupe.studio.queries import AGREEMENTS, NO_MODEL, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, facts_of, page_of
+from editloupe.studio.queries import AGREEMENTS, NO_MODEL, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, page_of
 from editloupe.studio.studio import studio_of
 from editloupe.studio.versions import served_notes
 from editloupe.types import UserError
@@ -34,8 +34,7 @@ def all_runs(request: Request) -> Response:
         try:
             if isinstance(one, ClosedRun):
                 raise RunDamaged(one.why)
-            with one.index.reading() as rows:
-                facts = facts_of(rows)
+            facts = one.index.facts()
             with readable(one.name):
                 found.append((one, facts, count_forks(one.run), ""))
         except UserError as error:
@@ -72,8 +71,8 @@ def one_run(
         order=order if order in ORDERS else "manifest",
         page=page,
     )
+    facts = one.index.facts(configuration)
     with one.index.reading() as rows:
-        facts = facts_of(rows, configuration)
         wanted = replace(wanted, configuration=facts.configuration if len(facts.configurations) > 1 else "")
         found = page_of(rows, wanted)
     values: dict[str, Any] = {
@@ -127,8 +126,7 @@ def chart(request: Request, key: str, name: str, configuration: Text = "") -> Re
 
 def _configuration(one: OpenRun, wanted: str) -> str:
     """Return a configuration of the run: the one asked for, else the first; nothing where nothing was judged."""
-    with one.index.reading() as rows:
-        return facts_of(rows, wanted).configuration
+    return one.index.facts(wanted).configuration
 
 
 def _criteria(facts: Facts) -> list[tuple[str, str]]:
