@@ -47,15 +47,23 @@ def changed_message(message: AIMessage, step: Step, thought: str | None, calls: 
     What a provider needs beside the text to go on, such as the signatures of thoughts, stays.
     """
     functions = [call for call in calls if not call.id.startswith(WRITTEN)]
-    written = [call for call in calls if call.id.startswith(WRITTEN)]
-    if thought is None and not written:
-        content = text_of(message)
-    else:
-        content = _with_calls(f"<Start Thinking>{thought or step.thought}</Start Thinking>", written)
+    content = changed_text(step, thought, calls)
     others = {name: value for name, value in message.additional_kwargs.items() if name not in _CLIENTS_OWN}
     if message.tool_calls:
         return AIMessage(content, tool_calls=_functions(functions), additional_kwargs=others)
     return AIMessage(_with_calls(content, functions), additional_kwargs=others)
+
+
+def changed_text(step: Step, thought: str | None, calls: Sequence[ToolCall]) -> str:
+    """Return the text of a reply with another thought or other parameters of the calls that stand in it.
+
+    >>> changed_text(Step(index=0, raw="I zoom.", thought="I zoom."), "I doubt it.", ())
+    '<Start Thinking>I doubt it.</Start Thinking>'
+    """
+    written = [call for call in calls if call.id.startswith(WRITTEN)]
+    if thought is None and not written:
+        return step.raw
+    return _with_calls(f"<Start Thinking>{thought or step.thought}</Start Thinking>", written)
 
 
 def _functions(calls: Sequence[ToolCall]) -> list[dict[str, object]]:

@@ -51,11 +51,12 @@ class ChartCache:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loading: threading.Thread | None = None
+        self._beginning = threading.Lock()
         self._kept: dict[tuple[str, str], tuple[tuple[int, int], Charts]] = {}
 
     def make_ready(self) -> None:
         """Load in the background what charts are made with, once; most of a first chart's time would go to it."""
-        with self._lock:
+        with self._beginning:  # not the lock that is held while charts are worked out
             if self._loading is None:
                 self._loading = threading.Thread(target=_load, name="editloupe-charts", daemon=True)
                 self._loading.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -71,6 +72,10 @@ class Studio:
         return cls(
             settings, library, uploads, budget, picture_cache, pages, jobs, ForkJobs(), charts, indexing, making, pairs
         )
+
+    async def end(self) -> None:
+        """End what is under way: whoever waits for it is told."""
+        await asyncio.gather(asyncio.to_thread(self.forks.close), self.jobs.close())
 
     def close(self) -> None:
         """Close the runs and remove what is temporary; closing again does nothing."""

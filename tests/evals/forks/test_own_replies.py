@@ -10,6 +10,7 @@ import pytest
 
 from editloupe import Edit, Judge, fork
 from editloupe.evals.batch.batch import Batch, judge_batch
+from editloupe.evals.forks.reopening import JudgeChange
 from editloupe.evals.runs.step_replies import reply_behind
 from editloupe.evals.runs.store import Run
 from tests.conftest import StartServer
@@ -69,6 +70,17 @@ def test_a_changed_thought_is_still_said_in_a_fork_of_the_fork(tmp_path: Path, s
     asked = len(server.requests)
     fork(run, "patch", CRITERION, 2, parent=first.number)
     assert "The edges look soft." in json.dumps(server.requests[asked].body)
+
+
+def test_a_judge_that_writes_its_calls_reads_only_the_changed_one(tmp_path: Path, scripted: StartServer) -> None:
+    server = scripted(both_criteria)
+    run = judged(tmp_path, server)
+    asked = len(server.requests)
+    written = JudgeChange(judge="openai:qwen2.5-vl", base_url=server.openai_url)
+    fork(run, "patch", CRITERION, 2, boxes={1: (10, 10, 90, 90)}, other=written)
+    told = [message.text for message in server.requests[asked].messages if message.role == "assistant"]
+    assert "[10, 10, 90, 90]" in told[-1]
+    assert "[50, 30, 110, 80]" not in told[-1]
 
 
 def test_a_unit_that_was_asked_anew_shows_its_own_reply(tmp_path: Path, scripted: StartServer) -> None:
