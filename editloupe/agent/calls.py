@@ -14,11 +14,6 @@ MOST_CALLS = 64
 _CURLY = str.maketrans({"“": '"', "”": '"', "„": '"', "‟": '"', "‘": "'", "’": "'"})
 
 
-def id_of(call: Mapping[str, Any], place: int) -> str:
-    """Return the id of a provider's call; one that came without is named by its place."""
-    return str(call.get("id") or f"call_{place}")
-
-
 def read_calls(
     sections: Sections, native: Sequence[Mapping[str, Any]], broken: Sequence[Mapping[str, Any]], tools: Sequence[str]
 ) -> tuple[ToolCall, ...]:
@@ -31,8 +26,8 @@ def read_calls(
             f'The arguments of your call of "{call.get("name")}" are not a JSON object; call it again with valid JSON.'
         )
     found = [
-        ToolCall(id=id_of(call, place), name=str(call["name"]), parameters=shallow(call["args"]))
-        for place, call in enumerate(native)
+        ToolCall(id=str(c.get("id") or f"call_{i}"), name=str(c["name"]), parameters=shallow(c["args"]))
+        for i, c in enumerate(native)
     ]
     for block in blocks:
         for name, parameters in _json_calls(block):

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage
+from langchain_core.messages import ToolCall as LangChainCall
 
-from editloupe.agent.calls import id_of
 from editloupe.agent.messages import text_of
 from editloupe.types import Step, ToolCall
 
@@ -36,9 +36,16 @@ def same_reply(message: AIMessage, step: Step) -> bool:
     Two criteria often begin with the same words and the same call; a conversation that goes on needs its own ids.
     """
     functions = [call for call in step.calls if not call.id.startswith(WRITTEN)]
-    asked = [(call.id, call.name, dict(call.parameters)) for call in functions]
-    said = [(id_of(call, place), call["name"], dict(call["args"])) for place, call in enumerate(message.tool_calls)]
-    return text_of(message) == step.raw and (said == asked or not step.calls)
+    if text_of(message) != step.raw:
+        return False
+    return not step.calls or (
+        len(message.tool_calls) == len(functions) and all(map(_same, message.tool_calls, functions))
+    )
+
+
+def _same(said: LangChainCall, call: ToolCall) -> bool:
+    """True where a call of a message is that of a step; a provider that gives no ids leaves them out of it."""
+    return (said.get("id") or call.id, said["name"], dict(said["args"])) == (call.id, call.name, dict(call.parameters))
 
 
 def changed_message(message: AIMessage, step: Step, thought: str | None, calls: Sequence[ToolCall]) -> AIMessage:
