@@ -71,6 +71,8 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
 
     >>> changes({"max_turns": 8, "wording": "a", "criterion": "x"}, {"max_turns": 4, "wording": "b", "criterion": "x"})
     ('max_turns (8, then 4)', 'the wording of x')
+    >>> changes({"sampling": {"temperature": 0.0}}, {"sampling": {"temperature": 1.0}})
+    ('temperature (0.0, then 1.0)',)
     """
     return tuple(_changes(old, new))
 
@@ -87,6 +89,8 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
         elif name == TOOLS and isinstance(before, Mapping) and isinstance(after, Mapping):
             tools = [tool for tool in sorted({*before, *after}) if before.get(tool) != after.get(tool)]
             yield f"the tools ({', '.join(tools)})"
+        elif isinstance(before, Mapping) and isinstance(after, Mapping):
+            yield from _changes(before, after)
         elif isinstance(before, (Mapping, list)) or isinstance(after, (Mapping, list)):
             yield name
         else:

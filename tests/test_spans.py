@@ -217,6 +217,19 @@ def test_the_usual_variables_switch_spans_off(
     assert collector.bodies == []
 
 
+@pytest.mark.parametrize("collector", [False], indirect=True)
+def test_an_endpoint_that_is_not_there_is_one_sentence(
+    collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = collector.server_port
+    collector.server_close()
+    collector.server_port = port
+    assert judged_with_spans(tmp_path, collector, monkeypatch) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert len([line for line in told if "endpoint did not take" in line]) == 1
+    assert [line for line in told if not line.startswith("editloupe: ")] == []
+
+
 @pytest.mark.parametrize("collector", [True], indirect=True)
 def test_an_endpoint_that_hangs_costs_the_command_its_spans_and_not_its_end(
     collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

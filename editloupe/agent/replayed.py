@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage
+from langchain_core.messages import ToolCall as LangChainCall
 
 from editloupe.agent.messages import text_of
 from editloupe.types import Step, ToolCall
@@ -30,11 +31,21 @@ def message_of(step: Step, native: bool) -> AIMessage:
 
 
 def same_reply(message: AIMessage, step: Step) -> bool:
-    """True where a kept message is the reply that a step was read from."""
+    """True where a kept message is the reply that a step was read from: the same words, and the same calls by their ids.
+
+    Two criteria often begin with the same words and the same call; a conversation that goes on needs its own ids.
+    """
     functions = [call for call in step.calls if not call.id.startswith(WRITTEN)]
-    asked = [(call.name, dict(call.parameters)) for call in functions]
-    said = [(call["name"], dict(call["args"])) for call in message.tool_calls]
-    return text_of(message) == step.raw and (said == asked or not step.calls)
+    if text_of(message) != step.raw:
+        return False
+    return not step.calls or (
+        len(message.tool_calls) == len(functions) and all(map(_same, message.tool_calls, functions))
+    )
+
+
+def _same(said: LangChainCall, call: ToolCall) -> bool:
+    """True where a call of a message is that of a step; a provider that gives no ids leaves them out of it."""
+    return (said.get("id") or call.id, said["name"], dict(said["args"])) == (call.id, call.name, dict(call.parameters))
 
 
 def changed_message(message: AIMessage, step: Step, thought: str | None, calls: Sequence[ToolCall]) -> AIMessage:
@@ -43,15 +54,23 @@ def changed_message(message: AIMessage, step: Step, thought: str | None, calls: 
     What a provider needs beside the text to go on, such as the signatures of thoughts, stays.
     """
     functions = [call for call in calls if not call.id.startswith(WRITTEN)]
-    written = [call for call in calls if call.id.startswith(WRITTEN)]
-    if thought is None and not written:
-        content = text_of(message)
-    else:
-        content = _with_calls(f"<Start Thinking>{thought or step.thought}</Start Thinking>", written)
+    content = changed_text(step, thought, calls)
     others = {name: value for name, value in message.additional_kwargs.items() if name not in _CLIENTS_OWN}
     if message.tool_calls:
         return AIMessage(content, tool_calls=_functions(functions), additional_kwargs=others)
     return AIMessage(_with_calls(content, functions), additional_kwargs=others)
+
+
+def changed_text(step: Step, thought: str | None, calls: Sequence[ToolCall]) -> str:
+    """Return the text of a reply with another thought or other parameters of the calls that stand in it.
+
+    >>> changed_text(Step(index=0, raw="I zoom.", thought="I zoom."), "I doubt it.", ())
+    '<Start Thinking>I doubt it.</Start Thinking>'
+    """
+    written = [call for call in calls if call.id.startswith(WRITTEN)]
+    if thought is None and not written:
+        return step.raw
+    return _with_calls(f"<Start Thinking>{thought or step.thought}</Start Thinking>", written)
 
 
 def _functions(calls: Sequence[ToolCall]) -> list[dict[str, object]]:

@@ -13,6 +13,7 @@ from rich.text import Text
 from editloupe.evals.forks.records import Fork, distribution, label_of, parting
 from editloupe.evals.forks.shelf import fork_numbered, forks_of
 from editloupe.evals.runs.store import Run
+from editloupe.plurals import number_of
 from editloupe.safe_text import for_json, one_line, printable
 from editloupe.storable import storable
 from editloupe.types import Step, Trace, UserError
@@ -31,7 +32,7 @@ def show_forks(forks: Sequence[Fork], run: Path, console: Console) -> None:
             console.print(Text(f"  {count:>3}  {printable(label)}"))
     requests = sum(one.paid.requests for one in forks)
     kept = f"fork {forks[0].number}" if len(forks) == 1 else f"forks {forks[0].number} to {forks[-1].number}"
-    console.print(Text(f"{requests} requests · kept as {kept} of {one_line(str(run))}", style="dim"))
+    console.print(Text(f"{number_of(requests, 'request')} · kept as {kept} of {one_line(str(run))}", style="dim"))
 
 
 def beside_parent(fork: Fork) -> list[RenderableType]:
@@ -69,7 +70,7 @@ def _step(step: Step) -> RenderableType:
         lines.append(Text(_short(step.thought), style="italic"))
     for call in step.calls:
         given = ", ".join(f"{name}={value}" for name, value in call.parameters.items())
-        lines.append(Text(f"→ {_short(f'{call.name}({given})')}", style="cyan"))
+        lines.append(Text(f"→ {_short(f'{call.name}({given})')}", style="cyan", overflow="fold"))
         lines += [
             Text(f"← {_short(seen.text)}" + _pictures(len(seen.pictures)))
             for seen in step.observations

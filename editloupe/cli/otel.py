@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -45,6 +46,9 @@ def sending_spans(given: bool) -> Iterator[None]:
         yield
         return
     spans_to(provider)
+    complaints = _Complaints()
+    sdk = logging.getLogger("opentelemetry")
+    sdk.addHandler(complaints)
     try:
         yield
     finally:
@@ -52,8 +56,25 @@ def sending_spans(given: bool) -> Iterator[None]:
         waiting = threading.Thread(target=provider.shutdown, name="editloupe-last-spans", daemon=True)
         waiting.start()
         waiting.join(PATIENCE)
-        if waiting.is_alive():
+        if waiting.is_alive():  # it may go on to complain, so its handler stays
             tell(f"the OpenTelemetry endpoint did not take the last spans within {PATIENCE:g} s; they are dropped")
+        else:
+            sdk.removeHandler(complaints)
+            if complaints.lost:
+                tell("the OpenTelemetry endpoint did not take all spans; some are dropped")
+
+
+class _Complaints(logging.Handler):
+    """Takes what the SDK says of an endpoint, so that the user reads one sentence at the end and not a line for every try."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lost = False
+        """True where spans were given up."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note a failure; tries that will be made again are passed over."""
+        self.lost = self.lost or record.levelno >= logging.ERROR or "dropping" in str(record.msg).lower()
 
 
 def _provider(given: bool) -> Any | None:

@@ -19,4 +19,7 @@ def write_trace(run: Run, name: str, stories: Sequence[tuple[Unit, tuple[Trace, 
     with searching(run) as opened:
         people = opened.people_about(name)
     write_text(out, trace_html(run, run.edit(name), stories, people))
-    tell(f"{out} holds the whole trace with its pictures ({out.stat().st_size / 1e6:.1f} MB)")
+    whole = (
+        "the trace without pictures that are gone" if run.damage.sentences() else "the whole trace with its pictures"
+    )
+    tell(f"{out} holds {whole} ({out.stat().st_size / 1e6:.1f} MB)")

@@ -91,7 +91,7 @@ def _told(found: FoundTraces, kind: str, stats: bool, limit: int | None) -> Iter
         yield _csv_line(columns)
         yield from (_csv_line([_cells(hit)[name] for name in columns]) for hit in _first(found, limit))
         return
-    rows = [[one_line(str(_cells(hit)[name])) for name in columns] for hit in _first(found, limit)]
+    rows = [[_shown(_cells(hit)[name]) for name in columns] for hit in _first(found, limit)]
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     for row in (columns, *rows) if rows else ():
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n"
@@ -105,19 +105,24 @@ def _first(found: FoundTraces, limit: int | None) -> Iterable[TraceHit]:
     return islice(found, limit)
 
 
+def _shown(cell: Any) -> str:
+    return "-" if cell in (None, "") else one_line(str(cell))
+
+
 def _cells(hit: TraceHit) -> dict[str, Any]:
+    """Return what a row shows; None and an empty text are what is not known or not there."""
     tools = " ".join(f"{tool}×{calls}" if calls > 1 else tool for tool, calls in hit.tools.items())
     return {
         "run": hit.run,
         "id": hit.name,
-        "model": hit.model or "-",
+        "model": hit.model,
         "criterion": hit.criterion,
         "repeat": hit.repeat,
         "label": hit.label or f"unjudged ({hit.reason})",
-        "human": hit.human or "-",
-        "turns": "-" if hit.turns is None else hit.turns,
-        "tools": tools or "-",
-        "cost": "-" if hit.cost is None else f"{hit.cost:.4f}",
+        "human": hit.human,
+        "turns": hit.turns,
+        "tools": tools,
+        "cost": None if hit.cost is None else f"{hit.cost:.4f}",
     }
 
 

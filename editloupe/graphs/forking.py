@@ -20,7 +20,7 @@ from langgraph.types import StateSnapshot
 from editloupe.agent.answers import Given, read
 from editloupe.agent.messages import correction
 from editloupe.agent.prompts import final_form
-from editloupe.agent.replayed import changed_message, message_of
+from editloupe.agent.replayed import changed_message, changed_text, message_of
 from editloupe.graphs.by_loop import by_loop
 from editloupe.graphs.edit import EditContext, case_context, tell_span
 from editloupe.graphs.engine import Judged
@@ -177,9 +177,10 @@ async def _snapshot(graph: CompiledStateGraph[Any, Any, Any, Any], turns: int) -
 async def _changed(kept: KeptStep, turns: int, change: StepChange, context: CaseContext) -> tuple[LoopState, str]:
     """Return the changed step, and the node after which the loop goes on."""
     step, calls, shared = kept.step, change.calls_of(kept.step), context.shared
-    message = _message(kept, context)
+    message, raw = _message(kept, context), step.raw
     if change.thought is not None or change.boxes:
         message = changed_message(message, step, change.thought, calls)
+        raw = changed_text(step, change.thought, calls)
     thought = step.thought if change.thought is None else change.thought
     observations = []
     for number, call in enumerate(calls, 1):
@@ -188,12 +189,11 @@ async def _changed(kept: KeptStep, turns: int, change: StepChange, context: Case
             seen = await shared.observations.observe(shared.toolbox, call, context.view(), shared.wire)
         observations.append(change.applied(call, number, seen))
     values = {"index": turns, "thought": thought, "calls": calls, "observations": tuple(observations), "answer": None}
-    changed = step.model_copy(update=values)
+    changed = step.model_copy(update={**values, "raw": raw})
     if calls:
         return LoopState(messages=[message], current=changed, turns=turns + 1), "act"
-    problem = read(str(message.content), context.case.rubric.answer).problem
-    raw = {"problem": problem, "raw": str(message.content)}
-    return _sent_back(message, changed.model_copy(update=raw), turns, 0, context)
+    problem = read(raw, context.case.rubric.answer).problem
+    return _sent_back(message, changed.model_copy(update={"problem": problem}), turns, 0, context)
 
 
 def _message(kept: KeptStep, context: CaseContext) -> AIMessage:

@@ -27,14 +27,13 @@ class ObservationCache:
         return seen
 
     async def _observe(self, toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
-        started = time.perf_counter()
         key = _key(call, view)
         known = self._observed.get(key)
         before = known is not None
         if known is None:
             known = self._observed[key] = toolbox.in_worker(_run, toolbox, call, view, wire)
         seen = await asyncio.shield(known)  # one criterion may give up, the other still wants to see
-        seconds = time.perf_counter() - started
+        seconds = 0.0 if before else seen.seconds
         return seen.model_copy(update={"call_id": call.id, "seconds": seconds, "cached": seen.cached or before})
 
     def keep(self, call: ToolCall, view: View, seen: Observation) -> None:
@@ -48,11 +47,17 @@ def _key(call: ToolCall, view: View) -> str:
 
 
 def _run(toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Observation:
-    """Run a tool and make its pictures ready to be sent: hashing and encoding would hold up the event loop."""
+    """Run a tool and make its pictures ready to be sent: hashing and encoding would hold up the event loop.
+
+    The time that counts is this work's own, without the waiting for a thread before it.
+    """
+    started = time.perf_counter()
     try:
         result = toolbox.run(call.name, call.parameters, view)
     except ToolError as error:
-        return Observation(call_id=call.id, tool=call.name, text=str(error), failed=True)
+        return Observation(
+            call_id=call.id, tool=call.name, text=str(error), failed=True, seconds=time.perf_counter() - started
+        )
     pictures = [view.album.add(picture.pixels) for picture in result.pictures]
     for picture in pictures:
         picture.wire(wire)
@@ -63,5 +68,6 @@ def _run(toolbox: Toolbox, call: ToolCall, view: View, wire: WireLimits) -> Obse
         pictures=tuple(picture.sha for picture in pictures),
         captions=tuple(picture.caption for picture in result.pictures),
         data=result.data,
+        seconds=time.perf_counter() - started,
         cached=result.cached,
     )

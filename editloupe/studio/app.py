@@ -30,7 +30,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await studio.jobs.close()
+        await studio.end()
         studio.close()
 
     app = FastAPI(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,12 +41,25 @@ class Charts:
     """Those that were asked for, as SVG."""
 
 
+AFTER = 1.0
+"""Seconds after a page was sent: until then it is still being painted."""
+
+
 class ChartCache:
     """Draws charts, one run at a time, and remembers them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._loading: threading.Thread | None = None
+        self._beginning = threading.Lock()
         self._kept: dict[tuple[str, str], tuple[tuple[int, int], Charts]] = {}
+
+    def make_ready(self) -> None:
+        """Load in the background what charts are made with, once; most of a first chart's time would go to it."""
+        with self._beginning:  # not the lock that is held while charts are worked out
+            if self._loading is None:
+                self._loading = threading.Thread(target=_load, name="editloupe-charts", daemon=True)
+                self._loading.start()
 
     def charts(self, one: OpenRun, configuration: str) -> Charts:
         """Return the charts of one configuration's verdicts; what cannot be drawn is told in one sentence."""
@@ -67,6 +82,18 @@ class ChartCache:
             if name not in charts.drawn:
                 charts.drawn[name] = as_svg(charts.figures[name]())
             return charts.drawn[name]
+
+
+def _load() -> None:
+    time.sleep(AFTER)
+    with suppress(ImportError):  # told when somebody asks for charts
+        import krippendorff  # noqa: F401
+        import scipy.stats  # type: ignore[import-untyped]  # noqa: F401
+        import sklearn.metrics  # type: ignore[import-untyped]  # noqa: F401
+
+        import editloupe.evals.report.build
+        import editloupe.evals.report.draw_figures
+        import editloupe.evals.report.figures  # noqa: F401
 
 
 def _draw(one: OpenRun, configuration: str) -> Charts:

@@ -65,6 +65,8 @@ class ForkRequest(Record):
     wording: str = Field(default="", max_length=LONGEST)
     """Other words for the rubric, in YAML."""
     times: int = Field(default=1, ge=1, le=MOST)
+    job: str = Field(default="", max_length=80)
+    """A key to stop it by, as the form was given one."""
 
     @field_validator("mode", "configuration", "thought", mode="before")
     @classmethod

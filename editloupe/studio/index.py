@@ -16,6 +16,7 @@ from editloupe.rubrics.model import Rubric
 from editloupe.studio.damage import readable
 from editloupe.studio.human_labels import People, people_of, rubric_of, rubric_read
 from editloupe.studio.labels import LabelBook
+from editloupe.studio.queries import Facts, facts_of
 
 TABLES = """
 CREATE TABLE edits (
@@ -65,6 +66,7 @@ class RunIndex:
         self._seen = -1
         self._last_answer = self._last_edit = 0
         self._labelled = -1
+        self._facts: dict[str, Facts] = {}
         self.people = People()
         """What people say, as of the last reading."""
 
@@ -75,6 +77,17 @@ class RunIndex:
             with readable(self._name):
                 self._refresh()
             yield self._rows
+
+    def facts(self, configuration: str = "") -> Facts:
+        """Return what a configuration holds; counted again only where the run or its labels have changed."""
+        with self.reading() as rows:
+            known = self._facts.get(configuration)
+            if known is None:
+                known = facts_of(rows, configuration)
+                self._facts[known.configuration] = known  # a name nobody knows stands for the first
+                if not configuration:
+                    self._facts[configuration] = known
+            return known
 
     def state(self) -> tuple[int, int]:
         """Return something that differs whenever the run or its labels have changed."""
@@ -110,6 +123,7 @@ class RunIndex:
         self._seen = version
         self._labels.annotators()  # reads the file anew where it has changed
         if changed or self._labelled != self._labels.version:
+            self._facts.clear()
             self._take_people()
         self._labelled = self._labels.version
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from editloupe.asked_messages import AskedMessage
+from editloupe.evals.runs.step_replies import reply_behind
 from editloupe.evals.runs.store import Run
 from editloupe.types import Sent, Step, Trace
 
@@ -43,13 +44,8 @@ def note_of(trace: Trace, position: int) -> str | None:
 def reply_of(run: Run, trace: Trace, position: int) -> Any:
     """Return the reply of a step: the provider's whole message where the run kept it, else its text."""
     step = trace.steps[position]
-    if step.reply_key:
-        if kept := run.reply(step.reply_key):
-            return kept
-    else:
-        for other in run.replies_of(trace.edit_id).values():
-            if _is_reply_of(other.get("message", {}).get("data", {}), step):
-                return other
+    if found := reply_behind(run, trace.edit_id, step):
+        return found.kept
     calls = [{"name": call.name, "parameters": dict(call.parameters)} for call in step.calls]
     return {"text": step.raw, **({"calls": calls} if calls else {})}
 
@@ -105,23 +101,3 @@ def _exchange(step: Step, following: Step) -> Iterator[Block]:
 
 def _picture(name: str, sha: str, size: tuple[int, int], format: str) -> Block:
     return {"picture": name, "sha": sha, "size": list(size), "format": format}
-
-
-def _is_reply_of(data: Mapping[str, Any], step: Step) -> bool:
-    names = [str(call.get("name")) for call in data.get("tool_calls") or ()]
-    calls = [call.name for call in step.calls]
-    same_calls = names == calls and [dict(c.get("args") or {}) for c in data.get("tool_calls") or ()] == [
-        dict(call.parameters) for call in step.calls
-    ]
-    return _text(data.get("content", "")) == step.raw and (same_calls or not names)
-
-
-def _text(content: str | Sequence[Any]) -> str:
-    if isinstance(content, str):
-        return content
-    texts = (part if isinstance(part, str) else part.get("text", "") for part in content if _has_text(part))
-    return "\n".join(str(text) for text in texts)
-
-
-def _has_text(part: Any) -> bool:
-    return isinstance(part, str) or (isinstance(part, Mapping) and part.get("type") == "text")

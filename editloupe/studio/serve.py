@@ -51,7 +51,7 @@ def serve(settings: StudioSettings, open_browser: bool = False) -> int:
                 timeout_graceful_shutdown=1,
                 ws="none",
             )
-            server = StoppableServer(config, Ending(STOPPED, studio.jobs.close, studio.leave, LEAVE_AFTER))
+            server = StoppableServer(config, Ending(STOPPED, studio.end, studio.leave, LEAVE_AFTER))
             if open_browser:
                 webbrowser.open(_way_in(studio.uploads.folder, where).as_uri())
             server.run(sockets=[listener])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -15,6 +16,7 @@ from editloupe.images import Album
 from editloupe.judge import Judge
 from editloupe.studio.charts import ChartCache
 from editloupe.studio.decoding_threads import DecodingThreads
+from editloupe.studio.fork_jobs import ForkJobs
 from editloupe.studio.library import Library, OpenRun
 from editloupe.studio.live import LiveJobs, Renderer
 from editloupe.studio.making import MakingShelf, split_folders
@@ -40,6 +42,7 @@ class Studio:
     picture_cache: PictureCache
     pages: Pages
     jobs: LiveJobs
+    forks: ForkJobs
     charts: ChartCache
     indexing: TraceIndexing
     making: MakingShelf
@@ -66,10 +69,17 @@ class Studio:
         jobs = LiveJobs(render, uploads, saver.save, redact, settings.longest)
         picture_cache = PictureCache(lambda: [*library.folders(), *making.pictures, uploads.shown], budget)
         charts, indexing = ChartCache(), TraceIndexing()
-        return cls(settings, library, uploads, budget, picture_cache, pages, jobs, charts, indexing, making, pairs)
+        return cls(
+            settings, library, uploads, budget, picture_cache, pages, jobs, ForkJobs(), charts, indexing, making, pairs
+        )
+
+    async def end(self) -> None:
+        """End what is under way: whoever waits for it is told."""
+        await asyncio.gather(asyncio.to_thread(self.forks.close), self.jobs.close())
 
     def close(self) -> None:
         """Close the runs and remove what is temporary; closing again does nothing."""
+        self.forks.close()
         self.budget.close()
         self.indexing.close()
         self.library.close()

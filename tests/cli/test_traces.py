@@ -57,6 +57,7 @@ def test_several_runs_say_which_is_which(run: Path, tmp_path: Path, capsys: pyte
     rows = list(csv.DictReader(io.StringIO(out.read_text("utf-8"))))
     assert [(row["run"], row["id"]) for row in rows][-1] == ("other", "z")
     assert len(rows) == 4
+    assert [(row["model"], row["cost"]) for row in rows] == [("big", ""), ("", ""), ("", ""), ("", "")]
 
 
 def test_statistics_have_tools_confusion_and_the_warning(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,6 +82,17 @@ async def test_calls_alike_are_carried_out_once_and_each_gets_its_answer(
     assert view.album[first.pictures[0]].pixels[0, 0, 0] == 3
 
 
+async def test_a_tools_time_is_its_work_and_not_the_waiting_of_whoever_asks_again(
+    tool: Counting, toolbox: Toolbox, view: View
+) -> None:
+    observations = ObservationCache()
+    first, second = await asyncio.gather(*(observations.observe(toolbox, asks(3), view, WIRE) for _ in range(2)))
+    failed = await observations.observe(toolbox, asks(-1), view, WIRE)
+    assert first.seconds > 0
+    assert second.seconds == 0
+    assert failed.seconds > 0
+
+
 async def test_other_parameters_other_pictures_and_other_edits_are_other_looks(
     tool: Counting, toolbox: Toolbox, view: View
 ) -> None:

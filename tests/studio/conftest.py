@@ -55,7 +55,7 @@ def served(**options: object) -> Iterator[str]:
         app = create_app(replace(settings, port=port))
         config = uvicorn.Config(app, log_level="error", ws="none", proxy_headers=False, timeout_graceful_shutdown=1)
         studio = app.state.studio
-        server = StoppableServer(config, Ending(STOPPED, studio.jobs.close, studio.leave, LEAVE_AFTER))
+        server = StoppableServer(config, Ending(STOPPED, studio.end, studio.leave, LEAVE_AFTER))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

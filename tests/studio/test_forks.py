@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.forks import forks_of
+from editloupe.evals.forks import fork, forks_of
 from tests.conftest import StartServer
 from tests.evals.forks.test_forks import CRITERION, Kept, script
 from tests.studio.conftest import OpenStudio
@@ -46,6 +46,29 @@ def test_a_fork_is_made_and_shown_beside_its_parent(kept: Kept, studio: OpenStud
         assert part in page
     assert "Fork 1 at step 1" in client.get("/runs/run/trace", params={"edit": "patch"}).text
     assert client.get("/runs/run/forks/3").status_code == 404
+
+
+def test_a_run_leads_to_all_its_forks(kept: Kept, studio: OpenStudio, tmp_path: Path) -> None:
+    fork(kept.run, "patch", CRITERION, 1, drop=[1], times=3)
+    fork(kept.run, "patch", CRITERION, 2)
+    fork(kept.run, "patch", CRITERION, 1, drop=[1], out=tmp_path / "forks only")
+    client = studio(runs=(kept.run, tmp_path / "forks only"))
+    assert 'href="/runs/run/forks">4 forks<' in client.get("/runs/run").text
+    listed = client.get("/runs/run/forks").text
+    assert listed.count('class="row-link"') == 2
+    for part in ("3 × Wrong Action", "step 2 asked again", "Flawless Execution"):
+        assert part in listed
+    trace = client.get("/runs/run/trace", params={"edit": "patch"}).text
+    assert "Fork 1 at step 1</a> and 2 more: observation 1 dropped → 3 × Wrong Action" in trace
+    assert 'href="/runs/forks-only/forks">1 fork<' in client.get("/runs").text
+    alone = client.get("/runs/forks-only").text
+    assert 'href="/runs/forks-only/forks">1 fork<' in alone
+    assert "Charts of the report" not in alone
+
+
+def test_a_fork_that_is_not_under_way_cannot_be_stopped(kept: Kept, studio: OpenStudio) -> None:
+    told = studio(runs=(kept.run,)).post("/forking/nobody/stop", json={})
+    assert told.status_code == 404
 
 
 def test_words_and_settings_are_changed_on_the_page(kept: Kept, studio: OpenStudio) -> None:

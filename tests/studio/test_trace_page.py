@@ -136,7 +136,7 @@ def test_the_providers_whole_reply_is_shown_where_the_run_kept_it(studio: OpenSt
     kept = {
         "content": "I look.",
         "tool_calls": [
-            {"name": "zoom_in_image", "args": {"bbox_2d": [10, 40, 50, 90], "target_image": "Edited Image"}}
+            {"id": "c1", "name": "zoom_in_image", "args": {"bbox_2d": [10, 40, 50, 90], "target_image": "Edited Image"}}
         ],
         "response_metadata": {"model_name": "gpt-5.1-2025"},
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -55,10 +56,20 @@ class Human:
         """Return rows × annotators of scores as each gave them; nan where an annotator gave none."""
         values = np.full((len(table.rows), max(len(self.annotators), int(bool(self.adjudicated)))), np.nan)
         place = {name: column for column, name in enumerate(self.annotators)}
-        for number, row in enumerate(table.rows if place else ()):
-            for name, score in self.given.get((row.name, criterion), {}).items():
-                values[number, place[name]] = score
+        own = self._by_criterion.get(criterion, {})
+        for number, row in enumerate(table.rows if own else ()):
+            if (labels := own.get(row.name)) is not None:
+                for name, score in labels.items():
+                    values[number, place[name]] = score
         return values
+
+    @cached_property
+    def _by_criterion(self) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+        """What was given, by criterion and edit."""
+        found: dict[str, dict[str, Mapping[str, float]]] = {}
+        for (name, criterion), labels in self.given.items():
+            found.setdefault(criterion, {})[name] = labels
+        return found
 
 
 def human_labels(table: Table, files: Files = None, studio: Path | None = None) -> Human:

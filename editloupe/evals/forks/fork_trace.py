@@ -16,6 +16,7 @@ from editloupe.evals.forks.kept_trace import KeptTrace, find_trace
 from editloupe.evals.forks.records import Fork, identity_of
 from editloupe.evals.forks.reopening import JudgeChange, reopened
 from editloupe.evals.forks.shelf import ForkReplies, keep_fork, made_before
+from editloupe.evals.forks.stopping import ForkStop, ForkStopped
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.fork_change import StepChange
@@ -49,13 +50,14 @@ def fork(
     times: int = 1,
     price: Price | None = None,
     watcher: Watcher | None = None,
+    stop: ForkStop | None = None,
 ) -> list[Fork]:
     """Go on from a step of a kept trace with one thing changed, `times` times, and keep what comes of it.
 
     Steps, calls and targets are counted from 1. A changed step (by `thought`, `drop`, `boxes`, `again`, `pictures`) is taken from
     the run with its changes and the judge goes on after it; without such a change the step itself is asked again. `other`
     says what is other about the judge, `parent` names a fork that is itself forked, `out` the run the forks are kept in, by
-    default the same one, as forks and not as verdicts.
+    default the same one, as forks and not as verdicts. Stopped by `stop` from another thread, it raises ForkStopped.
     """
     if times < 1:
         raise UserError(f"a fork is made at least once, not {times} times")
@@ -77,11 +79,18 @@ def fork(
         replies = ForkReplies(kept.original.id)
         judge = reopened(kept, changed, change, replies)  # a mistake is told before anything is written
         stack.callback(judge.close)
+        if stop is not None:
+            stop.watch(judge)
         target_run = out if isinstance(out, Run) else stack.enter_context(Run.write(out or folder))
         stack.callback(judge.close)  # before the run it writes to; closing again does nothing
         making = _Making(kept, judge, _portable(plan, kept, judge), target_run, price, watcher)
         replies.keep_in(target_run, making.identity)
-        return judge.run(making.all(times))
+        try:
+            return judge.run(making.all(times))
+        except UserError:
+            if stop is not None and stop.stopped:
+                raise ForkStopped(making.made, times) from None
+            raise
 
 
 def _opened(path: str | Path, kept: KeptTrace) -> str:
@@ -122,6 +131,8 @@ class _Making:
     ) -> None:
         self._kept, self._judge, self._plan, self._run = kept, judge, plan, run
         self._price, self._watcher = price, watcher
+        self.made: list[Fork] = []
+        """Those that have ended, in the order they ended."""
         self._asked = judge.asked_of(kept.edit, kept.parent.criterion)
         self.identity = identity_of(kept.parent, plan.step, plan.change, self._asked.key)
 
@@ -129,12 +140,12 @@ class _Making:
         """Make the fork so many times more than it was made before; each is kept as soon as it ends."""
         first, places = made_before(self._run, self.identity), asyncio.Semaphore(AT_ONCE)
 
-        async def one(repeat: int) -> Fork:
+        async def one(repeat: int) -> None:
             async with places:
-                return await self._one(repeat)
+                self.made.append(await self._one(repeat))
 
-        made = await asyncio.gather(*(one(first + number) for number in range(times)))
-        return sorted(made, key=lambda fork: fork.number)
+        await asyncio.gather(*(one(first + number) for number in range(times)))
+        return sorted(self.made, key=lambda fork: fork.number)
 
     async def _one(self, repeat: int) -> Fork:
         kept, plan = self._kept, self._plan

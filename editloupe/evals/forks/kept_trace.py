@@ -8,13 +8,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import AIMessage, messages_from_dict
-
-from editloupe.agent.replayed import same_reply
 from editloupe.evals.forks.records import ForkParent
 from editloupe.evals.forks.shelf import fork_numbered, shown_in
 from editloupe.evals.runs.export import each_once
 from editloupe.evals.runs.records import Unit
+from editloupe.evals.runs.step_replies import reply_behind
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.forking import KeptStep
 from editloupe.images import Album, ImageError
@@ -150,13 +148,8 @@ def hold(run: Run, sha: Sha, album: Album) -> None:
 
 def _steps(run: Run, edit_id: str, steps: Sequence[Step]) -> list[KeptStep]:
     """Return the steps with the messages they were read from, as far as the run kept them."""
-    messages = []
-    for reply in run.replies_of(edit_id).values():
-        with run.damage.reading("kept replies", edit_id):
-            (message,) = messages_from_dict([dict(reply["message"])])
-            if isinstance(message, AIMessage):
-                messages.append(message)
-    return [KeptStep(step, next((one for one in messages if same_reply(one, step)), None)) for step in steps]
+    replies = [reply_behind(run, edit_id, step) for step in steps]
+    return [KeptStep(step, reply.message if reply else None) for step, reply in zip(steps, replies, strict=True)]
 
 
 def _with_kept_files(run: Run, edit: Edit, pictures: Mapping[str, Sequence[Sha]]) -> Edit:

@@ -61,11 +61,11 @@ def forks_of(run: Run | str | Path, edit: str | None = None, criterion: str | No
 
 def fork_numbered(run: Run, number: int) -> Fork:
     """Return one fork; an unknown number is the user's mistake."""
-    forks = forks_of(run)
-    for fork in forks:
-        if fork.number == number:
-            return fork
-    count = len(forks)
+    known = f"{number}" if number.bit_length() < 63 else "0"
+    for _, text in _rows(run, "SELECT fork, record FROM forks WHERE fork = ?", (known,)):
+        with run.damage.reading("forks", str(number)):
+            return Fork.model_validate_json(text, context="kept")
+    count = int(next(_rows(run, "SELECT count(*) FROM forks"), (0,))[0])
     have = f"it has {count}, counted from 1" if count else "it has none"
     raise UserError(f"the run {run.folder.name} has no fork {number}; {have}")
 

@@ -124,6 +124,7 @@ class Conversation:
 
     def _announced(self, name: str, sha: Sha) -> Iterator[Json]:
         if self._run.pictures.find(sha) is None:
+            self._run.damage.add("pictures", sha)
             yield _text(f"{name} (this picture is not kept in the run)")
             return
         self.pictures.add(sha)

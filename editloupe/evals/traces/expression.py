@@ -135,6 +135,10 @@ def parse(text: str) -> Condition | None:
     """
     if len(text) > LONGEST:
         raise ExpressionError(f"it has {len(text)} characters, and {LONGEST} are the most", LONGEST)
+    if (
+        place := next((place for place, letter in enumerate(text) if "\ud800" <= letter <= "\udfff"), None)
+    ) is not None:
+        raise ExpressionError("there is something that is no text in UTF-8", place)
     tokens = _tokens(text)
     return _Parser(tokens).whole() if len(tokens) > 1 else None
 

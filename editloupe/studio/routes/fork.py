@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import secrets
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -13,9 +13,11 @@ from starlette.responses import JSONResponse, Response
 
 from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.evals.forks import Fork, fork, forks_of
+from editloupe.evals.forks.fork_groups import fork_groups
 from editloupe.evals.forks.kept_trace import KeptTrace, find_trace
 from editloupe.evals.forks.records import distribution, label_of, parting
 from editloupe.evals.forks.shelf import fork_numbered
+from editloupe.evals.forks.stopping import ForkStop, ForkStopped
 from editloupe.graphs.fork_change import box_name
 from editloupe.rubrics.registry import known_protocol
 from editloupe.setups.setup import setup_names
@@ -29,9 +31,6 @@ from editloupe.types import UserError
 
 router = APIRouter()
 Id = Annotated[str, Query(max_length=1000)]
-AT_ONCE = 2
-_ROOM = threading.BoundedSemaphore(AT_ONCE)
-"""Forks under way together; each may ask several times."""
 
 
 @router.get("/runs/{key}/fork")
@@ -79,6 +78,7 @@ def form(
         title=one.title_of(criterion, kept.protocol),
         setups=setup_names(),
         tool_settings=TOOL_SETTINGS,
+        job=secrets.token_urlsafe(12),
     )
 
 
@@ -88,16 +88,25 @@ async def make(request: Request, key: str) -> Response:
     json_only(request)
     studio, asked = studio_of(request), read_fork_request(await request.body())
     one = studio.run(key)
-    if not _ROOM.acquire(blocking=False):
-        raise UserError(f"{AT_ONCE} forks are being made already; wait for one of them")
-    try:
-        made = await asyncio.to_thread(_made, studio, one, asked)
-    finally:
-        _ROOM.release()
-    return JSONResponse({"address": f"/runs/{key}/forks/{made[0].number}", "labels": distribution(made)})
+    with studio.forks.room(asked.job or secrets.token_urlsafe(12)) as stop:
+        try:
+            made, stopped = await asyncio.to_thread(_made, studio, one, asked, stop), ""
+        except ForkStopped as error:
+            made, stopped = sorted(error.made, key=lambda fork: fork.number), str(error)
+    address = f"/runs/{key}/forks/{made[0].number}" if made else None
+    told = {"stopped": stopped} if stopped else {}
+    return JSONResponse({"address": address, "labels": distribution(made), **told})
 
 
-def _made(studio: Studio, one: OpenRun, asked: ForkRequest) -> list[Fork]:
+@router.post("/forking/{job}/stop")
+async def stop(request: Request, job: str) -> Response:
+    """Stop a fork that is under way."""
+    if not await asyncio.to_thread(studio_of(request).forks.stop, job):
+        raise HTTPException(404, "This fork is not under way any more.")
+    return JSONResponse({"stopped": True})
+
+
+def _made(studio: Studio, one: OpenRun, asked: ForkRequest, stop: ForkStop) -> list[Fork]:
     with asked.rubric_files() as rubrics:
         return fork(
             one.run.folder,
@@ -116,7 +125,18 @@ def _made(studio: Studio, one: OpenRun, asked: ForkRequest) -> list[Fork]:
             parent=asked.parent,
             times=asked.times,
             out=studio.library.writer() if one.key == HERE else None,
+            stop=stop,
         )
+
+
+@router.get("/runs/{key}/forks")
+def all_forks(request: Request, key: str) -> Response:
+    """Return the list of a run's forks."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    with readable(one.name):
+        groups = fork_groups(one.run)
+    return studio.pages.page("forks.html", one=one, groups=groups)
 
 
 @router.get("/runs/{key}/forks/{number}")

@@ -9,12 +9,14 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from editloupe.evals.forks.fork_groups import count_forks
 from editloupe.evals.runs.damage import RunDamaged
 from editloupe.rubrics.registry import protocols
 from editloupe.studio.charts import TITLES
+from editloupe.studio.damage import readable
 from editloupe.studio.human_labels import choices
 from editloupe.studio.library import ClosedRun, OpenRun
-from editloupe.studio.queries import AGREEMENTS, NO_MODEL, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, facts_of, page_of
+from editloupe.studio.queries import AGREEMENTS, NO_MODEL, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, page_of
 from editloupe.studio.studio import studio_of
 from editloupe.studio.versions import served_notes
 from editloupe.types import UserError
@@ -27,15 +29,16 @@ Text = Annotated[str, Query(max_length=300)]
 def all_runs(request: Request) -> Response:
     """Return the list of runs."""
     studio = studio_of(request)
-    found: list[tuple[OpenRun | ClosedRun, Facts | None, str]] = []
+    found: list[tuple[OpenRun | ClosedRun, Facts | None, int, str]] = []
     for one in studio.library.all():
         try:
             if isinstance(one, ClosedRun):
                 raise RunDamaged(one.why)
-            with one.index.reading() as rows:
-                found.append((one, facts_of(rows), ""))
+            facts = one.index.facts()
+            with readable(one.name):
+                found.append((one, facts, count_forks(one.run), ""))
         except UserError as error:
-            found.append((one, None, str(error)))
+            found.append((one, None, 0, str(error)))
     return studio.pages.page("runs.html", found=found)
 
 
@@ -68,8 +71,8 @@ def one_run(
         order=order if order in ORDERS else "manifest",
         page=page,
     )
+    facts = one.index.facts(configuration)
     with one.index.reading() as rows:
-        facts = facts_of(rows, configuration)
         wanted = replace(wanted, configuration=facts.configuration if len(facts.configurations) > 1 else "")
         found = page_of(rows, wanted)
     values: dict[str, Any] = {
@@ -82,6 +85,9 @@ def one_run(
     }
     if request.headers.get("x-part") == "rows":
         return studio.pages.page("parts/rows.html", **values)
+    with readable(one.name):
+        forks = count_forks(one.run)
+    studio.charts.make_ready()
     return studio.pages.page(
         "run.html",
         **values,
@@ -92,6 +98,7 @@ def one_run(
         repeated=facts.repeats > 1,
         faults=one.index.people.faults,
         versions=served_notes(one, facts.configuration),
+        forks=forks,
     )
 
 
@@ -119,8 +126,7 @@ def chart(request: Request, key: str, name: str, configuration: Text = "") -> Re
 
 def _configuration(one: OpenRun, wanted: str) -> str:
     """Return a configuration of the run: the one asked for, else the first; nothing where nothing was judged."""
-    with one.index.reading() as rows:
-        return facts_of(rows, wanted).configuration
+    return one.index.facts(wanted).configuration
 
 
 def _criteria(facts: Facts) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from editloupe.evals.analysis.consensus import name_of_score
-from editloupe.evals.forks import Fork, forks_of
+from editloupe.evals.forks.fork_groups import ForkGroup, fork_groups
 from editloupe.evals.runs.damage import RunDamaged
 from editloupe.evals.runs.readback import KeptEdit
 from editloupe.evals.runs.records import Unit
@@ -243,12 +243,12 @@ def _tab_name(trace: Trace) -> str:
     return " · ".join(filter(None, (part, target))) or "Steps"
 
 
-def _forks_from(verdict: VerdictView) -> list[Fork]:
+def _forks_from(verdict: VerdictView) -> list[ForkGroup]:
     """Return the forks of a verdict's trace."""
     own = verdict.unit
     with readable(verdict.one.name):
-        found = forks_of(verdict.one.run, own.name, own.criterion)
-    return [one for one in found if (one.parent.repeat, one.parent.asked) == (own.repeat, own.asked)]
+        found = fork_groups(verdict.one.run, own.name, own.criterion)
+    return [one for one in found if (one.repeat, one.asked) == (own.repeat, own.asked)]
 
 
 def _human(one: OpenRun, name: str) -> dict[str, dict[str, str]]:

@@ -5,6 +5,8 @@ const form = document.querySelector("[data-fork]");
 const failure = form.querySelector("[data-failure]");
 const working = form.querySelector("[data-working]");
 const button = form.querySelector("button[type=submit]");
+const stop = form.querySelector("[data-stop]");
+const note = form.querySelector("[data-stopped]");
 
 function changed(field) {
   return field && field.value.trim() !== (field.dataset.was ?? "").trim() ? field.value.trim() : null;
@@ -12,7 +14,7 @@ function changed(field) {
 
 async function wanted() {
   const fields = form.elements;
-  const body = { ...JSON.parse(form.dataset.where), dropped: [], again: [], boxes: {}, pictures: {} };
+  const body = { ...JSON.parse(form.dataset.where), job: form.dataset.job, dropped: [], again: [], boxes: {}, pictures: {} };
   body.thought = changed(fields.thought);
   body.judge = changed(fields.judge) ?? "";
   body.mode = fields.mode.value;
@@ -32,19 +34,45 @@ async function wanted() {
   return body;
 }
 
+function busy(on) {
+  working.hidden = stop.hidden = !on;
+  stop.disabled = false;
+  button.disabled = on;
+}
+
+// What was stopped: the sentence, and the way to those that had ended.
+function tellStopped({ stopped, address }) {
+  note.replaceChildren(`${stopped[0].toUpperCase()}${stopped.slice(1)}. `);
+  if (address) {
+    const link = document.createElement("a");
+    link.href = address;
+    link.textContent = "Look at it";
+    note.append(link);
+  }
+  note.hidden = false;
+}
+
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
-  failure.hidden = true;
-  working.hidden = false;
-  button.disabled = true;
+  failure.hidden = note.hidden = true;
+  busy(true);
   try {
     const made = await ask(form.dataset.fork, { body: await wanted() });
-    location.assign(made.address);
+    if (made.stopped) tellStopped(made);
+    else location.assign(made.address);
   } catch (error) {
     failure.textContent = error.message;
     failure.hidden = false;
   } finally {
-    working.hidden = true;
-    button.disabled = false;
+    busy(false);
+  }
+});
+// Asked again where the fork has not begun yet, until it has ended.
+stop.addEventListener("click", async () => {
+  stop.disabled = true;
+  while (!stop.hidden) {
+    const heard = await ask(`/forking/${encodeURIComponent(form.dataset.job)}/stop`, { method: "POST" }).catch(() => null);
+    if (heard) return;
+    await new Promise((done) => { setTimeout(done, 300); });
   }
 });

@@ -72,6 +72,7 @@ def test_every_field_can_be_asked_for(name: str) -> None:
         ("(" * 60 + "score = 1" + ")" * 60, 51, "more than 50 parentheses"),
         (" or ".join(["score = 1"] * 300), None, "more than 200 conditions"),
         ("x" * 6000, 5001, "5000 are the most"),
+        ('label = "\udcff"', 10, "no text in UTF-8"),
     ],
 )
 def test_a_mistake_is_one_sentence_with_its_place(text: str, place: int | None, sentence: str) -> None:

@@ -21,6 +21,19 @@ PAGES = {
     "annotate": "/runs/run/annotate?annotator=Ana",
     "nowhere": "/nowhere",
 }
+STEADY = {
+    **PAGES,
+    "traces": "/runs/run/traces",
+    "fork": "/runs/run-2/fork?edit=the-edit/../x&criterion=instruction_following&step=2",
+    "forks": "/runs/run/forks",
+}
+SHIFT = """() => new Promise((told) => {
+  let sum = 0;
+  const add = (list) => { for (const one of list.getEntries()) if (!one.hadRecentInput) sum += one.value; };
+  new PerformanceObserver(add).observe({ type: 'layout-shift', buffered: true });
+  requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => told(sum))));
+})"""
+"""What moved after it was shown, as browsers count it."""
 NAMELESS = """() => [...document.querySelectorAll('a, button, input, select, textarea, summary, [role=slider]')]
   .filter((one) => one.offsetParent !== null && !one.closest('[aria-hidden=true]'))
   .filter((one) => !(one.innerText || one.getAttribute('aria-label') || one.closest('label')?.innerText
@@ -74,6 +87,15 @@ def test_every_page_is_readable(address: str, new_page: NewPage, width: int, dar
         assert page.evaluate("document.querySelectorAll('img:not([alt])').length") == 0, name
         assert page.evaluate(NAMELESS) == [], name
         assert page.evaluate(PALE) == [], name
+
+
+@pytest.mark.parametrize("width", [1440, 400])
+def test_what_is_shown_stays_where_it_is(address: str, new_page: NewPage, width: int) -> None:
+    page: Page = new_page(address, width=width)
+    for name, path in STEADY.items():
+        page.goto(path)
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate(SHIFT) <= 0.05, name
 
 
 def test_nothing_is_loaded_from_elsewhere(address: str, new_page: NewPage) -> None:

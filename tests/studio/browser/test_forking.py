@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from tests.conftest import StartServer
 from tests.evals.forks.test_forks import Kept, script
+from tests.scripted import Hang
 from tests.studio.browser.conftest import NewPage
 from tests.studio.conftest import Listen
 
@@ -36,6 +37,21 @@ def test_a_dropped_observation_leads_to_another_label(kept: Kept, listen: Listen
     assert len(kept.more) == 1
     page.locator("[data-side=B] .step").nth(1).get_by_text("Fork from here").click()
     expect(page).to_have_url(re.compile("parent=1"))
+
+
+def test_a_fork_that_takes_too_long_is_stopped_on_the_page(kept: Kept, listen: Listen, new_page: NewPage) -> None:
+    page = new_page(listen(runs=(kept.run,), base_urls=(kept.server.openai_url,)))
+    page.goto("/runs/run/fork?edit=patch&criterion=instruction_following&step=2")
+    stop = page.get_by_role("button", name="Stop")
+    expect(stop).to_be_hidden()
+    kept.server.play(Hang(600))
+    page.get_by_role("button", name="Go on from here").click()
+    stop.click()
+    expect(page.locator("[data-stopped]")).to_have_text("The fork was stopped; nothing was kept. ")
+    expect(stop).to_be_hidden()
+    kept.server.play(script)
+    page.get_by_role("button", name="Go on from here").click()
+    expect(page.locator("[data-side=B] .step")).to_have_count(3)
 
 
 def test_what_is_wrong_is_said_on_the_form(kept: Kept, listen: Listen, new_page: NewPage) -> None:

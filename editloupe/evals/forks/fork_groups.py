@@ -1,0 +1,109 @@
+"""Forks in a line each: those made alike stand together, with what came of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from editloupe.evals.runs.schema import FORKS_THERE
+from editloupe.evals.runs.store import Run
+from editloupe.storable import storable_text
+
+_FACTS = (
+    "step",
+    "changes",
+    "judge",
+    "outcome.status",
+    "outcome.label",
+    "outcome.score",
+    "outcome.reason",
+    "parent.repeat",
+    "parent.asked",
+    "parent.fork",
+    "edit.instruction",
+)
+_EXTRACTED = ", ".join(f"json_extract(record, '$.{fact}')" for fact in _FACTS)
+_QUERY = f"SELECT fork, name, criterion, identity, {_EXTRACTED} FROM forks WHERE json_valid(record)"
+
+
+@dataclass(frozen=True)
+class ForkGroup:
+    """One fork of a trace, made once or several times."""
+
+    edit: str
+    criterion: str
+    step: int
+    changes: tuple[str, ...]
+    judge: str
+    instruction: str
+    repeat: int
+    """Of the parent."""
+    asked: str
+    """How the parent was asked."""
+    parent: int | None
+    """The fork that was forked; None where it is a trace of a run."""
+    numbers: list[int] = field(default_factory=list)
+    labels: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def outcome(self) -> str:
+        """What came of it: the label, or how often each came out, the most frequent first.
+
+        >>> group = ForkGroup("cup", "taste", 1, (), "rules", "", 0, "", None, [1, 2, 3], Counter(["good", "bad", "good"]))
+        >>> group.outcome
+        '2 × good, 1 × bad'
+        """
+        if len(self.numbers) == 1:
+            return next(iter(self.labels))
+        return ", ".join(f"{count} × {label}" for label, count in self.labels.most_common())
+
+
+def count_forks(run: Run) -> int:
+    """Return how many forks a run holds."""
+    return int(next(_rows(run, "SELECT count(*) FROM forks"), (0,))[0])
+
+
+def fork_groups(run: Run, edit: str | None = None, criterion: str | None = None) -> list[ForkGroup]:
+    """Return the forks of a run, or of one edit by its name and one criterion, in the order they were first made.
+
+    Only the lines are read, no traces; a fork that cannot be read is left out.
+    """
+    wanted = {"name": edit, "criterion": criterion}
+    named = {column: storable_text(value) for column, value in wanted.items() if value is not None}
+    query = " AND ".join((_QUERY, *(f"{column} = ?" for column in named)))
+    found: dict[str, ForkGroup] = {}
+    for number, name, asked_for, identity, *facts in _rows(run, f"{query} ORDER BY fork", tuple(named.values())):
+        step, changes, judge, status, label, score, reason, repeat, asked, parent, instruction = facts
+        group = found.setdefault(
+            identity,
+            ForkGroup(
+                edit=str(name),
+                criterion=str(asked_for),
+                step=int(step),
+                changes=tuple(map(str, json.loads(changes or "[]"))),
+                judge=str(judge),
+                instruction=str(instruction or ""),
+                repeat=int(repeat or 0),
+                asked=str(asked),
+                parent=None if parent is None else int(parent),
+            ),
+        )
+        group.numbers.append(int(number))
+        group.labels[_label(status, label, score, reason)] += 1
+    return list(found.values())
+
+
+def _label(status: Any, label: Any, score: Any, reason: Any) -> str:
+    if status != "judged":
+        return f"unjudged ({reason})"
+    return str(label) if label else "no number" if score is None else f"{score:g}"
+
+
+def _rows(run: Run, query: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    with closing(run.reader()) as reader:
+        if reader.execute(FORKS_THERE).fetchone():
+            yield from reader.execute(query, values).fetchall()
