@@ -44,6 +44,8 @@ class Tally:
     """Tried again by the same command: a server was down, the cap was reached."""
     stopped: str | None = None
     """Why no more were begun."""
+    note: str | None = None
+    """What somebody should know about them."""
 
     @property
     def done(self) -> int:
