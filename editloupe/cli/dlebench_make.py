@@ -308,7 +308,7 @@ _NEXT = {
     "reference": "{samples} {wait} for references: name an image model or a folder with --editor",
     "regenerate": "{references} {are} to be made anew: name an image model or a folder with --editor",
     "review": "{samples} {wait} for review: {studio}",
-    "disputed": "{samples} {are} disputed among reviewers: {studio}",
+    "disputed": "{samples} {are} disputed and {wait} for one more reviewer: {studio}",
 }
 
 

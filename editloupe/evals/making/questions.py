@@ -205,7 +205,8 @@ def _picture(
     if isinstance(held, Mapping) and isinstance(held.get("bytes"), bytes):
         return _keep_bytes(held["bytes"], out), (), ()
     if isinstance(held, str) and len(held) > LONGEST_PATH:
-        held, data = None, held.partition(",")[2] if held.startswith("data:") else held
+        data = held.partition(",")[2] if held.startswith("data:") else held
+        held = None
     if data is not None and not isinstance(held, str):
         try:
             data = data if isinstance(data, bytes) else base64.b64decode(data)

@@ -83,7 +83,10 @@ def test_v_star_bench_s_own_folder_has_the_right_option_first_and_names_its_boxe
         "target_object": ["dog", "motorcycle"],
         "bbox": [[10, 20, 30, 15], [50, 5, 10, 10]],
         "question": "Is the motorcycle on the left or right side of the dog?",
-        "options": ["The motorcycle is on the right side of the dog.", "The motorcycle is on the left side of the dog."],
+        "options": [
+            "The motorcycle is on the right side of the dog.",
+            "The motorcycle is on the left side of the dog.",
+        ],
     }
     (tmp_path / "vstar" / "relative_position" / "sa_2.json").write_text(json.dumps(beside), "utf-8")
     (tmp_path / "vstar" / "relative_position" / "sa_3.json").write_text("{", "utf-8")
