@@ -95,7 +95,7 @@ def test_the_embedded_judge_rewards_pairs_of_a_run_it_can_judge(tmp_path: Path, 
     folder = model_run(tmp_path / "run", {"x": [(4, 4)], "y": [(1, 1)]})
     out = tmp_path / "pairs.jsonl"
     assert run(["make", "pairs", str(folder), "--out", str(out)]) == 0
-    capsys.readouterr()
+    assert "not used: visual_consistency; --criterion DIMENSION=NAME" in capsys.readouterr().err
     assert run(["reward", str(out), "--judge", "rules", "--protocol", "dlebench", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["overall"]["judged"] == 1
 

@@ -171,7 +171,8 @@ class MakingFolder:
 def decided(reviews: Mapping[str, Review], made_anew: int, needed: int) -> tuple[Step, str]:
     """Return where reviews leave a sample: as many as are needed must accept it, and where some discard it, most must agree.
 
-    Two who disagree leave it disputed, until one more person makes more than half. A reference that is refused after its last regeneration means that the edit cannot be done (DLEBench, Section 3.1).
+    Two who disagree leave it disputed, until one more person makes more than half. A reference that is refused after its last
+    regeneration means that the edit cannot be done (DLEBench, Section 3.1).
     """
     decisions = Counter(review.decision for review in reviews.values())
     if decisions["regenerate"]:
