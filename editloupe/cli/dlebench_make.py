@@ -105,6 +105,7 @@ def dlebench(
     from editloupe.evals.making.costs import Ledger
     from editloupe.evals.making.folder import MakingFolder
     from editloupe.evals.making.pipeline import AGAIN, Pipeline, locked
+    from editloupe.evals.making.question_rows import set_name
     from editloupe.evals.making.settings import making_settings
 
     if boxes not in (PEOPLE, DETECTOR):
@@ -113,8 +114,8 @@ def dlebench(
         raise UserError(f'--again is one of {", ".join(AGAIN)}, not "{unknown[0]}"')
     if not questions.exists():
         raise UserError(f"there is no question set at {questions}")
-    chosen = making_settings(out, settings or (), questions.name, source, licence)
-    about = chosen.about(questions.name)
+    chosen = making_settings(out, settings or (), set_name(questions), source, licence)
+    about = chosen.about(set_name(questions))
     folder = MakingFolder(out, create=True)
     lock = locked(out)
     try:

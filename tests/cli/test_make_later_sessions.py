@@ -96,6 +96,10 @@ def test_a_second_question_set_with_the_same_ids_stands_beside_the_first(
     again = write_questions(tmp_path / "moved", "cat-eye").rename(tmp_path / "moved" / "renamed.jsonl")
     assert make(again, out, server) == 0
     assert len(lines(out / "questions.jsonl")) == 3, "the same question in a file of another name is the same question"
+    namesake = write_questions(tmp_path / "third", "rocket-rod")
+    rewrite(namesake, "rocket-rod", id="cat-eye")
+    assert make(namesake, out, server) == 0
+    assert [one.id for one in MakingFolder(out).samples()][3:] == ["questions-cat-eye"]
 
 
 def test_boxes_corrected_in_the_question_set_take_the_place_of_those_it_had(

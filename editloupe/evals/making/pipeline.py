@@ -85,13 +85,17 @@ class Pipeline:
 
     def _own(self, one: Question | LeftOut, stem: str, tally: Tally) -> Question | LeftOut:
         """Return a question under an id of its own: one that another question set uses has the set's name before it."""
-        known = self.folder.questions.get(one.id)
-        if not isinstance(known, (Question, LeftOut)) or known.question_set == one.question_set:
-            return one
-        if isinstance(known, Question) and isinstance(one, Question) and _asks_the_same(known, one):
-            return known
-        tally.note = f'ids of another question set stand here already: these samples are called "{stem}-" and their id'
-        return one.model_copy(update={"id": f"{stem}-{one.id}"})
+        for name in (one.id, f"{stem}-{one.id}", f"{stem}-{one.question_set[-6:]}-{one.id}"):
+            known = self.folder.questions.get(name)
+            if isinstance(known, Question) and isinstance(one, Question) and _asks_the_same(known, one):
+                return known if known.question_set != one.question_set else one.model_copy(update={"id": name})
+            if known is None or known.question_set == one.question_set:
+                break
+        if name != one.id:
+            tally.note = (
+                f'ids of another question set stand here already: these samples are called "{stem}-" and their id'
+            )
+        return one.model_copy(update={"id": name})
 
     async def run(self) -> list[Tally]:
         """Do everything that can be done now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -12,6 +13,15 @@ from editloupe.files import read_text
 from editloupe.types import UserError
 
 FORMATS = ".jsonl, .json, .csv, .tsv and .parquet"
+
+
+def set_name(path: Path) -> str:
+    """Return what a question set goes by in the files of a benchmark: its name, and a mark of the folder it lies in.
+
+    Two files of one name are two question sets; where they lie is nobody's business.
+    """
+    place = hashlib.sha256(str(path.resolve().parent).encode("utf-8", "surrogateescape")).hexdigest()[:6]
+    return f"{path.name} {place}"
 
 
 def question_rows(path: Path, listed: Collection[str]) -> Iterator[Row]:

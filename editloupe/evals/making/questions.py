@@ -26,7 +26,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from editloupe.evals.making.question_rows import question_rows
+from editloupe.evals.making.question_rows import question_rows, set_name
 from editloupe.evals.making.records import MOST_TARGETS, NOT_SHOWN, LeftOut, Question, content_key
 from editloupe.evals.manifests.readers import Row
 from editloupe.evals.runs.records import timestamp
@@ -85,10 +85,12 @@ def read_questions(
         try:
             if row.values.get("is_video"):
                 raise NotUsable("it is about a video")
-            yield _question(name, values, row, folders, out, source or path.stem, licence, path.name)
+            yield _question(name, values, row, folders, out, source or path.stem, licence, set_name(path))
         except (NotUsable, ImageError) as error:
             key = _row_key(row)
-            yield LeftOut(id=name, key=key, left_out=str(error), by=row.where, at=timestamp(), question_set=path.name)
+            yield LeftOut(
+                id=name, key=key, left_out=str(error), by=row.where, at=timestamp(), question_set=set_name(path)
+            )
 
 
 def _row_key(row: Row) -> str:

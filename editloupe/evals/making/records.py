@@ -55,7 +55,7 @@ class Question(SampleRecord):
     origin: str = ""
     """The question set and the place in it."""
     question_set: str = ""
-    """The file or folder it was read from."""
+    """The file or folder it was read from, by a name of its own."""
 
 
 class Metadata(SampleRecord):

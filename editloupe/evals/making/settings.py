@@ -39,7 +39,7 @@ class MakingSettings(Record):
     reviewers: int = Field(default=1, ge=1)
     """How many people must accept a sample; all who decided must agree."""
     sets: Mapping[str, AboutSet] = Field(default_factory=dict)
-    """What was said of each question set, by its file's name; given as options of their own."""
+    """What was said of each question set, by its name; given as options of their own."""
 
     def about(self, question_set: str) -> AboutSet:
         """Return what was said of a question set."""
