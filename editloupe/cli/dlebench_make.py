@@ -275,15 +275,19 @@ def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: boo
         return 3 if failed else 0
     for tally in work.tallies:
         print(one_line(told(tally)))
-        for name, why in sorted({**tally.left_out, **tally.failed}.items())[:20]:
+        failing = {name: why for name, why in tally.failed.items() if why != tally.stopped}
+        for name, why in sorted({**tally.left_out, **failing}.items())[:20]:
             tell(f"{tally.stage}, {name}: {why}")
         if tally.stopped:
-            tell(f"{tally.stopped}; the same command goes on from here")
+            beyond = len(tally.failed) - len(failing)
+            tell(
+                f"{tally.stage}: {tally.stopped}: {number_of(beyond, 'sample')} not begun; a larger --max-cost goes on from here"
+            )
         if tally.note:
             tell(tally.note)
     print(f"{number_of(count, 'sample')} in {one_line(str(folder.path / MANIFEST))}; ${ledger.spent:.4f} spent")
-    if failed:
-        tell(f"{number_of(failed, 'sample')} failed; the same command tries again")
+    if again := sum(why != tally.stopped for tally in work.tallies for why in tally.failed.values()):
+        tell(f"{number_of(again, 'sample')} failed; the same command tries again")
     named = {"metadata": work.maker, "reference": work.references, "regenerate": work.references}
     for step, sentence in _NEXT.items():
         if steps[step] and named.get(step) is None:

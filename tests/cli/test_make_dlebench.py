@@ -182,7 +182,9 @@ def test_the_cap_stops_before_it_is_passed_and_the_same_command_goes_on(
     code = make(questions, out, server, "--editor-price", "1", "--max-cost", "2.5")
 
     assert code == 3
-    assert "the cap of $2.5 is reached" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert told.count("the cap of $2.5 is reached") == 1, "said once, not for every sample"
+    assert "4 samples left; a larger --max-cost goes on from here" in told
     assert sum(bool(one.images) for one in server.requests) == 2
     assert make(questions, out, server, "--editor-price", "1", "--max-cost", "20") == 0
     assert sum(bool(one.images) for one in server.requests) == 6
