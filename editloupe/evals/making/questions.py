@@ -13,6 +13,7 @@ One reader takes the layouts of several public sets, because they differ in name
 
 from __future__ import annotations
 
+import ast
 import base64
 import binascii
 import json
@@ -187,7 +188,7 @@ def _answer(answer: Any, options: Sequence[str], of_numbers: bool) -> str:
             raise NotUsable(f"its answer is option {value}, and there are {len(options)}")
     text = str(value).strip()
     if boxed := _BOXED.match(text):
-        text = boxed.group(1).strip()
+        text = _first_of_several(boxed.group(1).strip())
     letter = re.fullmatch(r"\(?([A-Z])\)?\.?", text)
     if letter and options and text not in options:
         place = ord(letter.group(1)) - ord("A")
@@ -197,6 +198,17 @@ def _answer(answer: Any, options: Sequence[str], of_numbers: bool) -> str:
     if not text:
         raise NotUsable("it has no answer")
     return found.group(2) if (found := _OPTION.fullmatch(text)) else text
+
+
+def _first_of_several(text: str) -> str:
+    """Return the first of several right answers, where a boxed answer lists them as Python does."""
+    if not text.startswith("["):
+        return text
+    try:
+        listed = ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return text
+    return str(listed[0]).strip() if isinstance(listed, list) and listed else text
 
 
 def _picture(

@@ -72,7 +72,9 @@ class Drawn:
         }
         said = [f"{count} left out: {why}" for why, count in sentences.items() if count]
         if self.unused:
-            said.append(f"not used: {', '.join(self.unused)}; --criterion DIMENSION=NAME lets one stand for a dimension")
+            said.append(
+                f"not used: {', '.join(self.unused)}; --criterion DIMENSION=NAME lets one stand for a dimension"
+            )
         return said
 
 

@@ -196,11 +196,20 @@ def test_pixel_reasoner_has_lists_and_boxed_answers_and_videos_are_left_out(tmp_
             "is_video": False,
         },
         {"qid": "b", "image": ["1.jpg", "2.jpg"], "question": "When?", "answer": ["\\boxed{A}"], "is_video": True},
+        {
+            "qid": "c",
+            "image": ["d.png"],
+            "question": "How many?",
+            "answer": "\\boxed{['12', 'twelve']}",
+            "is_video": None,
+        },
     ]
     (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
 
-    picture, video = read(tmp_path / "q.jsonl", tmp_path / "out")
+    picture, video, several = read(tmp_path / "q.jsonl", tmp_path / "out")
 
+    assert isinstance(several, Question)
+    assert several.answer == "12"
     assert isinstance(picture, Question)
     assert (picture.question, picture.options, picture.answer) == ("Which color?", ("red", "blue"), "blue")
     assert isinstance(video, LeftOut)
