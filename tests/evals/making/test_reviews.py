@@ -94,7 +94,9 @@ def test_two_reviewers_must_both_accept_and_a_third_settles_a_quarrel(tmp_path: 
     review(folder, "b", "ann", "accept", GOOD)
     review(folder, "b", "bob", "discard", BAD)
     assert folder.sample("b").step == "disputed"
+    before = review_agreement(folder)
     review(folder, "b", "cy", "accept", GOOD)
+    assert review_agreement(folder) == before, "a third one sees disputed samples alone"
     assert folder.sample("b").step == "accepted"
     review(folder, "c", "ann", "accept", GOOD)
     for name in ("bob", "cy"):
