@@ -279,10 +279,8 @@ def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: boo
         for name, why in sorted({**tally.left_out, **failing}.items())[:20]:
             tell(f"{tally.stage}, {name}: {why}")
         if tally.stopped:
-            beyond = len(tally.failed) - len(failing)
-            tell(
-                f"{tally.stage}: {tally.stopped}: {number_of(beyond, 'sample')} not begun; a larger --max-cost goes on from here"
-            )
+            left = number_of(len(tally.failed) - len(failing), "sample")
+            tell(f"{tally.stage}: {tally.stopped}: {left} left; a larger --max-cost goes on from here")
         if tally.note:
             tell(tally.note)
     print(f"{number_of(count, 'sample')} in {one_line(str(folder.path / MANIFEST))}; ${ledger.spent:.4f} spent")
