@@ -88,7 +88,7 @@ def test_samples_are_accepted_corrected_sent_back_and_discarded(
     enter(page, "Ana", "Review (4)")
     left(page, 4)
     for words in ("cat's eye on the left side of the picture", "that is green.", "that is blue."):
-        expect(page.locator("dl.making-question").last).to_contain_text(words)
+        expect(page.locator(".making-words")).to_contain_text(words)
     page.keyboard.press("a")
     expect(page.locator("[data-saved]")).to_contain_text("only where box, metadata and reference are all confirmed")
     for key in "123":
