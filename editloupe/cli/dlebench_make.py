@@ -37,7 +37,9 @@ PEOPLE, DETECTOR = "people", "detector"
 def dlebench(
     questions: Annotated[
         Path,
-        typer.Argument(help="A question set: .jsonl, .json, .csv or .parquet with picture, question, options, answer."),
+        typer.Argument(
+            help="Picture, question, options, answer in .jsonl, .json, .csv, .tsv or .parquet; or the folder of V*-Bench."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The folder of the benchmark; given again, it goes on where it was.")],
     *,
@@ -103,17 +105,17 @@ def dlebench(
     from editloupe.evals.making.costs import Ledger
     from editloupe.evals.making.folder import MakingFolder
     from editloupe.evals.making.pipeline import AGAIN, Pipeline, locked
+    from editloupe.evals.making.question_rows import set_name
     from editloupe.evals.making.settings import making_settings
 
     if boxes not in (PEOPLE, DETECTOR):
         raise UserError(f'--boxes is {PEOPLE} or {DETECTOR}, not "{boxes}"')
     if unknown := [name for name in again or () if name not in AGAIN]:
         raise UserError(f'--again is one of {", ".join(AGAIN)}, not "{unknown[0]}"')
-    if not questions.is_file():
+    if not questions.exists():
         raise UserError(f"there is no question set at {questions}")
-    named = {"source": source, "licence": licence}
-    given = [*(settings or ()), *(f"{name}={value}" for name, value in named.items() if value is not None)]
-    chosen = making_settings(out, given)
+    chosen = making_settings(out, settings or (), set_name(questions), source, licence)
+    about = chosen.about(set_name(questions))
     folder = MakingFolder(out, create=True)
     lock = locked(out)
     try:
@@ -121,7 +123,7 @@ def dlebench(
         work = Pipeline(
             folder, ledger, concurrency=concurrency, limit=limit, again=frozenset(again or ()), tick=progress(quiet)
         )
-        work.read(questions, chosen.source, chosen.licence, pictures)
+        work.read(questions, about.source, about.licence, pictures)
         priced = _price(judge, price)
         if dry_run:
             from editloupe.evals.making.dlebench_metadata import drawn_option, task_text
@@ -212,7 +214,8 @@ def _editor(
 ) -> ReferenceMaker | None:
     """Return who makes references: an image model, or a folder of crops that people edited."""
     from editloupe.agent.image_editing import open_editor
-    from editloupe.evals.making.references import HandFolder, ReferenceMaker
+    from editloupe.evals.making.hand_crops import HandFolder
+    from editloupe.evals.making.references import ReferenceMaker
     from editloupe.evals.runs.prices import price_of
 
     if editor is None:
@@ -259,6 +262,7 @@ def _show_forecast(told: list[Forecast], ledger: Ledger, as_json: bool) -> int:
 
 
 def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: bool, as_json: bool) -> int:
+    from editloupe.evals.making.hand_crops import CROPS, TODO
     from editloupe.evals.making.output import MANIFEST, rows
 
     steps, count = folder.steps(), sum(1 for _ in rows(folder, unreviewed))
@@ -271,18 +275,32 @@ def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: boo
         return 3 if failed else 0
     for tally in work.tallies:
         print(one_line(told(tally)))
-        for name, why in sorted({**tally.left_out, **tally.failed}.items())[:20]:
+        failing = {name: why for name, why in tally.failed.items() if why != tally.stopped}
+        for name, why in sorted({**tally.left_out, **failing}.items())[:20]:
             tell(f"{tally.stage}, {name}: {why}")
         if tally.stopped:
-            tell(f"{tally.stopped}; the same command goes on from here")
+            left = number_of(len(tally.failed) - len(failing), "sample")
+            tell(f"{tally.stage}: {tally.stopped}: {left} left; a larger --max-cost goes on from here")
+        if tally.note:
+            tell(tally.note)
     print(f"{number_of(count, 'sample')} in {one_line(str(folder.path / MANIFEST))}; ${ledger.spent:.4f} spent")
+    if again := sum(why != tally.stopped for tally in work.tallies for why in tally.failed.values()):
+        tell(f"{number_of(again, 'sample')} failed; the same command tries again")
+    named = {"metadata": work.maker, "reference": work.references, "regenerate": work.references}
     for step, sentence in _NEXT.items():
-        if steps[step]:
+        if steps[step] and named.get(step) is None:
             count = steps[step]
             words = {"samples": number_of(count, "sample"), "questions": number_of(count, "question")}
             words |= {"wait": verb(count, "waits", "wait"), "are": verb(count, "is", "are")}
             words |= {"references": number_of(count, "reference")}
             tell(sentence.format(**words, studio=command("editloupe", "studio", folder.path)))
+    by_hand, crops = work.references.by_hand if work.references else None, work.tallies[-1].waiting
+    if by_hand is not None and crops:
+        place = one_line(str(folder.path / CROPS))
+        tell(
+            f"{number_of(crops, 'crop')} {verb(crops, 'waits', 'wait')} in {place} to be edited, {TODO} there says how: "
+            f"put edited ones under the same names into {one_line(str(by_hand.path))}"
+        )
     return 3 if failed else 0
 
 
@@ -293,7 +311,7 @@ _NEXT = {
     "reference": "{samples} {wait} for references: name an image model or a folder with --editor",
     "regenerate": "{references} {are} to be made anew: name an image model or a folder with --editor",
     "review": "{samples} {wait} for review: {studio}",
-    "disputed": "{samples} {are} disputed among reviewers: {studio}",
+    "disputed": "{samples} {are} disputed and {wait} for one more reviewer: {studio}",
 }
 
 

@@ -182,7 +182,9 @@ def test_the_cap_stops_before_it_is_passed_and_the_same_command_goes_on(
     code = make(questions, out, server, "--editor-price", "1", "--max-cost", "2.5")
 
     assert code == 3
-    assert "the cap of $2.5 is reached" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert told.count("the cap of $2.5 is reached") == 1, "said once, not for every sample"
+    assert "4 samples left; a larger --max-cost goes on from here" in told
     assert sum(bool(one.images) for one in server.requests) == 2
     assert make(questions, out, server, "--editor-price", "1", "--max-cost", "20") == 0
     assert sum(bool(one.images) for one in server.requests) == 6
@@ -199,23 +201,6 @@ def test_a_dry_run_asks_nobody(tmp_path: Path, scripted: StartServer, capsys: py
     told = capsys.readouterr().out
     assert "metadata: 6 requests, about " in told
     assert "references: 6 requests, about $0.24" in told
-
-
-def test_crops_edited_by_hand_take_an_editor_s_place(
-    tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    questions, out, server = write_questions(tmp_path / "set", "cat-eye"), tmp_path / "bench", scripted(models())
-    hand = tmp_path / "hand"
-    hand.mkdir()
-
-    assert make(questions, out, server, editor=str(hand)) == 0
-    assert "1 waiting" in capsys.readouterr().out
-    (hand / "cat-eye.png").write_bytes(painted((out / "crops" / "cat-eye.png").read_bytes()))
-    assert make(questions, out, server, editor=str(hand)) == 0
-
-    (made,) = lines(out / "references.jsonl")
-    assert made["by"] == "by hand"
-    assert server.served == 1
 
 
 def test_a_refused_reference_is_made_anew_three_times_and_then_the_sample_is_discarded(

@@ -95,7 +95,7 @@ def test_the_embedded_judge_rewards_pairs_of_a_run_it_can_judge(tmp_path: Path, 
     folder = model_run(tmp_path / "run", {"x": [(4, 4)], "y": [(1, 1)]})
     out = tmp_path / "pairs.jsonl"
     assert run(["make", "pairs", str(folder), "--out", str(out)]) == 0
-    capsys.readouterr()
+    assert "not used: visual_consistency; --criterion DIMENSION=NAME" in capsys.readouterr().err
     assert run(["reward", str(out), "--judge", "rules", "--protocol", "dlebench", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["overall"]["judged"] == 1
 
@@ -147,6 +147,21 @@ def test_rationales_of_two_judges_are_ranked_by_people(tmp_path: Path, capsys: A
     (line,) = lines(out)
     assert line["winner"]["judge"].startswith("openai:first")
     assert (line["criterion"], line["edit_id"], line["label"]) == ("visual_quality", "e0", "preference")
+
+
+def test_one_judge_asked_in_two_ways_is_told_apart_by_the_runs(tmp_path: Path) -> None:
+    runs = [
+        compass_run(tmp_path / name, {"m": [all_metrics(4, 4, 4, 4)]}, judge="openai:same", why=why)
+        for name, why in (("one", "Clear."), ("two", "Vague."))
+    ]
+    out = tmp_path / "rationales.jsonl"
+
+    assert (
+        run(["make", "pairs", *map(str, runs), "--out", str(out), "--rationales", "--dimension", "visual_quality"]) == 0
+    )
+
+    (pair,) = read_open_pairs(out)
+    assert {side.name.rpartition(" ")[2] for side in (pair.a, pair.b)} == {"one", "two"}
 
 
 def test_mistakes_are_one_sentence_and_nothing_is_written_over(tmp_path: Path, made: Path, capsys: Any) -> None:

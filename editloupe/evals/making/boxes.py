@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -30,11 +31,39 @@ class Detector(Protocol):
 
 
 def given_boxes(sample: Sample) -> Boxes | None:
-    """Return the boxes that came with the data; they were annotated by people."""
-    if sample.metadata is None or not sample.question.boxes:
+    """Return the boxes that came with the data, which people annotated.
+
+    Where they are of several things, as in V*-Bench's questions about where one thing is beside another, those of the thing that
+    the target's phrase names first are taken, and a person looks at them.
+    """
+    question = sample.question
+    if sample.metadata is None or not question.boxes:
         return None
-    key = boxes_key(sample.question, sample.metadata)
-    return Boxes(id=sample.id, key=key, boxes=sample.question.boxes, confirmed=True, by=GIVEN, at=timestamp())
+    boxes, sure = question.boxes, True
+    if len(set(question.box_names)) > 1:
+        sure, named = False, first_named(sample.metadata.modified_object, question.box_names)
+        boxes = tuple(box for box, name in zip(boxes, question.box_names, strict=True) if named in (None, name))
+    key = boxes_key(question, sample.metadata)
+    return Boxes(id=sample.id, key=key, boxes=boxes, confirmed=sure, by=GIVEN, at=timestamp())
+
+
+def first_named(phrase: str, names: Sequence[str]) -> str | None:
+    """Return the name that stands first in a phrase, the longer one where two begin there; None where none does.
+
+    >>> first_named("motorcycle on the left side of the dog", ["dog", "motorcycle"])
+    'motorcycle'
+    """
+    found = {name: re.search(rf"\b{re.escape(name)}", phrase, re.IGNORECASE) for name in names if name.strip()}
+    places = [(match.start(), -len(name), name) for name, match in found.items() if match]
+    return min(places)[2] if places else None
+
+
+def outdated(sample: Sample) -> bool:
+    """True where a sample has the boxes of its question set, and the question set has others by now."""
+    if sample.boxes is None or sample.boxes.by != GIVEN:
+        return False
+    given = given_boxes(sample)
+    return given is not None and given.boxes != sample.boxes.boxes
 
 
 def proposed_boxes(

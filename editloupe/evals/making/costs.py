@@ -59,7 +59,11 @@ class Ledger:
         """Take room for a request about to be sent; raises OverBudget where the cap leaves none."""
         with self._lock:
             if self.cap is not None and self.spent + self._reserved + dollars > self.cap:
-                raise OverBudget(f"the cap of ${self.cap:g} is reached (${self.spent:.4f} spent)")
+                spent = f"${self.spent:.4f} spent"
+                under_way = f", ${self._reserved:.4f} under way" if self._reserved else ""
+                raise OverBudget(
+                    f"the cap of ${self.cap:g} is reached ({spent}{under_way}, the next request about ${dollars:.4f})"
+                )
             self._reserved += dollars
 
     def release(self, dollars: float) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 from editloupe.agent.answers import read_object
 from editloupe.evals.making.asking import TextAsker
 from editloupe.evals.making.folder import question_key
-from editloupe.evals.making.records import METADATA_KEYS, Metadata, Question
+from editloupe.evals.making.records import METADATA_KEYS, NOT_SHOWN, Metadata, Question
 from editloupe.evals.making.settings import MakingSettings
 from editloupe.evals.papers.dlebench import QUESTIONS
 from editloupe.evals.runs.records import timestamp
@@ -116,8 +116,8 @@ def task_text(question: Question, settings: MakingSettings, drawn: str | None) -
 
 
 def drawn_option(question: Question, settings: MakingSettings) -> str | None:
-    """Return the wrong option chance picks, where that is wanted and there is one; the same seed picks the same."""
-    wrong = [option for option in question.options if option != question.answer]
+    """Return the wrong option chance picks, where that is wanted; the same seed picks the same, none that no edit leads to."""
+    wrong = [option for option in question.options if option != question.answer and not NOT_SHOWN.search(option)]
     if settings.wrong_option != "drawn" or not wrong:
         return None
     return random.Random(f"{settings.seed}:{question.id}").choice(wrong)

@@ -89,6 +89,8 @@ class SizeFinder:
     limit: int | None = None
     tick: Tick = unwatched
     tallies: list[Tally] = field(default_factory=list)
+    named_before: int = 0
+    """Instructions whose target was named in an earlier session."""
 
     def __post_init__(self) -> None:
         make_folder(self.out)
@@ -98,11 +100,17 @@ class SizeFinder:
     def instructions(self, manifests: dict[Path, Naming | None]) -> list[str]:
         """Return the instructions whose target nobody has named yet, each once."""
         wanted: dict[str, str] = {}
+        named = set()
         for path, naming in manifests.items():
             for edit in self._edits(path, naming):
                 name = content_key(edit.instruction)
-                if not edit.target_boxes and self.targets.get(name) is None:
+                if edit.target_boxes:
+                    continue
+                if self.targets.get(name) is None:
                     wanted[name] = edit.instruction
+                else:
+                    named.add(name)
+        self.named_before = len(named)
         return list(wanted.values())
 
     async def run(self, manifests: dict[Path, Naming | None], names: dict[Path, str]) -> list[ManifestStats]:
@@ -115,7 +123,7 @@ class SizeFinder:
         return [self._written(path, naming, names[path]) for path, naming in manifests.items()]
 
     async def _name(self, instructions: list[str]) -> None:
-        tally = Tally("targets", total=len(instructions))
+        tally = Tally("targets", total=len(instructions) + self.named_before, held=self.named_before)
         self.tallies.append(tally)
         asker = self.asker
         if asker is None:

@@ -164,22 +164,26 @@ class MakingFolder:
         key = review_key(metadata, boxes, reference)
         given = self.reviews.by_sample.get(question.id, {})
         reviews = {name: review for name, review in given.items() if review.key == key}
-        step, why = decided(reviews, reference.attempt, self.reviewers)
+        step, why = decided(reviews, reference.made_anew, self.reviewers)
         return Sample(question, step, metadata, boxes, reference, key, reviews, why)
 
 
-def decided(reviews: Mapping[str, Review], attempt: int, needed: int) -> tuple[Step, str]:
-    """Return where reviews leave a sample: all who decided must agree, and as many as are needed must have.
+def decided(reviews: Mapping[str, Review], made_anew: int, needed: int) -> tuple[Step, str]:
+    """Return where reviews leave a sample: as many as are needed must accept it, and where some discard it, most must agree.
 
-    A reference that is refused after its last regeneration means that the edit cannot be done (DLEBench, Section 3.1).
+    Two who disagree leave it disputed, until one more person makes more than half. A reference that is refused after its last
+    regeneration means that the edit cannot be done (DLEBench, Section 3.1).
     """
     decisions = Counter(review.decision for review in reviews.values())
     if decisions["regenerate"]:
-        if attempt > REGENERATIONS:
+        if made_anew >= REGENERATIONS:
             return "discarded", f"the reference was refused after {REGENERATIONS} regenerations"
         return "regenerate", ""
     if decisions["discard"]:
-        if decisions["accept"]:
+        accepted, discarded = decisions["accept"], decisions["discard"]
+        if accepted > discarded and accepted >= max(2, needed):
+            return "accepted", ""
+        if accepted and not discarded > max(1, accepted):
             return "disputed", ""
         notes = [review.note for review in reviews.values() if review.decision == "discard" and review.note]
         return "discarded", notes[0] if notes else "discarded in the review"

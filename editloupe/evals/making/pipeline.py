@@ -12,12 +12,13 @@ from typing import Protocol
 from editloupe.agent.usage import CHARACTERS_A_TOKEN
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.making.asking import TextAsker
-from editloupe.evals.making.boxes import DETECTOR, Detector, given_boxes, proposed_boxes
+from editloupe.evals.making.boxes import DETECTOR, Detector, given_boxes, outdated, proposed_boxes
 from editloupe.evals.making.costs import Ledger
 from editloupe.evals.making.folder import MakingFolder, Sample, boxes_key, question_key, reference_key
+from editloupe.evals.making.hand_crops import WaitingCrop, write_crop, write_todo
 from editloupe.evals.making.questions import read_questions
-from editloupe.evals.making.records import LeftOut, Metadata, Question, file_name
-from editloupe.evals.making.references import ReferenceMaker, write_crop
+from editloupe.evals.making.records import LeftOut, Metadata, Question
+from editloupe.evals.making.references import ReferenceMaker
 from editloupe.evals.making.work import Tally, Tick, unwatched, work_through
 from editloupe.evals.runs.lock import RunLock
 from editloupe.evals.runs.prices import Price
@@ -64,10 +65,11 @@ class Pipeline:
         """Read a question set into the folder; questions that are there as they are stay."""
         tally = Tally("questions")
         self.tallies.append(tally)
-        for place, one in enumerate(read_questions(path, self.folder.path, source, licence, pictures)):
+        for place, row in enumerate(read_questions(path, self.folder.path, source, licence, pictures)):
             if self.limit is not None and place >= self.limit:
                 break
             tally.total += 1
+            one = self._own(row, path.stem, tally)
             known = self.folder.questions.get(one.id)
             same = isinstance(known, type(one)) and _without_time(known) == _without_time(one)
             if isinstance(one, LeftOut):
@@ -80,6 +82,20 @@ class Pipeline:
                 self.folder.questions.add(one)
             self.tick(tally)
         return tally
+
+    def _own(self, one: Question | LeftOut, stem: str, tally: Tally) -> Question | LeftOut:
+        """Return a question under an id of its own: one that another question set uses has the set's name before it."""
+        for name in (one.id, f"{stem}-{one.id}", f"{stem}-{one.question_set[-6:]}-{one.id}"):
+            known = self.folder.questions.get(name)
+            if isinstance(known, Question) and isinstance(one, Question) and _asks_the_same(known, one):
+                return known if known.question_set != one.question_set else one.model_copy(update={"id": name})
+            if known is None or known.question_set == one.question_set:
+                break
+        if name != one.id:
+            tally.note = (
+                f'ids of another question set stand here already: these samples are called "{stem}-" and their id'
+            )
+        return one.model_copy(update={"id": name})
 
     async def run(self) -> list[Tally]:
         """Do everything that can be done now."""
@@ -122,16 +138,21 @@ class Pipeline:
             key = boxes_key(item.question, item.metadata)
             self.folder.boxes.add(LeftOut(id=item.id, key=key, left_out=why, by=self.detector_name, at=timestamp()))
 
-        await self._stage("boxes", lambda one: one.metadata is not None and one.boxes is None, find, give_up)
+        def wanted(one: Sample) -> bool:
+            return one.metadata is not None and (one.boxes is None or outdated(one))
+
+        await self._stage("boxes", wanted, find, give_up)
 
     async def _references(self) -> None:
         maker = self.references
+        waiting: list[WaitingCrop] = []
 
         async def make(item: Sample) -> None:
             assert maker is not None
             if maker.by_hand is not None:
-                await asyncio.to_thread(write_crop, self.folder.path, item)
-                if maker.by_hand.find(file_name(item.id)) is None:
+                name = maker.file(item, maker.attempt(item))
+                if maker.by_hand.find(name) is None:
+                    waiting.append(await asyncio.to_thread(write_crop, self.folder.path, item, name))
                     raise _Waits
             await maker.make(item)
 
@@ -140,13 +161,18 @@ class Pipeline:
             assert item.boxes is not None
             key = reference_key(item.question, item.metadata, item.boxes)
             name = maker.editor.name if maker and maker.editor else ""
-            self.folder.references.add(LeftOut(id=item.id, key=key, left_out=why, by=name, at=timestamp()))
+            unusable = maker.unusable.pop(item.id, 0) if maker else 0
+            self.folder.references.add(
+                LeftOut(id=item.id, key=key, left_out=why, by=name, at=timestamp(), attempts=unusable)
+            )
 
         def wanted(one: Sample) -> bool:
             ready = one.boxes is not None and (one.boxes.confirmed or self.trust_detector)
             return ready and (one.reference is None or one.step == "regenerate")
 
         await self._stage("references", wanted, make if maker else None, give_up)
+        if maker is not None and maker.by_hand is not None:
+            write_todo(self.folder.path, waiting)
 
     async def _stage(
         self,
@@ -231,6 +257,10 @@ def _is_past(sample: Sample, stage: str) -> bool:
     """True where a sample has what a stage makes."""
     record = {"metadata": sample.metadata, "boxes": sample.boxes, "references": sample.reference}[stage]
     return record is not None
+
+
+def _asks_the_same(one: Question, other: Question) -> bool:
+    return (one.sha, question_key(one)) == (other.sha, question_key(other))
 
 
 def _without_time(record: Question | LeftOut) -> dict[str, object]:

@@ -2,15 +2,18 @@
 
 One reader takes the layouts of several public sets, because they differ in names and spelling only:
 
-- plain rows: `picture` (or `image`), `question`, `options`, `answer`, in JSONL, JSON, CSV or Parquet;
-- V*-Bench: `image`, `text` with the options in it, `label`; a JSON file beside each picture has its boxes as x, y, width, height;
-- MME-RealWorld: `Image`, `Text`, `Answer choices`, `Ground truth`, or as a Parquet file `question`, `multi-choice options`,
-  `answer` and the picture as base64 in `bytes`;
-- Pixel-Reasoner: `image` as a list, `answer` as a list with `\\boxed{}` around it, `is_video`.
+- plain rows: `picture` (or `image`), `question`, `options`, `answer`, in JSONL, JSON, CSV, TSV or Parquet;
+- V*-Bench: `image`, `text` with the options in it, `label`, or its folder; a JSON file beside each picture has `bbox` as x, y,
+  width, height, and in `target_object` the name of each;
+- MME-RealWorld: `Image`, `Text`, `Answer choices`, `Ground truth`; as Parquet `question`, `multi-choice options`, `answer` and
+  the picture as base64 in `bytes`; as JSON or TSV base64 in `image`, and in the TSV all options in one text;
+- Pixel-Reasoner: `image` as a list, `answer` as a list with `\\boxed{}` around it, `is_video`;
+- options in columns A, B, C…, as other sets of choices have them.
 """
 
 from __future__ import annotations
 
+import ast
 import base64
 import binascii
 import json
@@ -24,12 +27,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from editloupe.evals.making.records import MOST_TARGETS, LeftOut, Question, content_key
-from editloupe.evals.manifests.readers import Row, read_csv, read_jsonl
+from editloupe.evals.making.question_rows import question_rows, set_name
+from editloupe.evals.making.records import MOST_TARGETS, NOT_SHOWN, LeftOut, Question, content_key
+from editloupe.evals.manifests.readers import Row
 from editloupe.evals.runs.records import timestamp
 from editloupe.files import read_text
 from editloupe.images import ImageError, declared_size, decode, hash_bytes, hash_file
-from editloupe.types import Box, UserError
+from editloupe.types import Box
 from editloupe.whole_files import make_folder, whole_file
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -46,7 +50,10 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 """Our field to the names it is looked for under, the first one present taken."""
 PICTURE_FOLDERS = ("", "images", "imgs", "data", "data/imgs")
 """Where pictures lie beside a question set, in the order they are looked for."""
+LETTERS = "ABCDEFGHIJ"
 SOURCES = "sources"
+LONGEST_PATH = 1000
+"""Characters; a longer text in a picture's place is the picture itself in base64."""
 _OPTION = re.compile(r"^\s*\(?([A-Z])(?:[).:]|\)\.)\s*(.+?)\s*$", re.MULTILINE)
 _ASKS_FOR_A_LETTER = re.compile(
     r"(?i)^\s*(answer|select|respond|choose)\b.*\b(letter|option|choice)s?\b.*$", re.MULTILINE
@@ -66,10 +73,12 @@ def read_questions(
 
     A file that cannot be read at all, and an id that stands twice, are the user's mistakes.
     """
-    folders = [pictures] if pictures else [path.parent / name for name in PICTURE_FOLDERS]
+    beside = path if path.is_dir() else path.parent
+    folders = [pictures] if pictures else [beside / name for name in PICTURE_FOLDERS]
     seen: dict[str, str] = {}
-    for number, row in enumerate(_rows(path), start=1):
+    for number, row in enumerate(question_rows(path, (*FIELDS["options"], *FIELDS["boxes"])), start=1):
         values = {ours: _first(row.values, names) for ours, names in FIELDS.items()}
+        values["options"] = values["options"] if values["options"] is not None else _columns(row.values)
         name = str(values["id"] if values["id"] not in (None, "") else f"{path.stem}-{number}")
         if name in seen:
             raise row.error(f'the id "{name}" stands already at {seen[name]}; ids must be unique')
@@ -77,9 +86,12 @@ def read_questions(
         try:
             if row.values.get("is_video"):
                 raise NotUsable("it is about a video")
-            yield _question(name, values, row, folders, out, source or path.stem, licence)
+            yield _question(name, values, row, folders, out, source or path.stem, licence, set_name(path))
         except (NotUsable, ImageError) as error:
-            yield LeftOut(id=name, key=_row_key(row), left_out=str(error), by=row.where, at=timestamp())
+            key = _row_key(row)
+            yield LeftOut(
+                id=name, key=key, left_out=str(error), by=row.where, at=timestamp(), question_set=set_name(path)
+            )
 
 
 def _row_key(row: Row) -> str:
@@ -87,11 +99,20 @@ def _row_key(row: Row) -> str:
 
 
 def _question(
-    name: str, values: Mapping[str, Any], row: Row, folders: Sequence[Path], out: Path, source: str, licence: str | None
+    name: str,
+    values: Mapping[str, Any],
+    row: Row,
+    folders: Sequence[Path],
+    out: Path,
+    source: str,
+    licence: str | None,
+    question_set: str,
 ) -> Question:
     text, options = _asked(values["question"], values["options"])
     answer = _answer(values["answer"], options, any(isinstance(one, int) for one in _listed(values["options"])))
-    file, boxes = _picture(values, folders, out)
+    if NOT_SHOWN.search(answer):
+        raise NotUsable(f'its right answer says that there is nothing to edit: "{answer}"')
+    file, boxes, names = _picture(values, folders, out)
     given = values["boxes"]
     try:
         found = tuple(Box.model_validate(box) for box in _listed(given)) if given else boxes
@@ -111,9 +132,11 @@ def _question(
         options=options,
         answer=answer,
         boxes=found,
+        box_names=() if given else names,
         source=str(values["source"] or source),
         licence=str(values["licence"]) if values["licence"] else licence,
         origin=row.where,
+        question_set=question_set,
     )
 
 
@@ -123,13 +146,30 @@ def _asked(question: Any, options: Any) -> tuple[str, tuple[str, ...]]:
         raise NotUsable("it has no question")
     text = question.replace("<image>", "").strip()
     listed = [str(one) for one in _listed(options)] if options is not None else []
-    inside = list(_OPTION.finditer(text))
-    if not listed and len(inside) >= 2 and inside[0].group(1) == "A":
+    if isinstance(options, str) and (inside := _options_in(options)):
+        listed = [found.group(2) for found in inside]
+    if not listed and (inside := _options_in(text)):
         listed = [found.group(2) for found in inside]
         text = text[: inside[0].start()]
     text = _ASKS_FOR_A_LETTER.sub("", text).strip()
     stripped = [found.group(2) if (found := _OPTION.fullmatch(one)) else one.strip() for one in listed]
     return " ".join(text.split()), tuple(one for one in stripped if one)
+
+
+def _options_in(text: str) -> list[re.Match[str]]:
+    """Return the options that stand in a text, each in a line of its own with its letter; none where it has no such list."""
+    found = list(_OPTION.finditer(text))
+    return found if len(found) >= 2 and found[0].group(1) == "A" else []
+
+
+def _columns(values: Mapping[str, Any]) -> list[str] | None:
+    """Return options that stand in columns A, B, C…, None where there are no two of them."""
+    found = []
+    for letter in LETTERS:
+        if values.get(letter) in (None, ""):
+            break
+        found.append(str(values[letter]))
+    return found if len(found) >= 2 else None
 
 
 def _answer(answer: Any, options: Sequence[str], of_numbers: bool) -> str:
@@ -148,7 +188,7 @@ def _answer(answer: Any, options: Sequence[str], of_numbers: bool) -> str:
             raise NotUsable(f"its answer is option {value}, and there are {len(options)}")
     text = str(value).strip()
     if boxed := _BOXED.match(text):
-        text = boxed.group(1).strip()
+        text = _first_of_several(boxed.group(1).strip())
     letter = re.fullmatch(r"\(?([A-Z])\)?\.?", text)
     if letter and options and text not in options:
         place = ord(letter.group(1)) - ord("A")
@@ -160,17 +200,33 @@ def _answer(answer: Any, options: Sequence[str], of_numbers: bool) -> str:
     return found.group(2) if (found := _OPTION.fullmatch(text)) else text
 
 
-def _picture(values: Mapping[str, Any], folders: Sequence[Path], out: Path) -> tuple[str, tuple[Box, ...]]:
-    """Bring the picture into the folder under the hash of its content; return its name there and boxes found beside it."""
-    held = values["picture"]
+def _first_of_several(text: str) -> str:
+    """Return the first of several right answers, where a boxed answer lists them as Python does."""
+    if not text.startswith("["):
+        return text
+    try:
+        listed = ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return text
+    return str(listed[0]).strip() if isinstance(listed, list) and listed else text
+
+
+def _picture(
+    values: Mapping[str, Any], folders: Sequence[Path], out: Path
+) -> tuple[str, tuple[Box, ...], tuple[str, ...]]:
+    """Bring the picture into the folder under the hash of its content; return its name there, boxes beside it and their names."""
+    held, data = values["picture"], values["bytes"]
     if isinstance(held, Mapping) and isinstance(held.get("bytes"), bytes):
-        return _keep_bytes(held["bytes"], out), ()
-    if values["bytes"] is not None and not isinstance(held, str):
+        return _keep_bytes(held["bytes"], out), (), ()
+    if isinstance(held, str) and len(held) > LONGEST_PATH:
+        data = held.partition(",")[2] if held.startswith("data:") else held
+        held = None
+    if data is not None and not isinstance(held, str):
         try:
-            data = values["bytes"] if isinstance(values["bytes"], bytes) else base64.b64decode(values["bytes"])
+            data = data if isinstance(data, bytes) else base64.b64decode(data)
         except (binascii.Error, ValueError, TypeError):
             raise NotUsable("its picture is not in base64") from None
-        return _keep_bytes(data, out), ()
+        return _keep_bytes(data, out), (), ()
     listed = _listed(held)
     if len(listed) != 1 or not isinstance(listed[0], str):
         raise NotUsable("it has no single picture")
@@ -179,7 +235,7 @@ def _picture(values: Mapping[str, Any], folders: Sequence[Path], out: Path) -> t
         for folder in folders:
             path = (folder / said).resolve()
             if path.is_file() and any(path.is_relative_to(one.resolve()) for one in folders):
-                return _keep_file(path, out), _boxes_beside(path)
+                return _keep_file(path, out), *_boxes_beside(path)
     raise NotUsable(f"there is no picture {said} beside the question set")
 
 
@@ -208,65 +264,16 @@ def _keep_bytes(data: bytes, out: Path) -> str:
     return name
 
 
-def _boxes_beside(path: Path) -> tuple[Box, ...]:
-    """Return the boxes in the JSON file beside a picture, given as x, y, width and height; nothing where there is none."""
+def _boxes_beside(path: Path) -> tuple[tuple[Box, ...], tuple[str, ...]]:
+    """Return the boxes in the JSON file beside a picture, given as x, y, width and height, and what each is of."""
     try:
         content = json.loads(read_text(path.with_suffix(".json")))
-        found = []
-        for x, y, width, height in content["bbox"]:
-            found.append(Box.model_validate([x, y, x + width, y + height]))
-        return tuple(found)
+        found = tuple(Box.model_validate([x, y, x + width, y + height]) for x, y, width, height in content["bbox"])
     except (OSError, ValueError, KeyError, TypeError):
-        return ()
-
-
-def _rows(path: Path) -> Iterator[Row]:
-    suffix = path.suffix.lower()
-    if not path.is_file():
-        raise UserError(f"there is no question set at {path}")
-    if suffix == ".jsonl":
-        yield from read_jsonl(path)
-    elif suffix == ".csv":
-        for row in read_csv(path):
-            yield Row(row.where, {name: _cell(name, value) for name, value in row.values.items()})
-    elif suffix == ".parquet":
-        yield from _parquet(path)
-    elif suffix == ".json":
-        try:
-            content = json.loads(read_text(path))
-        except (OSError, ValueError, RecursionError) as error:
-            raise UserError(f"{path.name} is not JSON ({' '.join(str(error).split())[:120]})") from None
-        if not isinstance(content, list) or not all(isinstance(one, dict) for one in content):
-            raise UserError(f"{path.name} must hold a list of questions, each an object in braces")
-        yield from (Row(f"{path.name}, entry {place}", one) for place, one in enumerate(content, start=1))
-    else:
-        raise UserError(f"{path.name} is no question set: .jsonl, .json, .csv and .parquet are read")
-
-
-def _parquet(path: Path) -> Iterator[Row]:
-    try:
-        from pyarrow import parquet  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    except ImportError:
-        raise UserError(f"reading {path.name} needs pyarrow: pip install 'editloupe[data]'") from None
-    number = 0
-    try:
-        with parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=16):  # pictures may lie in the rows
-                for values in batch.to_pylist():
-                    number += 1
-                    yield Row(f"{path.name}, row {number}", values)
-    except (OSError, ValueError, TypeError) as error:  # pyarrow's own kinds descend from these
-        raise UserError(f"{path.name} is not a Parquet file ({' '.join(str(error).split())[:120]})") from None
-
-
-def _cell(name: str, value: Any) -> Any:
-    """Return a CSV cell; options and boxes are JSON, or options with | between them."""
-    if not isinstance(value, str) or name not in (*FIELDS["options"], *FIELDS["boxes"]):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError:
-        return [part.strip() for part in value.split("|")]
+        return (), ()
+    names = content.get("target_object")
+    named = isinstance(names, list) and len(names) == len(found)
+    return found, tuple(str(one) for one in names) if named else ()
 
 
 def _first(values: Mapping[str, Any], names: Sequence[str]) -> Any:

@@ -22,6 +22,13 @@ CHECKS = ("box", "metadata", "reference")
 """What a reviewer confirms: the boxes enclose the target, the metadata fit the question, the reference meets the instruction."""
 
 
+NOT_SHOWN = re.compile(
+    r"(?i)\b(image|picture|photo(graph)?) (does not|doesn't) (feature|show|contain|have)\b"
+    r"|\ball (of )?the above answers are wrong\b"
+)
+"""Answers that no edit leads to and none begins at, such as the fifth option of every question of MME-RealWorld."""
+
+
 class SampleRecord(Record):
     """A record about one sample."""
 
@@ -41,10 +48,14 @@ class Question(SampleRecord):
     """The right option's own words where it is one of them."""
     boxes: tuple[Box, ...] = ()
     """Targets that came with the question."""
+    box_names: tuple[str, ...] = ()
+    """What each of them is of, where the data say so."""
     source: str | None = None
     licence: str | None = None
     origin: str = ""
     """The question set and the place in it."""
+    question_set: str = ""
+    """The file or folder it was read from, by a name of its own."""
 
 
 class Metadata(SampleRecord):
@@ -94,7 +105,9 @@ class Reference(SampleRecord):
     key: str
     """The picture, the boxes and the instruction it was made for."""
     attempt: int
-    """From 1; a refused reference is made anew."""
+    """Which picture of the editor it is, from 1."""
+    made_anew: int = 0
+    """How often reviewers had it made anew."""
     crop: Box
     edited_crop: str
     reference: str
@@ -115,6 +128,10 @@ class LeftOut(SampleRecord):
     """One sentence."""
     by: str = ""
     at: str
+    question_set: str = ""
+    """The file or folder, where it is a question that was left out."""
+    attempts: int = 0
+    """Pictures an editor gave that could not be used."""
 
 
 class Review(SampleRecord):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Protocol
+
+import numpy as np
 
 from editloupe.agent.asking import Unanswered
 from editloupe.agent.faults import ModelFailed
@@ -13,18 +14,18 @@ from editloupe.agent.image_editing import EditRefused
 from editloupe.agent.providers.provider import ImageReply
 from editloupe.evals.making.costs import Ledger
 from editloupe.evals.making.folder import MakingFolder, Sample, reference_key
+from editloupe.evals.making.hand_crops import BY_HAND, HandFolder, write_bytes
 from editloupe.evals.making.paste import Frame, WrongShape, checked_shape, cut, framed, pasted
-from editloupe.evals.making.records import Reference, file_name
+from editloupe.evals.making.records import LeftOut, Reference, content_key, file_name
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.records import timestamp
 from editloupe.images import ImageError, Picture, decode, encode, hash_pixels, open_picture
 from editloupe.rubrics.target_pictures import crop_box, union
 from editloupe.safe_text import visible
+from editloupe.tools.contract import ToolError
 from editloupe.types import Box, Usage
-from editloupe.whole_files import make_folder, whole_file
 
-CROPS, EDITS, REFERENCES = "crops", "edits", "references"
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+EDITS, REFERENCES = "edits", "references"
 TRIES = 4
 """Pictures that are asked for where what comes back cannot be used: the first and three more."""
 USUAL_PICTURE = Usage(requests=1, input_tokens=1500, output_tokens=1500)
@@ -35,6 +36,10 @@ PROMPT = (
 )
 
 
+class NothingChanged(ValueError):
+    """What came back is the crop as it was."""
+
+
 class Editor(Protocol):
     """Somebody who edits pictures."""
 
@@ -42,22 +47,6 @@ class Editor(Protocol):
 
     async def edit(self, picture: bytes, instruction: str) -> ImageReply:
         """Return the edited picture of a PNG file."""
-
-
-@dataclass(frozen=True)
-class HandFolder:
-    """Crops edited by hand: one picture a sample, called as its crop is."""
-
-    path: Path
-
-    @property
-    def name(self) -> str:
-        """What records call it."""
-        return "by hand"
-
-    def find(self, name: str) -> Path | None:
-        """Return the edited crop of a sample, if it is there."""
-        return next((path for suffix in SUFFIXES if (path := self.path / f"{name}{suffix}").is_file()), None)
 
 
 @dataclass(frozen=True)
@@ -71,34 +60,51 @@ class ReferenceMaker:
     price: float | None = None
     """Dollars a picture."""
     token_price: Price | None = None
+    unusable: dict[str, int] = field(default_factory=dict)
+    """How many pictures of samples that are being given up could not be used."""
+
+    @property
+    def name(self) -> str:
+        """What records call who edits."""
+        return self.editor.name if self.editor else BY_HAND
 
     async def make(self, sample: Sample) -> None:
         """Make a sample's reference and write it down; raises Unanswered where no usable picture can be got."""
-        assert sample.metadata is not None
         assert sample.boxes is not None
-        key = reference_key(sample.question, sample.metadata, sample.boxes)
-        attempt = sample.reference.attempt + 1 if sample.reference else 1
+        attempt = self.attempt(sample)
         source = await asyncio.to_thread(self._source, sample)
         crop = crop_box(union(sample.boxes.boxes), *source.size)
         problem = ""
         for _ in range(TRIES):
-            name = f"{file_name(sample.id)}-{key[:6]}-{attempt}"
+            name = self.file(sample, attempt)
+            self.unusable[sample.id] = attempt - 1
             try:
                 file, part, usage, cost = await self._edited(sample, name, source, crop)
                 made = await asyncio.to_thread(self._paste, sample, name, source, crop, part)
-            except (WrongShape, ImageError) as error:
+            except (WrongShape, NothingChanged, ImageError) as error:
                 if self.editor is None:
-                    raise Unanswered(str(error)) from None
+                    raise ToolError(f"{error}; put another one in its place") from None
                 problem = str(error)
                 attempt += 1
                 continue
-            self.folder.references.add(
-                made.model_copy(
-                    update={"key": key, "attempt": attempt, "edited_crop": file, "usage": usage, "cost": cost}
-                )
-            )
+            more = {"key": _key(sample), "attempt": attempt, "edited_crop": file, "usage": usage, "cost": cost}
+            more["made_anew"] = sample.reference.made_anew + 1 if sample.reference else 0
+            self.folder.references.add(made.model_copy(update=more))
+            del self.unusable[sample.id]
             return
+        self.unusable[sample.id] = attempt - 1
         raise Unanswered(f"{TRIES} pictures of the editor could not be used: {problem}")
+
+    def attempt(self, sample: Sample) -> int:
+        """Return which picture of a sample comes next: after the one that was refused, and after those that were of no use."""
+        if sample.reference is not None:
+            return sample.reference.attempt + 1
+        known = self.folder.references.get(sample.id)
+        return known.attempts + 1 if isinstance(known, LeftOut) and known.key == _key(sample) else 1
+
+    def file(self, sample: Sample, attempt: int) -> str:
+        """Return what an edited crop is called: by sample, by what is to be done and by whom, and by number."""
+        return f"{file_name(sample.id)}-{content_key(_key(sample), self.name)[:6]}-{attempt}"
 
     def _source(self, sample: Sample) -> Picture:
         source = open_picture(self.folder.path / sample.question.picture)
@@ -112,9 +118,9 @@ class ReferenceMaker:
         """Return the name of the edited crop's file; a picture that was paid for and is on disk is not asked for again."""
         file = f"{EDITS}/{name}.png"
         if self.by_hand is not None:
-            found = self.by_hand.find(file_name(sample.id))
+            found = self.by_hand.find(name)
             assert found is not None, "only samples with an edited crop are begun"
-            await asyncio.to_thread(_write, self.folder.path / file, found.read_bytes())
+            await asyncio.to_thread(write_bytes, self.folder.path / file, found.read_bytes())
             return file, None, Usage(), None
         assert self.editor is not None
         assert sample.metadata is not None
@@ -128,7 +134,7 @@ class ReferenceMaker:
             sent = await asyncio.to_thread(encode, frame.pixels)
             reply = await self.editor.edit(sent, instruction)
             assert reply.data is not None
-            await asyncio.to_thread(_write, self.folder.path / file, reply.data)
+            await asyncio.to_thread(write_bytes, self.folder.path / file, reply.data)
             cost = self._cost(reply.usage)
             self.ledger.pay(sample.id, "reference", self.editor.name, reply.usage, cost)
         except EditRefused as refused:
@@ -155,8 +161,10 @@ class ReferenceMaker:
         edited = decode(path.read_bytes(), f"the edited crop {path.name}").pixels
         part = frame.crop_of(edited) if frame else checked_shape(edited, crop)
         pixels, facts = pasted(source.pixels, part, crop, sample.boxes.boxes)
+        if np.array_equal(pixels, source.pixels):
+            raise NothingChanged(f"the edited crop {path.name} is the crop as it was")
         file = f"{REFERENCES}/{name}.png"
-        _write(self.folder.path / file, encode(pixels))
+        write_bytes(self.folder.path / file, encode(pixels))
         return Reference(
             id=sample.id,
             key="",
@@ -165,29 +173,18 @@ class ReferenceMaker:
             edited_crop="",
             reference=file,
             sha=hash_pixels(pixels),
-            by=self.editor.name if self.editor else "by hand",
+            by=self.name,
             at=timestamp(),
             facts=facts,
         )
 
 
-def write_crop(folder: Path, sample: Sample) -> Path:
-    """Write the crop of a sample, for somebody to edit by hand; one that is there is left."""
+def _key(sample: Sample) -> str:
+    assert sample.metadata is not None
     assert sample.boxes is not None
-    path = folder / CROPS / f"{file_name(sample.id)}.png"
-    if not path.exists():
-        source = open_picture(folder / sample.question.picture)
-        crop = crop_box(union(sample.boxes.boxes), *source.size)
-        _write(path, encode(cut(source.pixels, crop)))
-    return path
+    return reference_key(sample.question, sample.metadata, sample.boxes)
 
 
 def _sentence(instruction: str) -> str:
     text = visible(" ".join(instruction.split()))
     return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def _write(path: Path, data: bytes) -> None:
-    make_folder(path.parent)
-    with whole_file(path) as part:
-        part.write_bytes(data)

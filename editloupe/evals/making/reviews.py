@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 
@@ -103,11 +103,15 @@ def _corrected(metadata: Metadata, changed: Mapping[str, str], who: str, key: st
 
 
 def review_agreement(folder: MakingFolder) -> ReviewAgreement:
-    """Work out how reviewers agree: reviews of the same sample as it stood, the last of each reviewer."""
+    """Work out how reviewers agree: reviews of the same sample as it stood, the last of each reviewer.
+
+    Of the first reviewers, that is: who came because those disagreed saw disputed samples alone.
+    """
     latest: dict[tuple[str, str], dict[str, Review]] = {}
     for given in folder.reviews.all():
         latest.setdefault((given.id, given.key), {})[given.reviewer] = given
-    shared = [reviews for reviews in latest.values() if len(reviews) > 1]
+    first = max(2, folder.reviewers)
+    shared = [dict(islice(reviews.items(), first)) for reviews in latest.values() if len(reviews) > 1]
     pairs = [pair for reviews in shared for pair in combinations(reviews.values(), 2)]
     checks: dict[str, float | None] = {}
     for check in CHECKS:

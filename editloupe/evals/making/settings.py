@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +13,15 @@ from editloupe.types import Record, UserError
 from editloupe.whole_files import write_text
 
 FILE = "settings.json"
+
+
+class AboutSet(Record):
+    """What is said of one question set."""
+
+    source: str | None = None
+    """What the data card calls it; else its file's name."""
+    licence: str | None = None
+    """Of the pictures, where the rows do not say it."""
 
 
 class MakingSettings(Record):
@@ -29,12 +38,15 @@ class MakingSettings(Record):
     seed: int = 0
     reviewers: int = Field(default=1, ge=1)
     """How many people must accept a sample; all who decided must agree."""
-    source: str | None = None
-    """What the data card calls the question set; else its file's name."""
-    licence: str | None = None
-    """Of the pictures, where the rows do not say it."""
+    sets: Mapping[str, AboutSet] = Field(default_factory=dict)
+    """What was said of each question set, by its name; given as options of their own."""
+
+    def about(self, question_set: str) -> AboutSet:
+        """Return what was said of a question set."""
+        return self.sets.get(question_set, AboutSet())
 
 
+SETTABLE = tuple(name for name in MakingSettings.model_fields if name != "sets")
 _USUAL = MakingSettings()
 
 
@@ -49,10 +61,19 @@ def kept_settings(folder: Path) -> MakingSettings:
         raise UserError(f"{path} cannot be read: {' '.join(str(error).split())[:160]}") from None
 
 
-def making_settings(folder: Path, texts: Sequence[str]) -> MakingSettings:
-    """Return the folder's settings with those given as KEY=VALUE in their places, kept for the next time."""
+def making_settings(
+    folder: Path, texts: Sequence[str], question_set: str = "", source: str | None = None, licence: str | None = None
+) -> MakingSettings:
+    """Return the folder's settings with those given as KEY=VALUE in their places, kept for the next time.
+
+    Source and licence are said of one question set; others keep theirs.
+    """
     kept = kept_settings(folder)
     chosen = read_making_settings(texts, kept)
+    if source is not None or licence is not None:
+        before = kept.about(question_set)
+        about = AboutSet(source=source or before.source, licence=licence or before.licence)
+        chosen = chosen.model_copy(update={"sets": {**kept.sets, question_set: about}})
     if chosen != kept or not (folder / FILE).exists():
         write_text(folder / FILE, chosen.model_dump_json(indent=2) + "\n")
     return chosen
@@ -63,10 +84,8 @@ def read_making_settings(texts: Sequence[str], before: MakingSettings = _USUAL) 
     values: dict[str, Any] = before.model_dump()
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or name.strip() not in MakingSettings.model_fields:
-            raise UserError(
-                f'"{text}" is no setting; there are: {", ".join(MakingSettings.model_fields)}, as KEY=VALUE'
-            )
+        if not equals or name.strip() not in SETTABLE:
+            raise UserError(f'"{text}" is no setting; there are: {", ".join(SETTABLE)}, as KEY=VALUE')
         values[name.strip()] = value.strip()
     try:
         return MakingSettings.model_validate(values)

@@ -44,6 +44,8 @@ class Tally:
     """Tried again by the same command: a server was down, the cap was reached."""
     stopped: str | None = None
     """Why no more were begun."""
+    note: str | None = None
+    """What somebody should know about them."""
 
     @property
     def done(self) -> int:
@@ -84,8 +86,8 @@ async def work_through(
             tally.left_out[item.id] = " ".join(str(error).split())
             give_up(item, tally.left_out[item.id])
         except OverBudget as error:
-            tally.stopped, settled = str(error), False
-            tally.failed[item.id] = str(error)
+            tally.stopped, settled = tally.stopped or str(error), False
+            tally.failed[item.id] = tally.stopped
         except (ModelFailed, ToolError) as error:
             tally.failed[item.id], settled = " ".join(str(error).split()), False
         if kept and settled:

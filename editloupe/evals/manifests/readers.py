@@ -63,12 +63,12 @@ def read_jsonl(path: Path) -> Iterator[Row]:
             yield Row(where, values)
 
 
-def read_csv(path: Path) -> Iterator[Row]:
+def read_csv(path: Path, between: str = ",") -> Iterator[Row]:
     """Stream a CSV file with a header; lists and mappings are JSON in their cells, `human.CRITERION` holds a label."""
     csv.field_size_limit(LINE_BYTES)
     try:
         with _opened(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
-            rows = csv.reader(_lines(file, path), strict=True)
+            rows = csv.reader(_lines(file, path), delimiter=between, strict=True)
             header = [name.strip() for name in next(rows, [])]
             if len(set(header)) != len(header):
                 raise UserError(f"{path.name}: the header names a column twice")

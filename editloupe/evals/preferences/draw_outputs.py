@@ -57,6 +57,8 @@ class Drawn:
     """Pairs whose source has marks drawn on it beside a copy without: a line of pairs has no place for both."""
     beyond: int = 0
     """Pairs beyond those of one source that were asked for."""
+    unused: tuple[str, ...] = ()
+    """Criteria of the runs that stand for no dimension."""
 
     def told(self) -> list[str]:
         """Say what was left out, a sentence each."""
@@ -68,7 +70,12 @@ class Drawn:
             "marks on the source are part of the instruction": self.marked,
             "beyond --per-source": self.beyond,
         }
-        return [f"{count} left out: {why}" for why, count in sentences.items() if count]
+        said = [f"{count} left out: {why}" for why, count in sentences.items() if count]
+        if self.unused:
+            said.append(
+                f"not used: {', '.join(self.unused)}; --criterion DIMENSION=NAME lets one stand for a dimension"
+            )
+        return said
 
 
 def draw_pairs(tables: Sequence[Table], settings: DrawSettings, folder: Path) -> Drawn:
@@ -92,7 +99,9 @@ def draw_pairs(tables: Sequence[Table], settings: DrawSettings, folder: Path) ->
     if not shared:
         raise UserError(f"no two models of {named} have an output for the same source and instruction")
     files = PictureFiles(tables, folder)
-    found = Drawn()
+    used = {name for criteria in scored_by.values() for name in criteria}
+    has = dict.fromkeys(name for table in tables for name in table.criteria)
+    found = Drawn(unused=() if settings.dimensions else tuple(name for name in has if name not in used))
     by_source: dict[tuple[str, str], list[OpenPair]] = {}
     for by_model in shared:
         for dimension, criteria in scored_by.items():

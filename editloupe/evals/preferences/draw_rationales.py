@@ -56,7 +56,10 @@ def draw_rationales(tables: Sequence[Table], settings: DrawSettings, folder: Pat
 
 
 def _judges(tables: Sequence[Table]) -> list[str]:
+    """Return what judges are called: by their titles or, where the runs have one and the same, by their runs as well."""
     names = [table.title for table in tables]
+    if len(set(names)) < 2:
+        names = [f"{table.title} in {table.name}" for table in tables]
     if len(set(names)) < 2:
         raise UserError("rationales need two judges: name two runs, or one run and two of its configurations")
     return names

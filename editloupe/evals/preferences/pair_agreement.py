@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 
@@ -46,7 +46,10 @@ class PairAgreement(Record):
 
 
 def pair_agreement(pairs: Sequence[OpenPair], answers: PairAnswers) -> list[PairAgreement]:
-    """Return the agreement on every dimension that somebody answered."""
+    """Return the agreement on every dimension that somebody answered, of the first people a pair came to.
+
+    Whoever was asked because those disagreed is left out: such answers exist of disputed pairs alone.
+    """
     found = []
     for dimension in dict.fromkeys(pair.dimension for pair in pairs):
         own = [pair for pair in pairs if pair.dimension == dimension]
@@ -54,7 +57,7 @@ def pair_agreement(pairs: Sequence[OpenPair], answers: PairAnswers) -> list[Pair
         rated: list[Mapping[str, float]] = []
         for pair in own:
             first, _ = pair.keys
-            given = answers.choices(pair)
+            given = dict(islice(answers.choices(pair).items(), pair.people))
             chosen.append({who: _place(choice, first) for who, choice in given.items()})
             for key in pair.keys:
                 ratings = ((who, answers.of(pair.id, who).ratings) for who in given)

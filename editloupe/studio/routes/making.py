@@ -149,7 +149,7 @@ def _facts(studio: Studio, sample: Sample) -> dict[str, Any]:
         "has_picture": found,
         "fields": [(field, SHOWN[field], getattr(sample.metadata, field, "")) for field in CORRECTABLE],
         "types": types_of_edits(),
-        "last": bool(sample.reference and sample.reference.attempt > REGENERATIONS),
+        "last": bool(sample.reference and sample.reference.made_anew >= REGENERATIONS),
         "most": MOST_TARGETS,
     }
 

@@ -76,6 +76,33 @@ def test_v_star_bench_has_options_in_the_text_and_boxes_beside_the_picture(tmp_p
     assert found.boxes == (Box(x1=10, y1=20, x2=40, y2=35),)
 
 
+def test_v_star_bench_s_own_folder_has_the_right_option_first_and_names_its_boxes(tmp_path: Path) -> None:
+    a_picture(tmp_path / "vstar" / "relative_position" / "sa_2.jpg")
+    a_picture(tmp_path / "vstar" / "relative_position" / "sa_3.jpg")
+    beside = {
+        "target_object": ["dog", "motorcycle"],
+        "bbox": [[10, 20, 30, 15], [50, 5, 10, 10]],
+        "question": "Is the motorcycle on the left or right side of the dog?",
+        "options": [
+            "The motorcycle is on the right side of the dog.",
+            "The motorcycle is on the left side of the dog.",
+        ],
+    }
+    (tmp_path / "vstar" / "relative_position" / "sa_2.json").write_text(json.dumps(beside), "utf-8")
+    (tmp_path / "vstar" / "relative_position" / "sa_3.json").write_text("{", "utf-8")
+
+    found, broken = read(tmp_path / "vstar", tmp_path / "out")
+
+    assert isinstance(found, Question)
+    assert (found.id, found.answer) == ("relative_position/sa_2", "The motorcycle is on the right side of the dog.")
+    assert found.boxes == (Box(x1=10, y1=20, x2=40, y2=35), Box(x1=50, y1=5, x2=60, y2=15))
+    assert found.box_names == ("dog", "motorcycle")
+    assert isinstance(broken, LeftOut)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="holds no question"):
+        read(tmp_path / "empty", tmp_path / "out")
+
+
 def test_mme_real_world_has_names_of_its_own_and_pictures_in_a_folder(tmp_path: Path) -> None:
     a_picture(tmp_path / "imgs" / "b.png")
     row = {
@@ -119,6 +146,45 @@ def test_pictures_may_lie_in_the_rows(tmp_path: Path) -> None:
     assert (first.answer, second.answer) == ("1", "2")
 
 
+def test_pictures_and_options_may_each_be_one_text(tmp_path: Path) -> None:
+    """As MME-RealWorld's files in base64 have them, and the tables that its evaluation makes of those."""
+    data = a_picture(tmp_path / "c.jpg", (400, 300)).read_bytes()
+    text = base64.b64encode(data).decode()
+    assert len(text) > 1000
+    row = {"index": 7, "image": text, "question": "How many?", "answer": "B", "category": "Perception/Monitoring"}
+    (tmp_path / "a.json").write_text(json.dumps([{**row, "multi-choice options": ["(A) 13", "(B) 90"]}]), "utf-8")
+    with (tmp_path / "b.tsv").open("w", newline="") as file:
+        writer = csv.writer(file, delimiter="\t")
+        writer.writerow([*row, "multi-choice options"])
+        writer.writerow([*row.values(), "The choices are listed below:\n(A) 13\n(B) 90"])
+    with (tmp_path / "c.tsv").open("w", newline="") as file:
+        writer = csv.writer(file, delimiter="\t")
+        writer.writerow([*row, "A", "B", "C"])
+        writer.writerow([*row.values(), "13", "90", ""])
+
+    for name in ("a.json", "b.tsv", "c.tsv"):
+        found = only(tmp_path / name, tmp_path / "out")
+        assert (found.id, found.options, found.answer) == ("7", ("13", "90"), "90")
+        assert (tmp_path / "out" / found.picture).read_bytes() == data
+
+
+def test_a_question_whose_answer_is_that_nothing_is_there_has_nothing_to_edit(tmp_path: Path) -> None:
+    a_picture(tmp_path / "a.png")
+    row = {
+        "Question_id": "perception/monitoring/vehicle/counting/0310",
+        "Image": "a.png",
+        "Text": "What is the number of buses in the image?",
+        "Answer choices": ["(A) 13", "(B) 90", "(C) 77", "(D) 6", "(E) The image does not feature the buses"],
+        "Ground truth": "E",
+    }
+    (tmp_path / "q.json").write_text(json.dumps([row]), "utf-8")
+
+    (found,) = read(tmp_path / "q.json", tmp_path / "out")
+
+    assert isinstance(found, LeftOut)
+    assert "there is nothing to edit" in found.left_out
+
+
 def test_pixel_reasoner_has_lists_and_boxed_answers_and_videos_are_left_out(tmp_path: Path) -> None:
     a_picture(tmp_path / "images" / "d.png")
     rows = [
@@ -130,11 +196,20 @@ def test_pixel_reasoner_has_lists_and_boxed_answers_and_videos_are_left_out(tmp_
             "is_video": False,
         },
         {"qid": "b", "image": ["1.jpg", "2.jpg"], "question": "When?", "answer": ["\\boxed{A}"], "is_video": True},
+        {
+            "qid": "c",
+            "image": ["d.png"],
+            "question": "How many?",
+            "answer": "\\boxed{['12', 'twelve']}",
+            "is_video": None,
+        },
     ]
     (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
 
-    picture, video = read(tmp_path / "q.jsonl", tmp_path / "out")
+    picture, video, several = read(tmp_path / "q.jsonl", tmp_path / "out")
 
+    assert isinstance(several, Question)
+    assert several.answer == "12"
     assert isinstance(picture, Question)
     assert (picture.question, picture.options, picture.answer) == ("Which color?", ("red", "blue"), "blue")
     assert isinstance(video, LeftOut)

@@ -85,8 +85,8 @@ def test_a_second_look_of_the_same_person_replaces_the_first_and_both_stay_on_fi
     assert all(one["reviewer"] == "ann" and one["at"] for one in lines(tmp_path / "reviews.jsonl"))
 
 
-def test_two_reviewers_must_both_accept_and_a_quarrel_is_disputed(tmp_path: Path) -> None:
-    folder = a_folder(tmp_path, "a", "b", reviewers=2)
+def test_two_reviewers_must_both_accept_and_a_third_settles_a_quarrel(tmp_path: Path) -> None:
+    folder = a_folder(tmp_path, "a", "b", "c", reviewers=2)
     review(folder, "a", "ann", "accept", GOOD)
     assert folder.sample("a").step == "review"
     review(folder, "a", "bob", "accept", GOOD)
@@ -94,6 +94,15 @@ def test_two_reviewers_must_both_accept_and_a_quarrel_is_disputed(tmp_path: Path
     review(folder, "b", "ann", "accept", GOOD)
     review(folder, "b", "bob", "discard", BAD)
     assert folder.sample("b").step == "disputed"
+    before = review_agreement(folder)
+    review(folder, "b", "cy", "accept", GOOD)
+    assert review_agreement(folder) == before, "a third one sees disputed samples alone"
+    assert folder.sample("b").step == "accepted"
+    review(folder, "c", "ann", "accept", GOOD)
+    for name in ("bob", "cy"):
+        assert folder.sample("c").step != "discarded"
+        review(folder, "c", name, "discard", BAD)
+    assert folder.sample("c").step == "discarded"
 
 
 def test_agreement_is_of_samples_that_two_decided_about_as_they_stood(tmp_path: Path) -> None:

@@ -117,6 +117,20 @@ def test_agreement_of_two_who_differ_once(tmp_path: Path) -> None:
     assert "same choice 0.75" in found.told()
 
 
+def test_who_was_asked_because_others_disagreed_does_not_count_as_agreement(tmp_path: Path) -> None:
+    answers, pairs = PairAnswers(tmp_path / "a.jsonl"), [pair("p"), pair("q")]
+    for one in pairs:
+        for who, choice in (("Ana", "x"), ("Bo", "x" if one.id == "p" else "y")):
+            answers.rate(one, who, {"x": 4, "y": 2})
+            answers.choose(one, who, choice)
+    before = pair_agreement(pairs, answers)
+    answers.rate(pairs[1], "Cy", {"x": 4, "y": 2})
+    answers.choose(pairs[1], "Cy", "x")
+
+    assert pair_agreement(pairs, answers) == before
+    assert before[0].same == 0.5
+
+
 def test_an_answer_against_ones_own_ratings_is_noticed(tmp_path: Path) -> None:
     answers = PairAnswers(tmp_path / "a.jsonl")
     answers.rate(pair(), "Ana", {"x": 5, "y": 2})

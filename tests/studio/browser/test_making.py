@@ -87,6 +87,8 @@ def test_samples_are_accepted_corrected_sent_back_and_discarded(
     page = new_page(listen(runs=(out,)))
     enter(page, "Ana", "Review (4)")
     left(page, 4)
+    for words in ("cat's eye on the left side of the picture", "that is green.", "that is blue."):
+        expect(page.locator(".making-words")).to_contain_text(words)
     page.keyboard.press("a")
     expect(page.locator("[data-saved]")).to_contain_text("only where box, metadata and reference are all confirmed")
     for key in "123":
