@@ -27,15 +27,17 @@ Text = Annotated[str, Query(max_length=300)]
 def all_runs(request: Request) -> Response:
     """Return the list of runs."""
     studio = studio_of(request)
-    found: list[tuple[OpenRun | ClosedRun, Facts | None, str]] = []
+    found: list[tuple[OpenRun | ClosedRun, Facts | None, tuple[str, ...], str]] = []
     for one in studio.library.all():
         try:
             if isinstance(one, ClosedRun):
                 raise RunDamaged(one.why)
             with one.index.reading() as rows:
-                found.append((one, facts_of(rows), ""))
+                facts = facts_of(rows)
+            versions = (said for known in facts.configurations for said in served_notes(one, known["configuration"]))
+            found.append((one, facts, tuple(dict.fromkeys(versions)), ""))
         except UserError as error:
-            found.append((one, None, str(error)))
+            found.append((one, None, (), str(error)))
     return studio.pages.page("runs.html", found=found)
 
 
