@@ -222,7 +222,7 @@ def _weights_for_equal(people: Floats, judge: Floats, labelled: Bools, cells: _C
     known = np.where(labelled, judge, 0.0)
     each = [
         cells.summed(np.broadcast_to(values, judge.shape))
-        for values in (labelled, people, known, people * known, np.ones(judge.shape), judge, judge**2)
+        for values in (labelled.astype(float), people, known, people * known, np.ones(judge.shape), judge, judge**2)
     ]
 
     def best(n: Floats, y: Floats, f: Floats, yf: Floats, count: Floats, all_f: Floats, all_ff: Floats) -> Floats:

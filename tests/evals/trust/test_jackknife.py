@@ -41,6 +41,14 @@ def test_lambda_without_a_cluster_is_lambda_of_the_data_without_it(design: str) 
         assert float(without[cluster]) == pytest.approx(float(again.weight), abs=1e-9)
 
 
+def test_clusters_change_how_far_a_mean_may_be_off_but_not_the_mean() -> None:
+    people, judge, labelled = data()
+    shared = corrected_mean(people, judge, labelled, np.full(60, 1 / 60), clusters=CLUSTERS, small_sample=False)
+    apart = corrected_mean(people, judge, labelled, np.full(60, 1 / 60), small_sample=False)
+    assert float(shared.weight) == pytest.approx(float(apart.weight))
+    assert float(shared.value) == pytest.approx(float(apart.value))
+
+
 def test_the_variance_is_that_of_the_mean_without_each_cluster_in_turn() -> None:
     people, judge, labelled = data()
     shares = np.where(np.arange(60) < 15, 3.0, 1.0)
