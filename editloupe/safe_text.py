@@ -164,6 +164,15 @@ def visible(text: str) -> str:
     return "".join(_escape(c) if _is_unseen(c) else c for c in text)
 
 
+def plain_name(text: str) -> str:
+    r"""Return a person's name without what cannot be seen, so that two names that look the same are the same.
+
+    >>> plain_name(" Ana\u200b  Li\u202e ")
+    'Ana Li'
+    """
+    return " ".join("".join(c for c in unicodedata.normalize("NFC", text) if not _is_unseen(c)).split())
+
+
 def _is_unseen(character: str) -> bool:
     if character in "\n\t" or character in _JOINERS:
         return False

@@ -23,7 +23,7 @@ from editloupe.evals.batch.forecast import Forecast
 from editloupe.evals.batch.held import FAILED
 from editloupe.evals.batch.progress import duration
 from editloupe.evals.runs import summary
-from editloupe.evals.runs.stage_counts import as_facts, stage_counts
+from editloupe.evals.runs.stage_counts import as_facts, silent_members, stage_counts
 from editloupe.evals.runs.store import Run
 from editloupe.plurals import number_of
 from editloupe.safe_text import command, for_json, one_line, trace_command
@@ -122,6 +122,8 @@ def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: b
             print(one_line(sentence))
         for stage in stages:
             print(one_line(stage.told))
+        for sentence in silent_members(run, ending.configuration):
+            print(one_line(sentence))
         print(_sentence(ending))
         for sentence in closing.sentences:
             print(one_line(sentence))
@@ -168,7 +170,8 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
     if any(reason in FAILED for reason in left):
         steps.append("the same command tries again what failed")
     if Reason.NEEDS_A_PERSON in left:
-        queue = command("editloupe", "label-queue", run.folder, "--budget", str(left[Reason.NEEDS_A_PERSON][0]))
+        budget = summary.edits_unjudged(run, ending.configuration, Reason.NEEDS_A_PERSON)
+        queue = command("editloupe", "label-queue", run.folder, "--budget", str(budget))
         steps.append(f"what needs a person is in the queue that this draws: {queue}")
     if any(reason not in {*FAILED, Reason.NEEDS_A_PERSON} for reason in left) and not ending.why:
         steps.append("ask anew what the judge left open by adding --retry-unjudged")

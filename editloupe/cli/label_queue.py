@@ -72,7 +72,6 @@ def label_queue(
             f"{path} holds another queue, and labels may have been drawn by it; write this one elsewhere with --out"
         )
     queue.write(path)
-    doubt = (
-        f"more often where {KINDS[kind]} left doubt" if kind in KINDS and tau < 1 else "all with the same probability"
-    )
+    even = len(set(queue.chances.values())) == 1
+    doubt = "all with the same probability" if even else f"more often where {KINDS.get(kind, kind)} left doubt"
     tell(f"{len(queue.drawn)} of {len(table.rows)} edits in {path}, drawn {doubt} (seed {seed})")

@@ -115,11 +115,19 @@ class Calibration(Record):
 
 
 def calibration_of(data: Any, path: Path) -> Calibration:
-    """Return the calibration that a file, or a part of it, holds."""
+    """Return the calibration that a file, or a part of it, holds; a threshold that is not the one its tests found is refused."""
     try:
-        return Calibration.model_validate(data)
+        found = Calibration.model_validate(data)
     except ValidationError as error:
         raise UserError(f"{path} is not a calibration that `editloupe calibrate` wrote ({mistake(error)})") from None
+    for name, one in found.criteria.items():
+        passed = [step.threshold for step in one.tested if step.passed]
+        if one.tested and one.threshold != (passed[-1] if passed else None):
+            raise UserError(
+                f"{path}: the threshold of {name} is {one.threshold}, but its tests passed down to "
+                f"{passed[-1] if passed else 'none'}; a threshold set by hand promises nothing"
+            )
+    return found
 
 
 def write_yaml(path: Path, data: Mapping[str, Any]) -> None:

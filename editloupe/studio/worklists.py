@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,6 +101,16 @@ def queue_sizes(one: OpenRun, named: Iterable[Path]) -> dict[str, str]:
             words.append(f"{shared} shared by all, the others split between {', '.join(queue.annotators)}")
         told[name] = ", ".join(words)
     return told
+
+
+def proposed_work(one: OpenRun, named: Iterable[Path]) -> str:
+    """Return the first queue that holds edits of this run, else all edits: labels outside a queue do not count with it."""
+    known = set(labelled_edits(one))
+    for name, path in queue_files(one, named).items():
+        with suppress(UserError):  # what is wrong with it is said beside its name
+            if any(drawn.name in known for drawn in LabelQueue.read(path).drawn):
+                return name
+    return ALL
 
 
 def keep_random_subset(one: OpenRun, size: int, seed: int) -> str:

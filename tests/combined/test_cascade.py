@@ -125,6 +125,7 @@ def test_an_edit_that_needs_a_person_is_in_the_queue(
     assert f"stage 1, {SMALL}: asked about 8 units, kept 4" in said.out
     assert "2 unjudged (needs_a_person)" in said.err
     assert "label-queue" in said.err
+    assert "--budget 2" in said.err
     assert command(["label-queue", str(out), "--budget", "2"]) == 0
     lines = [json.loads(line) for line in (out / "label_queue.jsonl").read_text().splitlines()]
     assert {(line["edit_id"], line["probability"], line["why"]) for line in lines} == {

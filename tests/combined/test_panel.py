@@ -16,7 +16,7 @@ from editloupe.types import Reason, UserError, Verdict
 from tests.combined.samples import BAD, GOOD, IF, LARGE, QUICK, SMALL, batch, run
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest
-from tests.scripted import Answer, Request, final, say
+from tests.scripted import Answer, Request, fault, final, say
 
 GEMINI = "google_genai:gemini-2.5-flash"
 PANEL = f"panel:{SMALL},{LARGE},openai:gpt-4.1-third"
@@ -82,6 +82,20 @@ def test_a_member_that_cannot_be_read_is_said_and_too_few_leave_the_edit_unjudge
     assert getattr(unit.outcome, "reason", None) == Reason.UNREADABLE
     assert "1 of 3 judges answered" in getattr(unit.outcome, "detail", "")
     assert [one.reason for one in unit.outcome.opinions] == [None, Reason.UNREADABLE, Reason.UNREADABLE]
+
+
+def test_a_member_that_is_down_is_named_in_the_summary_and_in_the_report(
+    scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = scripted(lambda request: fault(500) if "third" in request.model else final(GOOD))
+    manifest, out = write_manifest(tmp_path, 2), tmp_path / "run"
+    run(batch(server, PANEL, manifest, out))
+    given = ["--judge", PANEL, "--base-url", server.openai_url, "--mode", "plain", "--criterion", IF, "--quiet"]
+    assert command(["batch", str(manifest), "--out", str(out), *given]) == 0
+    said = "openai:gpt-4.1-third gave no verdict on 2 units (model_error); there the other judges of the panel decided."
+    assert said in capsys.readouterr().out
+    assert command(["report", str(out), "--format", "md"]) == 0
+    assert said in " ".join(capsys.readouterr().out.replace("\\", "").split())
 
 
 def test_the_command_judges_by_a_panel_and_shows_who_said_what(

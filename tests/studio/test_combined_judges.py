@@ -86,3 +86,4 @@ def test_the_runs_page_says_where_a_judge_was_served_in_two_versions(
     key = client.get("/runs").text.split('href="/runs/')[1].split('"')[0]
     assert SAID in unescape(client.get(f"/runs/{key}/charts").text)
     assert SAID in unescape(client.get(f"/runs/{key}").text)
+    assert SAID in unescape(client.get("/runs").text)

@@ -78,6 +78,8 @@ def test_a_queue_is_worked_through_in_its_order_with_edits_that_need_a_person_fi
     LabelQueue("q", (drawn(7), drawn(2), drawn(9, "needs_a_person"))).write(run / "label_queue.jsonl")
     client = studio(runs=(run,))
     assert "1 need a person and come first" in page(client)
+    assert 'value="label_queue.jsonl" checked' in page(client), "labels outside the queue would not count with it"
+    assert 'value="" checked' in page(client, work="")
     work = "label_queue.jsonl"
     for wanted in (9, 7, 2):
         text = page(client, annotator="ana", work=work)
@@ -259,6 +261,22 @@ def test_corrected_scores_are_shown_with_the_queue_and_without_enough_labels_the
     assert f"drawn by {work}" in unescape(text)
     assert "as good as" in text
     assert "Nothing says how the labelled edits were chosen" in client.get("/runs/run/corrected?chosen=true").text
+
+
+def test_corrected_scores_take_the_queue_that_the_studio_was_started_with(studio: OpenStudio, tmp_path: Path) -> None:
+    run, queue = many_edits(tmp_path, 30), tmp_path / "ours.jsonl"
+    for path in (run / "label_queue.jsonl", queue):
+        assert editloupe(["label-queue", str(run), "--budget", "9", "--out", str(path)]) == 0
+    label_all(studio(runs=(run,)), "ana", "edit-00001")
+    assert "drawn by label_queue.jsonl" in unescape(studio(runs=(run,)).get("/runs/run/corrected").text)
+    assert "drawn by ours.jsonl" in unescape(studio(runs=(run,), queues=(queue,)).get("/runs/run/corrected").text)
+
+
+def test_names_that_look_the_same_are_one_annotator(studio: OpenStudio, tmp_path: Path) -> None:
+    client = studio(runs=(many_edits(tmp_path, 3),))
+    for name in ("Ana", "Ana\u200b", "\u202eAna "):
+        label_all(client, name, "edit-00001")
+    assert {row["annotator"] for row in rows(tmp_path / "run" / "labels.jsonl")} == {"Ana"}
 
 
 def test_what_was_sent_before_the_judges_first_word_is_shown_and_nothing_that_its_tools_returned(

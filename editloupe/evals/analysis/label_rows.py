@@ -105,7 +105,10 @@ class LabelReader:
         if strange:
             some = ", ".join(sorted(strange)[:3])
             more = " …" if len(strange) > 3 else ""
-            notes.append(f"{len(strange)} labelled edits are not in this run ({some}{more}).")
+            lost = len(strange)
+            notes.append(
+                f"{number_of(lost, 'labelled edit')} {verb(lost, 'is', 'are')} not in this run ({some}{more})."
+            )
         return Source(origin or path.name, said)
 
     def unused(self) -> list[str]:

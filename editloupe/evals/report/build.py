@@ -9,6 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from editloupe.combined.plans import PANEL
 from editloupe.evals.analysis.agreement import Agreement, agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.distribution import area_trend, distribution
@@ -28,6 +29,7 @@ from editloupe.evals.report.corrected_blocks import corrected_table
 from editloupe.evals.report.model import Entry, Leaderboard, PaperTable, Report, Spent
 from editloupe.evals.report.ranking import rank_runs, ranking_answer, ranking_notes, ranks_of_parts
 from editloupe.evals.report.report_tables import cross_tables, printed
+from editloupe.evals.runs.stage_counts import silent_members
 from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.records import CorrectedScores
 from editloupe.plurals import number_of, verb
@@ -257,6 +259,9 @@ def _certainty(table: Table, found: Scores, agreed: Agreement | None, how: Resam
             )
             line += f"or {bounds.best:.1f}."
         told.append(line)
+    if any(judge.startswith(PANEL) for judge in table.judges):
+        with Run.open(table.folder) as run:
+            told += silent_members(run, table.configuration)
     if found.repeats and found.repeats.sd is not None:
         told.append(
             f"Over {found.repeats.count} repeats: {found.repeats.mean:.2f} ± {found.repeats.sd:.2f} (mean ± SD)."

@@ -7,7 +7,7 @@ from typing import Any
 
 from editloupe.evals.papers.paper import Cell, Section
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
-from editloupe.evals.trust.records import Corrected, CorrectedPart, CorrectedScore, CorrectedScores
+from editloupe.evals.trust.records import FEWEST, Corrected, CorrectedPart, CorrectedScore, CorrectedScores
 from editloupe.plurals import number_of
 
 TITLE = "Scores corrected by people"
@@ -23,9 +23,24 @@ def corrected_blocks(found: CorrectedScores, titles: Mapping[str, str], level: i
     yield _grid(found, titles, {label: part.overall for label, part in found.parts.items()}, "model")
     for label, part in found.parts.items() if several else ():
         yield Heading(f"{label}, by type", level + 1)
-        yield _grid(found, titles, part.by_type, "type")
+        yield _grid(found, titles, part.by_type, "type") if _any_number(part) else _too_few(part)
     yield from _differences(found, level + 1)
     yield from _yes_no(found, titles, level + 1)
+
+
+def _any_number(part: CorrectedPart) -> bool:
+    return any(
+        one.corrected is not None for score in part.by_type.values() for one in (score, *score.criteria.values())
+    )
+
+
+def _too_few(part: CorrectedPart) -> Paragraph:
+    """Say once why no type has a corrected score of its own."""
+    labels = ", ".join(f"{name} {score.labels}" for name, score in part.by_type.items())
+    others = [f" {name}: {one.why}." for name, one in part.by_type.items() if one.why and one.labels >= FEWEST]
+    return Paragraph(
+        f"No type has a corrected score of its own: at least {FEWEST} labels are needed for each ({labels}).{''.join(others)}"
+    )
 
 
 def _gained(found: CorrectedScores) -> Iterator[str]:
@@ -34,11 +49,12 @@ def _gained(found: CorrectedScores) -> Iterator[str]:
         if one.corrected is None or one.judge is None:
             yield f"{label}: no corrected score ({one.why})."
             continue
-        yield (
-            f"{label}: the judge says {one.judge:.1f}, people would say {one.told()}: "
-            f"{number_of(one.labels, 'label')} and the judge are "
-            f"as good as {one.worth} human labels alone would be."
+        gained = (
+            f"{number_of(one.labels, 'label')} and the judge are as good as {one.worth} human labels alone would be"
+            if one.weight
+            else f"{number_of(one.labels, 'label')} alone, to which the judge adds nothing"
         )
+        yield f"{label}: the judge says {one.judge:.1f}, people would say {one.told()}: {gained}."
 
 
 def _grid(found: CorrectedScores, titles: Mapping[str, str], lines: Mapping[str, CorrectedScore], head: str) -> Grid:

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from editloupe.evals.runs.prices import Price, SeveralPrices
 from editloupe.evals.runs.store import Run
+from editloupe.plurals import number_of
 from editloupe.types import Opinion, Record, Usage
 
 _OPINIONS: TypeAdapter[tuple[Opinion, ...]] = TypeAdapter(tuple[Opinion, ...])
@@ -59,6 +60,22 @@ def stage_counts(run: Run, configuration: str, price: Price | None) -> tuple[Sta
                 cost=None if cost is None or known.cost is None else round(known.cost + cost, 9),
             )
     return tuple(sorted(found.values(), key=lambda one: (len(one.part), one.part)))
+
+
+def silent_members(run: Run, configuration: str) -> tuple[str, ...]:
+    """Say which members of a panel gave no verdict on units that the others decided."""
+    query = (
+        "SELECT CAST(json_extract(said.value, '$.judge') AS TEXT), count(*), "
+        "CAST(min(json_extract(said.value, '$.reason')) AS TEXT) FROM units, json_each(units.outcome, '$.opinions') AS said "
+        "WHERE asked IN (SELECT asked FROM configurations WHERE configuration = ?) AND status = 'judged' "
+        "AND json_valid(outcome) AND json_extract(said.value, '$.part') LIKE 'member%' "
+        "AND json_extract(said.value, '$.reason') IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1"
+    )
+    with closing(run.reader()) as reader:
+        return tuple(
+            f"{judge} gave no verdict on {number_of(count, 'unit')} ({reason}); there the other judges of the panel decided."
+            for judge, count, reason in reader.execute(query, (configuration,))
+        )
 
 
 def _each(run: Run, configuration: str) -> Iterator[Sequence[Opinion]]:

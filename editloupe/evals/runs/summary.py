@@ -25,6 +25,13 @@ def unjudged(run: Run, configuration: str) -> dict[str, tuple[int, str]]:
         }
 
 
+def edits_unjudged(run: Run, configuration: str, reason: str) -> int:
+    """Return how many edits have a unit that is unjudged for this reason."""
+    query = f"SELECT count(DISTINCT name) FROM verdicts {_OF_ONE} AND status = 'unjudged' AND reason = ?"
+    with closing(run.reader()) as reader:
+        return int(reader.execute(query, (configuration, str(reason))).fetchone()[0])
+
+
 def mean_usage(run: Run, judge: str, mode: str) -> dict[str, tuple[dict[str, float], int]]:
     """Return the mean tokens of this judge's units by criterion, with how many there are."""
     means = ", ".join(f"avg({name})" for name in _USAGE)

@@ -123,8 +123,8 @@ def calibrate(
         criteria[name] = found.model_copy(update={"candidates": len(thresholds(sure, least))})
     if dropped:
         notes.append(
-            f"{number_of(dropped, 'label')} {verb(dropped, 'is', 'are')} of a source picture that another label used "
-            "is of, and left out."
+            f"{number_of(dropped, 'label')} {verb(dropped, 'is', 'are')} left out: of the labelled edits that share a source "
+            "picture one counts."
         )
     return Calibration(
         judge=" + ".join(table.judges),

@@ -22,6 +22,7 @@ from editloupe.evals.trust.label_queue import LabelQueue
 from editloupe.evals.trust.people import people_columns
 from editloupe.evals.trust.prediction_powered import Correction, corrected_mean, ends, skewness
 from editloupe.evals.trust.records import (
+    FEWEST,
     Corrected,
     CorrectedDifference,
     CorrectedPart,
@@ -29,10 +30,9 @@ from editloupe.evals.trust.records import (
     CorrectedScores,
 )
 from editloupe.evals.trust.yes_no import yes_shares
+from editloupe.plurals import number_of, verb
 from editloupe.types import UserError
 
-FEWEST = 20
-"""Labels below which no corrected number is given: the interval would be a guess about its own width."""
 FEWEST_SOURCES = 10
 """Different source pictures among them: pictures, not edits, are what varies on its own."""
 
@@ -66,8 +66,11 @@ def corrected_scores(
     left_out = sum(one.left_out for one in working)
     if left_out:
         notes.append(
-            f"{left_out} labelled edits are not in the queue and are left out: nobody knows how they were drawn."
+            f"{number_of(left_out, 'labelled edit')} {verb(left_out, 'is', 'are')} not in the queue and left out: "
+            "nobody knows how they were drawn."
         )
+        if all(one.all_labelled for one in working):
+            notes.append("Every edit has a label: without the queue all of them would count.")
     return CorrectedScores(
         origin=people.origin,
         drawn=_drawn(queue, working),
@@ -115,13 +118,15 @@ class _PartWork:
         self.clusters = np.array([sources[name] for name in names], np.int64)
         self.chances: Floats | None = None
         self.left_out = 0
+        self.known: Bools = np.isfinite(self.judge)
+        self.all_labelled = bool((np.isfinite(self.people) | ~self.known).all())
+        """True where people labelled everything the judge did, in a queue or not."""
         if queue is not None:
             chances = np.array([queue.chances.get(name, np.nan) for name in names])
             strangers = np.isnan(chances)
             self.left_out = int((strangers & np.isfinite(self.people).any(1)).sum())
             self.people[strangers] = np.nan
             self.chances = np.where(strangers, 1.0, chances)
-        self.known: Bools = np.isfinite(self.judge)
         self.counts = _by_group(sheet, self.known)
         scoring = self.counts[:, sheet.counted if sheet.how.edit_score is None else [*sheet.counted, True]]
         sizes = scoring[:, -1] if scoring.shape[1] else np.zeros(len(scoring))
@@ -137,11 +142,6 @@ class _PartWork:
             by_type=dict(self._types()) if sheet.typed else {},
             yes_no=yes_shares(sheet, self.judge, self.people, self.chances, self.clusters, level),
         )
-
-    @property
-    def all_labelled(self) -> bool:
-        """True where people labelled everything the judge did."""
-        return bool((np.isfinite(self.people) | ~self.known).all())
 
     def _types(self) -> Iterator[tuple[str, CorrectedScore]]:
         for place, name in enumerate(self.sheet.groups):

@@ -6,7 +6,7 @@ moved, or labels are kept less often than the judge's own repeats keep them. *Ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -77,14 +77,18 @@ def drift(anchor: Table, again: Table, margin: float = 5.0, error: float = 0.05)
     found = {name: _criterion(first, second, name, margin, error, len(names)) for name in names}
     answer = _together([one.answer for one in found.values()])
     edits = max((one.edits for one in found.values()), default=0)
+    sources = len({row.source for row in first.rows})
     notes = [
-        f"{name}: {lost} of {number_of(len(pairs), 'edit')} {verb(lost, 'has', 'have')} no verdict in one of the two."
-        for name in names
-        if (lost := len(pairs) - found[name].edits)
+        *_served(anchor, again),
+        *(
+            f"{name}: {lost} of {number_of(len(pairs), 'edit')} {verb(lost, 'has', 'have')} no verdict in one of the two."
+            for name in names
+            if (lost := len(pairs) - found[name].edits)
+        ),
     ]
     return Drift(
         answer=answer,
-        sentence=_sentence(answer, found, anchor, edits, margin),
+        sentence=_sentence(answer, found, anchor, edits, sources, margin),
         anchor=anchor.name,
         before=anchor.title,
         after=again.title,
@@ -102,7 +106,16 @@ def _together(answers: Sequence[Answer]) -> Answer:
     return "same" if answers and all(one == "same" for one in answers) else "cannot tell"
 
 
-def _sentence(answer: Answer, found: Mapping[str, CriterionDrift], anchor: Table, edits: int, margin: float) -> str:
+def _served(anchor: Table, again: Table) -> Iterator[str]:
+    """Say what the provider served then and again, where it said so and they are not the same."""
+    then, now = (tuple(sorted({one.served.told for one in table.versions})) for table in (anchor, again))
+    if then != now and now:
+        yield f"Served then: {' and '.join(then) or 'not recorded'}. Served again: {' and '.join(now)}."
+
+
+def _sentence(
+    answer: Answer, found: Mapping[str, CriterionDrift], anchor: Table, edits: int, sources: int, margin: float
+) -> str:
     kept = [f"{anchor.title_of(name)} {one.exact * 100:.0f} %" for name, one in found.items() if one.exact is not None]
     labels = f" (same label: {', '.join(kept)})" if kept else ""
     if answer == "same":
@@ -110,8 +123,9 @@ def _sentence(answer: Answer, found: Mapping[str, CriterionDrift], anchor: Table
     if answer == "changed":
         moved = [f"{anchor.title_of(name)}: {one.why}" for name, one in found.items() if one.answer == "changed"]
         return f"Changed: on {number_of(edits, 'edit')}, {'; '.join(moved)}{labels}."
+    shared = f" of {number_of(sources, 'source picture')}" if sources < edits else ""
     return (
-        f"Cannot tell with {number_of(edits, 'edit')}: neither a change nor its absence within {margin:g} points "
+        f"Cannot tell with {number_of(edits, 'edit')}{shared}: neither a change nor its absence within {margin:g} points "
         f"of 100 is shown{labels}."
     )
 

@@ -16,7 +16,7 @@ from editloupe.evals.analysis.bootstrap import Floats, Ints
 from editloupe.evals.analysis.run_rows import RunRow, Table
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.evals.trust.confidence import AUTO, confidences
-from editloupe.safe_text import for_json
+from editloupe.safe_text import for_json, plain_name
 from editloupe.types import Reason, UserError
 from editloupe.whole_files import write_text
 
@@ -74,7 +74,7 @@ class LabelQueue:
 
         The order is random, so both the round and every share are fair parts of the queue; probabilities stay as they are.
         """
-        names = list(dict.fromkeys(" ".join(name.split()) for name in annotators))
+        names = list(dict.fromkeys(map(plain_name, annotators)))
         if len(names) < 2 or not all(names):
             raise UserError("a queue is split between two annotators or more; name each with --annotator")
         if shared < 0:

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
+from editloupe.evals.trust.jackknife import Moves, degrees_of_freedom, together
 
 WIDEST = 1.05
 """A corrected interval that would be so many times as wide as that of the labels alone gives way to it."""
@@ -101,66 +102,112 @@ def corrected_mean(
     >>> round(float(found.alone), 3), round(float(found.weight), 3), round(float(found.value), 3)
     (0.667, 0.296, 0.691)
     """
-    judge, labelled = np.broadcast_arrays(np.asarray(judge, float), labelled)
-    people = np.where(labelled, people, 0.0)
-    count = judge.shape[-1]
-    blocks = np.zeros(count, np.int64) if blocks is None else blocks
-    cells = _Cells(shares, blocks, np.arange(count) if clusters is None else clusters)
-    known = np.where(labelled, shares if chances is None else shares / chances, 0.0)
-    by_label = cells.balanced(known)
-    by_judge = np.broadcast_to(shares, judge.shape)
-    if chances is None:
-        # A block that is labelled throughout has nothing left to predict: the judge's two means cancel out.
-        by_judge = cells.balanced(np.where(labelled, 0.0, shares), otherwise=by_label)
-    people_moves = cells.moves(by_label, people)
-    judge_moves = cells.moves(by_judge, judge) - cells.moves(by_label, judge)
-    equal = chances is None and cells.equal
-    weight = _best_for_equal(people, judge, labelled) if equal else -_ratio(people_moves, judge_moves, judge_moves)
-    weight = np.clip(np.nan_to_num(weight), 0, 1)
-    held = cells.summed(by_label) / max(float(shares.sum()), 1e-300)
-    alone, alone_freedom = _spread(people_moves, held, None, equal, small_sample)
-    # Where the judge would widen the interval, as it may where clusters vary together, the labels stand alone.
-    pulled, freedom = _spread(people_moves + weight[..., None] * judge_moves, held, judge_moves, equal, small_sample)
+    at = _Labelled(people, judge, labelled, shares, chances, clusters, blocks)
+    weight, without = at.weights()
+    alone, pulled = at.moves_without_each(weight, without) if small_sample else at.moves(weight)
+    alone_freedom = np.maximum(degrees_of_freedom(at.held), 1.0)
+    freedom = np.maximum(alone_freedom - 1, 1.0) * _unlabelled_too(pulled, at.held > 0)
     if small_sample:
+        # Where the judge would widen the interval, as it may where clusters vary together, the labels stand alone.
         worse = _width(pulled, freedom) > WIDEST * _width(alone, alone_freedom)
         weight = np.where(worse, 0.0, weight)
-    used = (weight > 0)[..., None]
-    moves = np.where(used, pulled, alone)
-    freedom = np.where(used[..., 0], freedom, alone_freedom)
-    mean = (by_label * people).sum(-1)
+    used = weight > 0
+    moves = np.where(used[..., None], pulled, alone)
+    freedom = np.where(used, freedom, alone_freedom)
     return Correction(
-        value=weight * ((by_judge - by_label) * judge).sum(-1) + mean,
+        value=weight * at.apart + at.mean,
         se=np.sqrt((moves**2).sum(-1)),
         freedom=freedom,
         weight=weight,
-        alone=mean,
+        alone=at.mean,
         alone_se=np.sqrt((alone**2).sum(-1)),
         alone_freedom=alone_freedom,
         influence=moves,
-        skew=skewness(moves, freedom) if small_sample else np.zeros(mean.shape),
-        alone_skew=skewness(alone, alone_freedom) if small_sample else np.zeros(mean.shape),
+        skew=skewness(moves, freedom) if small_sample else np.zeros(at.mean.shape),
+        alone_skew=skewness(alone, alone_freedom) if small_sample else np.zeros(at.mean.shape),
     )
 
 
-def _spread(
-    moves: Floats, held: Floats, fitted: Floats | None, equal: bool, small_sample: bool
+def weights_left_out(
+    people: Floats,
+    judge: Floats,
+    labelled: Bools,
+    shares: Floats,
+    chances: Floats | None = None,
+    clusters: Ints | None = None,
 ) -> tuple[Floats, Floats]:
-    """Return the moves of clusters, each made larger by what it pulled the mean and λ towards itself, and degrees of freedom.
-
-    A cluster that holds the share h of the weight has a residual that is too small by 1 − h. Where all count the same this is
-    the n − 1 of a variance; where few count much, the jackknife's form keeps the interval honest.
-    """
-    effective = _ratio(held.sum(-1, keepdims=True), held.sum(-1, keepdims=True), held)
-    pull = held if fitted is None else held + _own_share(fitted)
-    if small_sample:
-        moves = moves / np.maximum(1 - pull, 0.1) ** (0.5 if equal else 1.0)
-    return moves, np.maximum(effective - (1 if fitted is None else 2), 1.0)
+    """Return λ, and λ without each cluster."""
+    return _Labelled(people, judge, labelled, shares, chances, clusters).weights()
 
 
-def _own_share(values: Floats) -> Floats:
-    squares = values**2
-    total = squares.sum(-1, keepdims=True)
-    return np.asarray(squares / np.where(total > 0, total, 1))
+class _Labelled:
+    """Cells of which some are labelled: what every cluster of them moves."""
+
+    def __init__(
+        self,
+        people: Floats,
+        judge: Floats,
+        labelled: Bools,
+        shares: Floats,
+        chances: Floats | None = None,
+        clusters: Ints | None = None,
+        blocks: Ints | None = None,
+    ) -> None:
+        self._judge, self._labelled = np.broadcast_arrays(np.asarray(judge, float), labelled)
+        self._people = np.where(self._labelled, people, 0.0)
+        count = self._judge.shape[-1]
+        blocks = np.zeros(count, np.int64) if blocks is None else blocks
+        self._cells = cells = _Cells(shares, blocks, np.arange(count) if clusters is None else clusters)
+        self.equal = chances is None and cells.equal
+        """True where all cells count the same and were drawn alike."""
+        by_label = cells.balanced(np.where(self._labelled, shares if chances is None else shares / chances, 0.0))
+        by_judge = np.broadcast_to(shares, self._judge.shape)
+        if chances is None:
+            # A block that is labelled throughout has nothing left to predict: the judge's two means cancel out.
+            by_judge = cells.balanced(np.where(self._labelled, 0.0, shares), otherwise=by_label)
+        total = max(float(shares.sum()), 1e-300)
+        self.held = cells.summed(by_label) / total
+        """The share of the labels' weight that each cluster holds."""
+        self._of_people = Moves(cells.moves(by_label, self._people), self.held)
+        self._of_judge = Moves(cells.moves(by_label, self._judge), self.held)
+        self._of_rest = Moves(cells.moves(by_judge, self._judge), cells.summed(by_judge) / total)
+        self.mean = (by_label * self._people).sum(-1)
+        """Of the labels alone."""
+        self.apart = ((by_judge - by_label) * self._judge).sum(-1)
+        """How far the judge's mean of the other cells lies above that of the labelled ones."""
+
+    def weights(self) -> tuple[Floats, Floats]:
+        """Return λ, and λ without each cluster."""
+        if self.equal:
+            return _weights_for_equal(self._people, self._judge, self._labelled, self._cells)
+        return _weights(self._of_people, self._of_judge, self._of_rest)
+
+    def moves(self, weight: Floats) -> tuple[Floats, Floats]:
+        """Return what each cluster moves the labels' mean and the corrected one, λ taken as given."""
+        alone = self._of_people.moved
+        return alone, alone + weight[..., None] * (self._of_rest.moved - self._of_judge.moved)
+
+    def moves_without_each(self, weight: Floats, without: Floats) -> tuple[Floats, Floats]:
+        """Return the same from leaving out each cluster in turn, λ fitted anew each time.
+
+        A cluster pulls the mean and λ towards itself, so that its own part of the sum is too small. Leaving it out makes it too
+        large by as much. Where all count the same, half of that is right on average (for a plain mean it is the n − 1 of a
+        variance); where a few count much, all of it is taken, which keeps the interval honest. Of a regression these are
+        known as CR2 and CR3.
+        """
+        nearer = self._of_rest.drop - self._of_judge.drop
+        change = weight[..., None] - without
+        own = (0.5 if self.equal else 1.0) * nearer
+        pulled = self._of_people.drop + weight[..., None] * nearer + change * (self.apart[..., None] - own)
+        root = np.sqrt(self._of_people.left) if self.equal else 1.0
+        return self._of_people.drop * root, pulled * root
+
+
+def _unlabelled_too(moves: Floats, labelled: Bools) -> Floats:
+    """Return by how much degrees of freedom grow because a part of the variance comes from many unlabelled clusters."""
+    squares = moves**2
+    of_labels = np.where(labelled, squares, 0).sum(-1)
+    return np.asarray((squares.sum(-1) / np.where(of_labels > 0, of_labels, np.inf)) ** 2)
 
 
 def _width(moves: Floats, freedom: Floats) -> Floats:
@@ -169,24 +216,36 @@ def _width(moves: Floats, freedom: Floats) -> Floats:
     return np.asarray(high - low)
 
 
-def _best_for_equal(people: Floats, judge: Floats, labelled: Bools) -> Floats:
-    """Return λ = Cov(Y, f) / ((1 + n/N) Var f) for cells that all count the same and were drawn alike."""
-    n = labelled.sum(-1, keepdims=True)
-    rest = labelled.shape[-1] - n
+def _weights_for_equal(people: Floats, judge: Floats, labelled: Bools, cells: _Cells) -> tuple[Floats, Floats]:
+    """Return λ = Cov(Y, f) / ((1 + n/N) Var f) for cells that count the same and were drawn alike, and without each cluster."""
+    judge = judge - judge.mean(-1, keepdims=True)
+    known = np.where(labelled, judge, 0.0)
+    each = [
+        cells.summed(np.broadcast_to(values, judge.shape))
+        for values in (labelled.astype(float), people, known, people * known, np.ones(judge.shape), judge, judge**2)
+    ]
 
-    def centred(values: Floats) -> Floats:
-        return np.where(labelled, values - np.where(labelled, values, 0).sum(-1, keepdims=True) / np.maximum(n, 1), 0)
+    def best(n: Floats, y: Floats, f: Floats, yf: Floats, count: Floats, all_f: Floats, all_ff: Floats) -> Floats:
+        spread = (all_ff - all_f**2 / count) / (count - 1)
+        return _clipped((yf / n - y * f / n**2) / ((1 + n / (count - n)) * spread))
 
-    together = (centred(people) * centred(judge)).sum(-1) / np.maximum(n[..., 0], 1)
-    spread = judge.var(-1, ddof=1) if judge.shape[-1] > 1 else np.zeros(judge.shape[:-1])
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(together / ((1 + (n / rest)[..., 0]) * spread))
+        whole = [values.sum(-1, keepdims=True) for values in each]
+        return best(*whole)[..., 0], best(*(a - b for a, b in zip(whole, each, strict=True)))
 
 
-def _ratio(a: Floats, b: Floats, divisor: Floats) -> Floats:
-    """Return Σ ab over Σ divisor², nan where that is 0."""
+def _weights(of_people: Moves, of_judge: Moves, of_rest: Moves) -> tuple[Floats, Floats]:
+    """Return the λ that makes the corrected mean vary least, and that without each cluster."""
+    apart = of_rest.moved - of_judge.moved
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((a * b).sum(-1) / (divisor**2).sum(-1))
+        weight = -(of_people.moved * apart).sum(-1) / (apart**2).sum(-1)
+        squares = together(of_rest, of_rest) - 2 * together(of_rest, of_judge) + together(of_judge, of_judge)
+        without = (together(of_people, of_judge) - together(of_people, of_rest)) / squares
+    return _clipped(weight), _clipped(without)
+
+
+def _clipped(weight: Floats) -> Floats:
+    return np.clip(np.nan_to_num(weight, posinf=0.0, neginf=0.0), 0, 1)
 
 
 class _Cells:

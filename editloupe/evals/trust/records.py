@@ -9,6 +9,9 @@ from pydantic import Field
 from editloupe.evals.analysis.estimate import Number
 from editloupe.types import Record
 
+FEWEST = 20
+"""Labels below which no corrected number is given: the interval would be a guess about its own width."""
+
 
 class Corrected(Record):
     """A judge's mean and the same mean corrected by people's labels, on the scale of 0 to 100."""

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
+from editloupe.safe_text import plain_name
 from editloupe.studio.human_labels import alpha
 from editloupe.studio.label_form import RubricForm, further_pictures, rubric_forms
 from editloupe.studio.labelling import LabelRequest, all_done, given_by, label_edit, place_to_begin, progress
@@ -21,6 +22,7 @@ from editloupe.studio.worklists import (
     differing,
     keep_random_subset,
     open_differences,
+    proposed_work,
     queue_sizes,
     worklist,
 )
@@ -53,7 +55,7 @@ def choose(request: Request) -> Response:
 def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: Work = ALL) -> Response:
     """Return one edit to label; without a name the page asks for one, without an edit it takes the first unlabelled."""
     studio = studio_of(request)
-    one, name = studio.run(key), " ".join(annotator.split())
+    one, name = studio.run(key), plain_name(annotator)
     if not name:
         return studio.pages.page(
             "annotate_start.html",
@@ -62,7 +64,7 @@ def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: 
             queues=queue_sizes(one, studio.settings.queues),
             differ=open_differences(one),
             differ_key=DIFFER,
-            work=work,
+            work=work if "work" in request.query_params else proposed_work(one, studio.settings.queues),
             total=len(worklist(one, ALL, name, ()).names),
         )
     listed = worklist(one, work, name, studio.settings.queues)
@@ -122,7 +124,7 @@ async def give(request: Request, key: str) -> Response:
     except ValidationError as error:
         raise UserError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
     studio = studio_of(request)
-    one, name = studio.run(key), " ".join(given.annotator.split())
+    one, name = studio.run(key), plain_name(given.annotator)
     if not name:
         raise UserError("an annotator needs a name")
     adjudicates = given.work == DIFFER

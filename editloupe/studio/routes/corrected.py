@@ -13,7 +13,7 @@ from editloupe.studio.library import OpenRun
 from editloupe.studio.queries import Facts, facts_of
 from editloupe.studio.studio import studio_of
 from editloupe.studio.versions import served_notes
-from editloupe.studio.worklists import queue_files
+from editloupe.studio.worklists import proposed_work, queue_files
 from editloupe.types import UserError
 
 router = APIRouter()
@@ -25,13 +25,14 @@ Names = Annotated[list[str] | None, Query(max_length=20)]
 def corrected(
     request: Request, key: str, configuration: Text = "", queue: Names = None, chosen: bool = False
 ) -> Response:
-    """Return the corrected scores of a run; without a choice of queues the one in the run's folder is used, as `report` does."""
+    """Return the corrected scores of a run; unless told otherwise by the studio's --queue, else the one in its folder."""
     studio = studio_of(request)
     one = studio.run(key)
     files = queue_files(one, studio.settings.queues)
     names = [name for name in queue or () if name in files]
-    if not chosen and not names and FILE in files:
-        names = [FILE]
+    if not chosen and not names:
+        proposed = proposed_work(one, studio.settings.queues)
+        names = [proposed] if proposed == FILE or files.get(proposed) in studio.settings.queues else []
     with one.index.reading() as rows:
         facts = facts_of(rows, configuration)
     blocks: list[Any] = []

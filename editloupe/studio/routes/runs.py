@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -25,20 +25,37 @@ router = APIRouter()
 Text = Annotated[str, Query(max_length=300)]
 
 
+@dataclass(frozen=True)
+class RunCard:
+    """A run as the list shows it: what it holds, or why that cannot be told."""
+
+    run: OpenRun | ClosedRun
+    facts: Facts | None = None
+    versions: tuple[str, ...] = ()
+    """A sentence for each judge that was served in several versions."""
+    forks: int = 0
+    fault: str = ""
+
+
+def _card(run: OpenRun) -> RunCard:
+    facts = run.index.facts()
+    versions = (said for known in facts.configurations for said in served_notes(run, known["configuration"]))
+    with readable(run.name):
+        return RunCard(run, facts, tuple(dict.fromkeys(versions)), count_forks(run.run))
+
+
 @router.get("/runs")
 def all_runs(request: Request) -> Response:
     """Return the list of runs."""
     studio = studio_of(request)
-    found: list[tuple[OpenRun | ClosedRun, Facts | None, int, str]] = []
+    found = []
     for one in studio.library.all():
         try:
             if isinstance(one, ClosedRun):
                 raise RunDamaged(one.why)
-            facts = one.index.facts()
-            with readable(one.name):
-                found.append((one, facts, count_forks(one.run), ""))
+            found.append(_card(one))
         except UserError as error:
-            found.append((one, None, 0, str(error)))
+            found.append(RunCard(one, fault=str(error)))
     return studio.pages.page("runs.html", found=found)
 
 

@@ -35,13 +35,14 @@ class LabelForm {
       link.addEventListener("click", (event) => { if (!event.ctrlKey && !event.metaKey) { event.preventDefault(); go(link.href); } });
     }
     document.querySelector("details.people")?.addEventListener("toggle", loadAnnotators);
-    this.show({ ...JSON.parse(root.dataset.state), boxes: null });
-    this.focusOpen();
+    // An edit opens with its instruction and pictures in sight, also where the questions stand below them.
+    this.show({ ...JSON.parse(root.dataset.state), boxes: null }, false);
+    this.focusOpen(false);
   }
 
   find(name) { return this.root.querySelector(`[data-${name}]`); }
 
-  show(state) {
+  show(state, scroll = true) {
     for (const question of this.questions) {
       const { criterion, check } = question.dataset;
       const label = check ? state.checks?.[criterion]?.[check] : state.labels[criterion];
@@ -60,7 +61,7 @@ class LabelForm {
     if (this.comment !== document.activeElement) this.comment.value = state.comment ?? "";
     const reveal = this.find("reveal");
     reveal.classList.toggle("shown", Boolean(state.verdicts));
-    if (state.verdicts) { reveal.innerHTML = state.verdicts; reveal.scrollIntoView({ block: "nearest" }); }
+    if (state.verdicts) { reveal.innerHTML = state.verdicts; if (scroll) reveal.scrollIntoView({ block: "nearest" }); }
     else reveal.replaceChildren(line(HIDDEN));
     if (state.boxes && this.viewer) { this.viewer.setTargets(state.boxes); this.refreshBoxes(); }
   }
@@ -92,15 +93,15 @@ class LabelForm {
     this.answer(question, { label: field.value });
   }
 
-  focusOpen() {
+  focusOpen(scroll = true) {
     const open = this.questions.findIndex((one) => !one.classList.contains("done"));
-    this.focus(open === -1 ? 0 : open);
+    this.focus(open === -1 ? 0 : open, scroll);
   }
 
-  focus(number) {
+  focus(number, scroll = true) {
     this.current = number;
     this.questions.forEach((one, at) => { one.classList.remove("opening"); one.classList.toggle("current", at === number); one.toggleAttribute("aria-current", at === number); });
-    this.questions[number]?.scrollIntoView({ block: "nearest" });
+    if (scroll) this.questions[number]?.scrollIntoView({ block: "nearest" });
   }
 
   save(body, after = () => {}) {

@@ -108,7 +108,7 @@ def test_only_one_label_of_a_source_picture_counts(tmp_path: Path) -> None:
     run, people = kind_judge(tmp_path, edits=100)
     found = calibrate(table_of(run), write_labels(tmp_path / "h.jsonl", people), 0.5, 0.05)
     assert found.criteria[IF].labels == 50
-    assert any("another label used" in note for note in found.notes)
+    assert any("share a source picture one counts" in note for note in found.notes)
 
 
 def test_without_any_confidence_nothing_can_be_calibrated(tmp_path: Path) -> None:
@@ -116,3 +116,13 @@ def test_without_any_confidence_nothing_can_be_calibrated(tmp_path: Path) -> Non
     labels = write_labels(tmp_path / "h.jsonl", [{"edit_id": f"e{n}", IF: 4} for n in range(40)])
     with pytest.raises(UserError, match="how sure the judge was"):
         calibrate(table, labels, 0.9, 0.05)
+
+
+def test_a_threshold_set_by_hand_is_refused(tmp_path: Path) -> None:
+    run, people = kind_judge(tmp_path, edits=300)
+    found = calibrate(table_of(run), write_labels(tmp_path / "h.jsonl", people), 0.3, 0.05)
+    assert found.criteria[IF].threshold is not None
+    lower = found.criteria[IF].model_copy(update={"threshold": 0.01})
+    found.model_copy(update={"criteria": {**found.criteria, IF: lower}}).write(tmp_path / "trust.yaml")
+    with pytest.raises(UserError, match="a threshold set by hand promises nothing"):
+        Calibration.read(tmp_path / "trust.yaml")

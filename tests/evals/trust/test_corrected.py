@@ -131,3 +131,20 @@ def test_the_report_tells_corrected_scores_in_every_format(tmp_path: Path, capsy
     assert {"corrected", "low", "high", "labels"} <= set(data["tables"][-1]["columns"])
     assert command([*asked[:2], "--corrected"]) == 2
     assert "no edit of the run run has a label of people" in capsys.readouterr().err
+
+
+def test_where_every_edit_has_a_label_it_is_said_that_the_queue_leaves_some_out(tmp_path: Path) -> None:
+    run, people = kind_judge(tmp_path)
+    queue, _ = draw_queue(table_of(run), 60)
+    found = corrected_scores(run, write_labels(tmp_path / "all.jsonl", people), queue)
+    assert "Every edit has a label: without the queue all of them would count." in found.notes
+
+
+def test_where_no_type_has_labels_enough_that_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, people = kind_judge(tmp_path, models=("x",))
+    labels = str(write_labels(tmp_path / "h.jsonl", people[:24]))
+    assert command(["report", str(run), "--human", labels, "--corrected", "--format", "md"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    said = "at least 20 labels are needed for each (Change Color 4, Change OCR 4, Removal Object 16)."
+    assert told.count(f"No type has a corrected score of its own: {said}") == 1
+    assert "on Instruction Following; at least 20" not in told

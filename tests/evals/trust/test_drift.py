@@ -12,8 +12,12 @@ from editloupe.cli.main import run as command
 from editloupe.evals.analysis.run_rows import table_of
 from editloupe.evals.trust.drift import anchor_rows, drift, shift_answer
 from editloupe.types import UserError
+from tests.combined.samples import GOOD, SMALL, batch
+from tests.combined.samples import run as run_batch
+from tests.conftest import StartServer
 from tests.evals.sample_runs import IF, Line, make_run
 from tests.evals.samples import write_manifest
+from tests.scripted import final
 
 
 def runs(folder: Path, before: list[object], after: list[object]) -> tuple[Path, Path]:
@@ -99,3 +103,20 @@ def test_the_command_judges_the_anchor_again_and_ends_with_a_code(
     assert (code, found["answer"]) == (4, "cannot tell"), "24 edits are too few to show that nothing changed"
     assert command(["drift", str(anchor), "--judge", "rules", "--edits", "24", "--margin", "20"]) == 0
     assert "Same: on 24 edits" in capsys.readouterr().out
+
+
+def test_too_few_source_pictures_are_named_where_nothing_can_be_told(tmp_path: Path) -> None:
+    before, after = (
+        make_run(tmp_path / name, [Line(f"e{n}", given, "", source=f"s{n % 4}") for n in range(40)])
+        for name, given in (("anchor", 4), ("again", 3))
+    )
+    assert "Cannot tell with 40 edits of 4 source pictures" in drift(table_of(before), table_of(after)).sentence
+
+
+def test_another_version_that_is_served_is_named(scripted: StartServer, tmp_path: Path) -> None:
+    manifest = write_manifest(tmp_path, 2)
+    for name in ("v1", "v2"):
+        run_batch(batch(scripted(lambda _, name=name: final(GOOD).but(served=name)), SMALL, manifest, tmp_path / name))
+    first, second = (table_of(tmp_path / name) for name in ("v1", "v2"))
+    assert any(note.startswith("Served then: v1") and "Served again: v2" in note for note in drift(first, second).notes)
+    assert not any("Served" in note for note in drift(first, first).notes)

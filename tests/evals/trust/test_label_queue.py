@@ -82,3 +82,11 @@ def test_a_file_that_is_no_queue_is_told_by_its_line(tmp_path: Path) -> None:
     path.write_text('{"edit_id": "e0", "name": "e0", "probability": 0}\n')
     with pytest.raises(UserError, match="line 1"):
         LabelQueue.read(path)
+
+
+def test_names_that_look_the_same_are_one_annotator(tmp_path: Path) -> None:
+    run, _ = kind_judge(tmp_path, edits=30, models=("x",))
+    queue, _ = draw_queue(table_of(run), 10)
+    assert queue.split(["Ana", "Ana\u200b", "Ben"], 0).annotators == ("Ana", "Ben")
+    with pytest.raises(UserError, match="two annotators or more"):
+        queue.split(["Ana", "\u202eAna"], 0)

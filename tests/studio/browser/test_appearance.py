@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.studio.browser.conftest import NewPage
 from tests.studio.conftest import served
@@ -96,6 +96,13 @@ def test_what_is_shown_stays_where_it_is(address: str, new_page: NewPage, width:
         page.goto(path)
         page.wait_for_load_state("networkidle")
         assert page.evaluate(SHIFT) <= 0.05, name
+
+
+def test_on_a_narrow_page_an_edit_to_label_opens_with_its_pictures_in_sight(address: str, new_page: NewPage) -> None:
+    page: Page = new_page(address, width=400)
+    page.goto("/runs/run/annotate?annotator=Ana")
+    expect(page.locator(".question.current")).to_have_count(1)
+    expect(page.locator("h1")).to_be_in_viewport()
 
 
 def test_nothing_is_loaded_from_elsewhere(address: str, new_page: NewPage) -> None:
