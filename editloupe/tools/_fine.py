@@ -20,6 +20,7 @@ from editloupe.tools._registration import Registration, read_at
 
 Gray = NDArray[np.uint8]
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
 Whole = NDArray[np.int64]
 
@@ -35,8 +36,8 @@ WORTH_OFFSET = 2
 # Differences are read as means over cells of this side, and over the neighbouring cells: about the size of a letter.
 CELL = 4
 NEIGHBOURS = (3, 3)
-# Pixels that are compared at a time: few enough to stay in the processor's cache.
-BAND_PIXELS = 200_000
+# Pixels that are compared at a time, which bounds the memory; a picture of a megapixel goes in one piece.
+BAND_PIXELS = 1_000_000
 NEAREST = np.ones((3, 3), np.uint8)
 # What a cell may differ by, in grey levels and as a share of its contrast: resampling and coding reach that at sharp
 # edges. Per way of comparing: plainly, and forgiving a pixel of wobble.
@@ -116,7 +117,7 @@ def find_fine_spots(
     moves, offsets = _moves(frame, registration, factor, drift)
     first = _toned(frame.first, tone)
     over = _overlaid(first, frame.second, moves, offsets)
-    score, noise = _scores(first, over)
+    score, contrast, noise = _scores(first, over)
     turn = registration.matrix[:, :2] * np.array(frame.step) / np.array(frame.step)[:, None]
     spots = []
     parts = [box for box in known if max(box[2] - box[0], box[3] - box[1]) <= LONGEST_PART * factor]
@@ -125,7 +126,7 @@ def find_fine_spots(
         x1, y1, x2, y2 = (v * CELL for v in cells)
         height, width = first.shape
         around = (max(0, x1 - 2 * CELL), max(0, y1 - 2 * CELL), min(width, x2 + 2 * CELL), min(height, y2 + 2 * CELL))
-        expected = float(noise[cells[1] : cells[3], cells[0] : cells[2]].max())
+        expected = float(noise[contrast[cells[1] : cells[3], cells[0] : cells[2]].max()])
         move = moves[(around[1] + around[3]) // 2 // TILE, (around[0] + around[2]) // 2 // TILE]
         patch = look_closely(first, frame.second, around, Lies((int(move[0]), int(move[1])), turn), expected)
         if patch is not None:
@@ -185,51 +186,54 @@ def _overlaid(first: Gray, second: Gray, moves: Whole, offsets: Whole) -> Gray:
     return over
 
 
-def _scores(first: Gray, second: Gray) -> tuple[Floats, Floats]:
-    """Return for every cell the difference in units of what is worth a close look, and the pair's plain noise there."""
+def _scores(first: Gray, second: Gray) -> tuple[Floats, Gray, Doubles]:
+    """Return for every cell the difference in units of what is worth a close look, and its contrast.
+
+    The last is the pair's plain noise at every level of contrast; it does not fall.
+    """
     height, width = first.shape[0] // CELL * CELL, first.shape[1]
     rows = min(height, max(1, BAND_PIXELS // width // CELL) * CELL)
     # Memory that is used again is faster than new memory, by more than all the rest of this.
-    room = np.empty((8, rows + 2, width), np.uint8)
-    bands = [_band(first, second, (top, min(top + rows, height)), room) for top in range(0, height, rows)]
+    room = np.empty((4, rows + 2, width), np.uint8), np.empty(4 * rows * width, np.uint8)
+    bands = [_band(first, second, (top, min(top + rows, height)), *room) for top in range(0, height, rows)]
     maps = (cv2.blur(part, NEIGHBOURS) for part in np.concatenate(bands, axis=1))
     contrast, tolerant, plain = (np.asarray(m, np.uint8) for m in maps)
-    levels = np.arange(256)
-    noise = _expected(plain, contrast, PLAIN_QUANTILE)
+    levels, groups = np.arange(256), _groups(contrast)
+    noise = _expected(plain, contrast, groups, PLAIN_QUANTILE)
     usual = (np.maximum(PLAIN_TIMES * noise, PLAIN_SHARE * levels) + PLAIN_FLOOR) * PLAIN_SEED
     plainly = cv2.divide(plain, _looked_up(contrast, usual), dtype=cv2.CV_32F)
-    usual = TOLERANT_TIMES * _expected(tolerant, contrast, TOLERANT_QUANTILE)
+    usual = TOLERANT_TIMES * _expected(tolerant, contrast, groups, TOLERANT_QUANTILE)
     usual = (np.maximum(usual, TOLERANT_SHARE * levels) + TOLERANT_FLOOR) * TOLERANT_SEED
     score = np.asarray(
         cv2.max(plainly, cv2.divide(tolerant, _looked_up(contrast, usual), dtype=cv2.CV_32F)), np.float32
     )
     for border in (score[:BORDER], score[-BORDER:], score[:, :BORDER], score[:, -BORDER:]):
         border[:] = 0
-    return score, _looked_up(contrast, noise)
+    return score, contrast, noise
 
 
-def _band(first: Gray, second: Gray, part: tuple[int, int], room: Gray) -> Gray:
+def _band(first: Gray, second: Gray, part: tuple[int, int], wider: Gray, room: Gray) -> Gray:
     """Return contrast, tolerant and plain difference, in this order, of the cells in some rows, from one up to another.
 
-    All that is in between is put into ``room``, eight such bands with a row more on either side.
+    All that is in between is put into ``room`` for four such bands, and ``wider`` for four with a row more on either side.
     """
     top, bottom = part
     rows = slice(max(0, top - 1), bottom + 1)
     inner = slice(top - rows.start, bottom - rows.start)
     a, b = first[rows], second[rows]
-    ranges = room[:4, : len(a)]
+    ranges = wider[:, : len(a)]
     for number, (find, picture) in enumerate(((cv2.dilate, a), (cv2.erode, a), (cv2.dilate, b), (cv2.erode, b))):
         find(picture, NEAREST, dst=ranges[number])
     high, low, other_high, other_low = ranges[:, inner]
     a, b = a[inner], b[inner]
-    made = room[4:].reshape(4, -1)[:, : a.size].reshape(4, *a.shape)
+    made = room[: 4 * a.size].reshape(4, *a.shape)
     contrast, tolerant, plain, less = made
     cv2.max(cv2.subtract(high, low, dst=contrast), cv2.subtract(other_high, other_low, dst=less), dst=contrast)
     cv2.max(cv2.subtract(a, other_high, dst=tolerant), cv2.subtract(other_low, a, dst=less), dst=tolerant)
     cv2.max(tolerant, cv2.subtract(b, high, dst=less), dst=tolerant)
     cv2.max(tolerant, cv2.subtract(low, b, dst=less), dst=tolerant)
     cv2.absdiff(a, b, dst=plain)
-    return np.stack([_cells(values) for values in made[:3]])
+    return _cells(made[:3].reshape(-1, a.shape[1])).reshape(3, len(a) // CELL, -1)
 
 
 def _cells(values: Gray) -> Gray:
@@ -240,18 +244,23 @@ def _cells(values: Gray) -> Gray:
     return np.asarray(cv2.resize(means, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def _expected(values: Gray, contrast: Gray, quantile: float) -> NDArray[np.float64]:
+def _groups(contrast: Gray) -> NDArray[np.intp]:
+    """Return which of some evenly spread cells have like contrast, a row of them for every group."""
+    drivers = contrast[::SAMPLE, ::SAMPLE].ravel()
+    size = max(1, drivers.size // GROUPS)
+    return np.argsort(drivers, kind="stable")[: size * GROUPS].reshape(-1, size)
+
+
+def _expected(values: Gray, contrast: Gray, groups: NDArray[np.intp], quantile: float) -> Doubles:
     """Return what cells differ by in this pair at every level of contrast; busy places by no less than calm ones."""
-    sample = (slice(None, None, SAMPLE), slice(None, None, SAMPLE))
-    some, drivers = values[sample].ravel(), contrast[sample].ravel()
-    size = max(1, some.size // GROUPS)
-    groups = np.argsort(drivers, kind="stable")[: size * GROUPS].reshape(-1, size)
+    some, drivers = (cells[::SAMPLE, ::SAMPLE].ravel() for cells in (values, contrast))
+    size = groups.shape[1]
     rank = int(quantile * (size - 1))
     usual = np.maximum.accumulate(np.partition(some[groups], rank, axis=1)[:, rank])
     return np.interp(np.arange(256), drivers[groups[:, size // 2]], usual)
 
 
-def _looked_up(levels: Gray, table: NDArray[np.float64]) -> Floats:
+def _looked_up(levels: Gray, table: Doubles) -> Floats:
     return np.asarray(cv2.LUT(levels, table.astype(np.float32)), np.float32)
 
 
@@ -263,7 +272,7 @@ def _clusters(score: Floats, known: list[Bounds], parts: list[Bounds]) -> list[B
     grown = cv2.morphologyEx((score > GROW).view(np.uint8), cv2.MORPH_CLOSE, np.ones((JOIN, JOIN), np.uint8))
     count, labels, stats, _ = cv2.connectedComponentsWithStats(grown, connectivity=8, ltype=cv2.CV_16U)
     peaks = np.zeros(count, np.float32)
-    np.maximum.at(peaks, np.asarray(labels, np.intp)[seeds], score[seeds])
+    np.maximum.at(peaks, labels[seeds].astype(np.intp), score[seeds])
     found = []
     for label in np.argsort(-peaks)[: np.count_nonzero(peaks)].tolist():
         x, y, width, height = (int(v) for v in stats[label][:4])

@@ -7,6 +7,7 @@ those pictures.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 import cv2
@@ -110,6 +111,12 @@ class Registration:
             moved = moved + read_at(self.field, (at - np.float32(CELL_CENTRE)) / np.float32(CELL))
         return np.asarray(moved, np.float32)
 
+    def farthest(self, width: int, height: int) -> float:
+        """Return a distance in x or y beyond which nothing of a picture of this size is moved."""
+        corners = np.array([[0, 0], [width, 0], [0, height], [width, height]], np.float64)
+        moved = corners @ (self.matrix[:, :2] - np.eye(2)).T + self.matrix[:, 2]
+        return float(np.abs(moved).max()) + (0.0 if self.field is None else float(np.abs(self.field).max()))
+
     @property
     def still(self) -> bool:
         """Whether both pictures lie over each other as they are."""
@@ -122,13 +129,18 @@ class Registration:
         """
         columns, rows = width // CELL, height // CELL
         # One more cell all round, so that nothing lies beyond the outermost ones, and what is left of a last cell.
-        xs = np.arange(-1, columns + 2, dtype=np.float32) * CELL + np.float32(CELL_CENTRE)
-        ys = np.arange(-1, rows + 2, dtype=np.float32) * CELL + np.float32(CELL_CENTRE)
-        at = np.stack(np.meshgrid(xs, ys), axis=-1)
+        at = _cell_centres((-1, columns + 2), (-1, rows + 2))
         nodes = at + self.displacement(at)
         cell = CELL // step
         large = cv2.resize(nodes, (cell * (columns + 3), cell * (rows + 3)), interpolation=cv2.INTER_LINEAR)
         return np.asarray(large[cell : cell + height // step, cell : cell + width // step], np.float32)
+
+
+@lru_cache(maxsize=16)
+def _cell_centres(columns: tuple[int, int], rows: tuple[int, int]) -> Floats:
+    """Return the middles of cells, from one column and row up to another; not to be written to."""
+    xs, ys = (np.arange(*ends, dtype=np.float32) * CELL + np.float32(CELL_CENTRE) for ends in (columns, rows))
+    return np.stack(np.meshgrid(xs, ys), axis=-1)
 
 
 def read_at(values: Any, places: Floats) -> Floats:
@@ -150,7 +162,7 @@ def register(first: Gray, second: Gray) -> Registration:
     height, width = first.shape
     if min(height, width) < MIN_SIDE:
         return Registration(IDENTITY)
-    energy = _cell_means(cv2.min(local_contrast(first), local_contrast(second)), CELL) ** 2
+    energy = _cell_means(cv2.min(_local_contrast(first), _local_contrast(second)), CELL) ** 2
     trust = energy / (energy + np.float32(HALF_TRUST_CONTRAST**2))
     halves = _half(first), _half(second)
     moved = _small_motion(*halves, trust)
@@ -167,8 +179,7 @@ def register(first: Gray, second: Gray) -> Registration:
 def _fitted(moved: Floats, trust: Floats, size: tuple[int, int]) -> Registration:
     """Return the slight map that most cells' motion agrees on; none at all where it is not slight."""
     rows, columns = trust.shape
-    at = np.meshgrid(np.arange(columns, dtype=np.float32), np.arange(rows, dtype=np.float32))
-    grid = np.stack(at, axis=-1) * np.float32(CELL) + np.float32(CELL_CENTRE)
+    grid = _cell_centres((0, columns), (0, rows))
     stride = max(1, round((rows * columns / FIT_CELLS) ** 0.5))
     some = (slice(stride // 2, None, stride), slice(stride // 2, None, stride))
     matrix = _robust_affine(grid[some], moved[some], trust[some])
@@ -264,7 +275,7 @@ def _small_motion(first: Gray, second: Gray, trust: Floats) -> Floats | None:
     return np.asarray(np.clip(motion, -MAX_WOBBLE, MAX_WOBBLE), np.float32) if nearly_all < SMALL_MOTION else None
 
 
-def local_contrast(gray: Gray) -> Gray:
+def _local_contrast(gray: Gray) -> Gray:
     """Return the range of grey levels in every pixel's 3×3 neighbourhood."""
     kernel = np.ones((3, 3), np.uint8)
     return np.asarray(cv2.subtract(cv2.dilate(gray, kernel), cv2.erode(gray, kernel)), np.uint8)
@@ -299,7 +310,8 @@ def _wobble(rest: Floats, trust: Floats) -> Floats:
     """Return the smooth part of the motion that the affine map leaves over, one vector per cell."""
     field = np.zeros_like(rest)
     for reach in (MAX_WOBBLE, MAX_WOBBLE / 3):
-        distance = np.sum((rest - field) ** 2, axis=-1)
+        away = (rest - field) ** 2
+        distance = away[..., 0] + away[..., 1]
         weights = trust / (1.0 + distance / np.float32(reach**2)) ** 2
         total = cv2.GaussianBlur(weights, (0, 0), FIELD_SIGMA_CELLS) + np.float32(FIELD_PRIOR)
         field = cv2.GaussianBlur(rest * weights[..., None], (0, 0), FIELD_SIGMA_CELLS) / total[..., None]

@@ -16,6 +16,7 @@ tone taken out and the rest measured against the noise of this very pair (:mod:`
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -187,9 +188,10 @@ def compare(first: Picture, second: Picture) -> Comparison:
     registration = register(gray_a, gray_b)
     warped, valid = _overlay(b, registration)
     blocks_a, blocks_b = block_means(a), block_means(warped)
-    tone = fit_tone(blocks_a, blocks_b, None if valid is None else block_means(valid.view(np.uint8)) > 0)
+    known = None if valid is None else block_means(valid.view(np.uint8)) > 0
+    tone = fit_tone(blocks_a, blocks_b, known)
     toned = apply_tone(a, tone)
-    residual = measure(toned, warped, (apply_tone(blocks_a, tone), blocks_b), valid)
+    residual = measure(toned, warped, (apply_tone(blocks_a, tone), blocks_b), valid, known)
     shift, scale = _geometry(registration, a.shape, factor)
     lies = Alignment(registration, factor, (width, height))
     sharpness = sharpness_ratio(gray_a, gray_b, residual.score)
@@ -265,9 +267,25 @@ def _overlay(picture: Picture, registration: Registration) -> tuple[Picture, NDA
         return picture, None
     height, width = picture.shape[:2]
     places = registration.all_places(width, height)
-    inside = cv2.inRange(places, (-0.5, -0.5, 0.0, 0.0), (width - 0.5, height - 0.5, 0.0, 0.0))
+    inside = _inside(places, math.ceil(registration.farthest(width, height)))
     valid = cv2.erode(inside, np.ones((EDGE_MARGIN, EDGE_MARGIN), np.uint8)).astype(bool)
     return sample(picture, places), valid
+
+
+def _inside(places: NDArray[np.float32], farthest: int) -> Picture:
+    """Return which places lie in a picture of the same size, as 255; none is moved farther than that."""
+    height, width = places.shape[:2]
+    inside = np.full((height, width), 255, np.uint8)
+    near = farthest + 1
+    for border in (
+        (slice(near),),
+        (slice(-near, None),),
+        (slice(None), slice(near)),
+        (slice(None), slice(-near, None)),
+    ):
+        some = np.ascontiguousarray(places[border])
+        inside[border] = cv2.inRange(some, (-0.5, -0.5, 0.0, 0.0), (width - 0.5, height - 0.5, 0.0, 0.0))
+    return inside
 
 
 def _region(spot: Spot, a: Picture, b: Picture, factor: int) -> Region:
