@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from editloupe.tools._patches import Lies, Patch, look_closely
 from editloupe.tools._regions import Bounds, area, overlap
-from editloupe.tools._registration import Registration, read_at
+from editloupe.tools._registration import Registration
+from editloupe.tools._residual import drift_added
 
 Gray = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -32,7 +33,7 @@ MIN_SIDE = 64
 # slight reframing moves by less than the one pixel that the comparison forgives.
 TILE = 32
 # Brightness (grey levels) below which slow drift is left in.
-WORTH_OFFSET = 2
+WORTH_OFFSET = 1.5
 # Differences are read as means over cells of this side, and over the neighbouring cells: about the size of a letter.
 CELL = 4
 NEIGHBOURS = (3, 3)
@@ -114,9 +115,9 @@ def find_fine_spots(
     offset that give the first one's brightness the second one's, and ``drift`` (one value a registration cell) what
     has to be added to the second one's after that.
     """
-    moves, offsets = _moves(frame, registration, factor, drift)
-    first = _toned(frame.first, tone)
-    over = _overlaid(first, frame.second, moves, offsets)
+    moves = _moves(frame, registration, factor)
+    first = _toned(frame.first, tone, drift)
+    over = _overlaid(first, frame.second, moves)
     score, contrast, noise = _scores(first, over)
     turn = registration.matrix[:, :2] * np.array(frame.step) / np.array(frame.step)[:, None]
     spots = []
@@ -141,48 +142,44 @@ def _gray(picture: Pixels, size: tuple[int, int]) -> Gray:
     return np.asarray(gray, np.uint8)
 
 
-def _toned(gray: Gray, tone: tuple[float, float]) -> Gray:
+def _toned(gray: Gray, tone: tuple[float, float], drift: Floats) -> Gray:
+    """Return the first picture's brightness with the second one's tone, and without what drifted slowly between them."""
+    if np.abs(drift).max() >= WORTH_OFFSET:
+        return drift_added(gray, drift, -1.0, tone)
     if max(abs(tone[1]), abs(255 * (tone[0] - 1) + tone[1])) < 0.5:
         return gray
     return np.asarray(cv2.addWeighted(gray, tone[0], gray, 0.0, tone[1]), np.uint8)
 
 
-def _moves(frame: Frame, registration: Registration, factor: int, drift: Floats) -> tuple[Whole, Whole]:
-    """Return by how many whole pixels, and by how many grey levels, every tile of the second picture is moved."""
+def _moves(frame: Frame, registration: Registration, factor: int) -> Whole:
+    """Return by how many whole pixels every tile of the second picture is moved."""
     height, width = frame.first.shape
-    if registration.still and np.abs(drift).max() < WORTH_OFFSET:
-        tiles = (-(-height // TILE), -(-width // TILE))
-        return np.zeros((*tiles, 2), np.int64), np.zeros(tiles, np.int64)
+    if registration.still:
+        return np.zeros((-(-height // TILE), -(-width // TILE), 2), np.int64)
     scale = np.array(frame.step) / factor
     columns, rows = (np.minimum(np.arange(0, side, TILE) + TILE // 2, side - 1) for side in (width, height))
     at = np.stack(np.meshgrid((columns + 0.5) * scale[0] - 0.5, (rows + 0.5) * scale[1] - 0.5), axis=-1)
     moved = registration.displacement(at.astype(np.float32)) / scale
-    # The drift's cells cover the registered picture evenly.
-    cells = (at + 0.5) * (np.array(drift.shape[1::-1]) / (np.array([width, height]) * scale)) - 0.5
-    offsets = read_at(drift, cells.astype(np.float32))
-    return np.rint(moved).astype(np.int64), np.rint(offsets).astype(np.int64)
+    return np.rint(moved).astype(np.int64)
 
 
-def _overlaid(first: Gray, second: Gray, moves: Whole, offsets: Whole) -> Gray:
+def _overlaid(first: Gray, second: Gray, moves: Whole) -> Gray:
     """Return the second picture's brightness tile by tile where it lies over the first; nothing differs beyond it."""
-    offsets = np.where(np.abs(offsets) >= WORTH_OFFSET, offsets, 0)
-    steps = np.dstack([moves, offsets])
-    if not steps.any():
+    if not moves.any():
         return second
     height, width = first.shape
     over = first.copy()
     # Neighbours that are moved alike are moved together.
-    turns = (steps[:, 1:] != steps[:, :-1]).any(axis=2).tolist()
-    for row, (line, turned) in enumerate(zip(steps.tolist(), turns, strict=True)):
+    turns = (moves[:, 1:] != moves[:, :-1]).any(axis=2).tolist()
+    for row, (line, turned) in enumerate(zip(moves.tolist(), turns, strict=True)):
         ends = [*(place for place, other in enumerate(turned, 1) if other), len(line)]
         y1, y2 = row * TILE, min(height, (row + 1) * TILE)
         for start, end in zip([0, *ends], ends, strict=False):
-            dx, dy, offset = line[start]
+            dx, dy = line[start]
             x1, x2 = start * TILE, min(width, end * TILE)
             if x1 + dx < 0 or y1 + dy < 0 or x2 + dx > width or y2 + dy > height:
                 continue
-            tile = second[y1 + dy : y2 + dy, x1 + dx : x2 + dx]
-            over[y1:y2, x1:x2] = cv2.add(tile, float(offset)) if offset else tile  # type: ignore[call-overload]
+            over[y1:y2, x1:x2] = second[y1 + dy : y2 + dy, x1 + dx : x2 + dx]
     return over
 
 
