@@ -25,9 +25,10 @@ Doubles = NDArray[np.float64]
 MIN_SIDE = 32
 # The dense flow is estimated at half size and its patches do not overlap. On pairs with a known map this lowers the mean
 # error of the estimator's fastest preset from 0.18 to 0.11 full-size pixels. Reduced by FLOW_SCALE once more it takes half
-# the time, and after the fit the map is the same to 0.05 pixels.
+# the time, and after the fit the map is the same to 0.05 pixels, unless something moved by more than FLOW_FAR pixels.
 FLOW_PATCH_STRIDE = 8
 FLOW_SCALE = 2 / 3
+FLOW_FAR = 5.0
 # The flow is averaged over cells: that describes a smooth map and keeps the fits fast.
 CELL = 8
 # Small motion needs no dense flow: one step along the gradients, averaged over GRADIENT_SIGMA cells, finds it. That is
@@ -172,7 +173,9 @@ def register(first: Gray, second: Gray) -> Registration:
     moved = _small_motion(*halves, trust)
     if moved is not None:
         return _fitted(moved, trust, (width, height)) if moved.any() else Registration(IDENTITY)
-    found = _fitted(_flow(*halves), trust, (width, height))
+    found = _fitted(_flow(*halves, FLOW_SCALE), trust, (width, height))
+    if found.farthest(width, height) > FLOW_FAR:
+        found = _fitted(_flow(*halves), trust, (width, height))
     rest = _rest(*halves, found, trust)
     if rest > POOR_REST or abs(found.matrix[0, 0] - found.matrix[1, 1]) > UNEVEN:
         again = _reframed(*halves, trust, (width, height))
@@ -240,10 +243,10 @@ def _cell_means(values: Any, cell: int) -> Floats:
     return np.asarray(cv2.resize(whole, (width, height), interpolation=cv2.INTER_AREA), np.float32)
 
 
-def _flow(first: Gray, second: Gray) -> Floats:
-    """Return the motion in every cell, in pixels of the pictures these are halves of."""
+def _flow(first: Gray, second: Gray, scale: float = 1.0) -> Floats:
+    """Return the motion in every cell, in pixels of the pictures these are halves of; it is estimated at a scale of these."""
     height, width = first.shape
-    size = (round(width * FLOW_SCALE), round(height * FLOW_SCALE))
+    size = (round(width * scale), round(height * scale))
     less = (cv2.resize(gray, size, interpolation=cv2.INTER_AREA) for gray in (first, second))
     estimator = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
     estimator.setFinestScale(0)
