@@ -205,9 +205,9 @@ def compare(first: Picture, second: Picture) -> Comparison:
     share = sum(spot.area for spot in spots) / residual.amount.size
     frame = fine_frame(first, second)
     if frame is not None:
-        known = [region.box for region in regions]
+        boxed = [region.box for region in regions]
         drift = np.ascontiguousarray(residual.drift[..., 0])
-        fine = find_fine_spots(frame, registration, factor, gray_line(blocks_a, tone), drift, known)
+        fine = find_fine_spots(frame, registration, factor, gray_line(blocks_a, tone), drift, boxed)
         for spot in fine:
             parts = [region for region in regions if overlap(region.box, spot.box)]
             regions = [region for region in regions if region not in parts]
