@@ -185,7 +185,7 @@ def _picture(file: int, start: int, height: int, width: int, size: int) -> Pixel
 
 
 def _jpeg_pixels(data: bytes) -> Pixels | None:
-    """Decode a JPEG in half of Pillow's time, to the same pixels; None for what is none or cannot be decoded.
+    """Decode a JPEG a fifth faster than Pillow, to the same pixels; None for what is none or cannot be decoded.
 
     Only for files that were read through before, and only where nothing else writes to the terminal: what OpenCV's decoder
     prints about bytes that do not belong into a file is kept from it.

@@ -132,6 +132,8 @@ class Alignment:
         Places outside the second picture repeat its border.
         """
         x1, y1, x2, y2 = box
+        if self.registration.still and second.shape[1::-1] == self.size and _lies_in(box, self.size):
+            return second[y1:y2, x1:x2].copy()  # what reading at whole pixels gives
         stretch = np.array([second.shape[1] / self.size[0], second.shape[0] / self.size[1]], np.float32)
         read = np.empty((y2 - y1, x2 - x1, 3), np.uint8)
         for top in range(y1, y2, STRIP_ROWS):
@@ -229,11 +231,15 @@ def _gray(picture: Picture) -> Picture:
     return np.asarray(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), np.uint8)
 
 
+def _lies_in(box: tuple[int, int, int, int], size: tuple[int, int]) -> bool:
+    return min(box[:2]) >= 0 and box[2] <= size[0] and box[3] <= size[1]
+
+
 def _sample(picture: Picture, places: NDArray[np.float32]) -> Picture:
     """Return the picture read at the given positions; positions outside repeat the border."""
-    no_second_map = cast(Any, None)  # OpenCV's stubs leave out that positions in one array need no second map.
-    read = cv2.remap(picture, places, no_second_map, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
-    return np.asarray(read, np.uint8)
+    # At thirty-second parts of a pixel, which nobody sees, it takes a third of the time.
+    whole, parts = cv2.convertMaps(places, cast(Any, None), cv2.CV_16SC2)
+    return np.asarray(cv2.remap(picture, whole, parts, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE), np.uint8)
 
 
 def _reduce(first: Picture, second: Picture) -> tuple[Picture, Picture, int]:
