@@ -34,7 +34,7 @@ from editloupe.tools._regions import (
     significance,
     visible_share,
 )
-from editloupe.tools._registration import Registration, register, sample_nearest
+from editloupe.tools._registration import Registration, register, sample
 from editloupe.tools._residual import measure
 from editloupe.tools._tone import apply_tone, block_means, fit_tone, gray_line, sharpness_ratio, tone_change
 
@@ -275,8 +275,7 @@ def _overlay(picture: Picture, registration: Registration) -> tuple[Picture, NDA
     places = registration.all_places(width, height)
     inside = _inside(places, math.ceil(registration.farthest(width, height)))
     valid = cv2.erode(inside, np.ones((EDGE_MARGIN, EDGE_MARGIN), np.uint8)).astype(bool)
-    # What is compared is smoothed and forgives a pixel of wobble, so nothing is gained by reading between pixels.
-    return sample_nearest(picture, places), valid
+    return sample(picture, places), valid
 
 
 def _inside(places: NDArray[np.float32], farthest: int) -> Picture:
