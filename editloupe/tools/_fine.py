@@ -37,8 +37,8 @@ WORTH_OFFSET = 1.5
 # Differences are read as means over cells of this side, and over the neighbouring cells: about the size of a letter.
 CELL = 4
 NEIGHBOURS = (3, 3)
-# Pixels that are compared at a time, which bounds the memory; a picture of a megapixel goes in one piece.
-BAND_PIXELS = 1_000_000
+# Pixels that are compared at a time: few enough to stay in the processor's cache, and to need little new memory.
+BAND_PIXELS = 200_000
 NEAREST = np.ones((3, 3), np.uint8)
 # What a cell may differ by, in grey levels and as a share of its contrast: resampling and coding reach that at sharp
 # edges. Per way of comparing: plainly, and forgiving a pixel of wobble.
