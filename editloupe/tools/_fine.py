@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 
 from editloupe.tools._patches import Lies, Patch, look_closely
 from editloupe.tools._regions import Bounds, area, overlap
-from editloupe.tools._registration import Registration, read_at
+from editloupe.tools._registration import Registration
+from editloupe.tools._residual import drift_added
 
 Gray = NDArray[np.uint8]
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 Pixels = NDArray[np.uint8]
 Whole = NDArray[np.int64]
 
@@ -31,11 +33,11 @@ MIN_SIDE = 64
 # slight reframing moves by less than the one pixel that the comparison forgives.
 TILE = 32
 # Brightness (grey levels) below which slow drift is left in.
-WORTH_OFFSET = 2
+WORTH_OFFSET = 1.5
 # Differences are read as means over cells of this side, and over the neighbouring cells: about the size of a letter.
 CELL = 4
 NEIGHBOURS = (3, 3)
-# Pixels that are compared at a time: few enough to stay in the processor's cache.
+# Pixels that are compared at a time: few enough to stay in the processor's cache, and to need little new memory.
 BAND_PIXELS = 200_000
 NEAREST = np.ones((3, 3), np.uint8)
 # What a cell may differ by, in grey levels and as a share of its contrast: resampling and coding reach that at sharp
@@ -113,10 +115,10 @@ def find_fine_spots(
     offset that give the first one's brightness the second one's, and ``drift`` (one value a registration cell) what
     has to be added to the second one's after that.
     """
-    moves, offsets = _moves(frame, registration, factor, drift)
-    first = _toned(frame.first, tone)
-    over = _overlaid(first, frame.second, moves, offsets)
-    score, noise = _scores(first, over)
+    moves = _moves(frame, registration, factor)
+    first = _toned(frame.first, tone, drift)
+    over = _overlaid(first, frame.second, moves)
+    score, contrast, noise = _scores(first, over)
     turn = registration.matrix[:, :2] * np.array(frame.step) / np.array(frame.step)[:, None]
     spots = []
     parts = [box for box in known if max(box[2] - box[0], box[3] - box[1]) <= LONGEST_PART * factor]
@@ -125,7 +127,7 @@ def find_fine_spots(
         x1, y1, x2, y2 = (v * CELL for v in cells)
         height, width = first.shape
         around = (max(0, x1 - 2 * CELL), max(0, y1 - 2 * CELL), min(width, x2 + 2 * CELL), min(height, y2 + 2 * CELL))
-        expected = float(noise[cells[1] : cells[3], cells[0] : cells[2]].max())
+        expected = float(noise[contrast[cells[1] : cells[3], cells[0] : cells[2]].max()])
         move = moves[(around[1] + around[3]) // 2 // TILE, (around[0] + around[2]) // 2 // TILE]
         patch = look_closely(first, frame.second, around, Lies((int(move[0]), int(move[1])), turn), expected)
         if patch is not None:
@@ -140,96 +142,95 @@ def _gray(picture: Pixels, size: tuple[int, int]) -> Gray:
     return np.asarray(gray, np.uint8)
 
 
-def _toned(gray: Gray, tone: tuple[float, float]) -> Gray:
+def _toned(gray: Gray, tone: tuple[float, float], drift: Floats) -> Gray:
+    """Return the first picture's brightness with the second one's tone, and without what drifted slowly between them."""
+    if np.abs(drift).max() >= WORTH_OFFSET:
+        return drift_added(gray, drift, -1.0, tone)
     if max(abs(tone[1]), abs(255 * (tone[0] - 1) + tone[1])) < 0.5:
         return gray
     return np.asarray(cv2.addWeighted(gray, tone[0], gray, 0.0, tone[1]), np.uint8)
 
 
-def _moves(frame: Frame, registration: Registration, factor: int, drift: Floats) -> tuple[Whole, Whole]:
-    """Return by how many whole pixels, and by how many grey levels, every tile of the second picture is moved."""
+def _moves(frame: Frame, registration: Registration, factor: int) -> Whole:
+    """Return by how many whole pixels every tile of the second picture is moved."""
     height, width = frame.first.shape
-    if registration.still and np.abs(drift).max() < WORTH_OFFSET:
-        tiles = (-(-height // TILE), -(-width // TILE))
-        return np.zeros((*tiles, 2), np.int64), np.zeros(tiles, np.int64)
+    if registration.still:
+        return np.zeros((-(-height // TILE), -(-width // TILE), 2), np.int64)
     scale = np.array(frame.step) / factor
     columns, rows = (np.minimum(np.arange(0, side, TILE) + TILE // 2, side - 1) for side in (width, height))
     at = np.stack(np.meshgrid((columns + 0.5) * scale[0] - 0.5, (rows + 0.5) * scale[1] - 0.5), axis=-1)
     moved = registration.displacement(at.astype(np.float32)) / scale
-    # The drift's cells cover the registered picture evenly.
-    cells = (at + 0.5) * (np.array(drift.shape[1::-1]) / (np.array([width, height]) * scale)) - 0.5
-    offsets = read_at(drift, cells.astype(np.float32))
-    return np.rint(moved).astype(np.int64), np.rint(offsets).astype(np.int64)
+    return np.rint(moved).astype(np.int64)
 
 
-def _overlaid(first: Gray, second: Gray, moves: Whole, offsets: Whole) -> Gray:
+def _overlaid(first: Gray, second: Gray, moves: Whole) -> Gray:
     """Return the second picture's brightness tile by tile where it lies over the first; nothing differs beyond it."""
-    offsets = np.where(np.abs(offsets) >= WORTH_OFFSET, offsets, 0)
-    steps = np.dstack([moves, offsets])
-    if not steps.any():
+    if not moves.any():
         return second
     height, width = first.shape
     over = first.copy()
     # Neighbours that are moved alike are moved together.
-    turns = (steps[:, 1:] != steps[:, :-1]).any(axis=2).tolist()
-    for row, (line, turned) in enumerate(zip(steps.tolist(), turns, strict=True)):
+    turns = (moves[:, 1:] != moves[:, :-1]).any(axis=2).tolist()
+    for row, (line, turned) in enumerate(zip(moves.tolist(), turns, strict=True)):
         ends = [*(place for place, other in enumerate(turned, 1) if other), len(line)]
         y1, y2 = row * TILE, min(height, (row + 1) * TILE)
         for start, end in zip([0, *ends], ends, strict=False):
-            dx, dy, offset = line[start]
+            dx, dy = line[start]
             x1, x2 = start * TILE, min(width, end * TILE)
             if x1 + dx < 0 or y1 + dy < 0 or x2 + dx > width or y2 + dy > height:
                 continue
-            tile = second[y1 + dy : y2 + dy, x1 + dx : x2 + dx]
-            over[y1:y2, x1:x2] = cv2.add(tile, float(offset)) if offset else tile  # type: ignore[call-overload]
+            over[y1:y2, x1:x2] = second[y1 + dy : y2 + dy, x1 + dx : x2 + dx]
     return over
 
 
-def _scores(first: Gray, second: Gray) -> tuple[Floats, Floats]:
-    """Return for every cell the difference in units of what is worth a close look, and the pair's plain noise there."""
+def _scores(first: Gray, second: Gray) -> tuple[Floats, Gray, Doubles]:
+    """Return for every cell the difference in units of what is worth a close look, and its contrast.
+
+    The last is the pair's plain noise at every level of contrast; it does not fall.
+    """
     height, width = first.shape[0] // CELL * CELL, first.shape[1]
     rows = min(height, max(1, BAND_PIXELS // width // CELL) * CELL)
     # Memory that is used again is faster than new memory, by more than all the rest of this.
-    room = np.empty((8, rows + 2, width), np.uint8)
-    bands = [_band(first, second, (top, min(top + rows, height)), room) for top in range(0, height, rows)]
+    room = np.empty((4, rows + 2, width), np.uint8), np.empty(4 * rows * width, np.uint8)
+    bands = [_band(first, second, (top, min(top + rows, height)), *room) for top in range(0, height, rows)]
     maps = (cv2.blur(part, NEIGHBOURS) for part in np.concatenate(bands, axis=1))
     contrast, tolerant, plain = (np.asarray(m, np.uint8) for m in maps)
-    levels = np.arange(256)
-    noise = _expected(plain, contrast, PLAIN_QUANTILE)
+    levels, groups = np.arange(256), _groups(contrast)
+    noise = _expected(plain, contrast, groups, PLAIN_QUANTILE)
     usual = (np.maximum(PLAIN_TIMES * noise, PLAIN_SHARE * levels) + PLAIN_FLOOR) * PLAIN_SEED
     plainly = cv2.divide(plain, _looked_up(contrast, usual), dtype=cv2.CV_32F)
-    usual = TOLERANT_TIMES * _expected(tolerant, contrast, TOLERANT_QUANTILE)
+    usual = TOLERANT_TIMES * _expected(tolerant, contrast, groups, TOLERANT_QUANTILE)
     usual = (np.maximum(usual, TOLERANT_SHARE * levels) + TOLERANT_FLOOR) * TOLERANT_SEED
     score = np.asarray(
         cv2.max(plainly, cv2.divide(tolerant, _looked_up(contrast, usual), dtype=cv2.CV_32F)), np.float32
     )
     for border in (score[:BORDER], score[-BORDER:], score[:, :BORDER], score[:, -BORDER:]):
         border[:] = 0
-    return score, _looked_up(contrast, noise)
+    return score, contrast, noise
 
 
-def _band(first: Gray, second: Gray, part: tuple[int, int], room: Gray) -> Gray:
+def _band(first: Gray, second: Gray, part: tuple[int, int], wider: Gray, room: Gray) -> Gray:
     """Return contrast, tolerant and plain difference, in this order, of the cells in some rows, from one up to another.
 
-    All that is in between is put into ``room``, eight such bands with a row more on either side.
+    All that is in between is put into ``room`` for four such bands, and ``wider`` for four with a row more on either side.
     """
     top, bottom = part
     rows = slice(max(0, top - 1), bottom + 1)
     inner = slice(top - rows.start, bottom - rows.start)
     a, b = first[rows], second[rows]
-    ranges = room[:4, : len(a)]
+    ranges = wider[:, : len(a)]
     for number, (find, picture) in enumerate(((cv2.dilate, a), (cv2.erode, a), (cv2.dilate, b), (cv2.erode, b))):
         find(picture, NEAREST, dst=ranges[number])
     high, low, other_high, other_low = ranges[:, inner]
     a, b = a[inner], b[inner]
-    made = room[4:].reshape(4, -1)[:, : a.size].reshape(4, *a.shape)
+    made = room[: 4 * a.size].reshape(4, *a.shape)
     contrast, tolerant, plain, less = made
     cv2.max(cv2.subtract(high, low, dst=contrast), cv2.subtract(other_high, other_low, dst=less), dst=contrast)
     cv2.max(cv2.subtract(a, other_high, dst=tolerant), cv2.subtract(other_low, a, dst=less), dst=tolerant)
     cv2.max(tolerant, cv2.subtract(b, high, dst=less), dst=tolerant)
     cv2.max(tolerant, cv2.subtract(low, b, dst=less), dst=tolerant)
     cv2.absdiff(a, b, dst=plain)
-    return np.stack([_cells(values) for values in made[:3]])
+    return _cells(made[:3].reshape(-1, a.shape[1])).reshape(3, len(a) // CELL, -1)
 
 
 def _cells(values: Gray) -> Gray:
@@ -240,18 +241,23 @@ def _cells(values: Gray) -> Gray:
     return np.asarray(cv2.resize(means, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def _expected(values: Gray, contrast: Gray, quantile: float) -> NDArray[np.float64]:
+def _groups(contrast: Gray) -> NDArray[np.intp]:
+    """Return which of some evenly spread cells have like contrast, a row of them for every group."""
+    drivers = contrast[::SAMPLE, ::SAMPLE].ravel()
+    size = max(1, drivers.size // GROUPS)
+    return np.argsort(drivers, kind="stable")[: size * GROUPS].reshape(-1, size)
+
+
+def _expected(values: Gray, contrast: Gray, groups: NDArray[np.intp], quantile: float) -> Doubles:
     """Return what cells differ by in this pair at every level of contrast; busy places by no less than calm ones."""
-    sample = (slice(None, None, SAMPLE), slice(None, None, SAMPLE))
-    some, drivers = values[sample].ravel(), contrast[sample].ravel()
-    size = max(1, some.size // GROUPS)
-    groups = np.argsort(drivers, kind="stable")[: size * GROUPS].reshape(-1, size)
+    some, drivers = (cells[::SAMPLE, ::SAMPLE].ravel() for cells in (values, contrast))
+    size = groups.shape[1]
     rank = int(quantile * (size - 1))
     usual = np.maximum.accumulate(np.partition(some[groups], rank, axis=1)[:, rank])
     return np.interp(np.arange(256), drivers[groups[:, size // 2]], usual)
 
 
-def _looked_up(levels: Gray, table: NDArray[np.float64]) -> Floats:
+def _looked_up(levels: Gray, table: Doubles) -> Floats:
     return np.asarray(cv2.LUT(levels, table.astype(np.float32)), np.float32)
 
 
@@ -263,7 +269,7 @@ def _clusters(score: Floats, known: list[Bounds], parts: list[Bounds]) -> list[B
     grown = cv2.morphologyEx((score > GROW).view(np.uint8), cv2.MORPH_CLOSE, np.ones((JOIN, JOIN), np.uint8))
     count, labels, stats, _ = cv2.connectedComponentsWithStats(grown, connectivity=8, ltype=cv2.CV_16U)
     peaks = np.zeros(count, np.float32)
-    np.maximum.at(peaks, np.asarray(labels, np.intp)[seeds], score[seeds])
+    np.maximum.at(peaks, labels[seeds].astype(np.intp), score[seeds])
     found = []
     for label in np.argsort(-peaks)[: np.count_nonzero(peaks)].tolist():
         x, y, width, height = (int(v) for v in stats[label][:4])

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from editloupe.tools._order_statistics import medians
-from editloupe.tools._registration import local_contrast
-from editloupe.tools._tone import BLOCK, block_means
+from editloupe.tools._tone import BLOCK
 
 Picture = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -33,6 +32,8 @@ DRIFT_REACH = (20.0, 10.0, 5.0)
 DRIFT_PRIOR = 1e-3
 MAX_DRIFT = 14.0
 WORTH_DRIFT = 0.5
+# Parts of a grey level to which drift is added.
+DRIFT_PARTS = 8
 # Noise (grey levels) every pair is credited with: what people do not see stays silent.
 NOISE_FLOOR = 2.2
 # Noise is learnt from every NOISE_STRIDE-th pixel in groups of like activity: the level that NOISE_QUANTILE of a group
@@ -61,12 +62,13 @@ class Residual:
     drift: Floats
 
 
-def measure(first: Picture, second: Picture, blocks: tuple[Picture, Picture], valid: Mask | None) -> Residual:
+def measure(
+    first: Picture, second: Picture, blocks: tuple[Picture, Picture], valid: Mask | None, known: Mask | None
+) -> Residual:
     """Compare two registered RGB pictures of like tone, given with their block means.
 
-    Outside ``valid`` (without it, nowhere) nothing counts as different.
+    Outside ``valid``, and in blocks that are not ``known``, nothing counts as different; without them, all counts.
     """
-    known = None if valid is None else block_means(valid.view(np.uint8)) > 0
     delta = np.subtract(*(cv2.cvtColor(p, cv2.COLOR_RGB2YCrCb).astype(np.float32) for p in blocks))
     drift = _drift(delta, known, max(first.shape))
     coarse = np.asarray(cv2.sqrt(cv2.transform((delta - drift) ** 2, CHANNELS)), np.float32)
@@ -74,15 +76,23 @@ def measure(first: Picture, second: Picture, blocks: tuple[Picture, Picture], va
         coarse[~known] = 0
     a, b = _smoothed(first), _smoothed(second)
     if np.abs(drift).max() >= WORTH_DRIFT:
-        b = np.asarray(cv2.add(b, cv2.resize(drift, b.shape[1::-1]), dtype=cv2.CV_8U), np.uint8)
-    amount = _length(np.asarray(cv2.max(_outside(a, b), _outside(b, a)), np.uint8))
+        b = drift_added(b, drift)
+    ranges = _ranges(a), _ranges(b)
+    difference = cv2.max(_outside(a, *ranges[1]), _outside(b, *ranges[0]))
     if valid is not None:
-        amount[~valid] = 0
-    amount = np.asarray(cv2.GaussianBlur(amount, SMOOTHING, 0), np.float32)
-    luma_a, luma_b = (np.asarray(cv2.extractChannel(p, 0), np.uint8) for p in (a, b))
-    activity = np.asarray(cv2.min(_activity(luma_a), _activity(luma_b)), np.uint8)
-    noise = _noise(amount, np.asarray(cv2.absdiff(luma_a, luma_b), np.uint8), activity, valid)
+        difference = cv2.copyTo(difference, valid.view(np.uint8))
+    amount = np.asarray(cv2.GaussianBlur(_length(np.asarray(difference, np.uint8)), SMOOTHING, 0), np.float32)
+    activity = np.asarray(cv2.min(*(_activity(*one) for one in ranges)), np.uint8)
+    noise = _noise(amount, (a, b), activity, valid)
     return Residual(amount, amount / noise, coarse, drift)
+
+
+def drift_added(picture: Picture, drift: Floats, sign: float = 1.0, tone: tuple[float, float] = (1.0, 0.0)) -> Picture:
+    """Return a picture times and plus ``tone``, with the drift of its blocks added, or taken off where the sign is minus one."""
+    # Between blocks, bytes are read much faster than fractions: parts of a grey level, from the middle of the range.
+    coded = cv2.resize(np.rint(drift * DRIFT_PARTS + 128.0).astype(np.uint8), picture.shape[1::-1])
+    part = sign / DRIFT_PARTS
+    return np.asarray(cv2.addWeighted(picture, tone[0], coded, part, tone[1] - 128.0 * part), np.uint8)
 
 
 def _smoothed(picture: Picture) -> Picture:
@@ -92,20 +102,24 @@ def _smoothed(picture: Picture) -> Picture:
 
 def _length(difference: Picture) -> Floats:
     """Return the length of a difference in brightness and colour."""
-    power = cv2.multiply(difference, difference, dtype=cv2.CV_32F)
+    power = difference.astype(np.float32)
+    cv2.multiply(power, power, dst=power)
     return np.asarray(cv2.sqrt(cv2.transform(power, CHANNELS)), np.float32)
 
 
-def _outside(a: Picture, b: Picture) -> Picture:
-    """Return how far each pixel of ``a`` lies outside the range of its neighbourhood in ``b``, per channel."""
-    above = cv2.subtract(a, cv2.dilate(b, TOLERANCE))
-    below = cv2.subtract(cv2.erode(b, TOLERANCE), a)
-    return np.asarray(cv2.max(above, below), np.uint8)
+def _ranges(picture: Picture) -> tuple[Picture, Picture]:
+    """Return the highest and the lowest value in every pixel's neighbourhood, per channel."""
+    return np.asarray(cv2.dilate(picture, TOLERANCE), np.uint8), np.asarray(cv2.erode(picture, TOLERANCE), np.uint8)
 
 
-def _activity(luma: Picture) -> Picture:
+def _outside(picture: Picture, high: Picture, low: Picture) -> Picture:
+    """Return how far each pixel lies outside a range, per channel."""
+    return np.asarray(cv2.max(cv2.subtract(picture, high), cv2.subtract(low, picture)), np.uint8)
+
+
+def _activity(high: Picture, low: Picture) -> Picture:
     """Return how busy the brightness is around each pixel; the less busy of two pictures bounds their noise."""
-    return np.asarray(cv2.blur(local_contrast(luma), (5, 5)), np.uint8)
+    return np.asarray(cv2.blur(cv2.extractChannel(cv2.subtract(high, low), 0), (5, 5)), np.uint8)
 
 
 def _drift(delta: Floats, known: Mask | None, long_side: int) -> Floats:
@@ -117,7 +131,8 @@ def _drift(delta: Floats, known: Mask | None, long_side: int) -> Floats:
     sigma = max(1.0, DRIFT_SIGMA_SHARE * long_side / BLOCK / DRIFT_STEP)
     slow = np.zeros_like(delta)
     for reach in DRIFT_REACH:
-        distance = np.sum((delta - slow) ** 2, axis=-1)
+        away = (delta - slow) ** 2
+        distance = away[..., 0] + away[..., 1] + away[..., 2]
         weights = np.asarray(seen / (1.0 + distance / np.float32(reach**2)) ** 2, np.float32)
         total = cv2.GaussianBlur(weights, (0, 0), sigma) + np.float32(DRIFT_PRIOR)
         pulled = np.asarray(cv2.GaussianBlur(delta * weights[..., None], (0, 0), sigma), np.float32)
@@ -125,10 +140,11 @@ def _drift(delta: Floats, known: Mask | None, long_side: int) -> Floats:
     return np.asarray(cv2.resize(np.clip(slow, -MAX_DRIFT, MAX_DRIFT), size), np.float32).reshape(size[1], size[0], 3)
 
 
-def _noise(amount: Floats, plain: Picture, activity: Picture, valid: Mask | None) -> Floats:
+def _noise(amount: Floats, pictures: tuple[Picture, Picture], activity: Picture, valid: Mask | None) -> Floats:
     """Return the noise to expect at every pixel, learnt from the pixels of like activity in this pair."""
     sample = (slice(None, None, NOISE_STRIDE), slice(None, None, NOISE_STRIDE))
-    values, plains, drivers = amount[sample].ravel(), plain[sample].ravel(), activity[sample].ravel()
+    plain = cv2.absdiff(*(picture[..., 0][sample] for picture in pictures))
+    values, plains, drivers = amount[sample].ravel(), plain.ravel(), activity[sample].ravel()
     if valid is not None:
         known = valid[sample].ravel()
         values, plains, drivers = values[known], plains[known], drivers[known]

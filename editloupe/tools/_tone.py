@@ -48,25 +48,27 @@ def fit_tone(first: Blocks, second: Blocks, known: Mask | None = None) -> Double
     second picture does not flatten the fit. Blocks that are not ``known`` do not count.
     """
     some = _some(first)
-    a, b = first[some].reshape(-1, 3), second[some].reshape(-1, 3)
-    usable = (np.minimum(a, b).min(axis=1) >= CLIPPED_LOW) & (np.maximum(a, b).max(axis=1) <= CLIPPED_HIGH)
+    colours = np.concatenate([first[some].reshape(-1, 3), second[some].reshape(-1, 3)], axis=1).T
+    usable = (colours.min(axis=0) >= CLIPPED_LOW) & (colours.max(axis=0) <= CLIPPED_HIGH)
     if known is not None:
         usable &= known[some].ravel()
-    if int(usable.sum()) < MIN_BLOCKS:
+    count = np.count_nonzero(usable)
+    if count < MIN_BLOCKS:
         return np.eye(3, 4)
-    source, target = a[usable].astype(np.float64), b[usable].astype(np.float64)
-    slope, offset = np.eye(3), medians((target - source).T)
-    prior = TONE_PRIOR * np.eye(3)
+    # One row a channel: the first picture's, ones for the offset, the second picture's.
+    rows = np.ones((7, count))
+    rows[:3], rows[4:] = colours[:3, usable], colours[3:, usable]
+    basis, target = rows[:4], rows[4:]
+    fit = np.column_stack([np.eye(3), medians(target - rows[:3])])
+    # The offset is free; the pull is on what multiplies colours, towards one each.
+    pull = TONE_PRIOR * np.hstack([np.diag([1.0, 1.0, 1.0, 0.0]), np.eye(4, 3)])
     for turn in range(TONE_ROUNDS):
         reach = max(TONE_END, TONE_START / 2.0**turn)
-        rest = target - source @ slope.T - offset
-        weights = 1.0 / (1.0 + np.einsum("ij,ij->i", rest, rest) / reach**2) ** 2
-        weights /= weights.sum()
-        mean_a, mean_b = weights @ source, weights @ target
-        spread = (source - mean_a) * weights[:, None]
-        slope = cv2.solve(spread.T @ (source - mean_a) + prior, spread.T @ (target - mean_b) + prior)[1].T
-        offset = mean_b - slope @ mean_a
-    return np.column_stack([slope, offset])
+        rest = target - fit @ basis
+        weights = 1.0 / (1.0 + np.einsum("ij,ij->j", rest, rest) / reach**2) ** 2
+        sums = (basis * weights) @ rows.T + pull * weights.sum()
+        fit = cv2.solve(sums[:, :4], sums[:, 4:])[1].T
+    return np.asarray(fit, np.float64)
 
 
 def gray_line(blocks: Blocks, matrix: Doubles) -> tuple[float, float]:

@@ -1,3 +1,4 @@
+import io
 import os
 import signal
 import subprocess
@@ -9,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from editloupe.images import Album, Picture, Pixels, encode, hash_pixels
+from editloupe.images import Album, Picture, Pixels, decode, encode, hash_pixels
 from editloupe.tools.compared_pictures import ComparedPictures, compared
-from editloupe.tools.comparison_pool import ComparisonPool
+from editloupe.tools.comparison_pool import ComparisonPool, _jpeg_pixels
 
 LEAVE_ONE_BEHIND = """
 import os, signal, sys
@@ -87,6 +89,31 @@ def test_files_are_decoded_there_and_nowhere_else(
     assert not second.decoded
     assert found.sides
     assert same(found, here(first.pixels, second.pixels))
+
+
+@pytest.mark.parametrize("sampling", [0, 2])
+@pytest.mark.parametrize("progressive", [False, True])
+def test_files_have_the_pixels_that_they_have_here(photo: Pixels, sampling: int, progressive: bool) -> None:
+    file = io.BytesIO()
+    Image.fromarray(photo[:211, :333]).save(file, "JPEG", quality=85, subsampling=sampling, progressive=progressive)
+    found = _jpeg_pixels(file.getvalue())
+    assert found is not None
+    assert np.array_equal(found, decode(file.getvalue(), "the picture").pixels)
+
+
+def test_stray_bytes_of_a_file_are_not_told_on_the_terminal(photo: Pixels, capfd: pytest.CaptureFixture[str]) -> None:
+    file = io.BytesIO()
+    Image.fromarray(photo).save(file, "JPEG")
+    found = _jpeg_pixels(file.getvalue()[:-2] + b"stray bytes" * 9 + file.getvalue()[-2:])
+    assert found is not None
+    os.write(2, b"told")
+    assert capfd.readouterr().err == "told"
+
+
+def test_what_is_no_jpeg_is_left_to_the_other_decoder(photo: Pixels) -> None:
+    file = io.BytesIO()
+    Image.fromarray(photo[:8, :8]).save(file, "PNG")
+    assert _jpeg_pixels(file.getvalue()) is None
 
 
 @pytest.mark.long

@@ -280,6 +280,19 @@ def test_aligning_brings_the_second_picture_into_the_first_ones_frame(change: Ca
         assert after < 0.6 * cv2.absdiff(plain[inner], picture[inner]).mean()
 
 
+def test_pictures_that_lie_over_each_other_are_cut_out_as_they_are() -> None:
+    picture = photo("astronaut")
+    painted = picture.copy()
+    painted[100:160, 200:280] = (20, 180, 60)
+    found = compare(picture, painted)
+    assert found.alignment is not None
+    crop = found.alignment.crop(painted, (190, 90, 290, 170))
+    assert np.array_equal(crop, painted[90:170, 190:290])
+    assert not np.shares_memory(crop, painted)
+    beyond = found.alignment.crop(painted, (-3, -3, 4, 4))
+    assert np.array_equal(beyond[3:, 3:], painted[:4, :4])
+
+
 SIZES = [(1, 1), (1, 9), (9, 1), (5, 3), (33, 40), (20, 1500), (1500, 20), (730, 500)]
 
 
