@@ -68,7 +68,8 @@ async def _told(state: Asked, graph: Any) -> dict[str, Any]:
         finally:
             await opened.aclose()
     except ValidationError as error:
-        return {"error": f"this is not an edit: {mistake(error)}"}
+        told = mistake(error, whole="")
+        return {"error": f"this is not an edit: {told}"}
     except UserError as error:
         return {"error": str(error)}
     return {"judgement": judgement.model_dump(mode="json")}

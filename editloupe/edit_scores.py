@@ -59,7 +59,7 @@ def unscored(sentence: str) -> EditScore:
 
 def why_no_edit(error: ValidationError) -> str:
     """Say in one sentence what is wrong with the parts of an edit."""
-    return mistake(error).removeprefix("the file: ")
+    return mistake(error, whole="")
 
 
 def verdict_facts(outcome: Outcome) -> dict[str, Any]:

@@ -123,7 +123,7 @@ class Album:
             known = self._by_path.get(path)
         if known is None:
             known = (
-                _open_in_memory(path)
+                _open_in_memory(path, lazily=True)
                 if isinstance(path, MemoryPicture)
                 else decode(_read(path), str(path), lazily=True)
             )
@@ -184,13 +184,13 @@ def open_picture(path: PictureSource) -> Picture:
     return _open_in_memory(path) if isinstance(path, MemoryPicture) else decode(_read(path), str(path))
 
 
-def _open_in_memory(source: MemoryPicture) -> Picture:
+def _open_in_memory(source: MemoryPicture, lazily: bool = False) -> Picture:
     _check_here(source)
     if (known := source.opened) is None:
         if source.pixels is not None:
             known = Picture(source.sha, source.pixels, given=True)
         else:
-            known = decode(source.data or b"", source.told)
+            known = decode(source.data or b"", source.told, lazily)
         source.opened = known
     return known
 

@@ -142,8 +142,8 @@ class Judge(ProtocolJudge):
         With `strict`, an edit whose pictures or boxes cannot be used raises UserError; without, it ends unjudged. `graph` is the
         graph of an edit, for whoever has it shown inside a graph of their own.
         """
-        wanted = tuple(dict.fromkeys(criteria)) if criteria else self.criteria
-        self._protocol.select(wanted)
+        named = [rubric.criterion for rubric in self._protocol.select(criteria)] if criteria else self.criteria
+        wanted = tuple(dict.fromkeys(named))
         pictures = Album() if album is None else album
 
         async def ask(member: Member, names: tuple[str, ...], number: int, part: str) -> Answered:
@@ -307,11 +307,16 @@ class Judge(ProtocolJudge):
     def batch(self, edits: Iterable[Edit], concurrency: int = 32) -> Generator[Judgement, None, None]:
         """Judge many edits and iterate over judgements as they finish; leaving early ends what is under way."""
         judgements = self.abatch(edits, concurrency)
+        waiting: asyncio.Task[Any] | None = None
 
         async def following() -> Judgement | None:
+            nonlocal waiting
+            waiting = asyncio.current_task()
             return await anext(judgements, None)
 
         async def leave() -> None:
+            if waiting is not None and not waiting.done():  # Ctrl-C: it was cancelled and has not ended yet
+                await asyncio.wait([waiting])
             await judgements.aclose()
 
         try:

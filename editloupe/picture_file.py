@@ -14,11 +14,15 @@ from editloupe.user_error import UserError
 
 def taken_picture(value: Any) -> Any:
     """Return a picture in memory under its hash, and whatever names a file as it is."""
+    if value is None:
+        raise ValueError("there is no picture")
     if isinstance(value, str):
+        if not value:
+            raise ValueError("there is no picture: its path is empty")
         in_memory = value.startswith("data:") or (value.startswith(SCHEME) and MemoryPicture.named(value) is not None)
         if not in_memory:
             return value
-    elif value is None or isinstance(value, PurePath):
+    elif isinstance(value, PurePath):
         return value
     from editloupe.picture_input import as_memory_picture  # it loads what decodes pictures
 

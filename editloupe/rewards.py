@@ -12,6 +12,9 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
+from editloupe.edit_scores import why_no_edit
 from editloupe.evals.reward.edit_rewards import Reward, areward, rewards
 from editloupe.judge import Judge
 from editloupe.message_pictures import last_picture, last_words, plain_picture
@@ -148,7 +151,9 @@ def _edit(row: Row, source: Take | None, edited: Take | None, instruction: Take 
             if found is None or (isinstance(found, (str, list, tuple)) and not found):
                 return f"there is no {part}"
         return Edit(id="sample", source=before, edited=after, instruction=str(asked))
-    except (ValueError, UserError) as error:  # pydantic's are among them
+    except ValidationError as error:
+        return why_no_edit(error)
+    except (ValueError, UserError) as error:
         return " ".join(str(error).split())[:300]
 
 

@@ -139,7 +139,10 @@ class Edit(Record):
     def _id_from_file_name(cls, value: Any) -> Any:
         if not isinstance(value, Mapping) or value.get("id") or value.get("edited") is None:
             return value
-        edited = taken_picture(value["edited"])
+        try:
+            edited = taken_picture(value["edited"])
+        except ValueError:  # the field itself tells it, under its name
+            return value
         own = edited.sha[:16] if isinstance(edited, MemoryPicture) else Path(edited).stem
         return {**value, "edited": edited, "id": own}
 

@@ -23,7 +23,7 @@ def main(out: Path) -> None:
         for trace in run.load_trace(EDIT):
             print(trace.criterion)
             for step in trace.steps:
-                print(f"  step {step.index}: {step.thought[:100]}")
+                print(f"  step {step.index + 1}: {step.thought[:100]}")
                 for call in step.calls:
                     print(f"    asked for {call.name} {dict(call.parameters)}")
                 for seen in step.observations:

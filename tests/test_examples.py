@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from editloupe import Judge
+from editloupe.demo import demo_manifest
 from tests.conftest import StartServer
 from tests.reward_server.running import running
 from tests.scripted import Reply, Request, final, say
+from tests.scripted.batch_service import BatchService
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 RunExample = Callable[..., list[str]]
@@ -152,6 +154,94 @@ def test_an_evaluator_of_langsmith_has_no_score_without_a_picture(example: RunEx
 
     assert float(asked.partition(": ")[2].partition(",")[0]) > 0.5
     assert left == "edit: None, unjudged: there is no edited picture"
+
+
+@pytest.mark.long
+def test_a_reward_server_is_started_and_asked_in_three_dialects(example: RunExample) -> None:
+    who, unirl, flow_factory, openrlhf, *counted = example("serve_rewards.py")
+
+    assert who == "rules gives editloupe, instruction_following, visual_consistency from 0 to 1"
+    assert unirl.startswith("/score: {'editloupe': {'score': 0.")
+    assert flow_factory.removeprefix("/compute") == openrlhf.removeprefix("/get_reward")
+    assert counted == ['editloupe_edits_total{outcome="judged"} 1', 'editloupe_edits_total{outcome="known"} 2']
+
+
+def test_a_reward_of_verl_is_no_number_where_there_is_no_picture(example: RunExample) -> None:
+    scored, raised, left = example("verl_reward.py")
+
+    assert scored.startswith("{'score': 0.")
+    assert raised == "this edit has no reward: there is no edited picture"
+    assert left == "{'score': nan, 'judged': 0.0}"
+
+
+def test_every_provider_is_asked_the_same_way(
+    example: RunExample, scripted: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("langchain_anthropic", "langchain_aws", "langchain_ollama"):
+        pytest.importorskip(package)
+    server = scripted(lambda _: final("Wrong Action"))
+    addresses = {"OPENAI_BASE_URL": server.openai_url, "OPENROUTER_BASE_URL": server.openai_url}
+    plain = ("GOOGLE_GEMINI_BASE_URL", "ANTHROPIC_BASE_URL", "AZURE_OPENAI_ENDPOINT", "OLLAMA_HOST")
+    addresses |= dict.fromkeys((*plain, "AWS_ENDPOINT_URL_BEDROCK_RUNTIME"), server.url)
+    keys = ("OPENAI_API_KEY", "GOOGLE_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY", "OPENROUTER_API_KEY")
+    addresses |= dict.fromkeys((*keys, "AWS_BEARER_TOKEN_BEDROCK"), "key-of-the-examples")
+    for name, value in {**addresses, "AWS_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(name, value)
+    said = example("providers.py")
+
+    assert [line.partition(":")[0] for line in said] == [
+        "openai",
+        "google_genai",
+        "anthropic",
+        "azure_openai",
+        "bedrock",
+        "openrouter",
+        "ollama",
+    ]
+    assert {line.rpartition(": ")[2].partition(",")[0] for line in said} == {"Wrong Action"}
+    assert [request.provider for request in server.requests if len(request.images) == 2] == [
+        "openai",
+        "gemini",
+        "anthropic",
+        "openai",
+        "bedrock",
+        "openai",
+        "ollama",
+    ]
+
+
+def test_a_provider_that_cannot_be_asked_is_told_in_a_sentence(
+    example: RunExample, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    (said,) = example("providers.py", "anthropic:claude-sonnet-5")
+
+    assert said.startswith("anthropic:claude-sonnet-5: not asked: anthropic:claude-sonnet-5 needs a key")
+
+
+@pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-flash"])
+def test_edits_are_judged_through_batch_files(
+    example: RunExample, scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str
+) -> None:
+    def answers(request: Request) -> Reply:
+        return final("Scene Collapse" if "Perfect Consistency" in request.system else "Flawless Execution")
+
+    server = scripted(answers)
+    server.batches = BatchService(answers)
+    settings = {"EDITLOUPE_JUDGE": spec, "OPENAI_BASE_URL": server.openai_url, "GOOGLE_GEMINI_BASE_URL": server.url}
+    keys = dict.fromkeys(("OPENAI_API_KEY", "GOOGLE_API_KEY"), "key-of-the-examples")
+    for name, value in {**settings, **keys, "POLL_SECONDS": "0.01"}.items():
+        monkeypatch.setenv(name, value)
+    first = example("half_price.py", tmp_path / "run")
+    again = example("half_price.py", tmp_path / "run")
+
+    judged = 2 * len(demo_manifest().read_text("utf-8").splitlines())
+    assert any(line.startswith("submitted as batch job") for line in first)
+    assert first[-2:] == [f"{judged} verdicts by {spec}, 0 were there before", "overall 50.0 [50.0, 50.0] of 100"]
+    assert again[-2] == f"0 verdicts by {spec}, {judged} were there before"
+    assert server.batches.asked == judged
+    assert server.served == 0
 
 
 def test_a_trace_is_read_back_from_a_run(example: RunExample, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import base64
 import inspect
 import json
 import math
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
@@ -119,6 +120,22 @@ def test_the_mean_of_the_criteria_that_are_named(run: RunTask, pair: tuple[str, 
     _, score = only(run([asked(pair[0])], [shown(ContentImage(image=pair[1]))], **options))
     assert score.value == 0.0
     assert len(score.metadata["verdicts"]) == 1
+
+
+@pytest.mark.long
+def test_a_log_is_scored_afterwards_by_the_scorers_registered_name(
+    run: RunTask, pair: tuple[str, str], tmp_path: Path, scripted: StartServer
+) -> None:
+    log = run([asked(pair[0])], [shown(ContentImage(image=pair[1]))])
+    judged = {"judge": "openai:gpt-4.1", "base_url": scripted(labels).openai_url, "criteria": "instruction_following"}
+    named = [part for name, value in judged.items() for part in ("-S", f"{name}={value}")]
+    ask = [sys.executable, "-m", "inspect_ai", "score", log.location, "--scorer", "editloupe/edit_judge", *named]
+    kept = ["--action", "overwrite", "--output-file", str(tmp_path / "again.eval"), "--display", "plain"]
+    done = subprocess.run([*ask, *kept], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr + done.stdout
+    _, score = only(read_eval_log(str(tmp_path / "again.eval")))
+    assert score.value == 1.0
+    assert [one["criterion"] for one in score.metadata["verdicts"]] == ["instruction_following"]
 
 
 def test_what_the_judge_leaves_open_is_unscored_and_out_of_the_mean(

@@ -181,6 +181,13 @@ def test_the_embedded_judge_gives_the_same_verdict_every_time(edit: Edit) -> Non
     assert all(isinstance(v, Verdict) and v.rationale for v in first.verdicts)
 
 
+def test_one_criterion_may_be_named_by_a_text_alone(edit: Edit) -> None:
+    with Judge("rules", mode="plain", criteria="visual_consistency") as judge:
+        assert judge.criteria == ("visual_consistency",)
+    with Judge("rules", mode="plain") as judge:
+        assert [one.criterion for one in judge(edit, criteria="visual_consistency").verdicts] == ["visual_consistency"]
+
+
 def test_without_a_spec_the_environment_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Judge().spec == "rules"
     monkeypatch.setenv("EDITLOUPE_JUDGE", "openai:gpt-4.1")

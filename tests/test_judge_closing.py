@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -250,6 +251,28 @@ def test_a_program_that_leaves_a_batch_early_ends_at_once(
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
     assert done.returncode == (3 if "SystemExit" in ending else 0), done.stderr
     assert done.stderr == ""
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="there are no such signals here")
+def test_an_interrupted_batch_raises_the_interrupt_itself_and_ends_what_was_under_way(
+    edit: Edit, scripted: StartServer, tmp_path: Path
+) -> None:
+    server = scripted(lambda request: labelled(request).after(600), log=False)
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import threading\nfrom editloupe import Edit, Judge, reward\n"
+        f"edit = Edit(source={str(edit.source)!r}, edited={str(edit.edited)!r}, instruction='Paint it')\n"
+        f"with Judge('openai:gpt-4.1', base_url={server.openai_url!r}, mode='plain') as judge:\n"
+        "    try:\n        reward([edit] * 8, judge)\n    except KeyboardInterrupt:\n        print('interrupted')\n"
+        "print(threading.active_count())\n"
+    )
+    running = subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while server.served < 16 and running.poll() is None:
+        time.sleep(0.02)
+    running.send_signal(signal.SIGINT)
+    told, errors = running.communicate(timeout=60)
+    assert told.split() == ["interrupted", "1"], errors
 
 
 def test_a_judge_asked_by_the_edits_it_is_given_says_so_and_does_not_wait_for_itself(edit: Edit) -> None:

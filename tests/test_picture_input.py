@@ -20,7 +20,7 @@ from editloupe import Edit, Judge, Unjudged, UserError, reward
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.runs.single import keep_judgement
 from editloupe.evals.runs.store import Run
-from editloupe.images import Album, hash_bytes, hash_pixels, open_picture
+from editloupe.images import Album, ImageError, hash_bytes, hash_pixels, open_picture
 from editloupe.memory_picture import MemoryPicture
 from editloupe.tools.comparison_pool import ComparisonPool
 from editloupe.tools.difference import compare
@@ -171,6 +171,7 @@ def test_a_broken_picture_is_one_sentence_as_a_broken_file_is(
     [
         (5, "a picture is a path, bytes, a data URL, a PIL image or a numpy array, not int"),
         ({"a": 1}, "not dict"),
+        ("", "there is no picture: its path is empty"),
         (np.zeros((3, 64, 64), np.uint8), "move the channels to the end"),
         (np.zeros((2, 8, 8, 3), np.uint8), "not 2 × 8 × 8 × 3"),
         (np.zeros((0, 8, 3), np.uint8), "not 0 × 8 × 3"),
@@ -181,8 +182,17 @@ def test_a_broken_picture_is_one_sentence_as_a_broken_file_is(
 @pytest.mark.parametrize("role", ["source", "edited", "reference"])
 def test_what_can_be_no_picture_is_refused_when_the_edit_is_made(role: str, given: Any, sentence: str) -> None:
     pictures = {"source": "a.png", "edited": "b.png", role: given}
-    with pytest.raises(ValidationError, match=sentence):
+    with pytest.raises(ValidationError, match=sentence) as refused:
         Edit(**pictures, instruction=INSTRUCTION)
+    assert [mistake["loc"][0] for mistake in refused.value.errors()] == [role]
+
+
+@pytest.mark.parametrize("role", ["source", "edited"])
+def test_an_edit_without_a_picture_says_which_one_is_not_there(role: str) -> None:
+    with pytest.raises(
+        ValidationError, match=f"1 validation error for Edit\n{role}\n  Value error, there is no picture"
+    ):
+        Edit(**{"source": "a.png", "edited": "b.png", role: None}, instruction=INSTRUCTION)
 
 
 def test_json_names_a_picture_by_its_hash_and_never_holds_it(pair: tuple[Path, Path]) -> None:
@@ -205,6 +215,21 @@ def test_an_edit_in_memory_can_be_copied_and_sent_to_another_process(pair: tuple
     there = pickle.loads(pickle.dumps(edit))
     assert there == edit == copy.deepcopy(edit)
     assert np.array_equal(open_picture(there.edited).pixels, open_picture(edit.edited).pixels)
+
+
+def test_a_jpeg_in_memory_is_decoded_when_somebody_looks_at_its_pixels_as_one_in_a_file_is(tmp_path: Path) -> None:
+    file = tmp_path / "photo.jpg"
+    Image.fromarray(textured(160, 120)).save(file, quality=90)
+    edit = Edit(source=file, edited=file.read_bytes(), instruction=INSTRUCTION)
+    in_file, in_memory = Album().open(edit.source), Album().open(edit.edited)
+    assert not in_file.decoded
+    assert not in_memory.decoded
+    assert in_memory.sha == in_file.sha
+    assert in_memory.size == (160, 120)
+    assert np.array_equal(in_memory.pixels, in_file.pixels)
+    cut = Edit(source=file, edited=file.read_bytes()[:-900], instruction=INSTRUCTION)
+    with pytest.raises(ImageError, match="damaged or incomplete"):
+        Album().open(cut.edited)
 
 
 def test_candidates_for_one_source_share_it_and_nothing_outlives_them(pair: tuple[Path, Path]) -> None:

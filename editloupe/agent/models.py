@@ -152,8 +152,8 @@ def key_of(provider: Provider, base_url: str | None, spec: str) -> str:
                     f"{name} has white space, a control character or one outside ASCII in it, as no key has; set it again"
                 )
             return key
-    if base_url or os.environ.get(provider.base_url) or not provider.needs_key:
+    addressed = provider.own_server and (base_url or os.environ.get(provider.base_url))
+    if addressed or not provider.needs_key:
         return "none"  # local servers take any key, but the client insists on one
-    raise UserError(
-        f"{spec} needs a key: set {' or '.join(provider.keys)}, or point --base-url at a server of your own"
-    )
+    instead = ", or point --base-url at a server of your own" if provider.own_server else ""
+    raise UserError(f"{spec} needs a key: set {' or '.join(provider.keys)}{instead}")

@@ -65,15 +65,17 @@ def _judges() -> list[dict[str, Any]]:
                 _finding("judge", f"{provider.name}:NAME", False, f"pip install 'editloupe[{provider.extra}]'")
             )
             continue
-        if named or url:
+        ready = bool(named or (url and provider.own_server) or not provider.needs_key)
+        if named or (url and provider.own_server):
             detail = " and ".join(
                 filter(None, (f"key in {named}" if named else "", f"server from {provider.base_url}" if url else ""))
             )
         elif not provider.needs_key:
             detail = provider.without_key
         else:
-            detail = f"set {' or '.join(provider.keys)}, or name your own server with --base-url"
-        found.append(_finding("judge", f"{provider.name}:NAME", bool(named or url or not provider.needs_key), detail))
+            instead = ", or name your own server with --base-url" if provider.own_server else ""
+            detail = f"set {' or '.join(provider.keys)}{instead}"
+        found.append(_finding("judge", f"{provider.name}:NAME", ready, detail))
     return found
 
 

@@ -19,6 +19,7 @@ from editloupe.graphs.engine import Engine, Judged
 from editloupe.graphs.loop import CaseContext, Failure, usage_of_steps
 from editloupe.graphs.registry import ENGINES
 from editloupe.images import ImageError
+from editloupe.memory_picture import MemoryPicture
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
@@ -83,11 +84,24 @@ async def prepare(state: EditState, runtime: Runtime[EditContext]) -> EditState:
 def _cases(context: EditContext, edit: Edit, rubric: Rubric) -> list[Case] | Unjudged:
     try:
         return context.protocol.make_cases(edit, rubric, context.mode, context.shared.album)
-    except (ImageError, MissingInput) as error:
+    except ImageError as error:
+        detail = _with_role(edit, str(error))
+        if context.shared.strict:
+            raise ImageError(detail) from None
+        return Unjudged(criterion=rubric.criterion, reason=Reason.BAD_IMAGE, detail=detail)
+    except MissingInput as error:
         if context.shared.strict:
             raise
-        reason = Reason.BAD_IMAGE if isinstance(error, ImageError) else Reason.MISSING_INPUT
-        return Unjudged(criterion=rubric.criterion, reason=reason, detail=str(error))
+        return Unjudged(criterion=rubric.criterion, reason=Reason.MISSING_INPUT, detail=str(error))
+
+
+def _with_role(edit: Edit, sentence: str) -> str:
+    """Say which picture of an edit a sentence speaks of, where it is in memory and has no name of its own."""
+    for role, sources in edit.files.items():
+        for source in sources:
+            if isinstance(source, MemoryPicture) and (source.problem or source.told) in sentence:
+                return f"the {role} picture: {sentence}"
+    return sentence
 
 
 async def fan_out(state: EditState) -> list[Send]:

@@ -78,7 +78,8 @@ class ToolServer(MCPServer[Any]):
             return failure(f"{name} failed: {type(cause).__name__}: {clean(str(cause))}")
         except ToolError as error:
             given = error.__cause__
-            return failure(f"{name}: {mistake(given) if isinstance(given, ValidationError) else error}")
+            told = mistake(given, whole="") if isinstance(given, ValidationError) else error
+            return failure(f"{name}: {told}")
 
     def close(self) -> None:
         """Let go of the run that keeps what was judged."""

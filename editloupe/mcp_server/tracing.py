@@ -141,7 +141,7 @@ def _story(told: TraceResult) -> str:
 
 
 def _step_lines(step: StepNote) -> Iterator[str]:
-    yield f"step {step.index}"
+    yield f"step {step.index + 1}"
     if step.thought:
         yield f"  thought: {step.thought}"
     for call in step.calls:

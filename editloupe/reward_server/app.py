@@ -44,7 +44,8 @@ def create_app(scorer: EditScorer) -> FastAPI:
             include_in_schema=not dialect.pickled,
             openapi_extra=extra if dialect.schema else None,
         )
-    app.add_api_route("/health", _health(scorer), methods=["GET"])
+    for path in ("/health", "/ping"):  # EditScore's client asks for the second
+        app.add_api_route(path, _health(scorer), methods=["GET"], include_in_schema=path == "/health")
     app.add_api_route("/metrics", _metrics(scorer), methods=["GET"])
     app.add_exception_handler(HTTPException, _told)
     app.add_middleware(Guard, settings=settings)

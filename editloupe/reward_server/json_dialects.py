@@ -17,6 +17,7 @@ from editloupe.reward_server.wire import (
     as_mapping,
     make_edit,
     read_json,
+    reasons,
     texts_of,
 )
 from editloupe.types import Box, Edit, Record, Verdict
@@ -169,7 +170,7 @@ def _answer_openrlhf(parsed: Parsed, scored: Sequence[Scored], scorer: EditScore
     logs = {name: [one.criterion(name) for one in scored] for name in scorer.judge.criteria}
     whole = {name: values for name, values in logs.items() if values and None not in values}
     rewards = [one.score for one in scored]
-    return {"rewards": rewards, "scores": rewards, "extra_logs": whole}
+    return {"rewards": rewards, "scores": rewards, "extra_logs": whole, **reasons(scored)}
 
 
 class OwnEdit(Record):

@@ -9,7 +9,16 @@ import numpy as np
 
 from editloupe.reward_server.scoring import EditScorer, Scored
 from editloupe.reward_server.unpickling import NotData, unpickled
-from editloupe.reward_server.wire import BadRequest, Dialect, Parsed, WireLimits, as_mapping, make_edit, texts_of
+from editloupe.reward_server.wire import (
+    BadRequest,
+    Dialect,
+    Parsed,
+    WireLimits,
+    as_mapping,
+    make_edit,
+    reasons,
+    texts_of,
+)
 
 MODES = ("logits_non_cot", "score_continue")
 """Edit-R1's names for two ways of asking its own model; here they are the same."""
@@ -57,7 +66,7 @@ def _read_edit_r1(body: bytes, limits: WireLimits) -> Parsed:
 
 
 def _answer_edit_r1(parsed: Parsed, scored: Sequence[Scored], scorer: EditScorer) -> Any:
-    return {"scores": [one.score for one in scored]}
+    return {"scores": [one.score for one in scored], **reasons(scored)}
 
 
 def _read_root(body: bytes, limits: WireLimits) -> Parsed:
@@ -94,7 +103,7 @@ def _read_editscore(data: Mapping[str, Any], limits: WireLimits) -> Parsed:
 def _answer_root(parsed: Parsed, scored: Sequence[Scored], scorer: EditScorer) -> Any:
     scores = [one.score for one in scored]
     if parsed.told == "flow_grpo":
-        return {"outputs": scores}
+        return {"outputs": scores, **reasons(scored)}
     errors = [{} if one.why is None else {"error": one.why} for one in scored]
     return {
         "scores": scores,

@@ -80,7 +80,7 @@ def read_json(body: bytes, model: type[M]) -> M:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        raise BadRequest(mistake(error)) from None
+        raise BadRequest(mistake(error, whole="the request")) from None
     except RecursionError:
         raise BadRequest("the request is nested too deeply") from None
 
@@ -112,7 +112,7 @@ def make_edit(
             **texts,
         )
     except ValidationError as error:
-        return mistake(error)
+        return mistake(error, whole="")
     except (ValueError, TypeError) as error:
         return str(error)
     return edit if id else edit.model_copy(update={"id": edit_key(edit)[:16]})
@@ -130,6 +130,11 @@ def _picture(value: Any, role: str, limits: WireLimits) -> MemoryPicture:
             f"the {role} picture has {pixels / 10**6:.0f} megapixels, more than the limit of {limits.pixels // 10**6}"
         )
     return found
+
+
+def reasons(scored: Sequence[Scored]) -> dict[str, Any]:
+    """Return why edits have no score, in their order, for dialects without a word for it: their clients pass it over."""
+    return {"errors": [one.why for one in scored]} if any(one.score is None for one in scored) else {}
 
 
 def texts_of(given: Any) -> dict[str, Any]:

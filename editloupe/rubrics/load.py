@@ -51,10 +51,10 @@ def with_tools(rubric: Rubric) -> Rubric:
     return rubric.model_copy(update={"modes": {**rubric.modes, "tools": closer}})
 
 
-def mistake(error: ValidationError) -> str:
-    """Return the first mistake of a record in words, its place in front."""
+def mistake(error: ValidationError, whole: str = "the file") -> str:
+    """Return the first mistake of a record in words, its place in front; `whole` is what the record is called, if anything."""
     first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"]) or "the file"
+    where = ".".join(str(part) for part in first["loc"]) or whole
     if first["type"] == "missing":
         return f"{where} is missing"
     if first["type"] == "extra_forbidden":
@@ -63,4 +63,5 @@ def mistake(error: ValidationError) -> str:
         return (
             f"{where}: {str(first['input']).lower()} is a truth value in YAML; where a word is meant, put it in quotes"
         )
-    return f"{where}: {first['msg'].removeprefix('Value error, ')}"
+    told = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {told}" if where else told

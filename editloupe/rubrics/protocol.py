@@ -155,8 +155,8 @@ class Protocol:
         return self.variants(criterion)[0]
 
     def select(self, criteria: Sequence[str] | None) -> tuple[Rubric, ...]:
-        """Return the rubrics of these criteria, all of them where none is named."""
-        wanted = dict.fromkeys(criteria) if criteria else self.criteria
+        """Return the rubrics of these criteria, all of them where none is named; a text is the name of one."""
+        wanted = dict.fromkeys([criteria] if isinstance(criteria, str) else criteria) if criteria else self.criteria
         return tuple(rubric for name in wanted for rubric in self.variants(name))
 
     def rubrics_for(self, edit: Edit, criteria: Sequence[str] | None = None) -> tuple[Rubric, ...]:

@@ -211,7 +211,9 @@ async def test_a_trace_is_read_of_what_was_judged_here(
     assert first["calls"][0]["name"] == "zoom_in_image"
     assert first["observations"][0]["text"].startswith("Edited Image, region")
     assert second["answer"] == "Flawless Execution"
+    assert "\nstep 2\n  thought: " in text_of(whole)
     assert "answered: Flawless Execution" in text_of(whole)
+    assert "step 0" not in text_of(whole)
     assert [unit["criterion"] for unit in one.structured_content["units"]] == ["visual_consistency"]
 
 

@@ -127,8 +127,12 @@ def test_openrlhf_gets_lists_and_null_where_there_is_no_reward(served: Running) 
     answer = served.post("/get_reward", body).json()
     assert answer["rewards"] == answer["scores"] == [HALF, None, None]
     assert answer["extra_logs"] == {}
+    assert answer["errors"][0] is None
+    assert answer["errors"][1].startswith("instruction_following: ")
+    assert "no JSON object with a `source`" in answer["errors"][2]
     whole = served.post("/get_reward", {"query": [written], "prompts": [INSTRUCTION], "labels": [label]}).json()
     assert whole["extra_logs"] == {"instruction_following": [1.0], "visual_consistency": [0.0]}
+    assert "errors" not in whole
 
 
 def test_our_own_dialect_has_verdicts_with_their_rationale(served: Running) -> None:
@@ -147,7 +151,7 @@ def test_our_own_dialect_has_verdicts_with_their_rationale(served: Running) -> N
     assert judged["usage"]["requests"] == 2
     assert (open_["status"], open_["score"]) == ("unjudged", None)
     assert open_["verdicts"][0]["reason"] == "unreadable_answer"
-    assert broken["why"] == "instruction_following: a picture given in base64 cannot be decoded"
+    assert broken["why"] == "instruction_following: the edited picture: a picture given in base64 cannot be decoded"
     assert boxed["score"] == HALF
     assert len({one["id"] for one in answer["results"]}) == 4
 
@@ -159,6 +163,7 @@ def test_our_own_dialect_has_verdicts_with_their_rationale(served: Running) -> N
         ({"source": "memory:" + "0" * 32}, "cannot be decoded"),
         ({"edited": b64(png(1, (400, 300)))}, "more than the limit of 0"),
         ({"instruction": " "}, "the instruction is empty"),
+        ({"source": b64(png(1)[:300])}, "the source picture: the picture given in memory"),
         ({"instruction": "x" * 30_000}, "more than 20000 letters"),
         ({"edited": b64(b"GIF89a")}, "is not a picture this program reads"),
     ],
@@ -169,6 +174,7 @@ def test_an_edit_that_cannot_be_made_is_its_own_reason_and_no_path_is_ever_opene
     answer = served.post("/v1/judge", {"edits": [own(1, **change), own(1)]}).json()
     assert answer["results"][0]["score"] is None
     assert sentence in answer["results"][0]["why"]
+    assert "the file" not in answer["results"][0]["why"]
     assert answer["results"][1]["score"] == HALF
 
 
@@ -180,6 +186,7 @@ def test_a_body_that_is_no_request_is_one_sentence(served: Running, path: str, b
     answer = served.post(path, body)
     assert answer.status_code == 400
     assert len(answer.json()["error"].splitlines()) == 1
+    assert "the file" not in answer.json()["error"]
 
 
 def test_edit_r1_sends_bytes_and_gets_scores(served: Running) -> None:
@@ -190,7 +197,10 @@ def test_edit_r1_sends_bytes_and_gets_scores(served: Running) -> None:
         "metadatas": [{"requirement": "keep the sky"}, {}],
     }
     for mode in ("logits_non_cot", "score_continue"):
-        assert pickle.loads(served.post(f"/mode/{mode}", pickle.dumps(sent)).content) == {"scores": [HALF, None]}
+        answer = pickle.loads(served.post(f"/mode/{mode}", pickle.dumps(sent)).content)
+        assert answer["scores"] == [HALF, None]
+        assert answer["errors"][0] is None
+        assert answer["errors"][1].startswith("instruction_following: ")
     assert served.post("/mode/other", pickle.dumps(sent)).status_code == 404
     uneven = served.post("/mode/logits_non_cot", pickle.dumps({**sent, "prompts": ["x"]}))
     assert (uneven.status_code, "2 images" in uneven.json()["error"]) == (400, True)
@@ -213,6 +223,7 @@ def test_editscore_sends_pil_images_and_gets_scores_with_reasoning(served: Runni
         "meta_datas": [json.dumps({"instruction": text}) for text in (INSTRUCTION, "Remove the zeppelin")],
         "server_type": "vlm",
     }
+    assert served.client.get("/ping").status_code == 200
     answer = pickle.loads(served.post("/", pickle.dumps(sent)).content)
     assert answer["scores"] == answer["rewards"] == [HALF, None]
     assert "The pictures show it." in answer["reasoning"][0]

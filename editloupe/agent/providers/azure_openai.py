@@ -76,6 +76,7 @@ PROVIDER = replace(
     name="azure_openai",
     keys=("AZURE_OPENAI_API_KEY",),
     base_url=ADDRESS,
+    own_server=False,
     example="azure_openai:gpt-5.1",
     profiles=PROFILES,
     open=open_client,

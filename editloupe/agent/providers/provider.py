@@ -133,6 +133,8 @@ class Provider:
     """The extra of EditLoupe that installs its client; empty where it comes with every installation."""
     needs_key: bool = True
     """False where the provider's own server may want none, or the client finds its credentials by itself."""
+    own_server: bool = True
+    """Whether an address may be that of somebody's own server, which wants no key."""
     without_key: str = ""
     """What is done without one, for a list of what is ready."""
     no_calls: Mapping[str, Any] | None = field(default_factory=lambda: {"tool_choice": "none"})

@@ -74,7 +74,8 @@ def test_a_route_nobody_serves_is_told(scripted: StartServer, edit: Edit) -> Non
 
 
 @pytest.mark.parametrize("spec", [ROUTED, OLLAMA, AZURE])
-def test_none_of_them_has_a_cheaper_tier(spec: str) -> None:
+def test_none_of_them_has_a_cheaper_tier(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "az-key-0123456789")
     with pytest.raises(UserError, match="takes no --service-tier"):
         Judge(spec, base_url="http://127.0.0.1:1/v1", settings=JudgeSettings(service_tier="flex"))
 
@@ -135,6 +136,12 @@ def test_azure_without_an_address_is_one_sentence(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "az-key-0123456789")
     with pytest.raises(UserError, match="set AZURE_OPENAI_ENDPOINT, or give --base-url"):
         Judge(AZURE)
+
+
+def test_azure_needs_its_key_whatever_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_OPENAI_API_KEY", raising=False)
+    with pytest.raises(UserError, match=r"our-gpt-4\.1 needs a key: set AZURE_OPENAI_API_KEY$"):
+        Judge(AZURE, base_url="http://127.0.0.1:1")
 
 
 def test_tracers_are_told_neither_key_nor_address() -> None:

@@ -1,0 +1,37 @@
+"""Judges the bundled edits through a provider's batch files, at half the price and within a day.
+
+    EDITLOUPE_JUDGE=openai:gpt-4.1 python examples/half_price.py runs/half        # with OPENAI_API_KEY set
+    EDITLOUPE_JUDGE=google_genai:gemini-2.5-flash python examples/half_price.py runs/half
+
+In the terminal: editloupe batch … --mode plain --executor batch-api. Stop it when you like, also with kill -9: the same command
+goes on with the jobs that are under way, and sends nothing twice.
+"""
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+from editloupe import Judge, load_manifest
+from editloupe.demo import demo_manifest
+from editloupe.evals.analysis import scores
+from editloupe.evals.batch import Batch, Limits, judge_batch
+
+
+def main(out: Path) -> None:
+    """Send one request a criterion in a file, wait for the job, and print the scores."""
+    batch = Batch(
+        edits=partial(load_manifest, demo_manifest()),
+        out=out,
+        open_judge=partial(Judge, protocol="dlebench", mode="plain"),
+        limits=Limits(max_tokens=200_000),
+        executor="batch-api",
+        poll_seconds=float(os.environ.get("POLL_SECONDS", 30)),
+    )
+    ending = judge_batch(batch, quiet=True, say=print)
+    print(f"{ending.tally.judged} verdicts by {ending.judge}, {ending.tally.held} were there before")
+    print(f"overall {scores(out).overall.told(1)} of 100")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "runs/half"))

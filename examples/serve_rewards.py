@@ -1,0 +1,75 @@
+"""Starts a reward server beside a training, asks it in the dialects of three trainers, and ends it.
+
+    python examples/serve_rewards.py
+    EDITLOUPE_JUDGE=openai:gpt-5.1 python examples/serve_rewards.py
+
+Needs pip install 'editloupe[serve]'. A trainer is given the address alone; what is sent here is what its client sends.
+"""
+
+import base64
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+
+from editloupe.demo import demo_manifest
+
+PICTURES = demo_manifest().parent / "pictures"
+INSTRUCTION = "Remove the white rod from the top of the lattice tower to the right of the rocket."
+
+
+@contextmanager
+def reward_server(*options: str) -> Iterator[str]:
+    """Run `editloupe serve` on a free port and give its address; it is ended as Ctrl-C would, what is begun has five seconds."""
+    command = [sys.executable, "-m", "editloupe", "serve", "--port", "0", *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        told = []
+        for line in server.stderr:
+            told.append(line)
+            if "http://" in line:
+                break
+        else:  # it ended, and has said why
+            raise SystemExit("".join(told))
+        try:
+            yield line.split()[-1]
+        finally:
+            server.terminate()
+
+
+def base64_of(name: str) -> str:
+    """Return a picture as requests hold it."""
+    return base64.b64encode((PICTURES / name).read_bytes()).decode()
+
+
+def main() -> None:
+    """Ask for the same edit three times; it is judged once."""
+    source, edited = base64_of("rocket.jpg"), base64_of("rocket-rod-edited.jpg")
+    history = [{"text": "", "image_b64": source}, {"text": INSTRUCTION, "image_b64": edited}]
+    asked: dict[str, dict[str, Any]] = {
+        "/score": {"requests": [{"history": history, "required_rewards": ["editloupe", "visual_consistency"]}]},
+        "/compute": {"prompt": [INSTRUCTION], "image": [edited], "condition_images": [[source]]},
+        "/get_reward": {
+            "query": [f"{INSTRUCTION} data:image/jpeg;base64,{edited}"],
+            "prompts": [INSTRUCTION],
+            "labels": [json.dumps({"source": source})],
+        },
+    }
+    with reward_server("--mode", "plain", "--deadline", "50") as address, httpx.Client(base_url=address) as client:
+        health = client.get("/health").json()
+        print(
+            f"{health['judge']} gives {', '.join(health['rewards'])} from {health['scale'][0]} to {health['scale'][1]}"
+        )
+        for path, body in asked.items():
+            answer = client.post(path, json=body, timeout=60).json()
+            print(f"{path}: {answer['results'][0] if 'results' in answer else answer['rewards']}")
+        lines = client.get("/metrics").text.splitlines()
+        print(*(line for line in lines if line.startswith("editloupe_edits_total")), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""A reward for verl, called here as its reward manager calls `compute_score`: one sample at a time.
+
+    python examples/verl_reward.py
+
+In training: reward.custom_reward_function.path=pkg://editloupe.rewards reward.custom_reward_function.name=verl, and the judge
+in reward_kwargs. A sample that could not be judged has no number: it raises, or is not a number where that is asked for.
+"""
+
+from editloupe.demo import demo_manifest
+from editloupe.rewards import NotJudged, verl
+
+
+def main() -> None:
+    """Score the asked edit, and a solution that holds no picture."""
+    pictures = demo_manifest().parent / "pictures"
+    sample = {
+        "source": str(pictures / "rocket.jpg"),
+        "instruction": "Remove the white rod from the top of the lattice tower to the right of the rocket.",
+    }
+    edited = (pictures / "rocket-rod-edited.jpg").read_bytes()
+    print(verl("my-edits", "", None, sample, solution_image=edited, mode="plain"))
+    try:
+        verl("my-edits", "I would rather not.", None, sample, mode="plain")
+    except NotJudged as left:
+        print(left)
+    print(verl("my-edits", "I would rather not.", None, sample, mode="plain", unjudged="nan"))
+
+
+if __name__ == "__main__":
+    main()
