@@ -8,12 +8,14 @@
 
 The ideal is replies × seconds a reply ÷ replies in flight. Judging is counted at the server, from the first request to the last
 reply; what the process takes before and after is its start and end. The server runs in a process of its own on the same
-machine, so its CPU time is part of what the cores have to carry.
+machine, so its CPU time is part of what the cores have to carry. How many cores other work took meanwhile is printed beside each
+measurement: where that is more than a tenth or so, seconds say little.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import resource
@@ -53,6 +55,7 @@ def main() -> None:
     print(
         f"{options.concurrency} at once, ideal {ideal:.2f} s; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start"
     )
+    compileall.compile_dir(ROOT / "editloupe", quiet=2)  # as installing a package does
     with tempfile.TemporaryDirectory() as folder:
         manifest = make_edits(Path(folder), options.edits, options.size)
         rounds: dict[str, list[dict[str, float]]] = {}
@@ -120,6 +123,11 @@ class Server:
         assert self._process.stdout is not None
         self.url = self._process.stdout.readline().strip()
         self.facts: dict[str, float] = {}
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
 
     def __enter__(self) -> Server:
         return self
@@ -195,14 +203,33 @@ def ours(options: argparse.Namespace, manifest: Path, out: Path) -> list[str]:
 def measured(name: str, command: list[str], options: argparse.Namespace) -> dict[str, float]:
     """Run one of them against a fresh server."""
     with Server(options) as server:
+        before = all_core_seconds() - time.process_time() - core_seconds(server.pid)
         wall, cpu, memory, output = timed([server.url if part == "URL" else part for part in command])
+        others = all_core_seconds() - time.process_time() - core_seconds(server.pid) - before - cpu
         counted = server.stop()
     expected = options.edits * 2 * (len(SCENARIOS[options.scenario]) + 1)
     if counted["served"] != expected:
         raise SystemExit(f"{name} sent {counted['served']} requests, not {expected}: {output[-500:]}")
     if name == OURS and json.loads(output)["judged"] != options.edits * 2:
         raise SystemExit(f"not everything was judged: {output}")
-    return {"wall": wall, "cpu": cpu, "memory": memory, **counted}
+    return {"wall": wall, "cpu": cpu, "memory": memory, "others": max(0.0, others) / wall, **counted}
+
+
+def all_core_seconds() -> float:
+    """Return what all processes of the machine have used since it was started, the host's other guests with them."""
+    user, nice, system, _, _, irq, softirq, steal = (
+        int(field) for field in Path("/proc/stat").read_text().split()[1:9]
+    )
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def core_seconds(pid: int) -> float:
+    """Return the CPU time of a process so far; that of the processes beside it is not counted."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def timed(command: list[str]) -> tuple[float, float, float, str]:
@@ -244,7 +271,8 @@ def show(name: str, facts: dict[str, float], ideal: float, replies: int) -> None
     around = facts["wall"] - judging
     print(f"{name:15} {ideal / judging:5.0%} of ideal: {judging:6.2f} s   start and end {around:4.1f} s", end="   ")
     print(f"CPU {cpu:5.1f} s, {cpu / replies * 1000:.1f} ms a reply   peak {facts['memory']:.0f} MB", end="   ")
-    print(f"server: {facts['peak']:.0f} at once, CPU {facts['server_cpu']:.1f} s", flush=True)
+    print(f"server: {facts['peak']:.0f} at once, CPU {facts['server_cpu']:.1f} s", end="   ")
+    print(f"others: {facts['others']:.2f} cores", flush=True)
 
 
 def profiled(options: argparse.Namespace, manifest: Path, out: Path, replies: int) -> None:
@@ -269,16 +297,19 @@ def profiled(options: argparse.Namespace, manifest: Path, out: Path, replies: in
 
 def summarise(rounds: dict[str, list[dict[str, float]]], ideal: float) -> None:
     """Print a table of medians and ranges, ratios first."""
-    print("\n| | of ideal | against editloupe | judging | start and end | CPU | peak |\n|---|---|---|---|---|---|---|")
+    names = ("", "of ideal", "against editloupe", "judging", "start and end", "CPU", "peak", "cores of others")
+    print(f"\n| {' | '.join(names)} |\n|{'---|' * len(names)}")
     own = statistics.median(facts["judging"] for facts in rounds[OURS])
     for name, facts in rounds.items():
         seconds = [one["judging"] for one in facts]
         middle = statistics.median(seconds)
         around = statistics.median(one["wall"] - one["judging"] for one in facts)
+        busy = [one["others"] for one in facts]
         cpu, peak = (statistics.median(one[key] for one in facts) for key in ("cpu", "memory"))
         spread = f"{middle:.1f} s ({min(seconds):.1f}–{max(seconds):.1f})"
         print(
-            f"| {name} | {ideal / middle:.0%} | {middle / own:.2f} × | {spread} | {around:.1f} s | {cpu:.1f} s | {peak:.0f} MB |"
+            f"| {name} | {ideal / middle:.0%} | {middle / own:.2f} × | {spread} | {around:.1f} s | {cpu:.1f} s | {peak:.0f} MB "
+            f"| {min(busy):.2f}–{max(busy):.2f} |"
         )
 
 

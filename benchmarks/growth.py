@@ -109,7 +109,7 @@ def judged(options: argparse.Namespace, manifest: Path, run: Path) -> None:
         )
         while process.poll() is None:
             time.sleep(1)
-            seen.append((done(run), core_seconds(process.pid), batch.megabytes(process.pid)))
+            seen.append((done(run), batch.core_seconds(process.pid), batch.megabytes(process.pid)))
     if process.returncode:
         raise SystemExit(f"the batch ended with {process.returncode}")
     seen = [one for one in seen if one[2]]
@@ -131,15 +131,6 @@ def pace(part: list[tuple[int, float, float]]) -> float:
     """Return the core-seconds a unit took in a part of the run; 0 where too little was seen of it."""
     (first, began, _), (last, ended, _) = part[0], part[-1]
     return (ended - began) / (last - first) if last > first else 0.0
-
-
-def core_seconds(pid: int) -> float:
-    """Return the CPU time of a process so far; that of the processes beside it is not counted."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def done(run: Path) -> int:

@@ -51,6 +51,42 @@ class SingleConnections:
             await self._all.pop().aclose()
 
 
+class OneConnection:
+    """Stands for the pool of a transport that has one connection: that is used again, or another is opened in its place.
+
+    The pool would look three times at each request whether the server has closed it; once, before the request, is enough.
+    """
+
+    def __init__(self, pool: Any, unavailable: type[Exception]) -> None:
+        self._pool = pool
+        self._unavailable = unavailable
+        self._connection: Any = None
+
+    async def handle_async_request(self, request: Any) -> Any:
+        """Send a request."""
+        try:
+            return await (await self._usable(request)).handle_async_request(request)
+        except self._unavailable:  # the server closed it after we looked, and nothing was sent
+            return await (await self._another(request)).handle_async_request(request)
+
+    async def _usable(self, request: Any) -> Any:
+        one, origin = self._connection, request.url.origin
+        if one is None or one.is_closed() or not one.can_handle_request(origin) or one.has_expired():
+            return await self._another(request)
+        return one
+
+    async def _another(self, request: Any) -> Any:
+        await self.aclose()
+        self._connection = self._pool.create_connection(request.url.origin)
+        return self._connection
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        one, self._connection = self._connection, None
+        if one is not None:
+            await one.aclose()
+
+
 @cache
 def _returning(base: type[Any]) -> type[Any]:
     class Returning(base):  # type: ignore[misc]
@@ -88,8 +124,17 @@ def spread(client: Any) -> bool:
     stream: Any = getattr(library, "AsyncByteStream", None)
     if usual is None or stream is None or type(getattr(client, "_transport", None)) is not usual:
         return False
-    single = library.Limits(max_connections=1, max_keepalive_connections=1)
-    client._transport = SingleConnections(
-        lambda: library.AsyncHTTPTransport(verify=trust(), limits=single), _returning(stream)
-    )
+    client._transport = SingleConnections(lambda: _with_one_connection(library), _returning(stream))
     return True
+
+
+def _with_one_connection(library: Any) -> Any:
+    """Return a transport with one connection; with the library's own pool for it where its version is built otherwise."""
+    single = library.Limits(max_connections=1, max_keepalive_connections=1)
+    transport = library.AsyncHTTPTransport(verify=trust(), limits=single)
+    pool = getattr(transport, "_pool", None)
+    core = sys.modules.get(type(pool).__module__.partition(".")[0])
+    unavailable = getattr(core, "ConnectionNotAvailable", None)
+    if unavailable is not None and hasattr(pool, "create_connection"):
+        transport._pool = OneConnection(pool, unavailable)
+    return transport

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from openai import DefaultAsyncHttpxClient
 
-from editloupe.agent.connections import SingleConnections, spread
+from editloupe.agent.connections import OneConnection, SingleConnections, spread
 from tests.conftest import StartServer
 from tests.scripted import drop, final
 
@@ -65,3 +65,39 @@ def test_a_client_that_is_built_otherwise_is_left_as_it_is() -> None:
     other = Other()
     assert not spread(other)
     assert other._transport is None
+
+
+async def test_a_connection_that_the_server_closed_meanwhile_is_opened_anew(scripted: StartServer) -> None:
+    server = scripted(lambda request: final("Wrong Action"))
+    client, connections = spread_client()
+    address = f"{server.openai_url}/chat/completions"
+    assert (await client.post(address, json=BODY)).status_code == 200
+    first = connections._all[0]._pool._connection
+    server.close()
+    again = scripted(lambda request: final("Wrong Action"))
+    assert (await client.post(f"{again.openai_url}/chat/completions", json=BODY)).status_code == 200
+    assert connections._all[0]._pool._connection is not first
+    assert first.is_closed()
+    await client.aclose()
+    assert connections._all == []
+
+
+async def test_a_connection_that_becomes_unavailable_before_anything_is_sent_is_replaced_once(
+    scripted: StartServer,
+) -> None:
+    server = scripted(lambda request: final("Wrong Action"))
+    client, connections = spread_client()
+    address = f"{server.openai_url}/chat/completions"
+    assert (await client.post(address, json=BODY)).status_code == 200
+    pool = connections._all[0]._pool
+    assert isinstance(pool, OneConnection)
+    taken = pool._connection
+
+    async def taken_already(request: Any) -> Any:
+        raise pool._unavailable
+
+    taken.handle_async_request = taken_already
+    assert (await client.post(address, json=BODY)).status_code == 200
+    assert pool._connection is not taken
+    assert server.served == 2
+    await client.aclose()

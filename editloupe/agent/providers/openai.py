@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +15,15 @@ from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.openai_batches import OpenAIBatches
 from editloupe.agent.providers.openai_images import open_image_client
+from editloupe.agent.providers.openai_requests import PlainCompletions
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
 
 if TYPE_CHECKING:
+    from langchain_core.callbacks import AsyncCallbackManagerForLLMRun
     from langchain_core.language_models import BaseChatModel, LanguageModelInput
     from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.outputs import ChatResult
     from langchain_openai import ChatOpenAI
-    from openai import AsyncOpenAI
     from openai import BaseModel as OpenAIModel
 
 # Sources: the providers' model and vision guides. Compatible servers (vLLM, Ollama, LM Studio) need a flag for function
@@ -113,6 +113,23 @@ def lean(plain: type[ChatOpenAI]) -> type[ChatOpenAI]:
             body = {name: payload.pop(name) for name in IN_THE_BODY if name in payload}
             return {**payload, "messages": [], "extra_body": {**(payload.get("extra_body") or {}), **body}}
 
+        async def _agenerate(
+            self,
+            messages: list[BaseMessage],
+            stop: list[str] | None = None,
+            run_manager: AsyncCallbackManagerForLLMRun | None = None,
+            **kwargs: Any,
+        ) -> ChatResult:
+            """Ask, and read the reply here: a small dictionary is read sooner than it is handed to a thread and back."""
+            completions = self.async_client
+            if not isinstance(completions, PlainCompletions) or self._use_responses_api(
+                {**self._default_params, **kwargs}
+            ):
+                usual: ChatResult = await super()._agenerate(messages, stop, run_manager, **kwargs)
+                return usual
+            reply = await completions.create(**self._get_request_payload(messages, stop=stop, **kwargs))
+            return self._create_chat_result(reply.parse(), {})
+
         def _create_chat_result(
             self, response: dict[str, Any] | OpenAIModel, generation_info: dict[str, Any] | None = None
         ) -> ChatResult:
@@ -123,39 +140,6 @@ def lean(plain: type[ChatOpenAI]) -> type[ChatOpenAI]:
             return result
 
     return LeanChatOpenAI
-
-
-class PlainCompletions:
-    """Stands for the openai package's completions: sends the body as it is, and gives back what came as plain values.
-
-    Errors, time-outs and headers are the package's own. It would check the body against its type hints before, and build a tree
-    of records of the reply after, of which langchain-openai makes plain values again: a tenth of the event loop's work.
-    """
-
-    def __init__(self, client: AsyncOpenAI) -> None:
-        self._client = client
-
-    @property
-    def with_raw_response(self) -> PlainCompletions:
-        """The same: what is given back has to be asked for its value."""
-        return self
-
-    async def create(self, *, extra_body: Mapping[str, Any] | None = None, **body: Any) -> PlainReply:
-        """Ask for a completion."""
-        whole = {**body, **(extra_body or {})}
-        options: Any = {"security": {"bearer_auth": True}}
-        return PlainReply(await self._client.post("/chat/completions", cast_to=object, body=whole, options=options))
-
-
-@dataclass(frozen=True)
-class PlainReply:
-    """A reply as it came."""
-
-    value: Any
-
-    def parse(self) -> Any:
-        """Return it."""
-        return self.value
 
 
 def _is_native(message: BaseMessage) -> bool:
