@@ -29,7 +29,7 @@ class Numbers:
 
     def at(self, rows: Ints, repeats: Sequence[int], criteria: Sequence[int]) -> Numbers:
         """Return the numbers of some rows, repeats and criteria, by their places."""
-        places = np.ix_(rows, repeats, criteria)
+        places = np.ix_(rows, np.array(repeats, np.int64), np.array(criteria, np.int64))
         return Numbers(self.score[places], self.score_100[places], self.judged[places], self.unjudged[places])
 
 
