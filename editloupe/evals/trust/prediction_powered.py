@@ -108,9 +108,10 @@ def corrected_mean(
     alone_freedom = np.maximum(degrees_of_freedom(at.held), 1.0)
     freedom = np.maximum(alone_freedom - 1, 1.0) * _unlabelled_too(pulled, at.held > 0)
     if small_sample:
-        # Where the judge would widen the interval, as it may where clusters vary together, the labels stand alone.
-        worse = _width(pulled, freedom) > WIDEST * _width(alone, alone_freedom)
-        weight = np.where(worse, 0.0, weight)
+        # Where the judge would widen the interval, as it may where clusters vary together, the labels stand alone; also where
+        # the judge agrees with all of them, for then nothing says how far it is off elsewhere.
+        helps = np.isfinite(freedom) & (_width(pulled, freedom) <= WIDEST * _width(alone, alone_freedom))
+        weight = np.where(helps, weight, 0.0)
     used = weight > 0
     moves = np.where(used[..., None], pulled, alone)
     freedom = np.where(used, freedom, alone_freedom)
@@ -204,10 +205,14 @@ class _Labelled:
 
 
 def _unlabelled_too(moves: Floats, labelled: Bools) -> Floats:
-    """Return by how much degrees of freedom grow because a part of the variance comes from many unlabelled clusters."""
+    """Return by how much degrees of freedom grow because a part of the variance comes from many unlabelled clusters.
+
+    Without end where the labelled ones add nothing to it.
+    """
     squares = moves**2
-    of_labels = np.where(labelled, squares, 0).sum(-1)
-    return np.asarray((squares.sum(-1) / np.where(of_labels > 0, of_labels, np.inf)) ** 2)
+    whole, of_labels = squares.sum(-1), np.where(labelled, squares, 0).sum(-1)
+    some = of_labels > 1e-9 * whole
+    return np.where(some, (whole / np.where(some, of_labels, 1)) ** 2, np.inf)
 
 
 def _width(moves: Floats, freedom: Floats) -> Floats:

@@ -53,6 +53,14 @@ def test_a_judge_that_knows_nothing_leaves_the_labels_alone() -> None:
     assert [float(end) for end in alone] == pytest.approx(plain)
 
 
+def test_a_judge_that_agrees_with_every_label_leaves_them_alone_for_nothing_says_how_far_it_errs_elsewhere() -> None:
+    people, labelled = np.tile([0.0, 0.0, 100.0], 100), np.arange(300) < 21
+    judge = np.where(labelled, people, np.tile([30.0, 40.0], 150))
+    found = corrected_mean(people, judge, labelled, np.full(300, 1 / 300))
+    assert float(found.weight) == 0
+    assert found.interval() == found.interval_alone()
+
+
 def test_where_everything_is_labelled_the_labels_are_the_answer() -> None:
     people, judge = scores(50)
     found = corrected_mean(people, judge, np.ones(50, bool), np.full(50, 0.02))
