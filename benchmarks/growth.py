@@ -5,8 +5,8 @@
     python benchmarks/growth.py --edits 2000                 # a tenth of it
 
 Memory is what the process and those it began hold, counted in the second and in the last tenth of the units while they are
-judged; the peak is that of the whole command, which reads all verdicts for its summary. The CPU time a unit takes is counted in the
-same tenths: other work on the machine disturbs it less than seconds.
+judged; the peak is that of the whole command, which reads all verdicts for its summary. The CPU time a unit takes is counted in
+the same tenths: other work on the machine disturbs it less than seconds.
 """
 
 from __future__ import annotations
