@@ -4,8 +4,9 @@
     python benchmarks/growth.py --scenario tools --edits 2000 --size 1280x960
     python benchmarks/growth.py --edits 2000                 # a tenth of it
 
-Memory is what the process and those it began hold, counted in the second and in the last tenth of the units; so is the CPU time
-a unit takes, which other work on the machine disturbs less than seconds.
+Memory is what the process and those it began hold, counted in the second and in the last tenth of the units while they are
+judged; the peak is that of the whole command, which reads all verdicts for its summary. The CPU time a unit takes is counted in
+the same tenths: other work on the machine disturbs it less than seconds.
 """
 
 from __future__ import annotations
@@ -114,9 +115,12 @@ def judged(options: argparse.Namespace, manifest: Path, run: Path) -> None:
         raise SystemExit(f"the batch ended with {process.returncode}")
     seen = [one for one in seen if one[2]]
     early = [one for one in seen if units / 10 <= one[0] <= units / 5] or seen[:1]
-    late = [one for one in seen if one[0] >= 0.9 * units] or seen[-1:]
-    highest = [max(memory for _, _, memory in part) for part in (early, late)]
-    print(f"memory at a tenth {highest[0]:.0f} MB, at the end {highest[1]:.0f} MB: {highest[1] / highest[0]:.2f} ×")
+    late = [one for one in seen if 0.9 * units <= one[0] < units] or seen[-1:]
+    highest = [max(memory for _, _, memory in part) for part in (early, late, seen)]
+    print(
+        f"memory at a tenth {highest[0]:.0f} MB, at the last units {highest[1]:.0f} MB: {highest[1] / highest[0]:.2f} ×"
+    )
+    print(f"peak {highest[2]:.0f} MB, with the means that are told once all is judged")
     paces = [pace(part) for part in (early, late)]
     if all(paces):
         first, last = paces
