@@ -315,7 +315,9 @@ class Judge(ProtocolJudge):
             return await anext(judgements, None)
 
         async def leave() -> None:
-            if waiting is not None and not waiting.done():  # Ctrl-C: it was cancelled and has not ended yet
+            if waiting is not None and not waiting.done():  # Ctrl-C, which may come before or after it was cancelled
+                if not waiting.cancelling():
+                    waiting.cancel()
                 await asyncio.wait([waiting])
             await judgements.aclose()
 

@@ -29,6 +29,8 @@ MIN_SIDE = 32
 FLOW_PATCH_STRIDE = 8
 FLOW_SCALE = 2 / 3
 FLOW_FAR = 5.0
+# The estimator refuses pictures below 12 pixels: those that small are not reduced once more.
+FLOW_LEAST_SIDE = 16
 # The flow is averaged over cells: that describes a smooth map and keeps the fits fast.
 CELL = 8
 # Small motion needs no dense flow: one step along the gradients, averaged over GRADIENT_SIGMA cells, finds it. That is
@@ -246,6 +248,8 @@ def _cell_means(values: Any, cell: int) -> Floats:
 def _flow(first: Gray, second: Gray, scale: float = 1.0) -> Floats:
     """Return the motion in every cell, in pixels of the pictures these are halves of; it is estimated at a scale of these."""
     height, width = first.shape
+    if min(height, width) * scale < FLOW_LEAST_SIDE:
+        scale = 1.0
     size = (round(width * scale), round(height * scale))
     less = (cv2.resize(gray, size, interpolation=cv2.INTER_AREA) for gray in (first, second))
     estimator = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)

@@ -156,12 +156,11 @@ class ScriptedServer:
 
     async def _shut(self) -> None:
         self._listening.close()
-        await asyncio.sleep(0)  # connections that were just taken begin their task
+        # A connection that was just taken begins its task first: one cancelled before would be told of as an unheard error.
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
-            for task in others:
+            for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-            await asyncio.sleep(0)
+            await asyncio.wait(others, timeout=0.01)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -55,7 +55,7 @@ def test_long_rows_with_names_the_last_label_of_a_name_counts(table: Table, tmp_
     file.write_text("\n".join(map(json.dumps, rows)), "utf-8")
     human = human_labels(table, file)
     assert of_people(human) == {("a", IF): {"Ada": 3.0, "Bo": 4.0}}
-    assert human.notes == ("1 labelled edits are not in this run (z).",)
+    assert human.notes == ("1 labelled edit is not in this run (z).",)
 
 
 def test_long_csv_rows_may_leave_a_label_empty(table: Table, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_label_says_which_model_it_is_about(models: Table, tmp_path: Path) -> 
         ("b", IF): {"Ada": 3},
         ("a@B", IF): {"annotator 1": 1, "Ada": 2, "Bo": 1, "Cy": 1},
     }
-    assert human.notes == ("1 labelled edits are not in this run (a of C).",)
+    assert human.notes == ("1 labelled edit is not in this run (a of C).",)
 
 
 def test_a_label_that_fits_several_models_is_refused_and_names_them(models: Table, tmp_path: Path) -> None:

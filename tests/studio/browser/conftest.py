@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -69,7 +70,7 @@ def new_page(chromium: Browser) -> Iterator[NewPage]:
             lambda line: wrong.append(line.text) if line.type == "error" and "status of 4" not in line.text else None,
         )
         # Shown by pytest where the test fails.
-        page.on("console", lambda line: print(line.text) if line.type == "debug" else None)
+        page.on("console", lambda line: print(line.text, file=sys.stderr) if line.type == "debug" else None)
         page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
         return page
 
