@@ -262,7 +262,7 @@ def _show_forecast(told: list[Forecast], ledger: Ledger, as_json: bool) -> int:
 
 
 def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: bool, as_json: bool) -> int:
-    from editloupe.evals.making.hand_crops import CROPS, TODO
+    from editloupe.evals.making.hand_crops import CROPS, TODO_LIST
     from editloupe.evals.making.output import MANIFEST, rows
 
     steps, count = folder.steps(), sum(1 for _ in rows(folder, unreviewed))
@@ -298,7 +298,7 @@ def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: boo
     if by_hand is not None and crops:
         place = one_line(str(folder.path / CROPS))
         tell(
-            f"{number_of(crops, 'crop')} {verb(crops, 'waits', 'wait')} in {place} to be edited, {TODO} there says how: "
+            f"{number_of(crops, 'crop')} {verb(crops, 'waits', 'wait')} in {place} to be edited, {TODO_LIST} there says how: "
             f"put edited ones under the same names into {one_line(str(by_hand.path))}"
         )
     return 3 if failed else 0

@@ -15,7 +15,7 @@ from editloupe.rubrics.target_pictures import crop_box, union
 from editloupe.safe_text import for_csv
 from editloupe.whole_files import make_folder, whole_file, write_text
 
-CROPS, TODO = "crops", "todo.csv"
+CROPS, TODO_LIST = "crops", "todo.csv"
 BY_HAND = "by hand"
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 
@@ -57,14 +57,14 @@ def write_crop(folder: Path, sample: Sample, name: str) -> WaitingCrop:
 
 def write_todo(folder: Path, waiting: Sequence[WaitingCrop]) -> None:
     """Write the list of crops that wait, anew; an empty one where none does any more."""
-    if not waiting and not (folder / CROPS / TODO).exists():
+    if not waiting and not (folder / CROPS / TODO_LIST).exists():
         return
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(("file", "instruction", "target", "target_boxes"))
     table.writerows(map(for_csv, (f"{one.name}.png", one.instruction, one.target, one.boxes)) for one in waiting)
     make_folder(folder / CROPS)
-    write_text(folder / CROPS / TODO, text.getvalue())
+    write_text(folder / CROPS / TODO_LIST, text.getvalue())
 
 
 def write_bytes(path: Path, data: bytes) -> None:
