@@ -261,6 +261,8 @@ def test_an_interrupted_batch_raises_the_interrupt_itself_and_ends_what_was_unde
     server = scripted(lambda request: labelled(request).after(600), log=False)
     program = tmp_path / "program.py"
     program.write_text(
+        # A shell that runs the tests in the background lets them ignore Ctrl-C, and so would the program.
+        "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import threading\nfrom editloupe import Edit, Judge, reward\n"
         f"edit = Edit(source={str(edit.source)!r}, edited={str(edit.edited)!r}, instruction='Paint it')\n"
         f"with Judge('openai:gpt-4.1', base_url={server.openai_url!r}, mode='plain') as judge:\n"

@@ -12,6 +12,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, unquote_plus, urlsplit
 PLACEHOLDER = "[secret]"
 LONG = 8
 """Shorter keys may be ordinary words, so they are looked for as whole words only."""
+SHORTEST = 3
+"""Fewer characters are a number of a version or a choice, no key: looked for, they would blot out ordinary texts."""
 WORDS = frozenset(
     {"none", "null", "empty", "dummy", "test", "ollama", "lm-studio", "not-needed", "no-key", "no-key-required"}
 )
@@ -39,7 +41,7 @@ _REMEMBERED: set[str] = set()
 def remember(*values: str | None) -> None:
     """Treat these values as secrets in everything this process shows or writes from this moment on."""
     given = (value.strip() for value in values if value)
-    _REMEMBERED.update(value for value in given if value and value.lower() not in WORDS)
+    _REMEMBERED.update(value for value in given if len(value) >= SHORTEST and value.lower() not in WORDS)
 
 
 def remember_address(url: str | None) -> None:

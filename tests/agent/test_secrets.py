@@ -50,6 +50,12 @@ def test_words_given_to_servers_that_take_any_key_stay(monkeypatch: pytest.Monke
     assert Secrets()("none of the key: none") == "none of the key: none"
 
 
+def test_a_number_of_one_or_two_digits_in_an_address_is_no_secret() -> None:
+    remember_address("https://example.org/v1?revision=1&round=42")
+    for text in ('<button data-key="1">', "press the key 42", "token: 1"):
+        assert without_secrets(text) == text
+
+
 def test_what_an_address_carries_is_taken_out() -> None:
     clean = Secrets([])
     assert clean("see http://me:word@host/v1") == "see http://host/v1"

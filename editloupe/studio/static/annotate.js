@@ -146,7 +146,7 @@ class LabelForm {
   }
 
   press(key) {
-    const option = this.questions[this.current]?.querySelector(`.option[data-key="${key}"]`);
+    const option = this.questions[this.current]?.querySelector(`.option[data-digit="${key}"]`);
     if (option) this.choose(option);
     const number = this.questions[this.current]?.querySelector("[data-number]");
     if (number) { number.value = ""; number.focus(); return false; }
