@@ -44,7 +44,8 @@ def test_a_folder_that_was_there_stays_with_what_is_in_it(tmp_path: Path) -> Non
 
 def test_a_run_that_was_there_stays_as_it_is(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    assert command(["batch", str(write_manifest(tmp_path, 1)), "--out", str(out), *RULES]) in (0, 3)
+    # The rules leave something open here.
+    assert command(["batch", str(write_manifest(tmp_path, 1)), "--out", str(out), *RULES]) == 3
     with Run.open(out) as run:
         before = [unit.outcome for unit in run.units()]
     assert len(before) == 2
