@@ -69,6 +69,18 @@ def scripted() -> Iterator[StartServer]:
         raise failures[0]
 
 
+_modules_set_aside = 0
+
+
+def _collect() -> None:
+    """Collect all garbage. After modules were loaded all that lives is set aside, else every collection walks through them again."""
+    global _modules_set_aside
+    gc.collect()
+    if len(sys.modules) > _modules_set_aside:
+        _modules_set_aside = len(sys.modules)
+        gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _nothing_unheard(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Fail a test in which a task or a future failed and nobody looked: asyncio only logs that.
@@ -77,7 +89,7 @@ def _nothing_unheard(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """
     yield
     if sys.flags.dev_mode:
-        gc.collect()
+        _collect()
     unheard = [
         record.getMessage()
         for when in ("setup", "call", "teardown")

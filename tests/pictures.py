@@ -20,7 +20,7 @@ def textured(width: int = 160, height: int = 120, seed: int = 0) -> Pixels:
 
 def save(pixels: Pixels, path: Path) -> Path:
     """Write a picture and return its path."""
-    Image.fromarray(pixels).save(path)
+    Image.fromarray(pixels).save(path, compress_level=1)
     return path
 
 

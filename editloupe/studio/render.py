@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from starlette.responses import HTMLResponse, Response
 
 from editloupe.combined.opinion_lines import opinion_lines
@@ -80,6 +81,23 @@ def in_address(text: str) -> str:
     return quote(text, errors="replace")
 
 
+class _Compiled(BytecodeCache):
+    """Compiled templates, kept for the next studio of this process."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if (kept := self._kept.get((bucket.key, bucket.checksum))) is not None:
+            bucket.bytecode_from_string(kept)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._kept[bucket.key, bucket.checksum] = bucket.bytecode_to_string()
+
+
+_COMPILED = _Compiled()
+
+
 class Pages:
     """Renders pages and parts of pages."""
 
@@ -93,6 +111,7 @@ class Pages:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+            bytecode_cache=_COMPILED,
         )
         self._environment.filters.update(
             duration=duration, number=number, level=level, urlencode=in_address, opening=opening

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.attachments import PictureForm
 from editloupe.agent.clients import Client
-from editloupe.agent.http import BodyForm
+from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.provider import Opening, Provider, finish_reason, in_a_line
 from editloupe.images import Wire
@@ -107,6 +107,7 @@ def open_client(opening: Opening) -> Client:
         follow_redirects=False,
         event_hooks=opening.gate.hooks(PICTURES.attach),
         headers={"Accept-Encoding": "identity"},
+        verify=trust(),
     )
     client = AsyncAnthropic(
         api_key=opening.key, base_url=address, http_client=http, max_retries=0, timeout=opening.timeout

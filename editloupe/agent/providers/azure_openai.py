@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from editloupe.agent.clients import Client
+from editloupe.agent.http import trust
 from editloupe.agent.providers import openai
 from editloupe.agent.providers.provider import ErrorForm, Opening
 from editloupe.types import UserError
@@ -42,7 +43,7 @@ def addressless(plain: type[AzureChatOpenAI]) -> type[AzureChatOpenAI]:
 def open_client(opening: Opening) -> Client:
     """Open a client that sends through the gate."""
     from langchain_openai import AzureChatOpenAI
-    from openai import DefaultAsyncHttpxClient
+    from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
 
     if opening.base_url is None:
         raise UserError(
@@ -53,9 +54,11 @@ def open_client(opening: Opening) -> Client:
         follow_redirects=False,
         event_hooks=opening.gate.hooks(openai.PICTURES.attach),
         headers={"Accept-Encoding": "identity"},
+        verify=trust(),
     )
     settings = {
         "http_async_client": http,
+        "http_client": DefaultHttpxClient(verify=trust()),  # never used
         "disable_streaming": True,
         "http_socket_options": (),
         "azure_deployment": opening.model,

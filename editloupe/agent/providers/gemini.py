@@ -121,7 +121,7 @@ def open_client(opening: Opening) -> Client:
         base_url=opening.base_url,
         max_retries=1,  # of this client: one request, no retry of its own
         timeout=opening.timeout,
-        client_args={"verify": trust(), "follow_redirects": False},
+        client_args={"verify": trust(), "ssl": trust(), "follow_redirects": False},  # the SDK calls it by either name
         **parameters,
     )
     http = httpx.AsyncClient(
@@ -150,7 +150,12 @@ def _speak_through(model: ChatGoogleGenerativeAI, http: httpx.AsyncClient, openi
     from google.genai import Client as GeminiClient
     from google.genai.types import HttpOptions
 
-    options = HttpOptions(base_url=opening.base_url, httpx_async_client=http, client_args={"verify": trust()})
+    options = HttpOptions(
+        base_url=opening.base_url,
+        httpx_async_client=http,
+        client_args={"verify": trust()},
+        async_client_args={"ssl": trust()},
+    )
     client = GeminiClient(api_key=opening.key, http_options=options)
     model.client = client
     if getattr(model, "async_client", None) is not client.aio:

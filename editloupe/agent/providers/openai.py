@@ -197,7 +197,7 @@ def _check_same_reply(client: ChatOpenAI, plain: type[ChatOpenAI]) -> None:
 def open_client(opening: Opening) -> Client:
     """Open a client that sends through the gate; the plain one where the lean one does not fit its version."""
     from langchain_openai import ChatOpenAI
-    from openai import DefaultAsyncHttpxClient
+    from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
 
     http = DefaultAsyncHttpxClient(  # one of its own, since the SDK's default one is shared by the whole process
         timeout=opening.timeout,
@@ -209,8 +209,11 @@ def open_client(opening: Opening) -> Client:
     spread(http)
     settings = {
         "http_async_client": http,
+        "http_client": DefaultHttpxClient(
+            verify=trust()
+        ),  # never used; one of LangChain's would read the certificates again
         "disable_streaming": True,  # also where a graph that streams would have it otherwise: streams report no tokens
-        "http_socket_options": (),  # for a client that is never used; else a warning about it where a proxy is configured
+        "http_socket_options": (),  # else a warning where a proxy is configured
         "model": opening.model,
         "api_key": opening.key,
         "base_url": opening.base_url,

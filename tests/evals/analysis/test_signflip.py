@@ -8,7 +8,9 @@ from editloupe.evals.analysis.signflip import holm, sign_flip
 def by_scipy(differences: np.ndarray, resamples: float) -> float:
     found = stats.permutation_test(
         (differences, np.zeros_like(differences)),
-        lambda a, b: float(np.mean(a - b)),
+        lambda a, b, axis: np.mean(a - b, axis=axis),
+        vectorized=True,
+        batch=200,
         permutation_type="samples",
         n_resamples=resamples,
         rng=np.random.default_rng(0),
