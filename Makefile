@@ -9,8 +9,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # The tests start the command often; where nothing compiled is kept, each start would compile the whole package.
 export PYTHONDONTWRITEBYTECODE =
 
-# A worker that is lost ends the run: the tests it had would be waited for.
-PYTEST := $(BIN)/python -X faulthandler -m pytest -n auto --dist loadfile --max-worker-restart=0
+# One worker more than cores: many tests wait for a server or a process. A worker without work takes some of another's, and one that
+# is lost ends the run: the tests it had would be waited for.
+WORKERS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+PYTEST := $(BIN)/python -X faulthandler -m pytest -n $(WORKERS) --dist worksteal --max-worker-restart=0
 
 # What needs a browser, a cluster or a model, and what takes long by itself.
 HEAVY := slow or browser or ray or models or long

@@ -73,7 +73,7 @@ _modules_set_aside = 0
 
 
 def _collect() -> None:
-    """Collect all garbage. After modules were loaded all that lives is set aside, else every collection walks through them again."""
+    """Collect all garbage; after modules were loaded all that lives is set aside, else each collection would walk through it."""
     global _modules_set_aside
     gc.collect()
     if len(sys.modules) > _modules_set_aside:
