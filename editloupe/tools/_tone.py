@@ -48,7 +48,7 @@ def fit_tone(first: Blocks, second: Blocks, known: Mask | None = None) -> Double
     second picture does not flatten the fit. Blocks that are not ``known`` do not count.
     """
     some = _some(first)
-    colours = np.concatenate([first[some].reshape(-1, 3), second[some].reshape(-1, 3)], axis=1).T
+    colours = np.concatenate([np.ascontiguousarray(blocks[some].reshape(-1, 3).T) for blocks in (first, second)])
     usable = (colours.min(axis=0) >= CLIPPED_LOW) & (colours.max(axis=0) <= CLIPPED_HIGH)
     if known is not None:
         usable &= known[some].ravel()
