@@ -41,7 +41,7 @@ FLOOR = 4.0
 CONTRAST_SHARE = 0.15
 NOISE_SHARE = 0.85
 # What is left, in units of that, from which a place has changed. On photographs with signs made by program, unchanged
-# places stay below 1.65 nearly always, and changed words, digits and hands that a person can make out reach 1.8 and more.
+# places rarely reach 1.65; most changed words, digits and hands lie above, but not all that a person can make out.
 CHANGED = 1.7
 # Nearer to the patch's border the averages lack neighbours.
 BORDER = 3
