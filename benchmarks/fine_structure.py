@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,12 +53,19 @@ class SignAnswer:
         return self.pair.changed is not None and met(self.pair.changed, self.boxes[:SHOWN], cover=True)
 
 
-def ask_signs(folder: Path, seed: int = 0, localizer: Localizer = boxes) -> list[SignAnswer]:
-    """Ask about every pair on the photographs of a folder, one at a time: they are large."""
+def ask_signs(folder: Path, seed: int = 0, workers: int = 1) -> list[SignAnswer]:
+    """Ask about every pair on the photographs of a folder, a photograph at a time in each process: they are large."""
+    paths = photographs(folder)
+    seeds = [(seed, index) for index in range(len(paths))]
+    with ProcessPoolExecutor(workers, initializer=cv2.setNumThreads, initargs=(1,)) as pool:
+        return [answer for some in pool.map(_ask_photograph, paths, seeds) for answer in some]
+
+
+def _ask_photograph(path: Path, seed: tuple[int, ...]) -> list[SignAnswer]:
     answers = []
-    for pair in sign_pairs(photographs(folder), seed):
+    for pair in sign_pairs(path, seed):
         plain_seconds, _ = _timed(naive, pair)
-        seconds, found = _timed(localizer, pair)
+        seconds, found = _timed(boxes, pair)
         kept = tuple(Box.model_validate(box) for box in found)
         answers.append(SignAnswer(_without_pixels(pair), kept, seconds, plain_seconds))
     return answers

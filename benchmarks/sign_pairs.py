@@ -277,14 +277,13 @@ OUTPUTS: dict[str, Callable[[Pixels, np.random.Generator], Pixels]] = {
 }
 
 
-def sign_pairs(paths: list[Path], seed: int = 0) -> Iterator[SignPair]:
-    """Yield, for every photograph and output, a pair of every size, with the contents mixed, and an unchanged one."""
-    for index, path in enumerate(paths):
-        rng = np.random.default_rng([seed, index])
-        photo = read(path)
-        for output in OUTPUTS:
-            contents = [str(content) for content in rng.permutation(list(CONTENTS))]
-            seeds = [int(one) for one in rng.integers(0, 2**31, len(SHARES) + 1)]
-            for share, content, one in zip(SHARES, contents, seeds[1:], strict=True):
-                yield sign_pair(photo, share, content, output, one)
-            yield sign_pair(photo, SHARES[-2], contents[0], output, seeds[0], changed=False)
+def sign_pairs(path: Path, seed: tuple[int, ...]) -> Iterator[SignPair]:
+    """Yield, for every output, a pair of every size on a photograph, with the contents mixed, and an unchanged one."""
+    rng = np.random.default_rng(seed)
+    photo = read(path)
+    for output in OUTPUTS:
+        contents = [str(content) for content in rng.permutation(list(CONTENTS))]
+        seeds = [int(one) for one in rng.integers(0, 2**31, len(SHARES) + 1)]
+        for share, content, one in zip(SHARES, contents, seeds[1:], strict=True):
+            yield sign_pair(photo, share, content, output, one)
+        yield sign_pair(photo, SHARES[-2], contents[0], output, seeds[0], changed=False)

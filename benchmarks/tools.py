@@ -52,19 +52,24 @@ def main() -> None:
     parser.add_argument("--detector", help="a folder with Grounding DINO weights; tiny random ones without it")
     parser.add_argument("--photographs", action="append", default=[], metavar="NAME=FOLDER", help="may be given again")
     parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) // 2))
+    parser.add_argument("--workers", type=int, default=1, help="processes that look at large photographs")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks-tools.md"))
     given = parser.parse_args()
     cv2.setNumThreads(given.threads)
+    began = os.getloadavg()[0]
     parts = ["# How good and how fast the tools are", machine(given.threads)]
     for name, folder in calibration_sets(given.sets):
         parts += [f"## Differences: {name} set", *difference_tables(folder)]
         if name == "plain":
             parts += ["## Differences: reframed pairs", *reframed_table(folder)]
     if given.photographs:
-        parts += ["## Fine structure in large photographs", *fine_tables(given.photographs)]
+        parts += ["## Fine structure in large photographs", *fine_tables(given.photographs, given.workers)]
     parts += ["## Tiles of the detector", *tiling_tables()]
     parts += ["## Enhancer", *enhancer_table(given.threads)]
     parts += ["## Detector and text", *model_table(given.detector, given.threads)]
+    parts[1] += (
+        f" The load (one minute's average) was {began:.1f} at the start and {os.getloadavg()[0]:.1f} at the end."
+    )
     text = "\n\n".join(parts) + "\n"
     print(text)
     given.out.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +144,7 @@ def reframed_table(folder: Path) -> list[str]:
     return [said, table(["edited picture", *summary([])], rows)]
 
 
-def fine_tables(named: list[str]) -> list[str]:
+def fine_tables(named: list[str], workers: int) -> list[str]:
     """Show how well changed signs are found on every folder of photographs, and read on the first."""
     parts = [
         "A sign of so much of the picture, with a word, two letters of a word, a number, the hands of a clock or a thin symbol "
@@ -147,7 +152,7 @@ def fine_tables(named: list[str]) -> list[str]:
     ]
     folders = [(name, Path(folder)) for name, _, folder in (text.partition("=") for text in named)]
     for number, (name, folder) in enumerate(folders):
-        header, rows = sign_rows(ask_signs(folder, seed=100 * number))
+        header, rows = sign_rows(ask_signs(folder, 100 * number, workers))
         parts += [f"{len(photographs(folder))} photographs ({name}):", table(header, rows)]
     read_right = reading_rows(folders[0][1])
     if read_right:

@@ -35,13 +35,14 @@ SAME = np.array([1.0, 0.0, 0.0, 0.0, 0.0])
 # The residual is averaged over a letter's size, the contrast a little wider.
 LETTER = (8, 8)
 AROUND = (12, 12)
-# What may be left, in grey levels: a floor, a share of the contrast, and a share of the pair's noise before the fit.
-FLOOR = 2.0
+# What may be left, in grey levels: a floor (coding moves the brightness where two colours of like brightness meet, so that
+# calm places need one), a share of the contrast, and a share of the pair's noise before the fit.
+FLOOR = 4.0
 CONTRAST_SHARE = 0.15
-NOISE_SHARE = 0.7
+NOISE_SHARE = 0.85
 # What is left, in units of that, from which a place has changed. On photographs with signs made by program, unchanged
-# places stay below 1.8 nearly always, and changed words, digits and hands that a person can make out reach 2.3 and more.
-CHANGED = 2.1
+# places rarely reach 1.65; most changed words, digits and hands lie above, but not all that a person can make out.
+CHANGED = 1.7
 # Nearer to the patch's border the averages lack neighbours.
 BORDER = 3
 # A larger patch is looked at again in this distance round its most different point: wobble differs from place to place.

@@ -20,6 +20,10 @@ Mask = NDArray[np.bool_]
 SMOOTHING = (5, 5)
 # A pixel is compared with this neighbourhood of the other picture, which forgives one pixel of wobble.
 TOLERANCE: Picture = np.ones((3, 3), np.uint8)
+# Width of the neighbourhood that is as busy as the pixel in its middle.
+ACTIVITY = (5, 5)
+# Pixels that are compared at a time: few enough to stay in the processor's cache, and to need little new memory.
+BAND_PIXELS = 60_000
 # Colour differences are rarer in noise than brightness differences of the same size, and as visible.
 CHROMA_WEIGHT = 1.5
 CHANNELS: Floats = np.array([[1.0, CHROMA_WEIGHT**2, CHROMA_WEIGHT**2]], np.float32)
@@ -77,14 +81,14 @@ def measure(
     a, b = _smoothed(first), _smoothed(second)
     if np.abs(drift).max() >= WORTH_DRIFT:
         b = drift_added(b, drift)
-    ranges = _ranges(a), _ranges(b)
-    difference = cv2.max(_outside(a, *ranges[1]), _outside(b, *ranges[0]))
+    difference, busy = _differences(a, b)
     if valid is not None:
-        difference = cv2.copyTo(difference, valid.view(np.uint8))
-    amount = np.asarray(cv2.GaussianBlur(_length(np.asarray(difference, np.uint8)), SMOOTHING, 0), np.float32)
-    activity = np.asarray(cv2.min(*(_activity(*one) for one in ranges)), np.uint8)
+        difference = np.asarray(cv2.copyTo(difference, valid.view(np.uint8)), np.float32)
+    amount = np.asarray(cv2.GaussianBlur(difference, SMOOTHING, 0), np.float32)
+    # The less busy of two pictures bounds their noise.
+    activity = np.asarray(cv2.min(*(cv2.blur(one, ACTIVITY) for one in busy)), np.uint8)
     noise = _noise(amount, (a, b), activity, valid)
-    return Residual(amount, amount / noise, coarse, drift)
+    return Residual(amount, np.divide(amount, noise, out=noise), coarse, drift)
 
 
 def drift_added(picture: Picture, drift: Floats, sign: float = 1.0, tone: tuple[float, float] = (1.0, 0.0)) -> Picture:
@@ -100,26 +104,34 @@ def _smoothed(picture: Picture) -> Picture:
     return np.asarray(cv2.GaussianBlur(cv2.cvtColor(picture, cv2.COLOR_RGB2YCrCb), SMOOTHING, 0), np.uint8)
 
 
-def _length(difference: Picture) -> Floats:
-    """Return the length of a difference in brightness and colour."""
-    power = difference.astype(np.float32)
-    cv2.multiply(power, power, dst=power)
-    return np.asarray(cv2.sqrt(cv2.transform(power, CHANNELS)), np.float32)
-
-
-def _ranges(picture: Picture) -> tuple[Picture, Picture]:
-    """Return the highest and the lowest value in every pixel's neighbourhood, per channel."""
-    return np.asarray(cv2.dilate(picture, TOLERANCE), np.uint8), np.asarray(cv2.erode(picture, TOLERANCE), np.uint8)
-
-
-def _outside(picture: Picture, high: Picture, low: Picture) -> Picture:
-    """Return how far each pixel lies outside a range, per channel."""
-    return np.asarray(cv2.max(cv2.subtract(picture, high), cv2.subtract(low, picture)), np.uint8)
-
-
-def _activity(high: Picture, low: Picture) -> Picture:
-    """Return how busy the brightness is around each pixel; the less busy of two pictures bounds their noise."""
-    return np.asarray(cv2.blur(cv2.extractChannel(cv2.subtract(high, low), 0), (5, 5)), np.uint8)
+def _differences(a: Picture, b: Picture) -> tuple[Floats, Picture]:
+    """Return how far each pixel lies outside its neighbourhood in the other picture, and the range of brightness in both."""
+    height, width = a.shape[:2]
+    rows = min(height, max(1, BAND_PIXELS // width))
+    different, busy = np.empty((height, width), np.float32), np.empty((2, height, width), np.uint8)
+    # Memory that is used again is faster than new memory, by more than all the rest of this.
+    wider, room = np.empty((4, rows + 2, width, 3), np.uint8), np.empty((2, rows, width, 3), np.uint8)
+    powers = np.empty((rows, width, 3), np.float32)
+    for top in range(0, height, rows):
+        bottom = min(top + rows, height)
+        around = slice(max(0, top - 1), bottom + 1)
+        inner = slice(top - around.start, bottom - around.start)
+        ranges = wider[:, : min(bottom + 1, height) - around.start]
+        for number, picture in enumerate((a[around], b[around])):
+            cv2.dilate(picture, TOLERANCE, dst=ranges[2 * number])
+            cv2.erode(picture, TOLERANCE, dst=ranges[2 * number + 1])
+        most, less = room[:, : bottom - top]
+        high, low, other_high, other_low = ranges[:, inner]
+        cv2.extractChannel(cv2.subtract(high, low, dst=less), 0, dst=busy[0, top:bottom])
+        cv2.extractChannel(cv2.subtract(other_high, other_low, dst=less), 0, dst=busy[1, top:bottom])
+        here, there = a[top:bottom], b[top:bottom]
+        cv2.max(cv2.subtract(here, other_high, dst=most), cv2.subtract(other_low, here, dst=less), dst=most)
+        cv2.max(most, cv2.subtract(there, high, dst=less), dst=most)
+        cv2.max(most, cv2.subtract(low, there, dst=less), dst=most)
+        power = powers[: bottom - top]
+        cv2.multiply(most, most, dst=power, dtype=cv2.CV_32F)
+        cv2.sqrt(cv2.transform(power, CHANNELS, dst=different[top:bottom]), dst=different[top:bottom])
+    return different, busy
 
 
 def _drift(delta: Floats, known: Mask | None, long_side: int) -> Floats:

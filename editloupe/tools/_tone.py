@@ -48,7 +48,7 @@ def fit_tone(first: Blocks, second: Blocks, known: Mask | None = None) -> Double
     second picture does not flatten the fit. Blocks that are not ``known`` do not count.
     """
     some = _some(first)
-    colours = np.concatenate([first[some].reshape(-1, 3), second[some].reshape(-1, 3)], axis=1).T
+    colours = np.concatenate([np.ascontiguousarray(blocks[some].reshape(-1, 3).T) for blocks in (first, second)])
     usable = (colours.min(axis=0) >= CLIPPED_LOW) & (colours.max(axis=0) <= CLIPPED_HIGH)
     if known is not None:
         usable &= known[some].ravel()
@@ -92,16 +92,17 @@ def tone_change(first: Blocks, second: Blocks, score: Floats) -> dict[str, float
     """
     some = _some(first)
     quiet = (block_means(score)[some] < QUIET_SCORE).ravel()
-    a, b = (blocks[some].reshape(-1, 3).astype(np.float64) for blocks in (first, second))
+    # One row a channel: rows of three are what numpy is slow with.
+    a, b = (blocks[some].reshape(-1, 3).T.astype(np.float64, order="C") for blocks in (first, second))
     if quiet.any():
-        a, b = a[quiet], b[quiet]
-    luma_a, luma_b = a @ LUMA, b @ LUMA
-    colour_a, colour_b = (float(np.abs(p - luma[:, None]).mean()) for p, luma in ((a, luma_a), (b, luma_b)))
+        a, b = a[:, quiet], b[:, quiet]
+    luma_a, luma_b = LUMA @ a, LUMA @ b
+    colour_a, colour_b = (float(np.abs(p - luma).mean()) for p, luma in ((a, luma_a), (b, luma_b)))
     return {
         "brightness": float((luma_b.mean() + FAINT_LEVEL) / (luma_a.mean() + FAINT_LEVEL)) - 1.0,
         "contrast": float((luma_b.std() + FAINT_LEVEL) / (luma_a.std() + FAINT_LEVEL)) - 1.0,
         "saturation": (colour_b + FAINT_COLOUR) / (colour_a + FAINT_COLOUR) - 1.0,
-        "warmth": float((b - a).mean(axis=0) @ np.array([1.0, 0.0, -1.0])) / 255.0,
+        "warmth": float((b - a).mean(axis=1) @ np.array([1.0, 0.0, -1.0])) / 255.0,
     }
 
 
@@ -131,7 +132,7 @@ def block_means(values: NDArray[Any]) -> NDArray[Any]:
     """Return the means of whole BLOCK×BLOCK blocks; what is left at the right and lower border is ignored."""
     height, width = max(1, values.shape[0] // BLOCK), max(1, values.shape[1] // BLOCK)
     whole = values[: height * BLOCK, : width * BLOCK]
-    if values.ndim == 3 and min(whole.shape[:2]) >= BLOCK:
+    if (values.ndim == 3 or values.dtype == np.float32) and min(whole.shape[:2]) >= BLOCK:
         # Halving three times is twice as fast as going there at once.
         for part in (4, 2):
             whole = np.asarray(cv2.resize(whole, (width * part, height * part), interpolation=cv2.INTER_AREA))

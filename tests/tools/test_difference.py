@@ -187,6 +187,16 @@ def test_texture_made_anew_is_noise_and_an_object_in_it_is_not() -> None:
     assert agreement(region.box, (260, 260, 340, 340)) > 0.6
 
 
+@pytest.mark.parametrize("pixels", [1, 7_000, 10**7])
+def test_it_does_not_matter_how_many_rows_are_compared_at_a_time(pixels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = photo("astronaut")
+    edited = wobbling(with_disc(picture, (200, 200), 20, (30, 30, 250)))
+    expected = compare(picture, edited)
+    assert len(expected.regions) == 1
+    monkeypatch.setattr("editloupe.tools._residual.BAND_PIXELS", pixels)
+    assert compare(picture, edited) == expected
+
+
 def test_boxes_are_in_the_first_pictures_pixels_when_the_second_is_smaller() -> None:
     picture = photo("astronaut", 1400)
     edited = cv2.resize(with_disc(picture, (1000, 300), 50, (20, 220, 220)), (700, 640), interpolation=cv2.INTER_AREA)
