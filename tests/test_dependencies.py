@@ -31,6 +31,7 @@ LAYERS = (
         "rgb_pixels",
         "safe_text",
         "spans",
+        "spec_prefixes",
         "storable",
         "user_error",
         "whole_files",

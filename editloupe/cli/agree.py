@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from editloupe.cli.options import tell
 from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver, width_for
+from editloupe.cli.telling import tell
 from editloupe.safe_text import for_json
 
 FORMATS = ("text", "json")

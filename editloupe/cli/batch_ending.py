@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe.cli.batch_options import BatchOptions
-from editloupe.cli.options import tell
 from editloupe.cli.otel import sending_spans
+from editloupe.cli.telling import tell
 from editloupe.evals.analysis.criterion_means import CriterionMean, criterion_means
 from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_rows import table_of_configuration

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from editloupe.cli.options import tell
 from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver, width_for
+from editloupe.cli.telling import tell
 from editloupe.safe_text import for_json
 from editloupe.types import UserError
 

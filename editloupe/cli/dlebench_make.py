@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import tell
 from editloupe.cli.splice import Only, spliced
+from editloupe.cli.telling import tell
 from editloupe.plurals import number_of, verb
 from editloupe.safe_text import command, for_json, one_line
 from editloupe.types import Usage, UserError

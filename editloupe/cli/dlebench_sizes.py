@@ -12,8 +12,9 @@ import typer
 from editloupe.cli.dlebench_make import asker, progress, told
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.manifest import manifest_blocks, manifest_names
-from editloupe.cli.options import one_of, tell
+from editloupe.cli.options import one_of
 from editloupe.cli.splice import Only, spliced
+from editloupe.cli.telling import tell
 from editloupe.evals.manifests.datasets import Naming
 from editloupe.evals.papers import layouts
 from editloupe.evals.papers.registry import known_paper

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import tell
+from editloupe.cli.telling import tell
 from editloupe.evals.batch.batch import Edits
 from editloupe.evals.manifests.benchmark import LANGUAGES
 from editloupe.evals.papers import layouts

@@ -18,8 +18,9 @@ from editloupe.cli.edival_evaluate import SettingsFile, evaluate, rules_of
 from editloupe.cli.edival_import import import_
 from editloupe.cli.edival_report import compare, report
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import one_of, tell
+from editloupe.cli.options import one_of
 from editloupe.cli.splice import Only, spliced
+from editloupe.cli.telling import tell
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.edival.asking import Asker
 from editloupe.evals.edival.decompose import Decomposer

@@ -15,8 +15,9 @@ from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.edival_report import deliver, kind_of, rendered
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.model_options import ModelOptions
-from editloupe.cli.options import LOOKING, tell
+from editloupe.cli.options import LOOKING
 from editloupe.cli.splice import Default, Only, Without, spliced
+from editloupe.cli.telling import tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from editloupe.cli.options import tell
+from editloupe.cli.telling import tell
 from editloupe.plurals import number_of
 from editloupe.safe_text import command, one_line
 from editloupe.types import UserError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
-from editloupe.cli.options import tell
+from editloupe.cli.telling import tell
 from editloupe.safe_text import for_json
 from editloupe.types import UserError
 from editloupe.whole_files import write_text

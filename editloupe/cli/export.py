@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from editloupe.cli.options import tell
+from editloupe.cli.telling import tell
 from editloupe.evals.runs import export as exports
 from editloupe.evals.runs.inspect_log import to_inspect
 from editloupe.evals.runs.store import Run

@@ -14,6 +14,7 @@ from editloupe.cli import options as o
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.splice import spliced
+from editloupe.cli.telling import tell
 from editloupe.combined.opinion_lines import opinion_lines
 from editloupe.evals.papers.types_read import type_reader
 from editloupe.images import Album
@@ -75,7 +76,7 @@ def judge(
         more_images=o.parse_images(image or ()),
     )
     with sending_spans(otel), given.open() as opened:
-        edit = type_reader(opened.protocol, o.tell)(edit)
+        edit = type_reader(opened.protocol, tell)(edit)
         judgement = judge_and_keep(opened, edit, out, None if quiet or as_json else StepPrinter())
     given.announce()
     if as_json:
@@ -83,7 +84,7 @@ def judge(
     else:
         show(judgement, Console(highlight=False), opened)
         if out:
-            o.tell(f"kept in {out}; read the whole story with: {trace_command(out, edit.id)}")
+            tell(f"kept in {out}; read the whole story with: {trace_command(out, edit.id)}")
     return 0 if judgement.judged else 3
 
 

@@ -10,7 +10,8 @@ from typing import Annotated, Any, cast, get_args
 import typer
 
 from editloupe.cli.model_options import ModelOptions
-from editloupe.cli.options import ASKING, JUDGING, JudgeSpec, ToolOptions, one_of, tell
+from editloupe.cli.options import ASKING, JUDGING, JudgeSpec, ToolOptions, one_of
+from editloupe.cli.telling import tell
 from editloupe.combined.plans import Plan, is_combined, plan_of
 from editloupe.judge import JUDGE_VARIABLE, Judge
 from editloupe.judge_settings import JudgeSettings

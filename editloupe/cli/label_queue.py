@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from editloupe.cli.options import tell
 from editloupe.cli.report import ConfigurationName, ProtocolName
+from editloupe.cli.telling import tell
 
 
 def label_queue(

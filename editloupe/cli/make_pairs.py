@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from editloupe.cli.options import one_of, tell
+from editloupe.cli.options import one_of
+from editloupe.cli.telling import tell
 from editloupe.plurals import number_of, verb
 from editloupe.safe_text import command, one_line
 from editloupe.types import UserError

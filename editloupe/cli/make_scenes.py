@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from editloupe.cli.options import tell
+from editloupe.cli.telling import tell
 from editloupe.generators import billiards, letters
 from editloupe.generators.lexicon import lexicon
 from editloupe.generators.registry import BILLIARDS, PUZZLES

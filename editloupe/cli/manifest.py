@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from editloupe.cli.options import one_of, tell
+from editloupe.cli.options import one_of
 from editloupe.cli.report import width_for
+from editloupe.cli.telling import tell
 from editloupe.evals.papers import layouts
 from editloupe.evals.papers.registry import known_paper
 from editloupe.plurals import number_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from editloupe.agent.specs import RULES, forms
-from editloupe.combined.plans import CASCADE, PANEL
-from editloupe.safe_text import one_line
+from editloupe.spec_prefixes import CASCADE, PANEL
 from editloupe.types import Box, UserError
 
 if TYPE_CHECKING:
@@ -122,11 +120,6 @@ def parse_images(texts: Sequence[str]) -> dict[str, tuple[Path, ...]]:
             raise UserError(f'"{text}" is not ROLE=FILE; write for instance --image annotated=marked.png')
         found[role.strip()] = (*found.get(role.strip(), ()), Path(name.strip()))
     return found
-
-
-def tell(sentence: str) -> None:
-    """Say something to the user without disturbing what is piped."""
-    print(f"editloupe: {one_line(sentence)}", file=sys.stderr)
 
 
 def one_of(option: str, value: str, choices: Sequence[str]) -> Any:

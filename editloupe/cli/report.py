@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from editloupe.cli.options import tell
+from editloupe.cli.telling import tell
 from editloupe.plurals import number_of
 from editloupe.safe_text import for_json
 from editloupe.types import UserError
@@ -143,6 +143,8 @@ def _drawn(table: Table, queues: Sequence[Path]) -> LabelQueue | None:
 
 def _check_columns(by: Sequence[str], tables: Sequence[Table]) -> None:
     """Tell a user in one sentence that no run has such a column, and which there are."""
+    if not by:
+        return
     known = dict.fromkeys(name for table in tables for name in table.columns)
     for name in dict.fromkeys(part.strip() for said in by for part in said.split(",")):
         if name not in known:

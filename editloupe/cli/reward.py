@@ -15,10 +15,11 @@ from rich.text import Text
 from editloupe.cli.batch_ending import Closing
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import one_of, tell
+from editloupe.cli.options import one_of
 from editloupe.cli.report import Resamples, Seed
 from editloupe.cli.reward_pairs import Asking, deliver, judge_pairs, judged, reports_of_scores
 from editloupe.cli.splice import Without, spliced
+from editloupe.cli.telling import tell
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.bradley_terry import Ranking
 from editloupe.evals.analysis.run_rows import table_of

@@ -17,7 +17,7 @@ from editloupe.cli.batch import TOOL_MEMORY
 from editloupe.cli.batch_ending import Closing, judge_into_run
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.options import tell
+from editloupe.cli.telling import tell
 from editloupe.evals.analysis.pair_results import Accuracy, PairReport
 from editloupe.evals.analysis.run_rows import Table as RunTable
 from editloupe.evals.analysis.run_rows import table_of

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from editloupe.cli.options import tell
+from editloupe.cli.telling import tell
 from editloupe.evals.runs.info import RunInfo, run_info
 from editloupe.evals.runs.merging import merge as merge_runs
 from editloupe.evals.runs.migration import migrate as migrate_run

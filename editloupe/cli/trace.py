@@ -16,7 +16,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from editloupe.cli.fork_view import fork_lines, show_kept_forks
-from editloupe.cli.options import tell
+from editloupe.cli.telling import tell
 from editloupe.combined.opinion_lines import opinion_lines
 from editloupe.evals.forks.shelf import forks_of
 from editloupe.evals.runs.export import each_once

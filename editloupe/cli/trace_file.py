@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from editloupe.cli.options import tell
+from editloupe.cli.telling import tell
 from editloupe.evals.report.trace_html import trace_html
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from editloupe.cli.options import tell
 from editloupe.cli.report import width_for
+from editloupe.cli.telling import tell
 from editloupe.safe_text import for_csv, for_json, one_line
 from editloupe.types import UserError
 from editloupe.whole_files import text_file

@@ -10,9 +10,9 @@ from typing import Any
 from editloupe.agent.specs import RULES, split_spec
 from editloupe.combined.calibration import Calibration, calibration_of, write_yaml
 from editloupe.rubrics.yaml_files import read_yaml
+from editloupe.spec_prefixes import CASCADE, PANEL
 from editloupe.types import UserError
 
-PANEL, CASCADE = "panel:", "cascade:"
 FILES = (".yaml", ".yml")
 IN_A_CASCADE = ("confidence", "repeats", "entropy")
 """Where a stage's confidence may come from: what it can know of an edit by itself."""

@@ -15,8 +15,9 @@ from editloupe.evals.analysis.among_people import AmongPeople, among_people
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Resampling, bootstrap, clusterings, estimate, kinds_of
 from editloupe.evals.analysis.estimate import Estimate, frame, missing
 from editloupe.evals.analysis.human import Files, Human, human_labels
+from editloupe.evals.analysis.over_repeats import lower_median, row_means
 from editloupe.evals.analysis.pairing import MEASURES, Pairing, alpha_estimate, used
-from editloupe.evals.analysis.run_rows import Table, lower_median, row_means, table_of
+from editloupe.evals.analysis.run_rows import Table, table_of
 from editloupe.evals.analysis.table_warnings import warnings_of
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, YesNoAnswer

@@ -94,26 +94,16 @@ def lined_up(table: Table, by_model: Mapping[str, list[RunRow]], sheets: Mapping
 
     `sheets` are models' scores as arrays, where they were made before.
     """
-    cases = {name: [row.case for row in rows] for name, rows in by_model.items()}
-    several = {case for listed in cases.values() for case, count in Counter(listed).items() if count > 1}
-    if several:
-        several = _told_apart_by_id(cases, by_model, several)
-    number: dict[Hashable, int] = {}
+    places = _places(by_model)
     telling: list[RunRow] = []
-    places = {}
+    asked: list[int] = []
     for name, rows in by_model.items():
-        met: Counter[Hashable] = Counter()
-        own = []
-        for case, row in zip(cases[name], rows, strict=True):
-            key: Hashable = (case, row.case_id) if case in several else case
-            met[key] += 1
-            place = number.setdefault((key, met[key]), len(number))
+        for place, row in zip(places[name].tolist(), rows, strict=True):
             if place == len(telling):
                 telling.append(row)
-            elif len(row.units) > len(telling[place].units):
-                telling[place] = row
-            own.append(place)
-        places[name] = np.array(own, np.int64)
+                asked.append(len(row.units))
+            elif len(row.units) > asked[place]:
+                telling[place], asked[place] = row, len(row.units)
     grid = CaseGrid.of(table, telling)
     sides = {
         name: grid.side(_sheet(table, rows, (sheets or {}).get(name)), places[name]) for name, rows in by_model.items()
@@ -125,13 +115,32 @@ def lined_up(table: Table, by_model: Mapping[str, list[RunRow]], sheets: Mapping
     return CasePool(grid, tuple(telling), by_model, places, sides, shown)
 
 
+def _places(by_model: Mapping[str, list[RunRow]]) -> dict[str, Ints]:
+    """Return the case of every row by number, in the order in which cases first occur."""
+    seen: dict[Hashable, int] = {}
+    cases = {name: [seen.setdefault(row.case, len(seen)) for row in rows] for name, rows in by_model.items()}
+    several = {case for listed in cases.values() for case, count in Counter(listed).items() if count > 1}
+    if not several:
+        return {name: np.array(listed, np.int64) for name, listed in cases.items()}
+    several = _told_apart_by_id(cases, by_model, several)
+    number: dict[Hashable, int] = {}
+    places = {}
+    for name, rows in by_model.items():
+        met: Counter[Hashable] = Counter()
+        own = []
+        for case, row in zip(cases[name], rows, strict=True):
+            key: Hashable = (case, row.case_id) if case in several else case
+            met[key] += 1
+            own.append(number.setdefault((key, met[key]), len(number)))
+        places[name] = np.array(own, np.int64)
+    return places
+
+
 def _told_apart_by_id(
-    cases: Mapping[str, list[tuple[Hashable, ...]]],
-    by_model: Mapping[str, list[RunRow]],
-    several: set[tuple[Hashable, ...]],
-) -> set[tuple[Hashable, ...]]:
+    cases: Mapping[str, list[int]], by_model: Mapping[str, list[RunRow]], several: set[int]
+) -> set[int]:
     """Return those of the cases that stand several times whose ids two models share."""
-    held: Counter[tuple[tuple[Hashable, ...], str]] = Counter()
+    held: Counter[tuple[int, str]] = Counter()
     for name, rows in by_model.items():
         held.update({(case, row.case_id) for case, row in zip(cases[name], rows, strict=True) if case in several})
     return {case for (case, _), models in held.items() if models > 1}

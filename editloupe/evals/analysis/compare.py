@@ -28,9 +28,10 @@ from editloupe.evals.analysis.matching import (
     question_of,
     same_judge,
 )
+from editloupe.evals.analysis.over_repeats import lower_median, row_means
 from editloupe.evals.analysis.paired import OVERALL, CaseGrid, Change, differences
 from editloupe.evals.analysis.parts import shared_apart_fields, value_of
-from editloupe.evals.analysis.run_rows import Table, lower_median, row_means, table_of
+from editloupe.evals.analysis.run_rows import Table, table_of
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.analysis.statistics import MOST_VALUES, confusion
 from editloupe.evals.analysis.table_warnings import warnings_of

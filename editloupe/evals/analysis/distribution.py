@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -11,10 +11,12 @@ import numpy as np
 from pydantic import Field
 
 from editloupe.evals.analysis import statistics as st
-from editloupe.evals.analysis.bootstrap import Floats
+from editloupe.evals.analysis.bootstrap import Floats, Ints, kinds_of, numbered
 from editloupe.evals.analysis.estimate import Number
-from editloupe.evals.analysis.run_rows import RunRow, Table, row_means
-from editloupe.evals.analysis.run_units import JUDGED, RunUnit
+from editloupe.evals.analysis.over_repeats import row_means
+from editloupe.evals.analysis.run_rows import RunRow, Table
+from editloupe.evals.analysis.run_units import RunUnit
+from editloupe.evals.analysis.unit_columns import UnitColumns
 from editloupe.evals.runs.pictures import PictureFolder
 from editloupe.evals.runs.store import PICTURES
 from editloupe.images import ImageError, declared_size
@@ -73,8 +75,9 @@ class AreaTrend(Record):
 
 def distribution(table: Table, criterion: str, field: str = "model") -> Distribution:
     """Count the answers to a criterion, by a field of the edits: labels, numbers, or bins where there are many numbers."""
-    verdicts = [unit for unit in table.units if unit.criterion == criterion and unit.status == JUDGED]
-    given = {name: unit.score or 0.0 for unit in verdicts if (name := _answer(unit)) is not None}
+    asked = table.unit_columns.asks(criterion)
+    units, judged = table.unit_columns.at(asked), table.unit_columns.judged[asked]
+    given = _given(units.at(judged))
     scale = {name: float(name) for name in _numbers(table, criterion)}
     if (
         len({**scale, **given}) > _MOST
@@ -84,16 +87,34 @@ def distribution(table: Table, criterion: str, field: str = "model") -> Distribu
     answers = tuple(dict.fromkeys((*table.labels(criterion), *sorted(found, key=lambda name: found[name]))))
     binned = len(answers) > _MOST
     columns = {name: place for place, name in enumerate((*(_BINS if binned else answers), UNJUDGED))}
-    counts: dict[str, list[int]] = {}
-    for row in table.rows:
-        value = row.field(field)
-        line = counts.setdefault("all edits" if value is None else str(value), [0] * len(columns))
-        for unit in row.units.get(criterion, ()):
-            if unit.status != JUDGED:
-                line[columns[UNJUDGED]] += 1
-            elif (name := _bin(unit) if binned else _answer(unit)) is not None:
-                line[columns[name]] += 1
-    return Distribution(answers=tuple(columns), counts={name: tuple(line) for name, line in counts.items()})
+    of_unit = np.full(len(units), columns[UNJUDGED])
+    for answer, places in _alike(units.at(judged)):
+        name = _bin(answer) if binned else _answer(answer)
+        of_unit[np.flatnonzero(judged)[places]] = -1 if name is None else columns[name]
+    values = ["all edits" if (value := row.field(field)) is None else str(value) for row in table.rows]
+    counts = np.zeros((len(lines := dict.fromkeys(values)), len(columns) + 1), np.int64)
+    np.add.at(counts, (numbered(values)[table.row_of_unit[asked]], of_unit), 1)
+    listed = (tuple(line) for line in counts[:, :-1].tolist())
+    return Distribution(answers=tuple(columns), counts=dict(zip(lines, listed, strict=True)))
+
+
+def _given(units: UnitColumns) -> dict[str, float]:
+    """Return the answers of verdicts, in the order in which they first occur, each with the score it was given last."""
+    alike = [(name, unit, places) for unit, places in _alike(units) if (name := _answer(unit)) is not None]
+    found = {name: 0.0 for name, _, _ in sorted(alike, key=lambda one: one[2][0])}
+    for name, unit, _ in sorted(alike, key=lambda one: one[2][-1]):
+        found[name] = unit.score or 0.0
+    return found
+
+
+def _alike(units: UnitColumns) -> Iterator[tuple[RunUnit, Ints]]:
+    """Yield a unit of every label and score that occurs, with the places of those that have the same."""
+    numbers = np.stack([units.of_kind.astype(float), units.score, units.score_100], 1)
+    kinds = kinds_of(numbers)
+    order = np.argsort(kinds.of_item, kind="stable")
+    for places in np.split(order, np.cumsum(np.bincount(kinds.of_item))[:-1]) if len(units) else ():
+        (unit,) = units.units(places[0], places[0] + 1)
+        yield unit, places
 
 
 def _numbers(table: Table, criterion: str) -> tuple[str, ...]:
@@ -117,7 +138,7 @@ def _bin(unit: RunUnit) -> str | None:
 def area_trend(table: Table, criterion: str) -> AreaTrend | None:
     """Set scores against the area of the targets (all boxes of an edit together); None where no edit has boxes."""
     scores = row_means(table.scores(criterion))
-    usable = [place for place, row in enumerate(table.rows) if row.edit.target_boxes and np.isfinite(scores[place])]
+    usable = table.targeted[np.isfinite(scores[table.targeted])].tolist()
     if not usable:
         return None
     rows, values = [table.rows[place] for place in usable], scores[usable]

@@ -12,7 +12,8 @@ from editloupe.evals.analysis.agreement import scale_of
 from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.compare import name_of
 from editloupe.evals.analysis.human import Human
-from editloupe.evals.analysis.run_rows import Table, row_means
+from editloupe.evals.analysis.over_repeats import row_means
+from editloupe.evals.analysis.run_rows import Table
 from editloupe.types import Record, Unjudged, Verdict
 
 LOW = 0.5
@@ -71,23 +72,20 @@ def _disagreements(table: Table, people: Human) -> Iterator[_Place]:
 
 
 def _unjudged(table: Table) -> Iterator[_Place]:
-    for number, row in enumerate(table.rows):
-        for criterion, units in row.units.items():
-            for unit in units:
-                if not unit.judged and isinstance(outcome := unit.outcome, Unjudged):
-                    yield number, criterion, "unjudged", outcome.detail, unit.repeat
+    units, row_of = table.unit_columns, table.row_of_unit
+    for place in np.flatnonzero(~units.judged).tolist():
+        (unit,) = units.units(place, place + 1)
+        if isinstance(outcome := unit.outcome, Unjudged):
+            yield int(row_of[place]), unit.criterion, "unjudged", outcome.detail, unit.repeat
 
 
 def _unsure(table: Table) -> Iterator[_Place]:
-    weak = [
-        (unit.confidence, number, criterion, unit.repeat)
-        for number, row in enumerate(table.rows)
-        for criterion, units in row.units.items()
-        for unit in units
-        if unit.judged and (unit.confidence or LOW) < LOW
-    ]
-    for confidence, number, criterion, repeat in sorted(weak, key=lambda one: (one[0] or 0, one[1])):
-        yield number, criterion, "low confidence", f"confidence {confidence:.2f}", repeat
+    units, row_of = table.unit_columns, table.row_of_unit
+    weak = np.flatnonzero(units.judged & (units.confidence > 0) & (units.confidence < LOW))
+    for place in weak[np.lexsort((row_of[weak], units.confidence[weak]))].tolist():
+        (unit,) = units.units(place, place + 1)
+        because = f"confidence {unit.confidence:.2f}"
+        yield int(row_of[place]), unit.criterion, "low confidence", because, unit.repeat
 
 
 def _wavering(table: Table) -> Iterator[_Place]:

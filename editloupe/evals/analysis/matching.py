@@ -129,6 +129,6 @@ def same_judge(a: Table, b: Table) -> bool:
 
 def _asked(table: Table) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for unit in table.units:
-        found.setdefault(unit.criterion, set()).add(unit.asked)
+    for kind in table.unit_columns.counts:
+        found.setdefault(kind.criterion, set()).add(kind.asked)
     return found

@@ -22,7 +22,7 @@ _MODES: Mapping[str, str] = {
 
 def methods(table: Table, scores: Scores, how: Resampling, agreement: Agreement | None = None) -> str:
     """Return the paragraph: judge, versions, mode, protocol, settings, n, what is unjudged, and how intervals were made."""
-    used = dict.fromkeys(unit.configuration for unit in table.units)
+    used = dict.fromkeys(kind.configuration for kind in table.unit_columns.counts)
     known = {entry["name"]: entry for entry in table.about.get("configurations", ())}
     configurations = [known[name] for name in used if name in known]
     sentences = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 
 from editloupe.evals.analysis.run_rows import RunRow, Table
 from editloupe.evals.analysis.sheet import Sheet
@@ -66,8 +67,9 @@ def parts_of(table: Table) -> tuple[Part, ...]:
 def grouped(rows: Sequence[RunRow], fields: Sequence[str]) -> dict[tuple[str, ...], list[RunRow]]:
     """Return rows by the values they have in some fields, in the order in which these occur."""
     found: dict[tuple[str, ...], list[RunRow]] = {}
-    for row in rows:
-        found.setdefault(tuple(value_of(row, field) for field in fields), []).append(row)
+    columns = [[value_of(row, field) for row in rows] for field in fields]
+    for group, row in zip(zip(*columns, strict=True) if columns else repeat(()), rows, strict=False):
+        found.setdefault(group, []).append(row)
     return found
 
 

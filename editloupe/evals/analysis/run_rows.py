@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from editloupe.evals.analysis.bootstrap import Floats, Ints, numbered
-from editloupe.evals.analysis.run_units import RunUnit, no_collection, units_of
+from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints, numbered
+from editloupe.evals.analysis.run_units import RunUnit
 from editloupe.evals.analysis.served_versions import ServedVersion, served_versions
+from editloupe.evals.analysis.unit_columns import UnitColumns, gathered, no_collection, units_of
 from editloupe.evals.analysis.unit_numbers import Numbers, numbers_of
 from editloupe.evals.runs.configurations import Configuration, planned_repeats
 from editloupe.evals.runs.readback import recorded_answer, recorded_rubrics
@@ -33,7 +32,6 @@ BASELINE = (
     "its scores are not to be read as people's."
 )
 NO_MODEL = "(no model)"
-_REPEAT, _JUDGE, _MODE = map(attrgetter, ("repeat", "judge", "mode"))
 _EDIT_FIELDS = ("id", "instruction", "instruction_type", "model", "turn", "hint")
 
 
@@ -99,10 +97,7 @@ class Table:
     @cached_property
     def criteria(self) -> tuple[str, ...]:
         """The criteria that were asked, in the protocol's order."""
-        asked: dict[str, None] = {}
-        for row in self.rows:
-            if not asked.keys() >= row.units.keys():
-                asked.update(dict.fromkeys(row.units))
+        asked = dict.fromkeys(kind.criterion for kind in self.unit_columns.counts)
         protocol = known_protocol(self.protocol)
         order = list(protocol.criteria) if protocol else []
         return tuple(sorted(asked, key=lambda name: order.index(name) if name in order else len(order)))
@@ -146,22 +141,31 @@ class Table:
     @cached_property
     def repeats(self) -> tuple[int, ...]:
         """The repeats that occur, in order."""
-        return tuple(sorted(set(map(_REPEAT, self.units))))
+        return tuple(np.unique(self.unit_columns.repeat).tolist())
+
+    @property
+    def units(self) -> Iterator[RunUnit]:
+        """All units, in the order of the rows."""
+        return self.unit_columns.units()
+
+    @property
+    def unit_columns(self) -> UnitColumns:
+        """All units as columns, in the order of the rows."""
+        return self._gathered[0]
 
     @cached_property
-    def units(self) -> tuple[RunUnit, ...]:
-        """All units, in the order of the rows."""
-        return tuple(chain.from_iterable(chain.from_iterable(row.units.values() for row in self.rows)))
+    def _gathered(self) -> tuple[UnitColumns, Ints]:
+        return gathered(row.units for row in self.rows)
 
     @cached_property
     def judges(self) -> tuple[str, ...]:
         """The judges that gave the verdicts; usually one."""
-        return tuple(dict.fromkeys(map(_JUDGE, self.units)))
+        return tuple(dict.fromkeys(kind.judge for kind in self.unit_columns.counts))
 
     @cached_property
     def modes(self) -> tuple[str, ...]:
         """The modes the verdicts were given in; usually one."""
-        return tuple(dict.fromkeys(map(_MODE, self.units)))
+        return tuple(dict.fromkeys(kind.mode for kind in self.unit_columns.counts))
 
     @property
     def title(self) -> str:
@@ -172,7 +176,7 @@ class Table:
     @cached_property
     def versions(self) -> tuple[ServedVersion, ...]:
         """What the providers say served the verdicts; empty where they said nothing."""
-        return served_versions(self.units)
+        return served_versions([self.unit_columns])
 
     @property
     def by_rules(self) -> bool:
@@ -212,8 +216,26 @@ class Table:
             whole, places = taken
             repeats = [whole.repeats.index(repeat) for repeat in self.repeats]
             return whole.numbers.at(places, repeats, [whole.criteria.index(name) for name in self.criteria])
-        found = numbers_of([row.units for row in self.rows], self.repeats, self.criteria)
+        found = numbers_of(*self._gathered, self.repeats, self.criteria)
         return replace(found, score_100=self.reported(found.score_100))
+
+    @cached_property
+    def asked(self) -> Bools:
+        """Rows × criteria: whether an edit has a unit of a criterion, judged or not."""
+        found = np.zeros((len(self.rows), len(self.criteria)), bool)
+        for place, name in enumerate(self.criteria):
+            found[self.row_of_unit[self.unit_columns.asks(name)], place] = True
+        return found
+
+    @cached_property
+    def targeted(self) -> Ints:
+        """The places of rows whose edit names its targets."""
+        return np.array([place for place, row in enumerate(self.rows) if row.edit.target_boxes], np.int64)
+
+    @property
+    def row_of_unit(self) -> Ints:
+        """Which row each of the units belongs to."""
+        return np.asarray(np.repeat(np.arange(len(self.rows)), self._gathered[1]))
 
     @cached_property
     def _taken(self) -> tuple[Table, Ints] | None:
@@ -243,12 +265,12 @@ class Table:
         if protocol is None or protocol.reported is None:
             return values
         values = values.copy()
-        for number, row in enumerate(self.rows):
+        for number, asked in enumerate(self.asked):
             for repeat in range(values.shape[1]):
                 given = {c: float(v) for c, v in zip(self.criteria, values[number, repeat], strict=True) if v == v}
                 told = protocol.reported(given)
                 for place, criterion in enumerate(self.criteria):
-                    if criterion in row.units and told.get(criterion) != given.get(criterion):
+                    if asked[place] and told.get(criterion) != given.get(criterion):
                         values[number, repeat, place] = told.get(criterion, np.nan)
         return values
 
@@ -270,10 +292,13 @@ class Table:
         wanted = set(self.criteria if criteria is None else criteria)
         protocol = known_protocol(self.protocol)
         every = protocol is not None and protocol.choose is first_variant
-        asked = len(wanted) * len(self.rows) if every else sum(len(wanted.intersection(row.units)) for row in self.rows)
+        asked = len(wanted) * len(self.rows) if every else self._asked_of(wanted)
         asked += sum(len(wanted & criteria_of(edit, self.protocol, wanted)) for edit in self.waiting)
         planned = planned_repeats(self.about, self.configuration)
         return asked * max(planned, len(self.repeats) if repeats is None else repeats)
+
+    def _asked_of(self, wanted: Collection[str]) -> int:
+        return int(self.asked[:, [name in wanted for name in self.criteria]].sum())
 
 
 def table_of(run: Run | Table | str | Path, protocol: str | None = None, configuration: str | None = None) -> Table:
@@ -313,13 +338,10 @@ def _read(run: Run, chosen: Configuration) -> Table:
 
 def _rows(run: Run, chosen: Configuration) -> tuple[tuple[RunRow, ...], tuple[Edit, ...]]:
     """Return the edits with their units, and those of which nothing was judged yet."""
-    by_edit: dict[str, dict[str, list[RunUnit]]] = {}
-    for unit in units_of(run, chosen.name):
-        by_edit.setdefault(unit.name, {}).setdefault(unit.criterion, []).append(unit)
+    by_edit = units_of(run, chosen.name)
     rows, waiting = [], []
     for edit, pictures, name in run.edits():
-        if name in by_edit:
-            units = {criterion: tuple(listed) for criterion, listed in by_edit.pop(name).items()}
+        if (units := by_edit.get(name)) is not None:
             rows.append(RunRow(edit, pictures, units, name))
         else:
             waiting.append((name, edit))
@@ -361,29 +383,3 @@ def choose(run: Run, protocol: str | None = None, configuration: str | None = No
     if not left:
         raise UserError(f'the run {run.folder.name} has no configuration "{configuration}"; it has: {listed}')
     raise UserError(f"the run {run.folder.name} was judged in several ways; name one with --configuration: {listed}")
-
-
-def row_means(values: Floats) -> Floats:
-    """Return each row's mean over its judged repeats; nan where none was judged.
-
-    >>> row_means(np.array([[1.0, 3.0], [np.nan, 4.0], [np.nan, np.nan]])).tolist()
-    [2.0, 4.0, nan]
-    """
-    known = np.isfinite(values)
-    counts = known.sum(1)
-    means: Floats = np.where(counts > 0, np.where(known, values, 0).sum(1) / np.maximum(counts, 1), np.nan)
-    return means
-
-
-def lower_median(values: Floats) -> Floats:
-    """Return each row's lower median: the middle value, and of two middle ones the lower; nan where a row is empty.
-
-    >>> lower_median(np.array([[4.0, 1.0, np.nan], [2.0, 3.0, 3.0], [np.nan, np.nan, np.nan]])).tolist()
-    [1.0, 3.0, nan]
-    """
-    if not values.shape[1]:
-        return np.full(len(values), np.nan)
-    ordered = np.sort(values, axis=1)
-    counts = np.isfinite(values).sum(1)
-    picked = ordered[np.arange(len(values)), np.maximum(counts - 1, 0) // 2]
-    return np.where(counts > 0, picked, np.nan)

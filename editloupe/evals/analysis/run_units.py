@@ -5,27 +5,50 @@ A run of a hundred thousand edits has units by the hundred thousand; as validate
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from typing import Any, NamedTuple
+from contextlib import closing
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
-from editloupe.evals.runs.damage import rows_of
-from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.damage import RunDamaged
+from editloupe.evals.runs.schema import connect_to_read
+from editloupe.evals.runs.store import FILE
 from editloupe.types import Outcome
 
 _OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
+_AT_ONCE = 64
+"""Outcomes read together: whoever asks for one mostly asks for its neighbours."""
+_HELD = 64
+"""How many such pages are held."""
 JUDGED = "judged"
+
+
+class Outcomes:
+    """The outcomes of a run as its file keeps them, read when they are asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / FILE
+        self._page = lru_cache(_HELD)(self._read)
+
+    def of(self, unit: int) -> Outcome:
+        """Return the outcome of a unit by its number in the run; RunDamaged where it is gone since the run was read."""
+        if (text := self._page(unit // _AT_ONCE).get(unit)) is None:
+            raise RunDamaged(f"the run {self._file.parent} changed while it was read: the verdict {unit} is gone")
+        return _OUTCOME.validate_json(text)
+
+    def _read(self, page: int) -> dict[int, str]:
+        query = "SELECT unit, outcome FROM units WHERE unit BETWEEN ? AND ?"
+        with closing(connect_to_read(self._file)) as reader:
+            return dict(reader.execute(query, (page * _AT_ONCE, (page + 1) * _AT_ONCE - 1)).fetchall())
 
 
 class RunUnit(NamedTuple):
     """What one edit was answered on one criterion in one repeat."""
 
-    name: str
-    """The edit's name, unique in the run."""
-    edit_id: str
+    number: int
+    """Of the unit in the run; several edits may be answered by one."""
     repeat: int
     score: float | None
     score_100: float | None
@@ -35,9 +58,6 @@ class RunUnit(NamedTuple):
     output_tokens: int
     cost: float | None
     seconds: float
-    text: str
-    """The outcome as the run keeps it."""
-    model: str | None
     criterion: str
     asked: str
     configuration: str | None
@@ -50,6 +70,8 @@ class RunUnit(NamedTuple):
     """Why it is unjudged."""
     served: str | None
     """What the providers say answered, as JSON; None where they say nothing."""
+    outcomes: Outcomes
+    """Where the run keeps the outcome."""
 
     @property
     def judged(self) -> bool:
@@ -59,56 +81,4 @@ class RunUnit(NamedTuple):
     @property
     def outcome(self) -> Outcome:
         """The verdict, or why there is none; read anew each time, so best of few units."""
-        return _OUTCOME.validate_json(self.text)
-
-
-_KEPT = RunUnit._fields
-_OWN = _KEPT.index("model")
-"""From here on columns hold the same few texts in all rows; each combination of them is kept once."""
-_COLUMNS = {
-    **{name: name for name in _KEPT},
-    "confidence": "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.confidence') END",
-    "text": "outcome",
-    "served": "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.served') END",
-}
-_NUMBERS = ("score", "score_100", "cost", "repeat", "seconds", "requests", "input_tokens", "output_tokens")
-_FITS = " AND ".join(
-    (
-        "json_extract(outcome, '$.status') IS status",
-        "json_extract(outcome, '$.criterion') IS criterion",
-        "status IN ('judged', 'unjudged')",
-        *(f"typeof({name}) IN ('real', 'integer', 'null')" for name in _NUMBERS),
-    )
-)
-_SOUND = f"CASE WHEN json_valid(outcome) THEN {_FITS} ELSE 0 END"
-"""Whether a row is what was written: its outcome can be read and speaks of the same unit, and its numbers are numbers."""
-
-
-def units_of(run: Run, configuration: str) -> Iterator[RunUnit]:
-    """Yield the units of one configuration in the order of the manifest; what cannot be read is noted as damage."""
-    columns = ", ".join(_COLUMNS[name] for name in _KEPT)
-    query = (
-        f"SELECT {columns}, {_SOUND} FROM verdicts WHERE asked IN (SELECT asked FROM configurations WHERE configuration = ?) "
-        "ORDER BY position, edit_id, name, criterion, repeat, asked"
-    )
-    criterion = _KEPT.index("criterion")
-    shared: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-    with closing(run.reader()) as reader:
-        for row in rows_of(reader.execute(query, (configuration,))):
-            if not row[-1]:
-                run.damage.add("verdicts", f"{row[0]}, {row[criterion]}")
-                continue
-            same = row[_OWN:-1]
-            yield RunUnit._make(row[:_OWN] + shared.setdefault(same, same))
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Keep the collector of cyclic garbage from walking through everything read so far, again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+        return self.outcomes.of(self.number)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ from editloupe.rubrics.model import ChecksAnswer
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Verdict
 
-_STATE, _REASON = attrgetter("criterion", "status"), attrgetter("reason")
 NO_PART = "none of these types makes a part of the overall by itself"
 __all__ = ["Bounds", "Coverage", "PartScores", "Repeats", "Score", "Scores", "UnjudgedRule", "scores"]
 
@@ -237,8 +235,8 @@ def _nothing_applied(table: Table) -> list[str]:
         answer = table.answer(criterion)
         if not isinstance(answer, ChecksAnswer) or (value := answer.none_applies) is None:
             continue
-        alike = (unit for unit in table.units if unit.criterion == criterion and unit.score == value)
-        outcomes = (unit.outcome for unit in alike)
+        units = table.unit_columns
+        outcomes = (unit.outcome for unit in units.at(units.asks(criterion) & (units.score == value)).units())
         if count := sum(isinstance(one, Verdict) and answer.applies_nowhere(one.values) for one in outcomes):
             title = table.title_of(criterion)
             told.append(f"{title}: in {count} of the verdicts nothing could be compared; each counts {value:g}.")
@@ -246,10 +244,14 @@ def _nothing_applied(table: Table) -> list[str]:
 
 
 def _coverage(table: Table) -> Coverage:
-    counts = Counter(map(_STATE, table.units))
+    counts: Counter[tuple[str, str]] = Counter()
+    reasons: Counter[str] = Counter()
+    for kind, count in table.unit_columns.counts.items():
+        counts[kind.criterion, kind.status] += count
+        if kind.reason:
+            reasons[kind.reason] += count
     judged = sum(count for (_, status), count in counts.items() if status == "judged")
-    reasons = Counter(filter(None, map(_REASON, table.units)))
-    expected, units = table.expected(), len(table.units)
+    expected, units = table.expected(), len(table.unit_columns)
     return Coverage(
         edits=len(table.rows),
         units=units,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
-from editloupe.evals.analysis.run_units import RunUnit
+from editloupe.evals.analysis.unit_columns import UnitColumns
 from editloupe.types import Record, Served
 
 _SERVED: TypeAdapter[tuple[Served, ...]] = TypeAdapter(tuple[Served, ...])
@@ -20,9 +20,13 @@ class ServedVersion(Record):
     verdicts: int
 
 
-def served_versions(units: Iterable[RunUnit]) -> tuple[ServedVersion, ...]:
+def served_versions(units: Iterable[UnitColumns]) -> tuple[ServedVersion, ...]:
     """Return what served these units, the most frequent first; empty for runs that did not record it."""
-    return versions_counted(Counter(unit.served for unit in units if unit.served))
+    found: Counter[str] = Counter()
+    for kind, count in (one for columns in units for one in columns.counts.items()):
+        if kind.served:
+            found[kind.served] += count
+    return versions_counted(found)
 
 
 def versions_counted(counts: Mapping[str, int]) -> tuple[ServedVersion, ...]:

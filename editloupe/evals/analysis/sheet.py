@@ -10,7 +10,8 @@ import numpy as np
 from editloupe.evals.analysis.arithmetic import Arithmetic, Macro, arithmetic_of, group_weights, macro
 from editloupe.evals.analysis.bootstrap import Bools, Clusters, Floats, Ints, Resampling, clusterings
 from editloupe.evals.analysis.estimate import finite
-from editloupe.evals.analysis.run_rows import RunRow, Table, row_means
+from editloupe.evals.analysis.over_repeats import row_means
+from editloupe.evals.analysis.run_rows import RunRow, Table
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit, UserError
 
@@ -38,7 +39,7 @@ class Sheet:
     """Rows × repeats × criteria of scores, and the group of each row."""
 
     def __init__(self, table: Table, rows: tuple[RunRow, ...]) -> None:
-        self.table = table.with_rows(rows)
+        self.table = table if rows is table.rows else table.with_rows(rows)
         self.how: Arithmetic = arithmetic_of(table.protocol)
         self.criteria = self.table.criteria
         self.counted = np.array([name not in table.own for name in self.criteria], bool)
@@ -52,7 +53,7 @@ class Sheet:
         self.groups = [name for name in self.known_types if name in found]
         self.groups += [name for name in found if name not in self.known_types]
         place = {name: number for number, name in enumerate(self.groups)}
-        self.of_row = np.array([place[name] for name in names])
+        self.of_row = np.array([place[name] for name in names], np.int64)
         numbers = self.table.numbers
         self.values, self.judged, self.unjudged = numbers.score_100, numbers.judged, numbers.unjudged
         self._kept: dict[tuple[float | None, int | None], Floats] = {}

@@ -8,5 +8,5 @@ from editloupe.evals.analysis.served_versions import served_versions, version_no
 
 def warnings_of(*tables: Table) -> tuple[str, ...]:
     """Say where the rule-based judge gave verdicts, and where one judge was served in several versions, in one run or two."""
-    versions = tables[0].versions if len(tables) == 1 else served_versions(u for table in tables for u in table.units)
+    versions = tables[0].versions if len(tables) == 1 else served_versions(table.unit_columns for table in tables)
     return (*((BASELINE,) if any(table.by_rules for table in tables) else ()), *version_notes(versions))

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
-from operator import itemgetter
 
 import numpy as np
 
 from editloupe.evals.analysis.bootstrap import Floats, Ints
-from editloupe.evals.analysis.run_units import JUDGED, RunUnit
-
-_FIELDS = itemgetter(*map(RunUnit._fields.index, ("criterion", "repeat", "status", "score", "score_100")))
+from editloupe.evals.analysis.unit_columns import UnitColumns
 
 
 @dataclass(frozen=True)
@@ -33,26 +29,21 @@ class Numbers:
         return Numbers(self.score[places], self.score_100[places], self.judged[places], self.unjudged[places])
 
 
-def numbers_of(
-    rows: Sequence[Mapping[str, tuple[RunUnit, ...]]], repeats: Sequence[int], criteria: Sequence[str]
-) -> Numbers:
-    """Lay the units of rows out, by criterion, as the judge gave them; of two in one place the later one stands."""
-    shape = (len(rows), len(repeats), len(criteria))
+def numbers_of(units: UnitColumns, lengths: Ints, repeats: Sequence[int], criteria: Sequence[str]) -> Numbers:
+    """Lay units out, so many of each row, as the judge gave them; of two in one place the later one stands."""
+    shape = (len(lengths), len(repeats), len(criteria))
     found = Numbers(np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape), np.zeros(shape))
-    counts = [sum(map(len, units.values())) for units in rows]
-    listed = map(_FIELDS, chain.from_iterable(chain.from_iterable(units.values()) for units in rows))
-    columns = tuple(zip(*listed, strict=True)) or ((), (), (), (), ())
-    place, number = ({name: at for at, name in enumerate(names)} for names in (criteria, repeats))
+    place = {name: at for at, name in enumerate(criteria)}
+    places = np.array([place.get(kind.criterion, -1) for kind in units.kinds], np.int64)
     where = (
-        np.repeat(np.arange(len(rows)), counts),
-        np.array([number[repeat] for repeat in columns[1]], np.int64),
-        np.array([place[criterion] for criterion in columns[0]], np.int64),
+        np.repeat(np.arange(len(lengths)), lengths),
+        np.searchsorted(np.array(repeats, np.int64), units.repeat),
+        places[units.of_kind],
     )
-    judged = np.array([status == JUDGED for status in columns[2]], bool)
+    judged = units.judged
     for cells, marked in ((found.judged, judged), (found.unjudged, ~judged)):
         cells[tuple(axis[marked] for axis in where)] = 1
-    for cells, given in ((found.score, columns[3]), (found.score_100, columns[4])):
-        values = np.array(given, float)
+    for cells, values in ((found.score, units.score), (found.score_100, units.score_100)):
         known = judged & ~np.isnan(values)
         cells[tuple(axis[known] for axis in where)] = values[known]
     return found

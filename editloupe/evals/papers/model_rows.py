@@ -9,8 +9,8 @@ import numpy as np
 
 from editloupe.evals.analysis.bootstrap import Clusters, Floats, Resampling, clusterings, estimate
 from editloupe.evals.analysis.estimate import finite
+from editloupe.evals.analysis.over_repeats import row_means
 from editloupe.evals.analysis.parts import Part
-from editloupe.evals.analysis.run_rows import row_means
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.papers.layout import TOTAL, Layout, Mean, Value, means_in
 from editloupe.evals.papers.paper import Cell, Section
@@ -54,11 +54,12 @@ class _Filled:
     def __init__(self, layout: Layout, part: Part, fill: float | None) -> None:
         sheet = part.sheet
         self.layout, self.sheet, self.fill = layout, sheet, fill
-        kept = [place for place, row in enumerate(sheet.table.rows) if layout.keep is None or layout.keep(row.edit)]
-        kinds = {place: layout.kind(sheet.table.rows[place].edit) for place in kept}
         named = {kind for column in layout.columns for mean in means_in(column.value) for kind in mean.kinds}
-        self.rows = [place for place in kept if kinds[place] in named]
-        self.kinds = [kinds[place] for place in self.rows]
+        edits = [row.edit for row in sheet.table.rows]
+        kept = range(len(edits)) if layout.keep is None else [at for at, edit in enumerate(edits) if layout.keep(edit)]
+        kinds = [(place, kind) for place in kept if (kind := layout.kind(edits[place])) in named]
+        self.rows = [place for place, _ in kinds]
+        self.kinds = [kind for _, kind in kinds]
         self.number = {kind: number for number, kind in enumerate(dict.fromkeys(self.kinds))}
         self.of_kind = np.array([self.number[kind] for kind in self.kinds], np.int64)
         self.means = list(dict.fromkeys(mean for column in layout.columns for mean in means_in(column.value)))

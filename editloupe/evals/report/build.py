@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import version
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from editloupe.combined.plans import PANEL
+import numpy as np
+
 from editloupe.evals.analysis.agreement import Agreement, agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.distribution import area_trend, distribution
@@ -34,12 +34,11 @@ from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.records import CorrectedScores
 from editloupe.plurals import number_of, verb
 from editloupe.rubrics.registry import OWN, known_protocol
+from editloupe.spec_prefixes import PANEL
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
     from editloupe.evals.trust.label_queue import LabelQueue
-
-_SPENT = ("requests", "input_tokens", "output_tokens", "seconds")
 
 
 def build_report(
@@ -300,11 +299,12 @@ def _are(count: int) -> str:
 def _mixed(table: Table) -> list[str]:
     """Say where the verdicts do not come from one judge in one mode with one configuration."""
     told = []
-    pairs = set(map(attrgetter("judge", "mode"), table.units))
+    kinds = table.unit_columns.counts
+    pairs = {(kind.judge, kind.mode) for kind in kinds}
     if len(pairs) > 1:
-        kinds = ", ".join(sorted(f"{judge} in {mode} mode" for judge, mode in pairs))
-        told.append(f"The verdicts of this run come from different judges or modes: {kinds}.")
-    elif len(set(map(attrgetter("configuration"), table.units))) > 1:
+        ways = ", ".join(sorted(f"{judge} in {mode} mode" for judge, mode in pairs))
+        told.append(f"The verdicts of this run come from different judges or modes: {ways}.")
+    elif len({kind.configuration for kind in kinds}) > 1:
         told.append("The verdicts of this run were given under different settings or prompts; see run.json.")
     return told
 
@@ -317,12 +317,11 @@ def _without_paper(table: Table) -> list[str]:
 
 
 def _spent(table: Table) -> Spent:
-    costs = list(map(attrgetter("cost"), table.units))
-    requests, read, written, seconds = (sum(map(attrgetter(name), table.units)) for name in _SPENT)
+    units = table.unit_columns
     return Spent(
-        requests=requests,
-        input_tokens=read,
-        output_tokens=written,
-        cost=None if None in costs else sum(cost for cost in costs if cost is not None),
-        seconds=seconds,
+        requests=sum(units.requests.tolist()),
+        input_tokens=sum(units.input_tokens.tolist()),
+        output_tokens=sum(units.output_tokens.tolist()),
+        cost=None if np.isnan(units.cost).any() else sum(units.cost.tolist()),
+        seconds=sum(units.seconds.tolist()),
     )

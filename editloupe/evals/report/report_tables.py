@@ -36,7 +36,7 @@ def _counts(table: Table, names: Sequence[str]) -> dict[tuple[str, ...], tuple[i
     found = {}
     for key, rows in grouped(table.rows, names).items():
         part = table.with_rows(rows).with_waiting(row.edit for row in waiting.get(key, ()))
-        found[key] = (sum(unit.status == "judged" for unit in part.units), part.expected())
+        found[key] = (int(part.unit_columns.judged.sum()), part.expected())
     return found
 
 

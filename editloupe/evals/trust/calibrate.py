@@ -16,7 +16,8 @@ from scipy import stats  # type: ignore[import-untyped]
 from editloupe.combined.calibration import STEPS, Calibration, CriterionTrust, Tested
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 from editloupe.evals.analysis.human import Files, Human, human_labels
-from editloupe.evals.analysis.run_rows import Table, lower_median
+from editloupe.evals.analysis.over_repeats import lower_median
+from editloupe.evals.analysis.run_rows import Table
 from editloupe.evals.trust.confidence import AUTO, KINDS, confidences
 from editloupe.evals.trust.earlier_stages import EarlierStage, asked_keys, left_over, places_before
 from editloupe.evals.trust.label_queue import LabelQueue

@@ -34,8 +34,8 @@ def check_table(calibration: Calibration, table: Table) -> None:
 def asked_keys(table: Table) -> dict[str, tuple[str, ...]]:
     """Return how each criterion was put to the judge, by the keys the run keeps."""
     found: dict[str, set[str]] = {name: set() for name in table.criteria}
-    for unit in table.units:
-        found[unit.criterion].add(unit.asked)
+    for kind in table.unit_columns.counts:
+        found[kind.criterion].add(kind.asked)
     return {name: tuple(sorted(keys)) for name, keys in found.items()}
 
 
