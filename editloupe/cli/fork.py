@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast, get_args
 
@@ -153,8 +154,10 @@ def _thought(said: str | None) -> str | None:
         return said
     try:
         return Path(said[1:]).read_text("utf-8").strip()
-    except (OSError, ValueError) as error:
-        raise UserError(f"the thought cannot be read from {said[1:]}: {error}") from None
+    except OSError as error:
+        raise UserError(f"the thought cannot be read from {said[1:]}: {error.strerror or error}") from None
+    except ValueError:
+        raise UserError(f"the thought cannot be read from {said[1:]}: it is no text in UTF-8") from None
 
 
 def _assigned(option: str, form: str, texts: Sequence[str] | None) -> list[tuple[str, str]]:
@@ -175,6 +178,6 @@ def _boxes(texts: Sequence[str]) -> dict[int, tuple[float, ...]]:
             found[int(place)] = numbers
         except ValueError:
             numbers = ()
-        if len(numbers) != 4:
+        if len(numbers) != 4 or not all(map(isfinite, numbers)):
             raise UserError(f'--boxes takes {form}, not "{place}={value}"')
     return found

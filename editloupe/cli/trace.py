@@ -205,7 +205,8 @@ def _step(run: Run, step: Step, place: int) -> RenderableType:
     lines += [_observation(run, seen) for seen in step.observations if seen.call_id not in known]
     if step.problem:
         lines.append(Text(f"not usable: {printable(step.problem)}", style="red"))
-        lines.append(Text(f"the reply was: {printable(step.raw)}", style="dim"))
+        if step.raw:
+            lines.append(Text(f"the reply was: {printable(step.raw)}", style="dim"))
     if step.answer is not None:
         lines.append(Text(f"answer: {printable(step.answer)}", style="green"))
     return Group(title, Padding(Group(*lines), (0, 0, 0, 2)))
@@ -226,7 +227,7 @@ def _observation(run: Run, seen: Observation) -> RenderableType:
 def _ending(unit: Unit) -> RenderableType:
     outcome = unit.outcome
     facts = [_tokens(outcome.usage), _milliseconds(unit.seconds), "" if unit.cost is None else f"${unit.cost:.4f}"]
-    tail = Text(f"  {outcome.steps} steps · {' · '.join(filter(None, facts))}", style="dim")
+    tail = Text(f"  {outcome.steps} step{'s' * (outcome.steps != 1)} · {' · '.join(filter(None, facts))}", style="dim")
     if not isinstance(outcome, Verdict):
         return Text.assemble((f"unjudged ({outcome.reason.value}): {printable(outcome.detail)}", "bold red"), tail)
     score = "" if outcome.score is None else f" · score {outcome.score:g}"

@@ -69,7 +69,7 @@ def traces(
         with text_file(out) as file:
             file.writelines(_told(found, kind, stats, limit))
         tell(f"written to {out}")
-    for note in found.notes:
+    for note in (*found.notes, *found.standings()):
         tell(note)
 
 
@@ -95,7 +95,7 @@ def _told(found: FoundTraces, kind: str, stats: bool, limit: int | None) -> Iter
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     for row in (columns, *rows) if rows else ():
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n"
-    shown = f", of which {len(rows)} are shown" if len(rows) < total else ""
+    shown = f", of which {len(rows)} {'is' if len(rows) == 1 else 'are'} shown" if len(rows) < total else ""
     tell(f"{total} of {found.searched} verdicts fit{shown}")
 
 

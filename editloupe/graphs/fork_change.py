@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import combinations
+from math import isfinite
 from typing import Any
 
 from pydantic import Field
@@ -47,16 +49,31 @@ class StepChange(Record):
             if not 1 <= call <= len(step.calls):
                 have = f"{len(step.calls)} call{'s' * (len(step.calls) != 1)}" if step.calls else "no calls"
                 raise UserError(f"step {number} has {have}, so there is no observation {call}")
-        for call in {*self.boxes} & {*self.dropped}:
-            raise UserError(f"observation {call} cannot be dropped and made with another box in one fork")
+        self._check_once([call for call, _ in places])
         for call, picture in places:
             shown = seen_of(step, step.calls[call - 1])
-            if call in self.dropped or shown is None or picture > len(shown.pictures):
-                count = 0 if shown is None or call in self.dropped else len(shown.pictures)
-                raise UserError(f"observation {call} of step {number} has {count} pictures, so there is no {picture}")
-        for call in self.boxes:
+            if (count := len(shown.pictures) if shown else 0) < picture:
+                have = f"{count} picture{'s' * (count != 1)}" if count else "no picture"
+                raise UserError(f"observation {call} of step {number} has {have}, so there is no {picture}")
+        for call, box in self.boxes.items():
+            if not all(map(isfinite, box)):
+                raise UserError(f"the box of call {call} is four finite numbers")
             if box_name(step.calls[call - 1]) is None:
                 raise UserError(f"call {call} of step {number}, {step.calls[call - 1].name}, has no box")
+
+    def _check_once(self, pictured: Iterable[int]) -> None:
+        """Raise UserError where two changes of one call exclude each other."""
+        ways = {
+            "dropped": {*self.dropped},
+            "made with another box": {*self.boxes},
+            "carried out again": {*self.again},
+            "shown with another picture": {*pictured},
+        }
+        for (one, first), (other, second) in combinations(ways.items(), 2):
+            if {one, other} == {"made with another box", "carried out again"}:
+                continue  # another box is carried out anyway
+            for call in sorted(first & second):
+                raise UserError(f"observation {call} cannot be {one} and {other} in one fork")
 
     def calls_of(self, step: Step) -> tuple[ToolCall, ...]:
         """Return the step's calls with their new boxes."""

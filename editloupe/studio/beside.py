@@ -23,20 +23,23 @@ _OBVIOUS = ("judge", "mode", "criterion", "protocol")
 def verdicts_beside(library: Library, own: OpenRun, unit: Unit) -> list[Judged]:
     """Return all other verdicts by the same criterion on the same pictures and instruction, in all open runs.
 
-    Ids do not count: two runs may give one id to different edits, and different ids to one.
+    Ids do not count: two runs may give one id to different edits, and different ids to one. Where several edits of a run
+    show the same, each way of judging stands there once, of the edit with the same name where there is one.
     """
     found: list[Judged] = []
     content = own.content(unit.name)
     for one in library.runs():
         same_run = one.key == own.key
         try:
-            names = [unit.name] if same_run else one.alike(content) if content else []
+            alike = [unit.name] if same_run else one.alike(content) if content else []
+            names = sorted(alike, key=lambda name: name != unit.name)
             units = [other for name in names for other in one.units(name)]
         except UserError:  # its own pages say what is wrong with it
             continue
+        seen = {(unit.asked, unit.repeat)} if same_run else set()
         for other in units:
-            same = same_run and (other.asked, other.repeat) == (unit.asked, unit.repeat)
-            if other.criterion == unit.criterion and not same:
+            if other.criterion == unit.criterion and (other.asked, other.repeat) not in seen:
+                seen.add((other.asked, other.repeat))
                 found.append((one, other))
     return found
 

@@ -15,6 +15,7 @@ from editloupe.types import UserError
 
 TITLES = {
     "score_per_type": "Scores by type",
+    "types_by_model": "Scores by type and editing model",
     "models": "Scores by editing model",
     "label_distribution": "Labels of all repeats, by editing model",
     "score_by_area": "Score and size of the target",
@@ -108,5 +109,5 @@ def _draw(one: OpenRun, configuration: str) -> Charts:
     with readable(one.name):
         table = table_of(one.run.folder, configuration=configuration)
         people = human_labels(table, studio=one.labels.path)
-        report = build_report(table, human=people, how=Resampling(RESAMPLES))
+        report = build_report(table, human=people, how=Resampling(RESAMPLES), tables=False)
     return Charts(report.answer, report.version_notes, report.certainty, drawings(report))

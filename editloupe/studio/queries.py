@@ -215,6 +215,16 @@ class Facts:
     standing: str
     """How far it has got, where it was to judge more."""
 
+    @property
+    def cells(self) -> int:
+        """How many edits there are by criterion, judged or not; repeats count as one."""
+        return sum(sum(labels.values()) for labels in self.counts.values())
+
+    @property
+    def unjudged(self) -> int:
+        """How many of these have no verdict."""
+        return sum(labels.get(UNJUDGED, 0) for labels in self.counts.values())
+
 
 def facts_of(connection: sqlite3.Connection, configuration: str = "") -> Facts:
     """Count what a configuration holds; without a name, or with an unknown one, the first of the run."""

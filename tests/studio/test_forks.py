@@ -64,6 +64,9 @@ def test_a_run_leads_to_all_its_forks(kept: Kept, studio: OpenStudio, tmp_path: 
     alone = client.get("/runs/forks-only").text
     assert 'href="/runs/forks-only/forks">1 fork<' in alone
     assert "Charts of the report" not in alone
+    assert "No edit fits these filters" not in alone
+    assert "it holds no verdicts of its own" in alone
+    assert "Instruction Following" in listed, "criteria have the rubric's title"
 
 
 def test_a_fork_that_is_not_under_way_cannot_be_stopped(kept: Kept, studio: OpenStudio) -> None:

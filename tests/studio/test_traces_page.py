@@ -67,7 +67,7 @@ def test_cells_of_the_confusion_open_their_edits(client: TestClient) -> None:
     cells = [unescape(link) for link in re.findall(r'<td[^>]*><a href="([^"]+)"', part)]
     assert len(cells) == 3
     for cell in cells:
-        assert "1–1 of 1 verdicts" in client.get(cell).text
+        assert "1–1 of 1 verdict " in client.get(cell).text
 
 
 def test_a_note_is_kept_found_and_shown(client: TestClient, tmp_path: Path) -> None:
@@ -84,7 +84,8 @@ def test_a_note_is_kept_found_and_shown(client: TestClient, tmp_path: Path) -> N
     }
     assert client.post("/runs/run/trace/note", json=body).json() == {"tags": "odd, look again", "note": "Hm."}
     page = client.get("/runs/run/traces", params={"where": 'tagged("look again")'}).text
-    assert "1–1 of 1 verdicts" in page
+    assert "1–1 of 1 verdict " in page
+    assert "Statistics of this verdict<" in page
     assert "odd" in page
     assert 'value="odd, look again"' in client.get(links(page)[0]).text
     assert (tmp_path / "run" / "trace_notes.jsonl").is_file()
@@ -139,3 +140,25 @@ def test_a_large_run_is_indexed_in_the_background(
     for job in client.app.state.studio.indexing._jobs.values():  # type: ignore[attr-defined]
         job.thread.join(60)
     assert "1–4 of 4 verdicts" in client.get("/runs/run/traces").text
+
+
+def test_a_filter_that_is_too_long_is_told_beside_it(client: TestClient) -> None:
+    page = client.get("/runs/run/traces", params={"where": "x" * 6000})
+    assert page.status_code == 200
+    assert "it has 6000 characters, and 5000 are the most" in page.text
+
+
+def test_edits_that_show_the_same_stand_beside_a_trace_once(studio: OpenStudio, tmp_path: Path) -> None:
+    first = write_run(tmp_path / "first", TOLD)
+    twins = [Told(name, "Wrong Action", picture=1) for name in ("other", "a", "further")]
+    client = studio(runs=(first, write_run(tmp_path / "second", twins, "rules")))
+    page = client.get("/runs/first/trace?edit=a").text
+    assert len(re.findall(r'<option value="second~', page)) == 1
+    (link,) = re.findall(r'<option value="(second~[^"]+)"', page)
+    beside = client.get("/runs/first/trace", params={"edit": "a", "beside": link}).text
+    assert "calls this edit" not in beside, "the edit of the same name is taken"
+
+
+def test_the_list_of_runs_says_how_many_are_unjudged(studio: OpenStudio, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [Told("a"), Told("b", None)])
+    assert "1 of 2 unjudged" in studio(runs=(run,)).get("/runs").text

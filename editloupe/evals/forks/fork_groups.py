@@ -25,6 +25,7 @@ _FACTS = (
     "parent.asked",
     "parent.fork",
     "edit.instruction",
+    "protocol",
 )
 _EXTRACTED = ", ".join(f"json_extract(record, '$.{fact}')" for fact in _FACTS)
 _QUERY = f"SELECT fork, name, criterion, identity, {_EXTRACTED} FROM forks WHERE json_valid(record)"
@@ -48,6 +49,7 @@ class ForkGroup:
     """The fork that was forked; None where it is a trace of a run."""
     numbers: list[int] = field(default_factory=list)
     labels: Counter[str] = field(default_factory=Counter)
+    protocol: str = ""
 
     @property
     def outcome(self) -> str:
@@ -77,7 +79,7 @@ def fork_groups(run: Run, edit: str | None = None, criterion: str | None = None)
     query = " AND ".join((_QUERY, *(f"{column} = ?" for column in named)))
     found: dict[str, ForkGroup] = {}
     for number, name, asked_for, identity, *facts in _rows(run, f"{query} ORDER BY fork", tuple(named.values())):
-        step, changes, judge, status, label, score, reason, repeat, asked, parent, instruction = facts
+        step, changes, judge, status, label, score, reason, repeat, asked, parent, instruction, protocol = facts
         group = found.setdefault(
             identity,
             ForkGroup(
@@ -90,6 +92,7 @@ def fork_groups(run: Run, edit: str | None = None, criterion: str | None = None)
                 repeat=int(repeat or 0),
                 asked=str(asked),
                 parent=None if parent is None else int(parent),
+                protocol=str(protocol),
             ),
         )
         group.numbers.append(int(number))

@@ -200,7 +200,8 @@ class _Making:
                 () if self._judge.mode == self._kept.mode else (f"mode ({self._kept.mode}, then {self._judge.mode})",)
             )
             return (*judge, *mode)
-        return changes(known, self._asked.facts)
+        told = changes(known, self._asked.facts)  # who and how before what follows from it
+        return tuple(sorted(told, key=lambda words: not words.startswith(("judge (", "mode ("))))
 
     def _notes(self) -> tuple[str, ...]:
         """Say where a reply before the fork had to be put together from the trace."""

@@ -60,7 +60,11 @@ def find_trace(
         return _of_fork(run, fork)
     name = run.name_of(said, model)
     edit, pictures, name = run.edit(name)
-    units = [unit for unit in each_once(run.units(name)) if configuration in (None, unit.configuration)]
+    every = list(each_once(run.units(name)))
+    units = [unit for unit in every if configuration in (None, unit.configuration)]
+    if every and not units:
+        names = ", ".join(dict.fromkeys(str(unit.configuration) for unit in every))
+        raise UserError(f'edit "{said}" has no configuration "{configuration}" in {run.folder.name}; it has {names}')
     own = [unit for unit in units if unit.criterion == criterion and repeat in (None, unit.repeat)]
     if not own:
         have = ", ".join(sorted({f"{unit.criterion} (repeat {unit.repeat})" for unit in units}))
@@ -71,6 +75,10 @@ def find_trace(
     unit = min(own, key=lambda one: one.repeat)
     traces = run.load_trace(name, criterion, unit.repeat, unit.asked)
     if target is not None:
+        targets = sorted(trace.target + 1 for trace in traces if trace.target is not None)
+        if target not in targets:
+            have = f"its targets are {', '.join(map(str, targets))}" if targets else "it was judged as a whole"
+            raise UserError(f'{criterion} of "{said}" has no target {target}: {have}')
         traces = tuple(trace for trace in traces if trace.target == target - 1)
     if not traces or not traces[0].steps:
         raise UserError(f'{criterion} of "{said}" has no steps in {run.folder.name}: there is nothing to go on from')

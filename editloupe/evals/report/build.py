@@ -51,11 +51,13 @@ def build_report(
     intervals: bool = False,
     corrected: bool = False,
     queue: LabelQueue | None = None,
+    tables: bool = True,
 ) -> Report:
     """Build the report of one run; groups by editing model come by themselves, further fields by name.
 
     `intervals` adds the ends of an interval to every mean of the paper's tables; `corrected` adds what people would have said of
-    all edits, from their labels of some, weighed by the queue these were drawn with.
+    all edits, from their labels of some, weighed by the queue these were drawn with. Without `tables` the paper's own are left
+    out, for whoever draws figures only.
     """
     held, how = table_of(run, protocol), how or Resampling()
     table, _ = without_reference(held)
@@ -69,16 +71,16 @@ def build_report(
     notes = [*_without_paper(table), *(f'No edit has a field "{field}".' for field in absent)]
     try:
         fill = 0.0 if unjudged == "worst" else None
-        sections = paper_tables(table, how=how if intervals else None, fill=fill, parts=[parts])
+        sections = paper_tables(table, how=how if intervals else None, fill=fill, parts=[parts]) if tables else ()
     except UserError as error:
         sections = ()
         notes.append(f"The paper's own tables are left out: {error}.")
-    tables = tuple(printed(one, table.protocol) for one in (*sections, *cross_tables(table, found, intervals)))
+    shown = tuple(printed(one, table.protocol) for one in (*sections, *cross_tables(table, found, intervals)))
     mended = _corrected(table, people, queue, how) if corrected else None
     if mended is not None:
-        tables = (*tables, printed(corrected_table(mended, table.titles), table.protocol))
+        shown = (*shown, printed(corrected_table(mended, table.titles), table.protocol))
     said = version_notes(table.versions)
-    tables = tuple(one.model_copy(update={"notes": (*one.notes, *said)}) for one in tables) if said else tables
+    shown = tuple(one.model_copy(update={"notes": (*one.notes, *said)}) for one in shown) if said else shown
     areas = {name: trend for name in table.criteria if (trend := area_trend(table, name)) is not None}
     return Report(
         **{
@@ -99,7 +101,7 @@ def build_report(
         agreement=agreed,
         corrected=mended,
         rankings=rankings,
-        tables=tables,
+        tables=shown,
         distributions={name: distribution(table, name) for name in table.criteria},
         areas=areas,
         instructive=instructive(table, people),

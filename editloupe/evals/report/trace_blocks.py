@@ -16,9 +16,11 @@ def statistics_blocks(counted: TraceStatistics, searched: int) -> tuple[Block, .
 def _blocks(counted: TraceStatistics, searched: int) -> Iterator[Block]:
     cost = "" if counted.cost is None else f", ${counted.cost:.2f}"
     tokens = f"{counted.input_tokens} + {counted.output_tokens} tokens"
+    shared = "" if counted.traces == counted.verdicts else f" in {counted.traces} traces that edits share"
     yield Paragraph(
         f"{counted.verdicts} of {searched} verdicts fit: {counted.judged} judged, "
-        f"{counted.verdicts - counted.judged} unjudged; {counted.seconds:.0f} s summed over verdicts, {tokens}{cost}.",
+        f"{counted.verdicts - counted.judged} unjudged{shared}; {counted.seconds:.0f} s summed over "
+        f"{'traces' if shared else 'verdicts'}, {tokens}{cost}.",
         "answer",
     )
     if not counted.verdicts:
@@ -39,6 +41,8 @@ def _blocks(counted: TraceStatistics, searched: int) -> Iterator[Block]:
             for one in counted.tools
         )
         note = "Tokens are those of the replies that called a tool, shared evenly among the calls of a reply."
+        if shared:
+            note += " What was done in a trace that several edits share is counted once."
         yield Grid(columns, rows, note)
     for title, counts in (("Turns", counted.turns), ("Repairs", counted.repairs)):
         if counts:

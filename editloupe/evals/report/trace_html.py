@@ -27,6 +27,10 @@ _KINDS = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".webp": "webp", ".gif
 Story = tuple[Unit, Sequence[Trace]]
 
 
+def _shown(count: int) -> str:
+    return f"{count} picture{' was' if count == 1 else 's were'} shown"
+
+
 class _Inside(NamedTuple):
     address: str
     size: tuple[int, int]
@@ -111,7 +115,7 @@ class _Page:
         parts = [f'<h3><a href="#{anchor}">Step {place}</a> <span class="soft">{facts}</span></h3>']
         if step.sent:
             shown = self._pictures([(one.sha, f"Shown: {one.name}, {one.size[0]}×{one.size[1]}") for one in step.sent])
-            parts.append(f"<details><summary>{len(step.sent)} pictures were shown</summary>{shown}</details>")
+            parts.append(f"<details><summary>{_shown(len(step.sent))}</summary>{shown}</details>")
         parts.append(f'<p class="thought">{for_html(step.thought)}</p>' if step.thought else "")
         for call in step.calls:
             given = ", ".join(f"{name}={_json(value)}" for name, value in call.parameters.items())

@@ -149,6 +149,9 @@ class _Writer:
         if kinds <= {"text", "time", "column"}:
             if one.sign not in ("=", "!=") and "time" not in kinds and kinds != {"column"}:
                 raise ExpressionError(f"texts are compared with =, != and ~, not with {one.sign}", one.place)
+            left, right = (_as_text(value) if kinds & {"text", "time"} else value for value in (left, right))
+            if _needs_folding(left, right):
+                return f"folded({self._put(left)}) {one.sign} folded({self._put(right)})"
             return f"{self._put(left)} {one.sign} {self._put(right)} COLLATE NOCASE"
         raise self._mixed(one.place, left, right)
 
@@ -164,10 +167,11 @@ class _Writer:
         kinds = {item.kind for item in listed}
         if len(kinds) > 1 or (value.kind != "column" and kinds != {"text" if value.kind == "time" else value.kind}):
             raise self._mixed(one.place, value, *listed)
-        left = self._put(_as_number(value) if kinds == {"number"} else value)
-        collate = " COLLATE NOCASE" if kinds == {"text"} else ""
-        marks = ", ".join(self._put(item) for item in listed)
-        return f"{left}{collate} {'NOT ' if one.negated else ''}IN ({marks})"
+        value = _as_number(value) if kinds == {"number"} else _as_text(value) if kinds == {"text"} else value
+        fold = kinds == {"text"} and _needs_folding(*listed)
+        collate = " COLLATE NOCASE" if kinds == {"text"} and not fold else ""
+        left, *marks = (f"folded({self._put(item)})" if fold else self._put(item) for item in (value, *listed))
+        return f"{left}{collate} {'NOT ' if one.negated else ''}IN ({', '.join(marks)})"
 
     def _mixed(self, place: int, *values: _Value) -> ExpressionError:
         said = " and ".join(
@@ -196,21 +200,16 @@ class _Writer:
         if call.name in COUNTS:
             counted = COUNTS[call.name][0]
             if call.argument is None:
-                return _Value(
-                    "number", f"(SELECT coalesce(sum({counted}), 0) FROM tool_counts t WHERE t.unit = v.unit)"
-                )
+                every = f"(SELECT coalesce(sum({counted}), 0) FROM tool_counts t WHERE t.unit = v.unit)"
+                return _Value("number", every, (), f"{call.name}()")
             if call.argument not in self._known.tools and call.argument not in (known := self._all_tools()):
                 near = get_close_matches(call.argument, known, 1, 0.4)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
                 raise ExpressionError(f'there is no tool "{call.argument}"; {hint}', call.place)
             one = f"SELECT {counted} FROM tool_counts t WHERE t.unit = v.unit AND t.tool = ?"
             return _Value("number", f"coalesce(({one}), 0)", (call.argument,), f"{call.name}(…)")
-        if call.name == COLUMN and call.argument:
-            if self._known.columns and call.argument not in self._known.columns:
-                raise ExpressionError(
-                    f"the manifest has no column {call.argument!r}{self._near(call.argument)}", call.place
-                )
-            return _column(call.argument)
+        if call.name == COLUMN:
+            return self._column(call)
         if call.name in SEARCHES or call.name == TAGGED:
             raise ExpressionError(
                 f"{call.name}(…) is a condition by itself; write it alone, or `not {call.name}(…)`", call.place
@@ -218,6 +217,16 @@ class _Writer:
         near = get_close_matches(call.name, FUNCTIONS, 1, 0.4)
         hint = f"did you mean {near[0]}(…)?" if near else f"there are {', '.join(f'{n}(…)' for n in FUNCTIONS)}"
         raise ExpressionError(f"there is no function {call.name}(…); {hint}", call.place)
+
+    def _column(self, call: Call) -> _Value:
+        if not call.argument:
+            raise ExpressionError(f'{COLUMN}(…) needs the name of a column: {COLUMN}("style")', call.place)
+        known = sorted(self._known.columns)
+        if known and call.argument not in known:
+            near = get_close_matches(call.argument, known, 1, 0.5)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise ExpressionError(f"the manifest has no column {call.argument!r}; {hint}", call.place)
+        return _column(call.argument)
 
     def _all_tools(self) -> set[str]:
         """Return the tools of the runs and those of this version, which load the vision packages."""
@@ -232,7 +241,7 @@ class _Writer:
 
     def _near(self, name: str) -> str:
         known = [*FIELDS, *self._known.columns]
-        near = get_close_matches(name, known, 1, 0.5) or get_close_matches(name.lower(), known, 1, 0.5)
+        near = get_close_matches(name, known, 1, 0.6) or get_close_matches(name.lower(), known, 1, 0.6)
         if near:
             return f"; did you mean {near[0]}?"
         more = f", and of the manifest {', '.join(sorted(self._known.columns))}" if self._known.columns else ""
@@ -247,6 +256,16 @@ def _column(name: str) -> _Value:
     if not set(name) & set('"\\'):
         return _Value("column", "json_extract(e.extra, ?)", (f'$."{name}"',), name)
     return _Value("column", "(SELECT x.value FROM json_each(e.extra) x WHERE x.key = ?)", (name,), name)
+
+
+def _needs_folding(*values: _Value) -> bool:
+    """True where a text was typed whose upper and lower case only Unicode knows; SQLite's own knows ASCII."""
+    return any(isinstance(typed, str) and not typed.isascii() for value in values for typed in value.values)
+
+
+def _as_text(value: _Value) -> _Value:
+    """A column may hold a number where a text is asked for."""
+    return _Value("text", f"CAST({value.sql} AS TEXT)", value.values, value.called) if value.kind == "column" else value
 
 
 def _as_number(value: _Value) -> _Value:

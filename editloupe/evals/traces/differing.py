@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,6 +11,9 @@ from editloupe.evals.traces.finding import SearchedRun, TraceHit
 
 
 class _Side(NamedTuple):
+    edit: int
+    edit_id: str
+    model: str | None
     answer: int
     status: str
     label: str | None
@@ -30,7 +34,7 @@ class RunDifferences:
     """What two runs say otherwise of the same pictures and instructions."""
 
     shared: int
-    """Verdicts that both runs have."""
+    """Verdicts of the first run that have a counterpart in the second."""
     pairs: tuple[tuple[int, int], ...]
     """Numbers of the verdicts that differ, in the first run and in the second."""
     several: tuple[str, ...] = ()
@@ -41,20 +45,23 @@ def differences(first: SearchedRun, second: SearchedRun) -> RunDifferences:
     """Pair two runs by content and return the pairs that differ; the filter of the first run chooses among them.
 
     Only what both runs hold with readable pictures is paired: by source picture, edited picture, instruction, criterion and
-    repeat, and never by an id, which two runs may give to different edits.
+    repeat, and never by an id, which two runs may give to different edits. Where several edits of the second run show the
+    same, the one of the same id and model is taken, then one of the same id, then the first.
     """
     chosen = set(first.numbers())
     left, doubled_left = _sides(first.index)
     right, doubled_right = _sides(second.index)
     shared, found = 0, []
-    for key, one in left.items():
-        other = right.get(key)
-        if other is None or one.answer not in chosen:
-            continue
-        shared += 1
-        if (one.status, one.label, one.score) != (other.status, other.label, other.score):
-            apart = abs((one.score_100 or 0.0) - (other.score_100 or 0.0)) if one.status == other.status else 1000.0
-            found.append((-apart, one.answer, other.answer))
+    for key, sides in left.items():
+        others = right.get(key, ())
+        for one in sides if others else ():
+            if one.answer not in chosen:
+                continue
+            other = _counterpart(one, others)
+            shared += 1
+            if (one.status, one.label, one.score) != (other.status, other.label, other.score):
+                apart = abs((one.score_100 or 0.0) - (other.score_100 or 0.0)) if one.status == other.status else 1000.0
+                found.append((-apart, one.answer, other.answer))
     several = tuple(
         opened.run.folder.resolve().name
         for opened, doubled in ((first, doubled_left), (second, doubled_right))
@@ -75,16 +82,23 @@ def page_of_differences(
     return rows
 
 
-def _sides(index: sqlite3.Connection) -> tuple[dict[tuple[str, str, int], _Side], bool]:
-    """Return verdicts by content, criterion and repeat, and whether some were judged in several ways."""
+def _counterpart(one: _Side, others: Sequence[_Side]) -> _Side:
+    return min(others, key=lambda other: (other.edit_id != one.edit_id, other.model != one.model))
+
+
+def _sides(index: sqlite3.Connection) -> tuple[dict[tuple[str, str, int], list[_Side]], bool]:
+    """Return verdicts by content, criterion and repeat, one an edit, and whether some edits were judged in several ways."""
     query = (
-        "SELECT e.content, v.criterion, v.repeat, v.answer, v.status, v.label, v.score, v.score_100 FROM verdicts v "
-        "JOIN edits e ON e.edit = v.edit WHERE v.twin = 0 AND e.content IS NOT NULL ORDER BY v.answer"
+        "SELECT e.content, v.criterion, v.repeat, e.edit, e.edit_id, e.model, v.answer, v.status, v.label, v.score, "
+        "v.score_100 FROM verdicts v JOIN edits e ON e.edit = v.edit WHERE v.twin = 0 AND e.content IS NOT NULL "
+        "ORDER BY v.answer"
     )
-    found: dict[tuple[str, str, int], _Side] = {}
+    found: dict[tuple[str, str, int], list[_Side]] = {}
     doubled = False
     for content, criterion, repeat, *rest in index.execute(query):
-        key = (content, criterion, repeat)
-        doubled = doubled or key in found
-        found.setdefault(key, _Side(*rest))
+        sides, side = found.setdefault((content, criterion, repeat), []), _Side(*rest)
+        if any(known.edit == side.edit for known in sides):
+            doubled = True
+        else:
+            sides.append(side)
     return found, doubled

@@ -230,7 +230,7 @@ class _Parser:
             if not self._take(")"):
                 raise ExpressionError(f"`)` is missing for the parenthesis at {opened.place + 1}", self._next.place)
             return found
-        return self._comparison(self._operand())
+        return self._comparison(self._operand("a condition"))
 
     def _comparison(self, left: Operand) -> Condition:
         token = self._next
@@ -266,7 +266,7 @@ class _Parser:
             if not self._take(","):
                 raise ExpressionError(f"`,` or `)` is missing in the list before {self._next.shown}", self._next.place)
 
-    def _operand(self) -> Operand:
+    def _operand(self, what: str = "a value") -> Operand:
         token = self._next
         if token.kind == "number":
             self._at += 1
@@ -279,7 +279,6 @@ class _Parser:
         if token.text == "null" and token.kind == "word":
             raise ExpressionError("nothing is compared with null; write `is null` or `is not null`", token.place)
         if token.kind != "name":
-            what = "a condition" if token.text in ("and", "or", ")") or not self._at else "a value"
             raise ExpressionError(f"{what} is missing before {token.shown}", token.place)
         self._at += 1
         return self._call(token) if self._take("(") else Name(token.text, token.place)

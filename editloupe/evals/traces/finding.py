@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from editloupe.evals.runs.standing import standing_of
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.as_sql import Known, Query, as_sql
 from editloupe.evals.traces.expression import parse
@@ -223,6 +224,14 @@ class FoundTraces:
     def statistics(self) -> TraceStatistics:
         """Return the statistics of all hits together."""
         return sum((opened.statistics() for opened in self._each()), TraceStatistics())
+
+    def standings(self) -> Iterator[str]:
+        """Yield how far each run has got that was to judge more."""
+        for folder in self.folders:
+            with Run.open(folder) as run, closing(run.reader()) as reader:
+                for one in run.configurations():
+                    if told := standing_of(run, reader, one).told():
+                        yield f"{folder.name}, {one.title}: {told}"
 
     def check(self) -> None:
         """Read the filter against all runs; a mistake raises ExpressionError before anything is told."""

@@ -21,7 +21,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class ToolUse:
-    """One tool in all verdicts that fit."""
+    """One tool in all verdicts that fit; what it did in a trace that several edits share is counted once."""
 
     tool: str
     verdicts: int
@@ -118,6 +118,8 @@ class TraceStatistics:
 
     verdicts: int = 0
     judged: int = 0
+    traces: int = 0
+    """Fewer than verdicts where edits that show the judge the same share one; seconds, tokens and cost are those of traces."""
     seconds: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -188,6 +190,7 @@ class TraceStatistics:
         return {
             "verdicts": self.verdicts,
             "judged": self.judged,
+            "traces": self.traces,
             "seconds": self.seconds,
             "input_tokens": self.input_tokens,
             "output_tokens": self.output_tokens,
@@ -229,13 +232,15 @@ def count_traces(index: sqlite3.Connection, source: str) -> TraceStatistics:
 
 
 def _counted(index: sqlite3.Connection) -> TraceStatistics:
-    whole = index.execute(
-        "SELECT count(*), coalesce(sum(status = 'judged'), 0), coalesce(sum(seconds), 0), coalesce(sum(input_tokens), 0), "
-        "coalesce(sum(output_tokens), 0), sum(cost) FROM hits"
+    whole = index.execute("SELECT count(*), coalesce(sum(status = 'judged'), 0) FROM hits").fetchone()
+    once = "(SELECT unit, count(*) AS verdicts, seconds, cost, input_tokens, output_tokens FROM hits GROUP BY unit)"
+    paid = index.execute(
+        "SELECT count(*), coalesce(sum(seconds), 0), coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), "
+        f"sum(cost) FROM {once}"
     ).fetchone()
     of_tools = (
-        "SELECT tool, count(*), sum(calls), sum(failed), sum(cached), sum(t.seconds), sum(t.input_tokens), "
-        "sum(t.output_tokens) FROM hits h JOIN tool_counts t ON t.unit = h.unit GROUP BY tool"
+        "SELECT tool, sum(h.verdicts), sum(calls), sum(failed), sum(cached), sum(t.seconds), sum(t.input_tokens), "
+        f"sum(t.output_tokens) FROM {once} h JOIN tool_counts t ON t.unit = h.unit GROUP BY tool"
     )
     scores: dict[Place, dict[str, float]] = {}
     for label, score in (("label", "score"), ("human", "human_score")):
@@ -249,10 +254,11 @@ def _counted(index: sqlite3.Connection) -> TraceStatistics:
     return TraceStatistics(
         verdicts=whole[0],
         judged=whole[1],
-        seconds=whole[2],
-        input_tokens=whole[3],
-        output_tokens=whole[4],
-        cost=whole[5],
+        traces=paid[0],
+        seconds=paid[1],
+        input_tokens=paid[2],
+        output_tokens=paid[3],
+        cost=paid[4],
         turns=Counter(dict(index.execute("SELECT turns, count(*) FROM hits WHERE turns IS NOT NULL GROUP BY 1"))),
         repairs=Counter(dict(index.execute("SELECT repairs, count(*) FROM hits WHERE repairs IS NOT NULL GROUP BY 1"))),
         tool_sums={row[0]: tuple(row)[1:] for row in index.execute(of_tools)},

@@ -18,6 +18,7 @@ from editloupe.evals.forks.kept_trace import KeptTrace, find_trace
 from editloupe.evals.forks.records import distribution, label_of, parting
 from editloupe.evals.forks.shelf import fork_numbered
 from editloupe.evals.forks.stopping import ForkStop, ForkStopped
+from editloupe.evals.runs.damage import RunDamaged
 from editloupe.graphs.fork_change import box_name
 from editloupe.rubrics.registry import known_protocol
 from editloupe.setups.setup import setup_names
@@ -52,11 +53,14 @@ def form(
     try:
         with readable(one.name):
             kept = find_trace(one.run, edit, criterion, **names)
+    except RunDamaged:
+        raise
     except UserError as error:
         raise HTTPException(404, str(error)) from None
     steps = kept.parent.trace.steps
     if not 1 <= step <= len(steps):
-        raise HTTPException(404, "There is no such step.")
+        have = f"{len(steps)} step{'s' * (len(steps) != 1)}"
+        raise HTTPException(404, f"The trace has {have}, counted from 1; there is no step {step}.")
     view = steps_of(kept.parent.trace, _first(kept))[step - 1]
     protocol = known_protocol(kept.protocol)
     calls = [

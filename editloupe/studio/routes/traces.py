@@ -24,7 +24,8 @@ from editloupe.studio.trace_lab import Links, asking, narrowed, traces_link
 from editloupe.types import Record, UserError
 
 router = APIRouter()
-Where = Annotated[str, Query(max_length=LONGEST)]
+Where = Annotated[str, Query(max_length=10 * LONGEST)]
+"""What is longer than a filter may be is told beside it, as every other mistake is."""
 Id = Annotated[str, Query(max_length=1000)]
 PageNumber = Annotated[int, Query(ge=1, le=10**9)]
 
@@ -69,6 +70,7 @@ def traces(request: Request, key: str, where: Where = "", order: Id = "manifest"
         orders=ORDERS,
         fault=fault,
         notes=notes,
+        standings=[known for known in one.index.facts().configurations if known["standing"]],
         hits=hits,
         total=total,
         whole=whole,

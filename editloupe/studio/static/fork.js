@@ -20,7 +20,7 @@ async function wanted() {
   body.mode = fields.mode.value;
   body.base_url = fields.base_url ? fields.base_url.value : "";
   for (const name of ["setup", "tools", "wording"]) body[name] = fields[name].value;
-  body.times = Number(fields.times.value) || 1;
+  body.times = fields.times.value === "" ? 1 : Number(fields.times.value);
   for (const call of form.querySelectorAll("[data-call]")) {
     const number = Number(call.dataset.call);
     const how = call.querySelector("[name=observation]").value;

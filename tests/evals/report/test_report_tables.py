@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from editloupe.cli.main import run as command
+from editloupe.evals.analysis.bootstrap import Resampling
+from editloupe.evals.report.build import build_report
 from tests.evals.sample_runs import Line, make_run
 
 TABLE_1 = "DLEBench, Table 1: final scores"
@@ -141,3 +143,11 @@ def test_a_cross_table_counts_every_verdict_there_should_be_whatever_has_a_score
 def test_the_same_grouping_twice_is_one_table(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     titles = [one["title"] for one in facts(capsys, str(run), "--by", "style", "--by", "model,style")["tables"]]
     assert titles.count("By model and style") == 1
+
+
+def test_without_tables_everything_else_of_a_report_is_the_same(run: Path) -> None:
+    how = Resampling(100)
+    whole, drawn = build_report(run, how=how), build_report(run, how=how, tables=False)
+    assert whole.tables
+    assert drawn.tables == ()
+    assert drawn == whole.model_copy(update={"tables": ()})

@@ -13,7 +13,16 @@ from tests.evals.traces.samples import FIND, ZOOM, Told, write_run
 
 TOLD = (
     Told("right", "Flawless Execution", (FIND, ZOOM), "Flawless Execution", 0.9, thought="The cup is red."),
-    Told("wrong", "Over Modification", (FIND,), "Flawless Execution", 0.95, model="big", seen="Nothing differs."),
+    Told(
+        "wrong",
+        "Over Modification",
+        (FIND,),
+        "Flawless Execution",
+        0.95,
+        model="big",
+        seen="Nothing differs.",
+        extra={"style": "ärmlich"},
+    ),
     Told("broken", None, (ZOOM + "!", ZOOM), human="Wrong Action", repairs=2, model="small"),
     Told("alone", "Wrong Action", (), None, 0.4, extra={"style": "sketch", "level": 3}, instruction="Größe ändern"),
     Told(
@@ -63,7 +72,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ('style = "sketch"', "alone"),
         ("level > 2", "alone remembered"),
         ('column("level") = "7"', "remembered"),
+        ('level = "3"', "alone"),
+        ('level in ("3", "7")', "alone remembered"),
         ('instruction ~ "GRÖSSE"', "alone"),
+        ('style = "ÄRMLICH"', "wrong"),
+        ('style in ("sketch", "Ärmlich")', "wrong alone"),
+        ('style != "ÄRMLICH"', "alone"),
         ('edit in ("right", "alone") and protocol = "dlebench" and mode = "tools" and repeat = 0', "right alone"),
         (
             'judge ~ "gpt" and configuration is not null and criterion = "instruction_following" and edit = "alone"',

@@ -86,3 +86,28 @@ def test_the_filter_of_the_first_run_chooses_among_the_pairs(tmp_path: Path) -> 
     ):
         found = differences(left, right)
     assert (found.shared, len(found.pairs)) == (1, 1)
+
+
+def test_edits_that_show_the_same_are_paired_each_with_its_own(tmp_path: Path) -> None:
+    told = [Told("a", "Wrong Action", picture=1, model="m"), Told("a", "Wrong Action", picture=1, model="n")]
+    first = write_run(tmp_path / "one", [*told, Told("b", "Wrong Action", picture=1)])
+    second = write_run(
+        tmp_path / "two",
+        [Told("a", picture=1, model="n"), Told("a", "Over Modification", picture=1, model="m")],
+        "rules",
+    )
+    with Run.open(first) as one, Run.open(second) as two, searching(one) as left, searching(two) as right:
+        found = differences(left, right)
+        rows = page_of_differences(left, right, found, 10)
+    assert (found.shared, found.several) == (3, ()), "nothing was judged in several ways"
+    pairs = {(row.first.edit_id, row.first.model): (row.second.edit_id, row.second.model) for row in rows}
+    assert pairs == {("a", "m"): ("a", "m"), ("a", "n"): ("a", "n"), ("b", None): ("a", "n")}
+
+
+def test_an_edit_judged_in_several_ways_is_told(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "one", [Told("a", picture=1)])
+    write_run(tmp_path / "one", [Told("a", "Wrong Action", picture=1)], "rules")
+    second = write_run(tmp_path / "two", [Told("a", "Wrong Action", picture=1)])
+    with Run.open(first) as one, Run.open(second) as two, searching(one) as left, searching(two) as right:
+        found = differences(left, right)
+    assert (found.shared, len(found.pairs), found.several) == (1, 1, ("one",))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from editloupe.evals.report.text import as_text
+from editloupe.evals.report.trace_blocks import statistics_blocks
 from editloupe.evals.traces import find_traces
 from editloupe.evals.traces.trace_statistics import NO_EXPERIMENT, Share
+from tests.conftest import StartServer
+from tests.evals.batch.test_batch import answers, batch, run
 from tests.evals.sample_runs import IF
+from tests.evals.samples import write_picture
 from tests.evals.traces.samples import FIND, ZOOM, Told, write_run
 
 FLAWLESS, OVER = "Flawless Execution", "Over Modification"
@@ -71,3 +77,20 @@ def test_nothing_that_fits_is_counted_as_nothing(tmp_path: Path) -> None:
 def test_a_share_of_nothing_has_no_interval() -> None:
     assert Share(0, 0).interval is None
     assert Share(0, 10).interval == (0.0, Share(0, 10).interval[1])  # type: ignore[index]
+
+
+def test_a_trace_that_edits_share_is_paid_and_counted_once(tmp_path: Path, scripted: StartServer) -> None:
+    server = scripted(answers)
+    write_picture(tmp_path / "s.png", 1)
+    write_picture(tmp_path / "e.png", 2)
+    edit = {"id": "cup", "source": "s.png", "edited": "e.png", "instruction": "Paint it red"}
+    manifest = tmp_path / "edits.jsonl"
+    manifest.write_text("".join(json.dumps({**edit, "model": model}) + "\n" for model in "abc"), "utf-8")
+    run(batch(server, manifest, tmp_path / "run"))
+    counted = find_traces(tmp_path / "run").statistics()
+    assert (counted.verdicts, counted.judged, counted.traces) == (6, 6, 2)
+    usage = [(100, 20)] * server.served
+    assert (counted.input_tokens, counted.output_tokens) == tuple(map(sum, zip(*usage, strict=True)))
+    told = as_text(statistics_blocks(counted, 6), 200)
+    assert "6 judged, 0 unjudged in 2 traces that edits share" in told
+    assert counted.record()["traces"] == 2

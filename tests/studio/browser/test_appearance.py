@@ -98,6 +98,18 @@ def test_what_is_shown_stays_where_it_is(address: str, new_page: NewPage, width:
         assert page.evaluate(SHIFT) <= 0.05, name
 
 
+@pytest.mark.parametrize("width", [1440, 400])
+def test_charts_and_their_names_are_whole(address: str, new_page: NewPage, width: int) -> None:
+    page: Page = new_page(address, width=width)
+    page.goto("/runs/run")
+    expect(page.locator(".sheets button").first).to_be_visible()
+    room, chart = page.evaluate(
+        "() => [document.querySelector('.figures > div'), document.querySelector('.sheets button')]"
+        ".map((one) => one.getBoundingClientRect().bottom)"
+    )
+    assert chart <= room
+
+
 def test_on_a_narrow_page_an_edit_to_label_opens_with_its_pictures_in_sight(address: str, new_page: NewPage) -> None:
     page: Page = new_page(address, width=400)
     page.goto("/runs/run/annotate?annotator=Ana")

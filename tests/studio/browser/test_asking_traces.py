@@ -88,7 +88,7 @@ def test_a_mistake_is_told_and_the_filter_stays_to_be_mended(address: str, new_p
     expect(page.locator("[role=alert]")).to_contain_text("did you mean thought(…)?")
     page.get_by_role("searchbox").fill('thought("rim is green")')
     page.click("text=Find")
-    expect(page.locator(".count")).to_contain_text("1–1 of 1 verdicts")
+    expect(page.locator(".count")).to_contain_text("1–1 of 1 verdict ")
 
 
 def test_tags_and_a_note_are_kept_and_found(address: str, new_page: NewPage) -> None:

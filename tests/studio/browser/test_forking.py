@@ -9,11 +9,28 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from editloupe.evals.forks import fork
+from editloupe.evals.forks.reopening import JudgeChange
 from tests.conftest import StartServer
-from tests.evals.forks.test_forks import Kept, script
+from tests.evals.forks.test_forks import CRITERION, Kept, script
 from tests.scripted import Hang
 from tests.studio.browser.conftest import NewPage
 from tests.studio.conftest import Listen
+
+BROKEN = """() => [...document.querySelectorAll('.found .cell .small, .found thead th')].flatMap((one) => {
+  const found = [];
+  const walk = document.createTreeWalker(one, NodeFilter.SHOW_TEXT);
+  for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+    for (const word of node.textContent.matchAll(/\\w+/g)) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map((line) => Math.round(line.top))).size > 1) found.push(word[0]);
+    }
+  }
+  return found;
+})"""
+"""Words of a table that are broken over two lines."""
 
 
 @pytest.fixture
@@ -70,3 +87,35 @@ def test_the_judge_page_is_filled_in_from_the_trace(kept: Kept, listen: Listen, 
     expect(page.locator("[name=instruction]")).to_have_value(kept.edit.instruction)
     expect(page.locator("[data-slot=source].filled")).to_be_visible()
     expect(page.locator("[name=mode]")).to_have_value("tools")
+
+
+def test_how_often_is_at_least_once(kept: Kept, listen: Listen, new_page: NewPage) -> None:
+    page = new_page(listen(runs=(kept.run,), base_urls=(kept.server.openai_url,)))
+    page.goto("/runs/run/fork?edit=patch&criterion=instruction_following&step=2")
+    page.get_by_label("How many times").fill("0")
+    page.get_by_role("button", name="Go on from here").click()
+    expect(page.locator("[data-failure]")).to_contain_text("greater than or equal to 1")
+    assert kept.more == []
+
+
+def test_the_page_of_a_run_that_holds_forks_alone_leads_to_them(
+    kept: Kept, listen: Listen, new_page: NewPage, tmp_path: Path
+) -> None:
+    with ThreadPoolExecutor(1) as aside:
+        aside.submit(fork, kept.run, "patch", CRITERION, 1, drop=[1], out=tmp_path / "alone").result()
+    page = new_page(listen(runs=(tmp_path / "alone",)))
+    page.goto("/runs/alone")
+    expect(page.locator("[data-filters]")).to_have_count(0)
+    page.get_by_role("link", name="See the forks").click()
+    page.locator(".row-link").click()
+    expect(page.locator(".parting-line")).to_contain_text("They part at step 1.")
+
+
+def test_no_word_of_the_list_of_forks_is_broken(kept: Kept, listen: Listen, new_page: NewPage) -> None:
+    with ThreadPoolExecutor(1) as aside:
+        rules = JudgeChange(judge="rules")
+        aside.submit(fork, kept.run, "patch", CRITERION, 2, other=rules).result()
+    page = new_page(listen(runs=(kept.run,)), width=1440)
+    page.goto("/runs/run/forks")
+    expect(page.locator(".found")).to_contain_text("judge (openai:gpt-4.1, then rules)")
+    assert page.evaluate(BROKEN) == []

@@ -257,3 +257,17 @@ def test_the_handles_of_a_small_box_leave_it_in_sight(listen: Listen, new_page: 
         assert around is not None
         middle = (around["x"] + around["width"] / 2, around["y"] + around["height"] / 2)
         assert not (box["x"] < middle[0] < box["x"] + box["width"] and box["y"] < middle[1] < box["y"] + box["height"])
+
+
+def test_the_slots_of_further_pictures_share_the_row(listen: Listen, new_page: NewPage) -> None:
+    page = new_page(listen(), width=1440)
+    page.goto("/judge")
+    page.select_option("[name=protocol]", "vibe")
+    slots = page.locator("[data-further] [data-slot]:visible")
+    expect(slots).to_have_count(3)
+    row, *widths = page.evaluate(
+        "() => [document.querySelector('.slots'), ...document.querySelectorAll('[data-further] [data-slot]:not([hidden])')]"
+        ".map((one) => one.getBoundingClientRect().width)"
+    )
+    assert max(widths) - min(widths) < 2, "one is as wide as the other"
+    assert sum(widths) > 0.9 * row, "and together they fill the row"

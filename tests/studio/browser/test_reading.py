@@ -72,6 +72,7 @@ def test_the_reports_charts_stand_on_top(listen: Listen, new_page: NewPage, tmp_
     figures = page.locator(".sheets img")
     expect(figures.first).to_be_visible(timeout=60_000)
     for number in range(figures.count()):
+        figures.nth(number).scroll_into_view_if_needed()  # a figure is drawn when it comes into sight
         expect(figures.nth(number)).not_to_have_js_property("naturalWidth", 0)
     page.click(".bar a >> nth=0")
     expect(page.locator(".count")).not_to_contain_text("of 30 edits")
