@@ -3,13 +3,15 @@
     python benchmarks/batch.py                      # 128 edits of 1280 × 960, 2 criteria × 2 replies of 0.5 s, 32 at once
     python benchmarks/batch.py --runs 5 --bare      # five rounds, with a bare loop of posts and bare LangGraph in each
     python benchmarks/batch.py --peer PYTHON        # also by inspect_ai, installed for that interpreter
+    python benchmarks/batch.py --ray                # also by two Ray workers, against this machine's executor
     python benchmarks/batch.py --scenario plain --edits 256      # no tools: one reply a criterion
     python benchmarks/batch.py --profile            # where the core-seconds go
 
 The ideal is replies × seconds a reply ÷ replies in flight. Judging is counted at the server, from the first request to the last
 reply; what the process takes before and after is its start and end. The server runs in a process of its own on the same
 machine, so its CPU time is part of what the cores have to carry. How many cores other work took meanwhile is printed beside each
-measurement: where that is more than a tenth or so, seconds say little.
+measurement: where that is more than a tenth or so, seconds say little. The CPU time of Ray's workers
+counts as other work's.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ SCENARIOS = {
     "plain": (),
 }
 """Tools the scripted model asks for, one a reply, before it answers."""
-OURS, POSTS, GRAPH, PEER = "editloupe", "bare posts", "bare LangGraph", "inspect_ai"
+OURS, RAY, POSTS, GRAPH, PEER = "editloupe", "on Ray", "bare posts", "bare LangGraph", "inspect_ai"
 
 
 def main() -> None:
@@ -78,6 +80,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--scenario", choices=SCENARIOS, default="tools")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--executor", choices=("local", "ray"), default="local")
+    parser.add_argument("--ray", action="store_true", help="two Ray workers in each round, beside the local executor")
     parser.add_argument("--bare", action="store_true", help="a bare loop of posts and bare LangGraph in each round")
     parser.add_argument("--peer", help="a Python that has inspect_ai and openai")
     parser.add_argument("--profile", action="store_true", help="once more with clocks around the parts")
@@ -172,7 +175,10 @@ def serve(options: argparse.Namespace) -> None:
 def commands(options: argparse.Namespace, manifest: Path, out: Path) -> dict[str, list[str]]:
     """Return who does the work, and how each is called; URL stands for the server."""
     turns, many = len(SCENARIOS[options.scenario]) + 1, str(options.concurrency)
-    found = {OURS: [sys.executable, "-c", START, *ours(options, manifest, out)]}
+    found = {OURS: [sys.executable, "-c", START, *ours(options, manifest, out, options.executor)]}
+    if options.ray:
+        beside = out.with_name(f"{out.name}-ray")
+        found[RAY] = [sys.executable, "-c", START, *ours(options, manifest, beside, "ray")]
     if options.bare:
         bare = [sys.executable, str(ROOT / "benchmarks" / "bare_loops.py")]
         found[POSTS] = [*bare, "posts", str(manifest), "URL", many, str(turns)]
@@ -182,11 +188,11 @@ def commands(options: argparse.Namespace, manifest: Path, out: Path) -> dict[str
     return found
 
 
-def ours(options: argparse.Namespace, manifest: Path, out: Path) -> list[str]:
+def ours(options: argparse.Namespace, manifest: Path, out: Path, executor: str) -> list[str]:
     """Return the arguments of our command."""
     mode = "plain" if options.scenario == "plain" else "tools"
     asked = ["--judge", "openai:bench", "--base-url", "URL", "--mode", mode, "--tool-calls", "native"]
-    ray = ["--executor", "ray", "--ray-workers", "2"] if options.executor == "ray" else []
+    ray = ["--executor", "ray", "--ray-workers", "2"] if executor == "ray" else []
     return [
         "batch",
         str(manifest),
@@ -210,7 +216,7 @@ def measured(name: str, command: list[str], options: argparse.Namespace) -> dict
     expected = options.edits * 2 * (len(SCENARIOS[options.scenario]) + 1)
     if counted["served"] != expected:
         raise SystemExit(f"{name} sent {counted['served']} requests, not {expected}: {output[-500:]}")
-    if name == OURS and json.loads(output)["judged"] != options.edits * 2:
+    if name in (OURS, RAY) and json.loads(output)["judged"] != options.edits * 2:
         raise SystemExit(f"not everything was judged: {output}")
     return {"wall": wall, "cpu": cpu, "memory": memory, "others": max(0.0, others) / wall, **counted}
 
@@ -282,7 +288,7 @@ def profiled(options: argparse.Namespace, manifest: Path, out: Path, replies: in
             sys.executable,
             str(ROOT / "benchmarks" / "batch_clocks.py"),
             file.name,
-            *ours(options, manifest, out),
+            *ours(options, manifest, out, options.executor),
         ]
         measured(OURS, command, options)
         counted: dict[str, Any] = json.load(file)
@@ -303,14 +309,18 @@ def summarise(rounds: dict[str, list[dict[str, float]]], ideal: float) -> None:
     for name, facts in rounds.items():
         seconds = [one["judging"] for one in facts]
         middle = statistics.median(seconds)
-        around = statistics.median(one["wall"] - one["judging"] for one in facts)
+        arounds = [one["wall"] - one["judging"] for one in facts]
         busy = [one["others"] for one in facts]
         cpu, peak = (statistics.median(one[key] for one in facts) for key in ("cpu", "memory"))
-        spread = f"{middle:.1f} s ({min(seconds):.1f}–{max(seconds):.1f})"
         print(
-            f"| {name} | {ideal / middle:.0%} | {middle / own:.2f} × | {spread} | {around:.1f} s | {cpu:.1f} s | {peak:.0f} MB "
-            f"| {min(busy):.2f}–{max(busy):.2f} |"
+            f"| {name} | {ideal / middle:.0%} | {middle / own:.2f} × | {spread(seconds)} | {spread(arounds)} "
+            f"| {cpu:.1f} s | {peak:.0f} MB | {min(busy):.2f}–{max(busy):.2f} |"
         )
+
+
+def spread(seconds: list[float]) -> str:
+    """Return the median with the range."""
+    return f"{statistics.median(seconds):.1f} s ({min(seconds):.1f}–{max(seconds):.1f})"
 
 
 if __name__ == "__main__":

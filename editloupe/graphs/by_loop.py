@@ -35,7 +35,7 @@ def _trace(context: CaseContext, staged: Staged, steps: Sequence[Step], started:
     return context.heading.model_copy(
         update={
             "prompt": staged.prompts,
-            "tools": tuple(tool.name for tool in context.tools()),
+            "tools": tuple(tool.name for tool in context.tools),
             "notes": (
                 *(tool_notes(context.shared.toolbox) if context.case.uses_tools else ()),
                 *context.shared.chat.notes,

@@ -25,7 +25,7 @@ from editloupe.graphs.by_loop import by_loop
 from editloupe.graphs.edit import EditContext, case_context, tell_span
 from editloupe.graphs.engine import Judged
 from editloupe.graphs.fork_change import StepChange, seen_of
-from editloupe.graphs.loop import LOOP, CaseContext, Failure, LoopState, build_loop, schemas_of
+from editloupe.graphs.loop import LOOP, CaseContext, Failure, LoopState, build_loop
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.wording import filled
 from editloupe.spans import criterion_span
@@ -198,7 +198,7 @@ async def _changed(kept: KeptStep, turns: int, change: StepChange, context: Case
 
 def _message(kept: KeptStep, context: CaseContext) -> AIMessage:
     """Return the model's own message, or one that says the same in the form this judge takes."""
-    native = context.shared.chat.profile.native_tools and bool(schemas_of(context))
+    native = context.shared.chat.profile.native_tools and bool(context.functions)
     if kept.message is not None and (native or not kept.message.tool_calls):
         return kept.message
     return message_of(kept.step, native)

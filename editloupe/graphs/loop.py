@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import operator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
@@ -68,9 +69,16 @@ class CaseContext(LiveContext):
             self.shared.album, self.case.pictures, self.case.edit.instruction, frames, self.shared.toolbox.memory
         )
 
+    @cached_property
     def tools(self) -> list[Tool]:
-        """Return the tools this case may use."""
+        """The tools this case may use, the same on every turn."""
         return self.shared.toolbox.offered(self.case.edit.instruction) if self.case.uses_tools else []
+
+    @cached_property
+    def functions(self) -> list[dict[str, Any]]:
+        """These tools as function descriptions."""
+        per_mille, words = self.shared.chat.profile.per_mille, self.case.rubric.wording
+        return functions(self.tools, self.view(), per_mille, words) if self.tools else []
 
     def schema(self) -> dict[str, Any] | None:
         """Return the schema replies are held to, where the provider can and nothing but an answer is expected."""
@@ -109,7 +117,7 @@ class LoopState(TypedDict, total=False):
 def opening(context: CaseContext) -> LoopState:
     """Return the state the loop starts from: the fixed rubric text, the announced pictures, the edit's own text."""
     case, profile = context.case, context.shared.chat.profile
-    schemas = schemas_of(context)
+    schemas = context.functions
     blocks: list[str | dict[str, Any]] = [
         block
         for name, sha in case.pictures.items()
@@ -146,7 +154,7 @@ async def think(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
 async def _ask(state: LoopState, context: CaseContext) -> LoopState:
     shared = context.shared
     may_call = not state["insisted"]
-    schemas = schemas_of(context)
+    schemas = context.functions
     native = schemas if shared.chat.profile.native_tools else []
     request = ChatRequest(
         state["messages"],
@@ -308,13 +316,6 @@ async def _observation(context: CaseContext, view: View, call: ToolCall, number:
         return Observation(call_id=call.id, tool=call.name, text=text, failed=True)
     seen = await context.shared.observations.observe(context.shared.toolbox, call, view, context.shared.wire)
     return in_words(seen, words)
-
-
-def schemas_of(context: CaseContext) -> list[dict[str, Any]]:
-    """Return the offered tools as function descriptions."""
-    tools = context.tools()
-    per_mille, words = context.shared.chat.profile.per_mille, context.case.rubric.wording
-    return functions(tools, context.view(), per_mille, words) if tools else []
 
 
 def _closed(current: Step | None, context: CaseContext, update: LoopState) -> LoopState:

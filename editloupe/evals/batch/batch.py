@@ -42,6 +42,8 @@ from editloupe.types import OF_THE_SERVER, Edit, UserError
 
 WORKERS = 8
 """Threads that read, decode and encode pictures beside the event loop."""
+COLLECT_AFTER = 10_000
+"""Objects that are made, beyond those that went, between two looks for garbage while edits are judged."""
 OpenJudge = Callable[..., BatchJudge]
 """Opens the judge of the batch with the hooks `replies` and `traffic`; Ray sends it to its workers."""
 Say = Callable[[str], None]
@@ -237,12 +239,16 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
 def _little_to_collect() -> Iterator[None]:
     """Keep what was imported and opened out of the garbage collector's rounds: judging leaves nothing of it behind.
 
-    Otherwise every full round walks some two hundred thousand objects while all conversations wait.
+    Otherwise every full round walks some two hundred thousand objects while all conversations wait. Rounds are rarer than usual:
+    a conversation's own objects live for seconds, and Python's 700 would have them walked through some thirty times a second.
     """
+    usual = gc.get_threshold()
     gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, *usual[1:])
     try:
         yield
     finally:
+        gc.set_threshold(*usual)
         gc.unfreeze()
 
 
