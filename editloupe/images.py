@@ -335,6 +335,8 @@ def _header(file: IO[bytes]) -> Image.Image:
 
 def _check_size(image: Image.Image, name: str) -> None:
     width, height = image.size
+    if not width * height:
+        raise ImageError(f"{name} has no pixels: it is {width} × {height}")
     if width * height > MAX_PIXELS:
         raise ImageError(
             f"{name} has {width} × {height} pixels, more than the limit of {MAX_PIXELS // 10**6} megapixels"

@@ -19,6 +19,7 @@ LAYERS = (
         "files",
         "frozen_record",
         "images",
+        "garbage",
         "lazy_names",
         "loop_thread",
         "memory_picture",

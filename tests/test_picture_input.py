@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from editloupe import Edit, Judge, Unjudged, UserError, reward
+from editloupe import Edit, Judge, Unjudged, UserError, picture_input, reward
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.runs.single import keep_judgement
 from editloupe.evals.runs.store import Run
@@ -145,6 +145,7 @@ def cut_off() -> Image.Image:
         (cut_off, "damaged or incomplete"),
         (animation, "animation of 3 frames"),
         (np.full((8, 8, 3), np.nan), "values that are no numbers"),
+        (Image.new("RGB", (0, 7)), "has no pixels: it is 0 × 7"),
         ("data:image/png;base64,@@@", "cannot be decoded"),
         ("data:image/png;base64", "holds no picture"),
         ("data:text/plain,hello", "is not a picture this program reads"),
@@ -236,6 +237,24 @@ def test_candidates_for_one_source_share_it_and_nothing_outlives_them(pair: tupl
     first, second = (Edit(source=Image.open(pair[0]), edited=Image.open(pair[1]), instruction=text) for text in "ab")
     assert first.source is second.source
     assert Album().open(first.source) is Album().open(second.source)
+
+
+def test_a_picture_somebody_holds_is_compared_and_not_hashed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[Any] = []
+    monkeypatch.setattr(picture_input, "hash_pixels", lambda pixels: hashed.append(pixels) or hash_pixels(pixels))
+    before = textured(64, 48, seed=5)
+    edits = [Edit(source=Image.fromarray(before), edited=textured(seed=n), instruction="a") for n in (6, 7, 8)]
+    assert len(hashed) == 4
+    assert {one.source.sha for one in edits if isinstance(one.source, MemoryPicture)} == {hash_pixels(before)}
+
+
+def test_pictures_of_one_sum_are_told_apart() -> None:
+    dark = np.zeros((8, 8, 3), np.uint8)
+    dark[0] = 255
+    turned = np.ascontiguousarray(dark[::-1])
+    edit = Edit(source=dark, edited=turned, instruction="a")
+    assert [edit.source, edit.edited] == [MemoryPicture(hash_pixels(one)) for one in (dark, turned)]
+    assert Edit(source=dark, edited=turned, instruction="a").source == edit.source
 
 
 def labelled(request: Request) -> Any:

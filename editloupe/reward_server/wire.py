@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import numpy as np
 from PIL import Image
 from pydantic import BaseModel, ValidationError
 
@@ -121,10 +122,14 @@ def make_edit(
 def _picture(value: Any, role: str, limits: WireLimits) -> MemoryPicture:
     if isinstance(value, str):
         found = from_base64(value)
-    elif isinstance(value, (bytes, bytearray, Image.Image)):
+    elif isinstance(value, (bytes, bytearray, Image.Image, np.ndarray)):
         found = as_memory_picture(value)
-    else:
+    elif value is None:
         raise ValueError(f"there is no {role} picture")
+    else:
+        raise ValueError(
+            f"the {role} picture comes as bytes, base64, an image or an array, not as {type(value).__name__}"
+        )
     if (pixels := declared_pixels(found)) > limits.pixels:
         raise ValueError(
             f"the {role} picture has {pixels / 10**6:.0f} megapixels, more than the limit of {limits.pixels // 10**6}"

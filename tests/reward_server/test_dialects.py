@@ -215,6 +215,18 @@ def test_flow_grpo_sends_prompts_as_an_array_and_gets_outputs(served: Running, p
     assert (refused.status_code, "no ref_images" in refused.json()["error"]) == (400, True)
 
 
+def test_pickled_pictures_may_be_arrays_and_what_is_none_is_named(served: Running) -> None:
+    before, after = (np.asarray(Image.open(io.BytesIO(png(seed)))) for seed in (0, 7))
+    sent = {"images": [after, after, after], "prompts": [INSTRUCTION] * 3, "ref_images": [before, 5, None]}
+    answer = pickle.loads(served.post("/", pickle.dumps(sent)).content)
+    assert answer["outputs"] == [HALF, None, None]
+    assert answer["errors"] == [
+        None,
+        "the source picture comes as bytes, base64, an image or an array, not as int",
+        "there is no source picture",
+    ]
+
+
 def test_editscore_sends_pil_images_and_gets_scores_with_reasoning(served: Running) -> None:
     source, edited = (Image.open(io.BytesIO(png(seed))) for seed in (0, 8))
     sent = {
