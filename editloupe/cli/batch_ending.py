@@ -89,7 +89,7 @@ def _show_forecast(found: Forecast, as_json: bool) -> int:
 
 def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: bool, closing: Closing) -> None:
     tally, spending = ending.tally, ending.spending
-    table = table_of_configuration(run, ending.configuration)
+    table = table_of_configuration(run, ending.configuration, for_means=True)
     found = [] if table is None else criterion_means(without_reference(table)[0])
     versions = () if table is None else table.versions
     stages = stage_counts(run, ending.configuration, ending.price)

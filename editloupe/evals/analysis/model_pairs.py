@@ -206,10 +206,12 @@ def answer(
         )
         unpaired = not any(pair.cases for pair in pairs)
         why = " (they share no source and instruction)" if unpaired else ""
-        told = (
-            f"No best of {len(ranked)} editing models: {first.model} scores highest, {score}, but cannot be told apart from "
-            f"{_listed(open_)}{why}{apart}."
-        )
+        level = [one.model for one in ranked if one.overall == first.overall]
+        others = [name for name in open_ if name not in level]
+        told = f"No best of {len(ranked)} editing models: {_listed(level)} "
+        told += f"{'scores highest' if len(level) == 1 else 'score the same'}, {score}"
+        told += f", but cannot be told apart from {_listed(others)}" if others else ""
+        told += f"{why}{apart}."
     if base.overall.value is None:
         return told
     beats = [pair.a for pair in against if pair.overall.better_holm == pair.a]

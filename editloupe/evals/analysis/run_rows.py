@@ -14,6 +14,7 @@ import numpy as np
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints, numbered
 from editloupe.evals.analysis.run_units import RunUnit
 from editloupe.evals.analysis.served_versions import ServedVersion, served_versions
+from editloupe.evals.analysis.short_edits import Shortened
 from editloupe.evals.analysis.unit_columns import UnitColumns, gathered, no_collection, units_of
 from editloupe.evals.analysis.unit_numbers import Numbers, numbers_of
 from editloupe.evals.runs.configurations import Configuration, planned_repeats
@@ -311,8 +312,11 @@ def table_of(run: Run | Table | str | Path, protocol: str | None = None, configu
     return _read(run, choose(run, protocol, configuration))
 
 
-def table_of_configuration(run: Run, name: str) -> Table | None:
-    """Read what one configuration, by its whole name, answers in a run; None where that is nothing yet."""
+def table_of_configuration(run: Run, name: str, for_means: bool = False) -> Table | None:
+    """Read what one configuration, by its whole name, answers in a run; None where that is nothing yet.
+
+    `for_means` keeps of edits only what the means of criteria need, so that a long run takes little memory.
+    """
     query = (
         "SELECT judge, mode, protocol FROM verdicts "
         "WHERE asked IN (SELECT asked FROM configurations WHERE configuration = ?) LIMIT 1"
@@ -322,12 +326,12 @@ def table_of_configuration(run: Run, name: str) -> Table | None:
     if found is None:
         return None
     judge, mode, protocol = map(str, found)
-    return _read(run, Configuration(name, judge, mode, protocol, units=0))
+    return _read(run, Configuration(name, judge, mode, protocol, units=0), for_means)
 
 
-def _read(run: Run, chosen: Configuration) -> Table:
+def _read(run: Run, chosen: Configuration, for_means: bool = False) -> Table:
     with no_collection():
-        rows, waiting = _rows(run, chosen)
+        rows, waiting = _rows(run, chosen, Shortened(chosen.protocol) if for_means else None)
     if not rows:
         raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.sentences())}")
     name, about = run.folder.resolve().name, run.about()
@@ -336,15 +340,16 @@ def _read(run: Run, chosen: Configuration) -> Table:
     )
 
 
-def _rows(run: Run, chosen: Configuration) -> tuple[tuple[RunRow, ...], tuple[Edit, ...]]:
+def _rows(run: Run, chosen: Configuration, shorten: Shortened | None) -> tuple[tuple[RunRow, ...], tuple[Edit, ...]]:
     """Return the edits with their units, and those of which nothing was judged yet."""
     by_edit = units_of(run, chosen.name)
     rows, waiting = [], []
-    for edit, pictures, name in run.edits():
-        if (units := by_edit.get(name)) is not None:
+    for kept in run.edits():
+        if (units := by_edit.pop(kept.name, None)) is not None:
+            edit, pictures, name = kept if shorten is None else shorten(kept)
             rows.append(RunRow(edit, pictures, units, name))
         else:
-            waiting.append((name, edit))
+            waiting.append((kept.name, kept.edit))
     elsewhere = _named_elsewhere(run, chosen) if waiting else set()
     return tuple(rows), tuple(edit for name, edit in waiting if name not in elsewhere)
 
