@@ -101,7 +101,9 @@ def judged(options: argparse.Namespace, manifest: Path, run: Path) -> None:
     seen: list[tuple[int, float, float]] = []
     started = time.perf_counter()
     with batch.Server(options) as server:
-        arguments = [server.url if part == "URL" else part for part in batch.ours(options, manifest, run)]
+        arguments = [
+            server.url if part == "URL" else part for part in batch.ours(options, manifest, run, options.executor)
+        ]
         process = subprocess.Popen(
             [sys.executable, "-c", batch.START, *arguments, "--quiet"],
             cwd=batch.ROOT,

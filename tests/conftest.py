@@ -76,7 +76,7 @@ def _collect() -> None:
     """Collect all garbage; after modules were loaded all that lives is set aside, else each collection would walk through it."""
     global _modules_set_aside
     gc.collect()
-    if len(sys.modules) > _modules_set_aside:
+    if len(sys.modules) > _modules_set_aside or not gc.get_freeze_count():
         _modules_set_aside = len(sys.modules)
         gc.freeze()
 
