@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -52,12 +52,12 @@ def differences(first: SearchedRun, second: SearchedRun) -> RunDifferences:
     left, doubled_left = _sides(first.index)
     right, doubled_right = _sides(second.index)
     shared, found = 0, []
-    for key, sides in left.items():
-        others = right.get(key, ())
-        for one in sides if others else ():
+    for key in left.keys() & right.keys():
+        others = _first_of_each(right[key].values())
+        for one in left[key].values():
             if one.answer not in chosen:
                 continue
-            other = _counterpart(one, others)
+            other = next(others[name] for name in _names(one) if name in others)
             shared += 1
             if (one.status, one.label, one.score) != (other.status, other.label, other.score):
                 apart = abs((one.score_100 or 0.0) - (other.score_100 or 0.0)) if one.status == other.status else 1000.0
@@ -82,23 +82,30 @@ def page_of_differences(
     return rows
 
 
-def _counterpart(one: _Side, others: Sequence[_Side]) -> _Side:
-    return min(others, key=lambda other: (other.edit_id != one.edit_id, other.model != one.model))
+def _names(one: _Side) -> tuple[tuple[str | None, ...], ...]:
+    """What a verdict is looked for by, the closest first."""
+    return (one.edit_id, one.model), (one.edit_id,), ()
 
 
-def _sides(index: sqlite3.Connection) -> tuple[dict[tuple[str, str, int], list[_Side]], bool]:
-    """Return verdicts by content, criterion and repeat, one an edit, and whether some edits were judged in several ways."""
+def _first_of_each(sides: Iterable[_Side]) -> dict[tuple[str | None, ...], _Side]:
+    found: dict[tuple[str | None, ...], _Side] = {}
+    for side in sides:
+        for name in _names(side):
+            found.setdefault(name, side)
+    return found
+
+
+def _sides(index: sqlite3.Connection) -> tuple[dict[tuple[str, str, int], dict[int, _Side]], bool]:
+    """Return verdicts by content, criterion and repeat, then by edit, and whether some edits were judged in several ways."""
     query = (
         "SELECT e.content, v.criterion, v.repeat, e.edit, e.edit_id, e.model, v.answer, v.status, v.label, v.score, "
         "v.score_100 FROM verdicts v JOIN edits e ON e.edit = v.edit WHERE v.twin = 0 AND e.content IS NOT NULL "
         "ORDER BY v.answer"
     )
-    found: dict[tuple[str, str, int], list[_Side]] = {}
+    found: dict[tuple[str, str, int], dict[int, _Side]] = {}
     doubled = False
     for content, criterion, repeat, *rest in index.execute(query):
-        sides, side = found.setdefault((content, criterion, repeat), []), _Side(*rest)
-        if any(known.edit == side.edit for known in sides):
-            doubled = True
-        else:
-            sides.append(side)
+        sides, side = found.setdefault((content, criterion, repeat), {}), _Side(*rest)
+        doubled = doubled or side.edit in sides
+        sides.setdefault(side.edit, side)
     return found, doubled
