@@ -10,7 +10,7 @@ import pytest
 
 from editloupe.evals.forks import fork, forks_of
 from tests.conftest import StartServer
-from tests.evals.forks.test_forks import CRITERION, Kept, script
+from tests.evals.forks.kept_runs import CRITERION, Kept, script
 from tests.studio.conftest import OpenStudio
 
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import atexit
 import json
-import shutil
 import sqlite3
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe import Box, Edit, Judge, JudgeSettings, UserError, fork
+from editloupe import Box, JudgeSettings, UserError, fork
 from editloupe.cli.main import run as command
-from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.forks import forks_of
 from editloupe.evals.forks.records import distribution, parting
 from editloupe.evals.forks.reopening import JudgeChange
@@ -27,94 +22,9 @@ from editloupe.evals.runs.pruning import prune
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.fork_change import NO_RESULT
 from editloupe.rubrics.registry import protocol
-from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.evals.forks.kept_runs import CRITERION, DIFFER, ZOOM, Keep, Kept, script, turns
 from tests.rubrics.samples import reply_for
-from tests.scripted import Request, ScriptedServer, call, final, say, think_and_call_text, wrong_key
-
-CRITERION = "instruction_following"
-DIFFER = call("localize_differences", comparison_image_1="Source Image", comparison_image_2="Edited Image")
-ZOOM = call("zoom_in_image", bbox_2d=[50, 30, 110, 80], target_image="Edited Image")
-
-
-def turns(request: Request) -> int:
-    return sum(message.role == "assistant" for message in request.messages)
-
-
-def script(request: Request) -> Any:
-    """Two looks and an answer; without the result of the first look, another answer at once."""
-    if turns(request) and NO_RESULT in json.dumps(request.body):
-        return final("Wrong Action", "I was shown nothing.")
-    return (DIFFER, ZOOM, final("Flawless Execution", "The patch is red."))[turns(request)]
-
-
-class Kept:
-    """A run with one judged edit, and the server its judge spoke to; a run judged alike before is copied, not judged again."""
-
-    _judged: ClassVar[dict[str, tuple[Path, str, list[Request]]]] = {}
-
-    def __init__(
-        self,
-        folder: Path,
-        server: ScriptedServer,
-        spec: str,
-        kind: str | None = None,
-        boxes: tuple[Box, ...] = (),
-        replies: Any = None,
-        **options: Any,
-    ) -> None:
-        before, after = edit_pair(folder)
-        words = "Change the color of the patch to red"
-        about: dict[str, Any] = {"instruction": words, "instruction_type": kind, "target_boxes": boxes}
-        self.edit = Edit(id="patch", source=before, edited=after, reference=after if boxes else None, **about)
-        self.run, self.server, self.spec = folder / "run", server, spec
-        url = server.gemini_url if spec.startswith("google") else server.openai_url
-        alike = None if replies not in (None, script) or boxes or kind or options else spec
-        if alike in self._judged:
-            judged, old, self.first = self._judged[alike]
-            shutil.copytree(judged, self.run)
-            (self.run / "run.json").write_text((self.run / "run.json").read_text().replace(old, url))
-        else:
-            self._judge(None if spec == "rules" else url, options)
-            self.first = list(server.requests)
-            if alike:
-                judged = Path(tempfile.mkdtemp()) / "run"
-                atexit.register(shutil.rmtree, judged.parent, ignore_errors=True)
-                shutil.copytree(self.run, judged)
-                self._judged[alike] = (judged, url, self.first)
-        for path in (before, after):
-            path.unlink()  # another machine: the run alone must do
-        self.asked = len(server.requests)
-
-    def _judge(self, url: str | None, options: dict[str, Any]) -> None:
-        def open_judge(**hooks: Any) -> Judge:
-            return Judge(self.spec, base_url=url, **{"criteria": [CRITERION], **options}, **hooks)
-
-        judge_batch(Batch(edits=lambda: [self.edit], out=self.run, open_judge=open_judge), quiet=True)
-
-    @property
-    def more(self) -> list[Request]:
-        """What was asked since the run was judged."""
-        return server_requests(self.server)[self.asked :]
-
-    def fork(self, step: int, **options: Any) -> Any:
-        (made,) = fork(self.run, "patch", CRITERION, step, **options)
-        return made
-
-
-def server_requests(server: ScriptedServer) -> list[Request]:
-    return list(server.requests)
-
-
-Keep = Callable[..., Kept]
-
-
-@pytest.fixture
-def keep(tmp_path: Path, scripted: StartServer) -> Keep:
-    def kept(spec: str = "openai:gpt-4.1", replies: Any = script, **options: Any) -> Kept:
-        return Kept(tmp_path, scripted(replies), spec, replies=replies, **options)
-
-    return kept
+from tests.scripted import Request, final, say, think_and_call_text, wrong_key
 
 
 @pytest.mark.parametrize("spec", ["openai:gpt-4.1", "openai:qwen2.5-vl", "google_genai:gemini-3-pro"])
@@ -276,62 +186,6 @@ def test_a_fork_that_was_stopped_goes_on_without_paying_twice(keep: Keep) -> Non
     assert len(kept.more) == asked + 1
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (["--step", "9"], "the trace has 3 steps, counted from 1; there is no step 9"),
-        (["--step", "0"], "there is no step 0"),
-        (["--step", "1", "--drop-observation", "2"], "step 1 has 1 call, so there is no observation 2"),
-        (["--step", "3", "--drop-observation", "1"], "step 3 has no calls, so there is no observation 1"),
-        (["--step", "1", "--boxes", "1=1,2,30,40"], "call 1 of step 1, localize_differences, has no box"),
-        (["--step", "1", "--boxes", "1=1,2"], "--boxes takes I=x1,y1,x2,y2"),
-        (["--step", "1", "--observation-picture", "1.99=x.png"], "there is no picture at x.png"),
-        (["--step", "1", "--fork", "4"], "has no fork 4; it has none"),
-        (["--step", "1", "--model", "other"], 'has no edit "patch" of the model "other"'),
-        (["--step", "1", "--mode", "sideways"], "--mode is one of"),
-        (["--step", "1", "--repeat", "3"], "has no such verdict"),
-    ],
-)
-def test_a_mistake_is_one_sentence_and_asks_nothing(
-    options: list[str], sentence: str, keep: Keep, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kept = keep()
-    assert command(["fork", str(kept.run), "patch", "--criterion", CRITERION, *options]) == 2
-    told = capsys.readouterr().err
-    assert sentence in told
-    assert len(told.strip().splitlines()) == 1
-    assert kept.more == []
-
-
-def test_the_command_shows_both_traces_and_where_they_part(keep: Keep, capsys: pytest.CaptureFixture[str]) -> None:
-    kept = keep(replies=lambda request: say("no answer") if turns(request) == 9 else script(request))
-    arguments = ["fork", str(kept.run), "patch", "--criterion", CRITERION, "--step", "1", "--drop-observation", "1"]
-    assert command([*arguments, "--repeat-fork", "2"]) == 0
-    shown = capsys.readouterr().out
-    for part in ("forked at step 1: observation 1 dropped", "parts", "Flawless Execution", "2  Wrong Action"):
-        assert part in shown
-    assert command([*arguments, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["labels"] == {"Wrong Action": 1}
-    assert told["forks"][0]["number"] == 3
-    assert told["forks"][0]["parting"] == 1
-
-
-def test_a_trace_names_its_forks_and_shows_one_beside_it(
-    keep: Keep, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kept = keep()
-    kept.fork(1, drop=[1])
-    assert command(["trace", str(kept.run), "patch"]) == 0
-    assert "fork 1 at step 1 (observation 1 dropped" in " ".join(capsys.readouterr().out.split())
-    assert command(["trace", str(kept.run), "patch", "--fork", "1"]) == 0
-    assert "Wrong Action" in capsys.readouterr().out
-    kept.fork(1, drop=[1], out=tmp_path / "forks")
-    assert command(["trace", str(tmp_path / "forks"), "patch"]) == 0
-    assert "forked at step 1" in capsys.readouterr().out
-    assert command(["trace", str(kept.run), "patch", "--fork", "7"]) == 2
-
-
 def test_merging_and_pruning_keep_forks_with_their_pictures(keep: Keep, tmp_path: Path) -> None:
     kept = keep()
     Image.fromarray(np.full((40, 40, 3), 9, np.uint8)).save(tmp_path / "grey.png")
@@ -380,16 +234,6 @@ def test_a_text_call_with_another_box_is_written_anew(keep: Keep) -> None:
     assert '"bbox_2d": [10, 10, 90, 90]' in said
     assert "50, 30" not in said
     assert made.trace.steps[0].thought == "I look."
-
-
-def test_a_run_of_somebody_else_does_not_say_where_the_key_goes(keep: Keep, capsys: pytest.CaptureFixture[str]) -> None:
-    kept = keep()
-    about = (kept.run / "run.json").read_text()
-    (kept.run / "run.json").write_text(about.replace(kept.server.openai_url, "https://elsewhere.example/v1"))
-    arguments = ["fork", str(kept.run), "patch", "--criterion", CRITERION, "--step", "1", "--drop-observation", "1"]
-    assert command(arguments) == 2
-    assert "was asked at https://elsewhere.example/v1" in capsys.readouterr().err
-    assert command([*arguments, "--base-url", kept.server.openai_url]) == 0
 
 
 def test_a_trace_without_kept_replies_is_put_together_from_its_steps(

@@ -14,7 +14,7 @@ from editloupe.evals.forks.reopening import JudgeChange
 from editloupe.evals.runs.step_replies import reply_behind
 from editloupe.evals.runs.store import Run
 from tests.conftest import StartServer
-from tests.evals.forks.test_forks import CRITERION, script, turns
+from tests.evals.forks.kept_runs import CRITERION, script, turns
 from tests.pictures import edit_pair
 from tests.scripted import Request, ScriptedServer, final
 

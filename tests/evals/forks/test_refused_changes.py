@@ -11,7 +11,7 @@ from editloupe.cli.main import run as command
 from editloupe.evals.forks.reopening import JudgeChange
 from editloupe.graphs.fork_change import StepChange
 from editloupe.types import Observation, Step, ToolCall
-from tests.evals.forks.test_forks import CRITERION, Keep, keep  # noqa: F401
+from tests.evals.forks.kept_runs import CRITERION, Keep
 
 STEP = Step(
     index=0,
@@ -71,7 +71,7 @@ def test_changes_of_several_calls_go_together(change: StepChange) -> None:
 def test_what_the_trace_cannot_take_is_one_sentence(
     options: list[str],
     sentence: str,
-    keep: Keep,  # noqa: F811
+    keep: Keep,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     kept = keep()
@@ -82,13 +82,13 @@ def test_what_the_trace_cannot_take_is_one_sentence(
     assert kept.more == []
 
 
-def test_a_box_that_is_no_number_is_refused_in_python_too(keep: Keep) -> None:  # noqa: F811
+def test_a_box_that_is_no_number_is_refused_in_python_too(keep: Keep) -> None:
     kept = keep()
     with pytest.raises(UserError, match="the box of call 1 is four finite numbers"):
         fork(kept.run, "patch", CRITERION, 2, boxes={1: (math.nan, 1, 2, 3)})
     assert kept.more == []
 
 
-def test_who_goes_on_stands_before_what_follows_from_it(keep: Keep) -> None:  # noqa: F811
+def test_who_goes_on_stands_before_what_follows_from_it(keep: Keep) -> None:
     made = keep().fork(2, other=JudgeChange(mode="plain"))
     assert made.changes[0] == "mode (tools, then plain)"

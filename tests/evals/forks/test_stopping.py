@@ -13,7 +13,7 @@ from editloupe import fork
 from editloupe.evals.forks import forks_of
 from editloupe.evals.forks.stopping import ForkStop, ForkStopped
 from tests.conftest import StartServer
-from tests.evals.forks.test_forks import CRITERION, Kept, script
+from tests.evals.forks.kept_runs import CRITERION, Kept, script
 from tests.scripted import Hang, Request, final
 
 

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from editloupe.evals.forks import fork
 from editloupe.evals.forks.reopening import JudgeChange
 from tests.conftest import StartServer
-from tests.evals.forks.test_forks import CRITERION, Kept, script
+from tests.evals.forks.kept_runs import CRITERION, Kept, script
 from tests.scripted import Hang
 from tests.studio.browser.conftest import NewPage
 from tests.studio.conftest import Listen
