@@ -19,7 +19,6 @@ LAYERS = (
         "files",
         "frozen_record",
         "images",
-        "garbage",
         "lazy_names",
         "loop_thread",
         "memory_picture",

@@ -237,7 +237,8 @@ def facts_of(connection: sqlite3.Connection, configuration: str = "") -> Facts:
         "GROUP BY criterion, status, label, CASE WHEN label IS NULL THEN score END",
         (chosen,),
     ):
-        counts.setdefault(row["criterion"], {})[_counted_as(row)] = row["n"]
+        labels, label = counts.setdefault(row["criterion"], {}), _counted_as(row)
+        labels[label] = labels.get(label, 0) + row["n"]
     types = connection.execute("SELECT DISTINCT type FROM edits WHERE type IS NOT NULL ORDER BY type")
     models = connection.execute("SELECT DISTINCT model FROM edits ORDER BY model IS NULL, model")
     criteria = connection.execute(

@@ -192,6 +192,7 @@ KINDS: dict[str, Damage] = {
             ("edits", "pictures"),
             ("edits", "files"),
             ("answers", "shown"),
+            ("answers", "criterion"),
             ("asked", "facts"),
             ("units", "outcome"),
             ("traces", "head"),

@@ -116,7 +116,7 @@ def test_two_runs_are_one_list_that_opens_both_traces(studio: OpenStudio, tmp_pa
     assert both.status_code == 200
     assert "They part at step" in both.text
     filtered = client.get(f"/runs/first/differences?other=second&where={quote('score = 4')}").text
-    assert "All 1 verdicts on the same pictures" in filtered
+    assert "The one verdict on the same pictures" in filtered
     assert client.get("/runs/first/differences?other=nowhere").status_code == 404
 
 

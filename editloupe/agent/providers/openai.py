@@ -209,9 +209,8 @@ def open_client(opening: Opening) -> Client:
     spread(http)
     settings = {
         "http_async_client": http,
-        "http_client": DefaultHttpxClient(
-            verify=trust()
-        ),  # never used; one of LangChain's would read the certificates again
+        # Never used; one of LangChain's own would read the certificates again.
+        "http_client": DefaultHttpxClient(verify=trust()),
         "disable_streaming": True,  # also where a graph that streams would have it otherwise: streams report no tokens
         "http_socket_options": (),  # else a warning where a proxy is configured
         "model": opening.model,

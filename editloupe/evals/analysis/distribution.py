@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -77,7 +77,8 @@ def distribution(table: Table, criterion: str, field: str = "model") -> Distribu
     """Count the answers to a criterion, by a field of the edits: labels, numbers, or bins where there are many numbers."""
     asked = table.unit_columns.asks(criterion)
     units, judged = table.unit_columns.at(asked), table.unit_columns.judged[asked]
-    given = _given(units.at(judged))
+    alike = list(_alike(units.at(judged)))
+    given = _given(alike)
     scale = {name: float(name) for name in _numbers(table, criterion)}
     if (
         len({**scale, **given}) > _MOST
@@ -88,9 +89,10 @@ def distribution(table: Table, criterion: str, field: str = "model") -> Distribu
     binned = len(answers) > _MOST
     columns = {name: place for place, name in enumerate((*(_BINS if binned else answers), UNJUDGED))}
     of_unit = np.full(len(units), columns[UNJUDGED])
-    for answer, places in _alike(units.at(judged)):
+    places_of_judged = np.flatnonzero(judged)
+    for answer, places in alike:
         name = _bin(answer) if binned else _answer(answer)
-        of_unit[np.flatnonzero(judged)[places]] = -1 if name is None else columns[name]
+        of_unit[places_of_judged[places]] = -1 if name is None else columns[name]
     values = ["all edits" if (value := row.field(field)) is None else str(value) for row in table.rows]
     counts = np.zeros((len(lines := dict.fromkeys(values)), len(columns) + 1), np.int64)
     np.add.at(counts, (numbered(values)[table.row_of_unit[asked]], of_unit), 1)
@@ -98,11 +100,11 @@ def distribution(table: Table, criterion: str, field: str = "model") -> Distribu
     return Distribution(answers=tuple(columns), counts=dict(zip(lines, listed, strict=True)))
 
 
-def _given(units: UnitColumns) -> dict[str, float]:
+def _given(alike: Iterable[tuple[RunUnit, Ints]]) -> dict[str, float]:
     """Return the answers of verdicts, in the order in which they first occur, each with the score it was given last."""
-    alike = [(name, unit, places) for unit, places in _alike(units) if (name := _answer(unit)) is not None]
-    found = {name: 0.0 for name, _, _ in sorted(alike, key=lambda one: one[2][0])}
-    for name, unit, _ in sorted(alike, key=lambda one: one[2][-1]):
+    named = [(name, unit, places) for unit, places in alike if (name := _answer(unit)) is not None]
+    found = {name: 0.0 for name, _, _ in sorted(named, key=lambda one: one[2][0])}
+    for name, unit, _ in sorted(named, key=lambda one: one[2][-1]):
         found[name] = unit.score or 0.0
     return found
 

@@ -202,7 +202,9 @@ def answer(
         told += "better than each of the others on the cases both have."
     else:
         apart = (
-            "" if len(open_) == len(rivals) else f"; it is ahead of {_listed([n for n in rivals if n not in open_])}"
+            ""
+            if len(open_) == len(rivals)
+            else f"; {first.model} is ahead of {_listed([n for n in rivals if n not in open_])}"
         )
         unpaired = not any(pair.cases for pair in pairs)
         why = " (they share no source and instruction)" if unpaired else ""

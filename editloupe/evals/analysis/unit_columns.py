@@ -202,7 +202,7 @@ def _ranges(starts: Ints, lengths: Ints) -> Ints:
     return np.asarray(np.repeat(starts - before, lengths) + np.arange(lengths.sum()))
 
 
-_NUMBERS = ("score", "score_100", "cost", "seconds")
+_NUMBERS = ("score", "score_100", "cost")
 _COUNTS = ("repeat", "requests", "input_tokens", "output_tokens")
 _FITS = " AND ".join(
     (
@@ -211,6 +211,7 @@ _FITS = " AND ".join(
         "status IN ('judged', 'unjudged')",
         *(f"typeof({name}) IN ('real', 'integer', 'null')" for name in _NUMBERS),
         *(f"typeof({name}) = 'integer'" for name in _COUNTS),
+        "typeof(seconds) IN ('real', 'integer')",
     )
 )
 _SOUND = f"CASE WHEN json_valid(outcome) THEN {_FITS} ELSE 0 END"
@@ -229,7 +230,8 @@ def units_of(run: Run, configuration: str) -> dict[str, RowUnits]:
     """Return the units of one configuration by the name of their edit; what cannot be read is noted as damage."""
     names = ", ".join(_COLUMNS.get(name, name) for name in RunUnit._fields if name != "outcomes")
     query = (
-        f"SELECT name, CASE WHEN {_SOUND} THEN NULL ELSE name || ', ' || criterion END, {names} FROM verdicts "
+        f"SELECT name, CASE WHEN {_SOUND} THEN NULL ELSE coalesce(name, '?') || ', ' || coalesce(criterion, '?') END, {names} "
+        "FROM verdicts "
         "WHERE asked IN (SELECT asked FROM configurations WHERE configuration = ?) "
         "ORDER BY position, edit_id, name, criterion, repeat, asked"
     )

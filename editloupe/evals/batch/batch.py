@@ -239,12 +239,12 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
 def _little_to_collect() -> Iterator[None]:
     """Keep what was imported and opened out of the garbage collector's rounds: judging leaves nothing of it behind.
 
-    Otherwise every full round walks some two hundred thousand objects while all conversations wait. Rounds are rarer than usual:
-    a conversation's own objects live for seconds, and Python's 700 would have them walked through some thirty times a second.
+    Otherwise every full round walks some two hundred thousand objects while all conversations wait. Rounds are rarer than usual,
+    since a conversation's own objects live for seconds.
     """
     usual = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(COLLECT_AFTER, *usual[1:])
+    gc.set_threshold(usual[0] and max(usual[0], COLLECT_AFTER), *usual[1:])
     try:
         yield
     finally:

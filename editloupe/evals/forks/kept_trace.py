@@ -74,7 +74,7 @@ def find_trace(
         raise UserError(f'{criterion} of "{said}" was judged in several ways ({names}); name one with --configuration')
     unit = min(own, key=lambda one: one.repeat)
     traces = run.load_trace(name, criterion, unit.repeat, unit.asked)
-    if target is not None:
+    if target is not None and traces:
         targets = sorted(trace.target + 1 for trace in traces if trace.target is not None)
         if target not in targets:
             have = f"its targets are {', '.join(map(str, targets))}" if targets else "it was judged as a whole"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph
 from editloupe.evals.traces.trace_statistics import NO_EXPERIMENT, CriterionStatistics, Share, TraceStatistics
+from editloupe.plurals import number_of
 
 
 def statistics_blocks(counted: TraceStatistics, searched: int) -> tuple[Block, ...]:
@@ -16,7 +17,11 @@ def statistics_blocks(counted: TraceStatistics, searched: int) -> tuple[Block, .
 def _blocks(counted: TraceStatistics, searched: int) -> Iterator[Block]:
     cost = "" if counted.cost is None else f", ${counted.cost:.2f}"
     tokens = f"{counted.input_tokens} + {counted.output_tokens} tokens"
-    shared = "" if counted.traces == counted.verdicts else f" in {counted.traces} traces that edits share"
+    shared = (
+        ""
+        if counted.traces == counted.verdicts
+        else f" in {number_of(counted.traces, 'trace')}, some of them shared by edits"
+    )
     yield Paragraph(
         f"{counted.verdicts} of {searched} verdicts fit: {counted.judged} judged, "
         f"{counted.verdicts - counted.judged} unjudged{shared}; {counted.seconds:.0f} s summed over "

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing, closing, nullcontext
 from typing import Any
 
-from editloupe.garbage import little_to_collect
 from editloupe.judge import Judge
 from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, pair_rules
 from editloupe.types import Edit, Judgement, Record, Unjudged, Usage, UserError
@@ -65,7 +64,7 @@ def best_place(scores: Sequence[float | None], same: float = pair_rules().same) 
 def rewards(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32) -> list[Reward]:
     """Return the reward of every edit, in their order; works inside and outside a running event loop."""
     numbered = _Numbered(edits)
-    with little_to_collect(), closing(judge.batch(numbered, concurrency)) as judgements:
+    with closing(judge.batch(numbered, concurrency)) as judgements:
         found = dict(numbered.read(judgement, judge) for judgement in judgements)
     return [found[place] for place in range(len(found))]
 
@@ -73,9 +72,8 @@ def rewards(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32) -> li
 async def areward(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32) -> list[Reward]:
     """Return the reward of every edit, in their order, without blocking the event loop."""
     numbered = _Numbered(edits)
-    with little_to_collect():
-        async with aclosing(judge.abatch(numbered, concurrency)) as judgements:
-            found = dict([numbered.read(judgement, judge) async for judgement in judgements])
+    async with aclosing(judge.abatch(numbered, concurrency)) as judgements:
+        found = dict([numbered.read(judgement, judge) async for judgement in judgements])
     return [found[place] for place in range(len(found))]
 
 

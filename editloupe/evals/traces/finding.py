@@ -231,7 +231,7 @@ class FoundTraces:
             with Run.open(folder) as run, closing(run.reader()) as reader:
                 for one in run.configurations():
                     if told := standing_of(run, reader, one).told():
-                        yield f"{folder.name}, {one.title}: {told}"
+                        yield f"{folder.resolve().name}, {one.title}: {told}"
 
     def check(self) -> None:
         """Read the filter against all runs; a mistake raises ExpressionError before anything is told."""

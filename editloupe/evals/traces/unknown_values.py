@@ -30,7 +30,8 @@ def unknown_values(index: sqlite3.Connection, condition: Condition | None) -> tu
     found: dict[str, None] = {}
     for field, value in dict.fromkeys(_asked(condition)):
         sql, table = FIELDS[field].sql, CHECKED[field]
-        if index.execute(f"SELECT 1 FROM {table} WHERE {sql} = ? COLLATE NOCASE LIMIT 1", (value,)).fetchone():
+        same = f"{sql} = ? COLLATE NOCASE" if value.isascii() else f"folded({sql}) = folded(?)"
+        if index.execute(f"SELECT 1 FROM {table} WHERE {same} LIMIT 1", (value,)).fetchone():
             continue
         rows = index.execute(f"SELECT DISTINCT {sql} FROM {table} WHERE {sql} IS NOT NULL LIMIT {MOST}")
         there = sorted(str(row[0]) for row in rows)

@@ -36,6 +36,15 @@ def test_a_later_note_replaces_the_earlier_one_and_nothing_is_lost(tmp_path: Pat
     assert len((folder / FILE).read_text("utf-8").splitlines()) == 2
 
 
+def test_case_is_the_same_beyond_ascii_in_tags_and_fields_and_no_note_says_otherwise(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", [Told("a", model="éditeur"), Told("b", model="other")])
+    write_note(folder, place_of(folder, "a"), ["été"], "")
+    for where in ('tagged("ÉTÉ")', 'model = "ÉDITEUR"'):
+        with Run.open(folder) as run, searching(run, where) as found:
+            assert [hit.name for hit in found.hits()] == ["a"]
+            assert found.notes == ()
+
+
 def test_too_much_is_refused_in_a_sentence(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", [Told("a")])
     with pytest.raises(UserError, match="up to 20 tags"):

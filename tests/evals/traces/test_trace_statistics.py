@@ -92,5 +92,5 @@ def test_a_trace_that_edits_share_is_paid_and_counted_once(tmp_path: Path, scrip
     usage = [(100, 20)] * server.served
     assert (counted.input_tokens, counted.output_tokens) == tuple(map(sum, zip(*usage, strict=True)))
     told = as_text(statistics_blocks(counted, 6), 200)
-    assert "6 judged, 0 unjudged in 2 traces that edits share" in told
+    assert "6 judged, 0 unjudged in 2 traces, some of them shared by edits" in told
     assert counted.record()["traces"] == 2
