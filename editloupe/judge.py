@@ -212,9 +212,9 @@ class Judge(ProtocolJudge):
         self._protocol.select([criterion])
         pictures = Album() if album is None else album
         context = self._context(self.plan, (criterion,), repeat, "", pictures, watcher, strict=True)
-        forking = fork_edit(context, edit, self._rubric_for(edit, criterion), target, plan)
+        rubric = self._rubric_for(edit, criterion)
         async with room_for(edit.paths):
-            judged = await self._lifecycle.until_closed(forking)
+            judged = await self._lifecycle.until_closed(fork_edit(context, edit, rubric, target, plan))
         return self._judgement(edit, [outcome_of([judged], context.min_confidence)], [judged.trace])
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

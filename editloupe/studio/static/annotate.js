@@ -1,4 +1,4 @@
-import { ask, onKeys, say } from "./common.js";
+import { ask, onKeys, onSubmit, say } from "./common.js";
 import { connectBoxList } from "./boxes.js";
 import { Viewer } from "./viewer.js";
 
@@ -178,11 +178,11 @@ async function loadAnnotators() {
   }
 }
 
-document.querySelector("[data-subset]")?.addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const wanted = Object.fromEntries([...new FormData(event.target)].map(([name, value]) => [name, Number(value)]));
+const subset = document.querySelector("[data-subset]");
+if (subset) onSubmit(subset, async () => {
+  const wanted = Object.fromEntries([...new FormData(subset)].map(([name, value]) => [name, Number(value)]));
   try {
-    const { work } = await ask(event.target.dataset.subset, { body: wanted });
+    const { work } = await ask(subset.dataset.subset, { body: wanted });
     location.assign(`?${new URLSearchParams({ work })}`);
   } catch (error) { say(error.message); }
 });

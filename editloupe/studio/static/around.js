@@ -1,5 +1,5 @@
 // What stands around one trace: the next and previous within the filter, tags and note, anchors of steps.
-import { ask, onKeys, say } from "./common.js";
+import { ask, onKeys, onSubmit, say } from "./common.js";
 
 const press = (selector) => { const link = document.querySelector(selector); if (!link) return false; link.click(); return true; };
 onKeys({
@@ -9,8 +9,7 @@ onKeys({
 });
 
 const note = document.querySelector("[data-note] form");
-note?.addEventListener("submit", async (event) => {
-  event.preventDefault();
+if (note) onSubmit(note, async () => {
   const { edit, criterion, repeat, asked } = note.dataset;
   const said = { tags: note.elements.tags.value, note: note.elements.note.value };
   try {

@@ -68,6 +68,12 @@ document.addEventListener("click", (event) => {
   }
 });
 
+// A form that only a script can send: until the script is there its buttons are disabled, and the browser sends nothing by itself.
+export function onSubmit(form, send) {
+  form.addEventListener("submit", (event) => { event.preventDefault(); send(); });
+  for (const button of form.querySelectorAll("button[type=submit]")) button.disabled = false;
+}
+
 for (const form of document.querySelectorAll("[data-autosubmit]")) {
   form.addEventListener("change", (event) => {
     // Another criterion has its own verdicts: what was chosen for the old one does not carry over.

@@ -1,5 +1,5 @@
 // The form of a fork: only what was changed is sent.
-import { ask } from "./common.js";
+import { ask, onSubmit } from "./common.js";
 
 const form = document.querySelector("[data-fork]");
 const failure = form.querySelector("[data-failure]");
@@ -52,8 +52,7 @@ function tellStopped({ stopped, address }) {
   note.hidden = false;
 }
 
-form.addEventListener("submit", async (event) => {
-  event.preventDefault();
+onSubmit(form, async () => {
   failure.hidden = note.hidden = true;
   busy(true);
   try {

@@ -1,4 +1,4 @@
-import { ask, say } from "./common.js";
+import { ask, onSubmit, say } from "./common.js";
 import { connectBoxList } from "./boxes.js";
 import { Viewer, connectSteps } from "./viewer.js";
 
@@ -177,8 +177,7 @@ function follow(job) {
   following.onerror = () => { if (following.readyState === EventSource.CLOSED) { working(false); fail("The connection to the studio is gone."); } };
 }
 
-form.addEventListener("submit", async (event) => {
-  event.preventDefault();
+onSubmit(form, async () => {
   fail("");
   const values = Object.fromEntries(new FormData(form));
   find("start").disabled = true;

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from editloupe.evals.forks import fork
 from editloupe.evals.forks.reopening import JudgeChange
@@ -54,6 +55,37 @@ def test_a_dropped_observation_leads_to_another_label(kept: Kept, listen: Listen
     assert len(kept.more) == 1
     page.locator("[data-side=B] .step").nth(1).get_by_text("Fork from here").click()
     expect(page).to_have_url(re.compile("parent=1"))
+
+
+def test_a_form_that_a_script_sends_waits_for_the_script(kept: Kept, listen: Listen, new_page: NewPage) -> None:
+    page = new_page(listen(runs=(kept.run,), base_urls=(kept.server.openai_url,)))
+    page.goto("/runs/run/trace?edit=patch")
+    form = str(page.locator(".step").first.get_by_text("Fork from here").get_attribute("href"))
+    held: list[Route] = []
+    let_go = Event()
+
+    def hold(route: Route) -> None:
+        if let_go.is_set():
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/static/*.js", hold)
+
+    for address, name in (
+        (form, "Go on from here"),
+        ("/judge", "Judge"),
+        ("/runs/run/annotate", "Draw a random subset"),
+        ("/runs/run/trace?edit=patch", "Keep tags and note"),
+    ):
+        let_go.clear()
+        page.goto(address, wait_until="commit")
+        button = page.get_by_role("button", name=name, exact=True, include_hidden=True)
+        expect(button).to_be_disabled()
+        let_go.set()
+        while held:
+            held.pop().continue_()
+        expect(button).to_be_enabled()
 
 
 def test_a_fork_that_takes_too_long_is_stopped_on_the_page(kept: Kept, listen: Listen, new_page: NewPage) -> None:
