@@ -158,6 +158,7 @@ def test_two_traces_stand_beside_each_other(trace: Page) -> None:
     expect(trace.locator(".timeline")).to_have_count(2)
     expect(trace.locator(".parting-line")).to_contain_text("They part at step 4")
     expect(trace.locator(".step.parted")).to_have_count(2)
+    trace.wait_for_load_state()  # another page: measured before its style sheets are there, nothing stands in its place
     left, right = (trace.locator(".timeline").nth(n).bounding_box() for n in (0, 1))
     assert left is not None
     assert right is not None
