@@ -111,14 +111,15 @@ def verdict(protocol: Protocol, criterion: str, random: np.random.Generator, los
         return Unjudged(criterion=criterion, reason=Reason.UNREADABLE, detail="No label was found.", raw="?")
     share = random.integers(1, 5) / 4 * (1 - loss)
     answer = protocol.rubric(criterion).answer
-    label = None
+    label, score = None, round(share * 20) * 5.0
+    score_100 = score
     if isinstance(answer, LabelAnswer):
         label = answer.labels[round(share * (len(answer.labels) - 1))].name
-    score_100 = answer.score_100(label) if isinstance(answer, LabelAnswer) and label else round(share * 20) * 5.0
+        score, score_100 = answer.score(label), answer.score_100(label)
     return Verdict(
         criterion=criterion,
         label=label,
-        score=score_100,
+        score=score,
         score_100=score_100,
         rationale="The target is changed as asked and nothing else differs from the source picture.",
         usage=Usage(requests=3, input_tokens=4200, output_tokens=300),
