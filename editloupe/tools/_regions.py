@@ -26,6 +26,9 @@ GROW = 2.5
 JOIN_SHARE = 0.010
 # What covers less than this share of the picture is a speck that nobody notices.
 MIN_AREA_SHARE = 0.00008
+# What lies wholly within so many pixels of the picture's border is an effect of the border: content that was moved in there
+# is not known to either picture.
+BORDER = 4
 # Smoothing spreads a strong difference over BLUR_REACH pixels; its true edge is where it has fallen to EDGE_LEVEL.
 EDGE_LEVEL = 0.25
 BLUR_REACH = 7
@@ -73,6 +76,8 @@ def find_spots(score: Floats, amount: Floats) -> list[Spot]:
     spots = []
     for label in np.flatnonzero((seeds >= MIN_SEEDS) & (areas >= MIN_AREA_SHARE * score.size)):
         left, top, right, bottom = _bounds(members[owners == label], score.shape[1])
+        if _at_border((left, top, right, bottom), score.shape):
+            continue
         window = (slice(top, bottom), slice(left, right))
         member = (labels[window] == label) & grown[window]
         core = member & _edged(amount, (left, top, right, bottom))
@@ -89,6 +94,12 @@ def _bounds(places: NDArray[np.intp], width: int) -> Bounds:
     """Return the box round pixels that are given by their place in a picture of this width, in order."""
     columns = places % width
     return int(columns.min()), int(places[0]) // width, int(columns.max()) + 1, int(places[-1]) // width + 1
+
+
+def _at_border(box: Bounds, shape: tuple[int, ...]) -> bool:
+    height, width = shape
+    near = min(BORDER, min(shape) // 8)
+    return box[2] <= near or box[3] <= near or box[0] >= width - near or box[1] >= height - near
 
 
 def _edged(amount: Floats, box: Bounds) -> Mask:

@@ -174,6 +174,16 @@ def test_a_difference_that_hardly_anyone_sees_is_no_region() -> None:
     assert localize(picture, edited) == []
 
 
+def test_a_strip_along_the_border_is_no_region_and_an_object_that_reaches_the_border_is() -> None:
+    picture = photo("coffee")
+    strip, object_there = picture.copy(), picture.copy()
+    strip[-2:, 300:500] = (30, 30, 250)
+    object_there[-20:, 300:340] = (30, 30, 250)
+    assert localize(picture, strip) == []
+    (region,) = localize(picture, object_there)
+    assert agreement(region.box, (300, picture.shape[0] - 20, 340, picture.shape[0])) > 0.6
+
+
 def grainy(picture: Picture, seed: int) -> Picture:
     grain = cv2.GaussianBlur(np.random.default_rng(seed).standard_normal(picture.shape[:2]), (0, 0), 1.0)
     return clipped(picture + (15.0 / grain.std()) * grain[..., None])
