@@ -25,6 +25,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -243,19 +244,36 @@ def timed(command: list[str]) -> tuple[float, float, float, str]:
     started = time.perf_counter()
     with tempfile.TemporaryFile("w+") as out:
         process = subprocess.Popen(command, cwd=ROOT, stdout=out, env={**os.environ, "OPENAI_API_KEY": "benchmark-key"})
-        memory = 0.0
-        while True:
-            memory = max(memory, megabytes(process.pid))
-            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-            if pid:
-                break
-            time.sleep(0.1)
-        wall = time.perf_counter() - started
+        with MemoryWatch(process.pid) as watch:
+            _, status, usage = os.wait4(process.pid, 0)
+            wall = time.perf_counter() - started
         out.seek(0)
         output = out.read()
     if os.waitstatus_to_exitcode(status):
         raise SystemExit(f"{' '.join(command)} failed:\n{output}")
-    return wall, usage.ru_utime + usage.ru_stime, memory, output
+    return wall, usage.ru_utime + usage.ru_stime, watch.peak, output
+
+
+class MemoryWatch:
+    """What a process and those it began hold at most, looked at ten times a second while the caller waits for its end."""
+
+    def __init__(self, pid: int) -> None:
+        self.peak = 0.0
+        self._pid = pid
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> MemoryWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.1):
+            self.peak = max(self.peak, megabytes(self._pid))
 
 
 def megabytes(pid: int) -> float:

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 
 from editloupe.evals.runs.pictures import SUFFIXES
-from editloupe.images import Pixels, encode, open_picture
+from editloupe.images import ImageError, Pixels, declared_size, encode, open_picture
 from editloupe.studio.decoding_threads import DecodingThreads
 from editloupe.tools.difference import align
 from editloupe.types import Sha
@@ -48,6 +48,13 @@ class PictureCache:
     def find(self, sha: Sha) -> Path | None:
         """Return the file of a picture, None where no open run holds it."""
         return next((path for folder in self._folders() if (path := folder.find(sha))), None)
+
+    def size(self, sha: Sha) -> tuple[int, int] | None:
+        """Return a picture's width and height, None where it is not there or cannot be read."""
+        try:
+            return declared_size(path) if (path := self.find(sha)) else None
+        except ImageError:
+            return None
 
     def small(self, sha: Sha) -> bytes | None:
         """Return a small copy as JPEG."""

@@ -60,14 +60,14 @@ class Studio:
         except BaseException:
             library.close()
             raise
-        pages = Pages({"settings": settings, "making": bool(places)}, redact)
+        picture_cache = PictureCache(lambda: [*library.folders(), *making.pictures, uploads.shown], budget)
+        pages = Pages({"settings": settings, "making": bool(places), "size_of": picture_cache.size}, redact)
         saver = _Saver(library)
         render = Renderer(
             step=lambda trace, step, named: _step(pages, trace, step, named),
             verdicts=lambda judgement, repeat: _verdicts(pages, library, judgement, repeat),
         )
         jobs = LiveJobs(render, uploads, saver.save, redact, settings.longest)
-        picture_cache = PictureCache(lambda: [*library.folders(), *making.pictures, uploads.shown], budget)
         charts, indexing = ChartCache(), TraceIndexing()
         return cls(
             settings, library, uploads, budget, picture_cache, pages, jobs, ForkJobs(), charts, indexing, making, pairs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +89,11 @@ class StepView:
     def records(self) -> list[dict[str, Any]]:
         """The marks as the viewer reads them."""
         return [mark.record() for mark in self.marks]
+
+
+def kinds_of(steps: Iterable[StepView]) -> set[str]:
+    """Return the kinds of boxes that steps have, for the legend."""
+    return {mark.kind for step in steps for mark in step.marks}
 
 
 def steps_of(trace: Trace, pictures: Mapping[str, str], side: str = "") -> tuple[StepView, ...]:

@@ -27,7 +27,7 @@ from editloupe.studio.fork_request import TOOL_SETTINGS, ForkRequest, read_fork_
 from editloupe.studio.library import HERE, OpenRun
 from editloupe.studio.routes.judge import json_only
 from editloupe.studio.studio import Studio, studio_of
-from editloupe.studio.trace_view import steps_of
+from editloupe.studio.trace_view import kinds_of, steps_of
 from editloupe.types import UserError
 
 router = APIRouter()
@@ -156,9 +156,13 @@ def page(request: Request, key: str, number: int) -> Response:
         raise HTTPException(404, str(error)) from None
     shas = {role: hashes[0] for role, hashes in found.pictures.items() if hashes}
     parted = parting(found.parent.trace, found.trace)
+    parent = "The parent" if found.parent.fork is None else f"Fork {found.parent.fork}"
     sides = [
-        ("A", "The parent" if found.parent.fork is None else f"Fork {found.parent.fork}", found.parent.trace),
-        ("B", f"Fork {found.number}", found.trace),
+        (letter, name, trace, steps_of(trace, shas, letter), outcome)
+        for letter, name, trace, outcome in (
+            ("A", parent, found.parent.trace, found.parent.outcome),
+            ("B", f"Fork {found.number}", found.trace, found.outcome),
+        )
     ]
     return studio.pages.page(
         "fork_result.html",
@@ -167,10 +171,8 @@ def page(request: Request, key: str, number: int) -> Response:
         title=one.title_of(found.parent.criterion, found.protocol),
         pictures=shas,
         parted=parted,
-        sides=[
-            (letter, name, trace, steps_of(trace, shas, letter), outcome)
-            for (letter, name, trace), outcome in zip(sides, (found.parent.outcome, found.outcome), strict=True)
-        ],
+        sides=sides,
+        kinds=kinds_of(step for _, _, _, steps, _ in sides for step in steps),
         labels=distribution(alike),
         alike=alike,
         label_of=label_of,

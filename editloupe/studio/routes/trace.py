@@ -22,7 +22,7 @@ from editloupe.studio.library import OpenRun
 from editloupe.studio.raw_exchange import note_of, reply_of, request_of
 from editloupe.studio.studio import studio_of
 from editloupe.studio.trace_lab import around
-from editloupe.studio.trace_view import StepView, parting, parting_sentence, steps_of
+from editloupe.studio.trace_view import StepView, kinds_of, parting, parting_sentence, steps_of
 from editloupe.types import Trace, UserError
 
 router = APIRouter()
@@ -147,6 +147,7 @@ def page(
         places=[(place_of(one, u), u) for u in units if left and u.criterion == left.unit.criterion],
         left=left,
         right=right,
+        kinds=kinds_of(step for view in (left, right) if view for step in view.views),
         others=[(f"{other.key}~{place_of(other, u)}", other, u) for other, u in others],
         beside=beside,
         parted_at=parted,

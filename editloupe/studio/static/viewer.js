@@ -16,8 +16,9 @@ export class Viewer {
     this.names = root.querySelector(".pane-names");
     this.panes = {};
     for (const pane of root.querySelectorAll("[data-pane]")) {
-      this.panes[pane.dataset.pane] = { pane, picture: pane.querySelector("img"), marks: pane.querySelector("svg") };
+      this.panes[pane.dataset.pane] = { pane, picture: pane.querySelector("img"), marks: pane.querySelector(".marks") };
     }
+    this.shapes = root.querySelectorAll(".shape");
     this.differing = root.querySelector("img.difference");
     this.handle = root.querySelector(".handle");
     this.legend = root.querySelector(".legend");
@@ -52,7 +53,8 @@ export class Viewer {
 
   get size() {
     const { picture } = this.panes.source;
-    return [picture.naturalWidth || 4, picture.naturalHeight || 3];
+    const { width, height } = this.shapes[0].viewBox.baseVal;
+    return picture.naturalWidth ? [picture.naturalWidth, picture.naturalHeight] : [width, height];
   }
 
   // How a pane's pixels come from the frame: the edited picture is laid into the source's frame, whatever its size.
@@ -145,17 +147,10 @@ export class Viewer {
 
   light(keys) { this.lit = keys; this.draw(); }
 
-  // The stage takes the pictures' shape, as far as the window has room for it.
+  // The stage takes the pictures' shape, as far as the window has room for it; the rest is the style sheet's.
   #shape() {
-    const [width, height] = this.size;
-    const stacked = this.mode === "side" && !this.root.closest(".solo") && "stack" in this.root.dataset && this.stage.clientWidth < 560;
-    this.stage.classList.toggle("stacked", stacked);
-    this.names.classList.toggle("stacked", stacked);
-    const alone = this.root.closest(".solo") !== null;
-    const across = this.mode === "side" && !stacked && !alone ? this.stage.clientWidth / 2 : this.stage.clientWidth;
-    const most = innerHeight * Number(this.root.dataset.room || 0.66) * (stacked ? 1.1 : 1);
-    const wanted = ((across * height) / width) * (stacked ? 2 : 1);
-    this.stage.style.height = `${Math.round(Math.max(120, Math.min(most, wanted)))}px`;
+    const frame = `0 0 ${this.size.join(" ")}`;
+    for (const shape of this.shapes) if (shape.getAttribute("viewBox") !== frame) shape.setAttribute("viewBox", frame);
   }
 
   draw() {

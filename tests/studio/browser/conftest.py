@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-from playwright.sync_api import Browser, Page, expect, sync_playwright  # noqa: E402
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright  # noqa: E402
 
 from tests.studio.conftest import TOKEN  # noqa: E402
 
@@ -32,6 +33,29 @@ TELL_KEYS = """addEventListener("keydown", ({ key, code, target, altKey, ctrlKey
 }, true);"""
 """Run in every page before its own scripts: which keys arrived, where, and with what held down."""
 NewPage = Callable[..., Page]
+
+
+class HeldBack:
+    """What a page asks for at some addresses: it waits from `hold` on until `let_go`."""
+
+    def __init__(self, page: Page, addresses: str) -> None:
+        self._waiting: list[Route] = []
+        self._holds = False
+        page.route(re.compile(addresses), self._came)
+
+    def _came(self, route: Route) -> None:
+        if self._holds:
+            self._waiting.append(route)
+        else:
+            route.continue_()
+
+    def hold(self) -> None:
+        self._holds = True
+
+    def let_go(self) -> None:
+        self._holds = False
+        while self._waiting:
+            self._waiting.pop().continue_()
 
 
 @pytest.fixture(scope="package")

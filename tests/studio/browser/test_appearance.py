@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.studio.browser.conftest import NewPage
+from tests.studio.browser.conftest import HeldBack, NewPage
 from tests.studio.conftest import served
 from tests.studio.samples import long_trace, many_edits
 
@@ -96,6 +96,35 @@ def test_what_is_shown_stays_where_it_is(address: str, new_page: NewPage, width:
         page.goto(path)
         page.wait_for_load_state("networkidle")
         assert page.evaluate(SHIFT) <= 0.05, name
+
+
+@pytest.mark.parametrize("width", [1440, 400])
+@pytest.mark.parametrize("name", ["trace", "compared"])
+def test_nothing_of_a_trace_moves_when_its_scripts_and_pictures_come(
+    address: str, new_page: NewPage, width: int, name: str
+) -> None:
+    page: Page = new_page(address, width=width)
+    rest = HeldBack(page, r"/static/.*[.]js|/pictures/")
+    rest.hold()
+    page.goto(PAGES[name], wait_until="commit")
+    steps = page.locator(".step").first
+    expect(steps).to_be_visible()
+    stood = steps.bounding_box()
+    rest.let_go()
+    page.wait_for_load_state("networkidle")
+    assert page.evaluate("document.querySelector('[data-pane=source] img').naturalWidth") > 0
+    assert steps.bounding_box() == stood
+
+
+def test_what_stands_before_the_choices_of_a_trace_does_not_move_as_they_come(address: str, new_page: NewPage) -> None:
+    page: Page = new_page(address, width=1440)
+    page.goto(PAGES["compared"])
+    link = page.get_by_role("link", name="Judge this edit again")
+    stood = link.bounding_box()
+    page.evaluate(
+        "document.querySelector('.page-head .choices').innerHTML = '<label>Criterion<select></select></label>'"
+    )
+    assert link.bounding_box() == stood
 
 
 @pytest.mark.parametrize("width", [1440, 400])

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
 
 import pytest
-from playwright.sync_api import Route, expect
+from playwright.sync_api import expect
 
 from editloupe.evals.forks import fork
 from editloupe.evals.forks.reopening import JudgeChange
 from tests.conftest import StartServer
 from tests.evals.forks.kept_runs import CRITERION, Kept, script
 from tests.scripted import Hang
-from tests.studio.browser.conftest import NewPage
+from tests.studio.browser.conftest import HeldBack, NewPage
 from tests.studio.conftest import Listen
 
 BROKEN = """() => [...document.querySelectorAll('.found .cell .small, .found thead th')].flatMap((one) => {
@@ -61,30 +60,18 @@ def test_a_form_that_a_script_sends_waits_for_the_script(kept: Kept, listen: Lis
     page = new_page(listen(runs=(kept.run,), base_urls=(kept.server.openai_url,)))
     page.goto("/runs/run/trace?edit=patch")
     form = str(page.locator(".step").first.get_by_text("Fork from here").get_attribute("href"))
-    held: list[Route] = []
-    let_go = Event()
-
-    def hold(route: Route) -> None:
-        if let_go.is_set():
-            route.continue_()
-        else:
-            held.append(route)
-
-    page.route("**/static/*.js", hold)
-
+    scripts = HeldBack(page, r"/static/.*[.]js")
     for address, name in (
         (form, "Go on from here"),
         ("/judge", "Judge"),
         ("/runs/run/annotate", "Draw a random subset"),
         ("/runs/run/trace?edit=patch", "Keep tags and note"),
     ):
-        let_go.clear()
+        scripts.hold()
         page.goto(address, wait_until="commit")
         button = page.get_by_role("button", name=name, exact=True, include_hidden=True)
         expect(button).to_be_disabled()
-        let_go.set()
-        while held:
-            held.pop().continue_()
+        scripts.let_go()
         expect(button).to_be_enabled()
 
 
