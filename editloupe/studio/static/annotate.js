@@ -171,7 +171,9 @@ function line(text) {
   return made;
 }
 
+// Counts what was just pressed, too: it may still be on its way.
 async function loadAnnotators() {
+  await queue;
   for (const place of document.querySelectorAll("[data-annotators]")) {
     if (place.closest("details") && !place.closest("details").open) continue;
     try { place.innerHTML = await ask(place.dataset.annotators, { headers: { accept: "application/json" } }); } catch (error) { place.textContent = error.message; }

@@ -34,6 +34,9 @@ SHIFT = """() => new Promise((told) => {
   requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => told(sum))));
 })"""
 """What moved after it was shown, as browsers count it."""
+STYLED = """() => document.readyState !== 'loading'
+  && [...document.querySelectorAll('link[rel=stylesheet]')].every((one) => one.sheet)"""
+"""The page was read to its end, and its style sheets are there."""
 NAMELESS = """() => [...document.querySelectorAll('a, button, input, select, textarea, summary, [role=slider]')]
   .filter((one) => one.offsetParent !== null && !one.closest('[aria-hidden=true]'))
   .filter((one) => !(one.innerText || one.getAttribute('aria-label') || one.closest('label')?.innerText
@@ -107,8 +110,8 @@ def test_nothing_of_a_trace_moves_when_its_scripts_and_pictures_come(
     rest = HeldBack(page, r"/static/.*[.]js|/pictures/")
     rest.hold()
     page.goto(PAGES[name], wait_until="commit")
+    page.wait_for_function(STYLED)
     steps = page.locator(".step").first
-    expect(steps).to_be_visible()
     stood = steps.bounding_box()
     rest.let_go()
     page.wait_for_load_state("networkidle")

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from editloupe.cli.main import run as editloupe
 from editloupe.evals.trust.label_queue import Drawn, LabelQueue
-from tests.studio.browser.conftest import NewPage
+from tests.studio.browser.conftest import HeldBack, NewPage
 from tests.studio.conftest import Listen
 from tests.studio.samples import LABELS, long_trace, many_edits
 from tests.studio.test_worklists import vibe_manifest
@@ -99,14 +99,21 @@ def test_two_annotators_see_their_progress_and_their_alpha(listen: Listen, new_p
     address = listen(runs=(many_edits(tmp_path, 3),))
     for name, keys in (("Ana", "123"), ("Ben", "124")):
         page = new_page(address)
+        saving = HeldBack(page, r"/labels$")
         begin(page, name)
         for number, key in enumerate(keys):
             expect(page).to_have_title(f"Label {number + 1} of 3 · EditLoupe")
+            if number == 2:
+                saving.hold()
             page.keyboard.press(key)
             page.keyboard.press(key)
             page.keyboard.press("Enter")
-    page.click("details.people summary")
-    people = page.locator("details.people")
+        page.click("details.people summary")  # while the last labels are on their way
+        page.wait_for_timeout(300)  # long enough to count without them
+        saving.let_go()
+        people = page.locator("details.people")
+        expect(people).to_contain_text(name)
+        expect(page.locator("[data-saved]")).to_have_text("Saved")
     expect(people).to_contain_text("Ana")
     expect(people).to_contain_text("3 of 3")
     expect(people).to_contain_text("on 3 edits")
