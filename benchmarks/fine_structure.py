@@ -53,10 +53,14 @@ class SignAnswer:
         return self.pair.changed is not None and met(self.pair.changed, self.boxes[:SHOWN], cover=True)
 
 
-def ask_signs(folder: Path, seed: int = 0, workers: int = 1) -> list[SignAnswer]:
-    """Ask about every pair on the photographs of a folder, a photograph at a time in each process: they are large."""
-    paths = photographs(folder)
-    seeds = [(seed, index) for index in range(len(paths))]
+def ask_signs(folder: Path, seed: int = 0, workers: int = 1, rounds: int = 1) -> list[SignAnswer]:
+    """Ask about every pair on the photographs of a folder, a photograph at a time in each process: they are large.
+
+    Every round puts other signs on all of them.
+    """
+    found = photographs(folder)
+    paths = found * rounds
+    seeds = [(seed + turn, index) for turn in range(rounds) for index in range(len(found))]
     with ProcessPoolExecutor(workers, initializer=cv2.setNumThreads, initargs=(1,)) as pool:
         return [answer for some in pool.map(_ask_photograph, paths, seeds) for answer in some]
 

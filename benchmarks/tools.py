@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--photographs", action="append", default=[], metavar="NAME=FOLDER", help="may be given again")
     parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("--workers", type=int, default=1, help="processes that look at large photographs")
+    parser.add_argument("--rounds", type=int, default=1, help="other signs on every photograph so many times")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks-tools.md"))
     given = parser.parse_args()
     cv2.setNumThreads(given.threads)
@@ -63,7 +64,7 @@ def main() -> None:
         if name == "plain":
             parts += ["## Differences: reframed pairs", *reframed_table(folder)]
     if given.photographs:
-        parts += ["## Fine structure in large photographs", *fine_tables(given.photographs, given.workers)]
+        parts += ["## Fine structure in large photographs", *fine_tables(given.photographs, given.workers, given.rounds)]
     parts += ["## Tiles of the detector", *tiling_tables()]
     parts += ["## Enhancer", *enhancer_table(given.threads)]
     parts += ["## Detector and text", *model_table(given.detector, given.threads)]
@@ -144,7 +145,7 @@ def reframed_table(folder: Path) -> list[str]:
     return [said, table(["edited picture", *summary([])], rows)]
 
 
-def fine_tables(named: list[str], workers: int) -> list[str]:
+def fine_tables(named: list[str], workers: int, rounds: int) -> list[str]:
     """Show how well changed signs are found on every folder of photographs, and read on the first."""
     parts = [
         "A sign of so much of the picture, with a word, two letters of a word, a number, the hands of a clock or a thin symbol "
@@ -152,7 +153,7 @@ def fine_tables(named: list[str], workers: int) -> list[str]:
     ]
     folders = [(name, Path(folder)) for name, _, folder in (text.partition("=") for text in named)]
     for number, (name, folder) in enumerate(folders):
-        header, rows = sign_rows(ask_signs(folder, 100 * number, workers))
+        header, rows = sign_rows(ask_signs(folder, 100 * number, workers, rounds))
         parts += [f"{len(photographs(folder))} photographs ({name}):", table(header, rows)]
     read_right = reading_rows(folders[0][1])
     if read_right:
