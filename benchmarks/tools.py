@@ -64,7 +64,10 @@ def main() -> None:
         if name == "plain":
             parts += ["## Differences: reframed pairs", *reframed_table(folder)]
     if given.photographs:
-        parts += ["## Fine structure in large photographs", *fine_tables(given.photographs, given.workers, given.rounds)]
+        parts += [
+            "## Fine structure in large photographs",
+            *fine_tables(given.photographs, given.workers, given.rounds),
+        ]
     parts += ["## Tiles of the detector", *tiling_tables()]
     parts += ["## Enhancer", *enhancer_table(given.threads)]
     parts += ["## Detector and text", *model_table(given.detector, given.threads)]
