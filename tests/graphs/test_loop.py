@@ -2,65 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from editloupe import Edit, Judge, Judgement, JudgeSettings, Reason, Unjudged, UserError, Verdict
-from editloupe.agent.chat import RetryPolicy
-from tests.conftest import StartServer
+from editloupe import Edit, Reason, Unjudged, Verdict
+from tests.graphs.conftest import Judging, only
 from tests.pictures import edit_pair
 from tests.scripted import (
     Request,
     Script,
-    ScriptedServer,
     call,
     calls,
-    drop,
     empty,
-    fault,
     final,
-    hang,
     noise,
-    not_json,
-    out_of_quota,
     say,
     think_and_call_text,
-    wrong_key,
-    wrong_shape,
 )
 
 DIFFER = call("localize_differences", comparison_image_1="Source Image", comparison_image_2="Edited Image")
 ZOOM = call("zoom_in_image", bbox_2d=[50, 30, 110, 80], target_image="Edited Image")
 PROVIDERS = ("openai:gpt-4.1", "openai:qwen2.5-vl", "google_genai:gemini-3-pro")
-QUICK = RetryPolicy(first_wait=0.01, longest_wait=0.02)
-
-Judging = Callable[..., tuple[Judgement, ScriptedServer]]
-
-
-@pytest.fixture
-def edit(tmp_path: Path) -> Edit:
-    before, after = edit_pair(tmp_path)
-    return Edit(source=before, edited=after, instruction="Change the color of the patch to red")
-
-
-@pytest.fixture
-def judging(scripted: StartServer, edit: Edit) -> Judging:
-    def run(script: Script, spec: str = "openai:gpt-4.1", **options: Any) -> tuple[Judgement, ScriptedServer]:
-        server = (
-            scripted(*script)
-            if isinstance(script, list)
-            else scripted(script if callable(script) else lambda _: script)
-        )
-        url = server.gemini_url if spec.startswith("google") else server.openai_url
-        settings = {"retry": QUICK, "timeout": 5.0} | options.pop("settings", {})
-        options.setdefault("criteria", ["instruction_following"])
-        judged = options.pop("edit", edit)
-        return Judge(spec, base_url=url, settings=JudgeSettings(**settings), **options).judge(judged), server
-
-    return run
 
 
 def replies(request: Request) -> int:
@@ -70,11 +34,6 @@ def replies(request: Request) -> int:
 
 def first_then(first: Any, then: Any) -> Script:
     return lambda request: first if replies(request) == 0 else then
-
-
-def only(judgement: Judgement) -> Any:
-    (outcome,) = judgement.verdicts
-    return outcome
 
 
 @pytest.mark.parametrize("spec", PROVIDERS)
@@ -301,62 +260,6 @@ def test_a_tools_error_goes_back_as_a_sentence_and_the_loop_goes_on(judging: Jud
     results = [result.text for m in server.requests[1].messages for result in m.results]
     assert len(results) == 2
     assert all(results)
-
-
-@pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-pro"])
-@pytest.mark.parametrize(
-    "bad", [fault(429, retry_after=0.05), fault(500), fault(503), drop(), not_json(), wrong_shape()], ids=str
-)
-def test_passing_faults_are_tried_again(judging: Judging, spec: str, bad: Any) -> None:
-    judgement, server = judging([bad, bad, final("Wrong Action")], spec)
-    assert only(judgement).label == "Wrong Action"
-    assert server.served == 3
-    assert sum(step.attempts for step in judgement.traces[0].steps) == 3
-
-
-@pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-pro"])
-def test_a_server_that_stays_sick_leaves_the_edit_unjudged_within_sixty_requests(judging: Judging, spec: str) -> None:
-    judgement, server = judging(fault(500), spec, criteria=None)
-    assert {outcome.reason for outcome in judgement.verdicts if isinstance(outcome, Unjudged)} == {Reason.MODEL_ERROR}
-    assert server.served <= 60
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-pro"])
-def test_a_server_that_never_answers_is_a_timeout(judging: Judging, spec: str) -> None:
-    judgement, server = judging(hang(30), spec, settings={"timeout": 0.4})
-    outcome = only(judgement)
-    assert isinstance(outcome, Unjudged)
-    assert outcome.reason is Reason.TIMEOUT
-    assert server.served == 2
-
-
-@pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-pro"])
-@pytest.mark.parametrize(("bad", "word"), [(wrong_key(), "key"), (fault(404), "model"), (out_of_quota(), "quota")])
-def test_a_wrong_key_an_unknown_model_and_no_quota_stop_at_once(
-    judging: Judging, spec: str, bad: Any, word: str
-) -> None:
-    with pytest.raises(UserError, match=word):
-        judging(bad, spec)
-
-
-def test_a_request_the_provider_refuses_is_unjudged_and_not_repeated(judging: Judging) -> None:
-    judgement, server = judging(fault(400, "Your input image may contain content that is not allowed."))
-    outcome = only(judgement)
-    assert isinstance(outcome, Unjudged)
-    assert outcome.reason is Reason.REFUSED
-    assert "not allowed" in outcome.detail
-    assert server.served == 1
-
-
-@pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-2.5-pro"])
-@pytest.mark.parametrize("bad", [empty(finish="content_filter"), empty(finish="blocked")], ids=["filtered", "blocked"])
-def test_a_reply_held_back_by_a_filter_is_unjudged_and_not_asked_again(judging: Judging, spec: str, bad: Any) -> None:
-    judgement, server = judging(bad, spec)
-    outcome = only(judgement)
-    assert isinstance(outcome, Unjudged)
-    assert outcome.reason is Reason.REFUSED
-    assert server.served == 1
 
 
 def test_gemini_keeps_its_thought_signatures(judging: Judging) -> None:
