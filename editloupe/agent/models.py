@@ -87,7 +87,7 @@ def open_chat(
         provider,
         spec,
         profile,
-        {**parameters, "base_url": None},  # as kept replies are known since 0.1; where the model runs decides nothing
+        {**parameters, "base_url": None},  # part of the key of kept replies; where the model runs decides nothing
         retry=settings.retry,
         timeout=settings.patience,
         replies=replies,

@@ -141,20 +141,3 @@ def wait_in(said: str) -> float | None:
 def names_a_model(said: str) -> bool:
     """True where a refusal speaks of a model that is not there, rather than of an address."""
     return bool(_MODEL.search(said))
-
-
-_FILED = re.compile(r"\banswered (\d{3}): (.*)", re.DOTALL)
-
-
-def refused_by_server(detail: str) -> bool:
-    """True where the sentence of a unit filed as refused tells of a server's refusal that is not about its content.
-
-    Runs of 0.1 file every refusal under one reason; their sentences tell the two apart.
-
-    >>> refused_by_server("openai:x answered 400: Budget has been exceeded! Current cost: 2.1, Max budget: 2.0")
-    True
-    >>> refused_by_server("openai:x answered 400: Your input was flagged by our safety system")
-    False
-    """
-    found = _FILED.search(detail)
-    return found is not None and refusal_about(int(found[1]), found[2]) != "content"

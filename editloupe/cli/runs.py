@@ -10,13 +10,12 @@ import typer
 from editloupe.cli.telling import tell
 from editloupe.evals.runs.info import RunInfo, run_info
 from editloupe.evals.runs.merging import merge as merge_runs
-from editloupe.evals.runs.migration import migrate as migrate_run
 from editloupe.evals.runs.pruning import prune as prune_run
 from editloupe.plurals import number_of, verb
 from editloupe.safe_text import one_line
 from editloupe.types import UserError
 
-app = typer.Typer(no_args_is_help=True, help="Look at a run's folder, bring an old one up to date, merge and prune.")
+app = typer.Typer(no_args_is_help=True, help="Inspect, merge and prune runs.")
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 
 
@@ -31,24 +30,6 @@ def info(
     """
     found = run_info(run)
     print(found.model_dump_json(indent=2) if as_json else "\n".join(_lines(found)))
-
-
-@app.command()
-def migrate(runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")]) -> None:
-    """Make runs of an earlier version ones that can be continued; nothing is judged, and the old file stays beside the new one.
-
-    Example: editloupe run migrate runs/gpt
-    """
-    for run in runs:
-        done = migrate_run(run)
-        if done is None:
-            print(f"{run} is of this version already")
-        else:
-            print(
-                f"{run}: {number_of(done.edits, 'edit')}, {number_of(done.units, 'verdict')} and "
-                f"{number_of(done.traces, 'trace')} taken over; "
-                f"the old file is {done.kept.name}, which you may delete"
-            )
 
 
 @app.command()

@@ -135,7 +135,7 @@ def test_pruning_takes_what_nothing_refers_to_and_keeps_the_edits_pictures(
 
 
 def test_a_folder_that_is_no_run_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("info", "migrate", "prune"):
+    for name in ("info", "prune"):
         assert command(["run", name, str(tmp_path)]) == 2
         assert "is not a run" in capsys.readouterr().err
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from editloupe.agent.refusals import refused_by_server
 from editloupe.asked import Asked, Question, as_good_as, changes
 from editloupe.types import OF_THE_SERVER, Reason
 
@@ -18,10 +17,7 @@ FAILED = OF_THE_SERVER | {Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT}
 The others (an unreadable answer, one cut off by the length limit, no answer, a refusal of this very content…) are what the
 judge gave; only `--retry-unjudged` asks anew.
 """
-_KNOWN = (
-    "units.unit, {shown}, units.used, units.tries, units.status, units.reason, "
-    "CASE units.reason WHEN 'request_refused' THEN units.outcome END"
-)
+_KNOWN = "units.unit, {shown}, units.used, units.tries, units.status, units.reason"
 _ANSWER = (
     f"SELECT {_KNOWN.format(shown='answers.shown')} FROM answers JOIN units ON units.unit = answers.unit "
     "WHERE answers.edit = ? AND answers.asked = ? AND answers.repeat = ?"
@@ -41,18 +37,11 @@ class HeldUnit(NamedTuple):
     tries: int
     status: str
     reason: str | None
-    refusal: str | None = None
-    """The whole outcome where its reason is a refusal."""
 
     @property
     def failed(self) -> bool:
         """True where the unit failed for a reason that is neither in the edit nor in the judge's reply."""
-        if self.reason != Reason.REFUSED:
-            return self.reason in FAILED
-        try:
-            return refused_by_server(str(json.loads(self.refusal or "{}").get("detail")))
-        except (ValueError, AttributeError):
-            return False
+        return self.reason in FAILED
 
     def stands_in(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
         """True where this answer, given in an older way of asking, answers the new one as well."""

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from editloupe.evals.runs.damage import UNREADABLE, Damage
-from editloupe.evals.runs.schema import READABLE, VERSION
+from editloupe.evals.runs.schema import VERSION
 from editloupe.rubrics.model import Answer
 from editloupe.storable import MARK, fits, storable
 from editloupe.types import KEPT, Box, Edit, Step, Trace, UserError
@@ -39,7 +39,7 @@ def read_about(path: Path) -> dict[str, Any]:
     known = found.get("configurations") if isinstance(found, dict) else None
     if not isinstance(known, list) or not all(isinstance(one, dict) and "name" in one for one in known):
         raise Unreadable(f"{path} is damaged (it is not the description of a run)")
-    if found.get("schema", VERSION) not in READABLE:
+    if found.get("schema", VERSION) != VERSION:
         raise UserError(f"{path} has schema version {found['schema']}, this EditLoupe reads version {VERSION}")
     return dict(found)
 

@@ -9,8 +9,7 @@ from editloupe.evals.runs.damage import RunConnection, RunDamaged, damaged
 from editloupe.types import UserError
 
 VERSION = 2
-READABLE = (1, VERSION)
-"""Versions that can be read; only the present one is written."""
+"""The version this package reads and writes."""
 APPLICATION_ID = 0x454C5250
 """`ELRP` in the file's header, so that a SQLite file of another program is not taken for a run."""
 
@@ -157,42 +156,12 @@ CREATE TABLE IF NOT EXISTS forks (
 FORKS_THERE = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'forks'"
 _FROM_UNITS = ", ".join(f"units.{name}" for name in UNIT_COLUMNS if name not in ("criterion", "asked", "repeat"))
 VERDICTS = f"""
-CREATE{{temp}} VIEW verdicts AS
+CREATE VIEW verdicts AS
 SELECT answers.answer, answers.edit, answers.unit, edits.name, edits.edit_id, edits.model, edits.position,
     answers.criterion, answers.asked, answers.repeat, {_FROM_UNITS}
 FROM edits CROSS JOIN answers ON answers.edit = edits.edit JOIN units ON units.unit = answers.unit;
 """
 """Every edit with what answers it: a unit serves all edits that show the judge the same."""
-
-AS_VERSION_2 = f"""
-CREATE TEMP VIEW edits AS
-SELECT rowid AS edit, edit_id AS name, edit_id, CASE WHEN json_valid(edit) THEN json_extract(edit, '$.model') END AS model,
-    NULL AS content, position, edit AS facts, pictures, '{{}}' AS files
-FROM main.edits;
-CREATE TEMP VIEW units AS
-SELECT rowid AS unit, criterion, judge || ' ' || mode || ' ' || protocol || ' ' || criterion AS asked, key AS shown, repeat,
-    '[]' AS used, tries, {", ".join(UNIT_COLUMNS[6:])}
-FROM main.units;
-CREATE TEMP VIEW answers AS
-SELECT units.rowid AS answer, edits.rowid AS edit, criterion, judge || ' ' || mode || ' ' || protocol || ' ' || criterion
-    AS asked, repeat, units.rowid AS unit, key AS shown
-FROM main.edits CROSS JOIN main.units ON units.edit_id = edits.edit_id;
-CREATE TEMP VIEW configurations AS
-SELECT DISTINCT judge || ' ' || mode || ' ' || protocol AS configuration, judge || ' ' || mode || ' ' || protocol || ' ' ||
-    criterion AS asked
-FROM main.units;
-CREATE TEMP VIEW asked AS SELECT '' AS asked, '' AS criterion, '' AS facts WHERE 0;
-CREATE TEMP VIEW traces AS
-SELECT trace, (SELECT rowid FROM main.units AS u WHERE u.edit_id = t.edit_id AND u.criterion = t.criterion
-    AND u.repeat = t.repeat) AS unit, target, seconds, head
-FROM main.traces AS t;
-{VERDICTS.format(temp=" TEMP")}
-"""
-"""What lets a file of version 1 be read as it is: it holds one answer for every edit, criterion and repeat."""
-
-
-class OldRun(UserError):
-    """A run that can be read and has to be migrated before it is written."""
 
 
 def connect_to_write(path: Path) -> RunConnection:
@@ -204,18 +173,14 @@ def connect_to_write(path: Path) -> RunConnection:
     try:
         connection = _connect(path)
         try:
-            if not fresh and check(connection, path) == 1:
-                raise OldRun(
-                    f"{path.parent} was written by an earlier version; `editloupe run migrate {path.parent}` makes it one that "
-                    "can be continued, with nothing lost and nothing judged"
-                )
+            if not fresh:
+                check(connection, path)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             if version_of(connection) == 0:
                 marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
-                views = VERDICTS.format(temp="")
-                connection.executescript(f"BEGIN IMMEDIATE; {TABLES} {views} {marks} COMMIT;")
+                connection.executescript(f"BEGIN IMMEDIATE; {TABLES} {VERDICTS} {marks} COMMIT;")
         except BaseException:
             connection.close()
             raise
@@ -241,8 +206,6 @@ def connect_to_read(path: Path) -> RunConnection:
             version = check(connection, path)
             if version == 0:
                 raise RunDamaged(f"{path.parent} is not a run: its {path.name} is empty")
-            if version == 1:
-                connection.executescript(AS_VERSION_2)
         except sqlite3.OperationalError as error:
             connection.close()
             last = str(error)  # the error itself would keep this frame and the file with it
@@ -293,7 +256,7 @@ def check(connection: sqlite3.Connection, path: Path) -> int:
             return 0
     if application != APPLICATION_ID:
         raise UserError(f"{path} was not written by EditLoupe")
-    if version not in READABLE:
+    if version != VERSION:
         raise UserError(f"{path} has schema version {version}, this EditLoupe reads version {VERSION}")
     return version
 

@@ -313,10 +313,7 @@ class Run:
 
     def _note_lost_edits(self, reader: sqlite3.Connection) -> None:
         """Note verdicts whose edit is gone from the file."""
-        if schema.version_of(reader) == 1:
-            lost = "SELECT edit_id FROM main.units EXCEPT SELECT edit_id FROM main.edits"
-        else:
-            lost = "SELECT 'number ' || edit FROM answers WHERE edit NOT IN (SELECT edit FROM edits) GROUP BY edit"
+        lost = "SELECT 'number ' || edit FROM answers WHERE edit NOT IN (SELECT edit FROM edits) GROUP BY edit"
         for (name,) in reader.execute(lost):
             self.damage.add("edits with verdicts", str(name))
 
