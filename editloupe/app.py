@@ -71,7 +71,7 @@ async def _told(state: Asked, graph: Any) -> dict[str, Any]:
         edit = Edit.model_validate(state["edit"])
         opened = await asyncio.to_thread(_opened, state)
         try:
-            judgement = await opened.ajudge(edit, graph=graph)
+            judgement = await opened.ajudge(edit, strict=True, graph=graph)
         finally:
             await opened.aclose()
     except ValidationError as error:

@@ -10,7 +10,7 @@ from editloupe.memory_picture import PictureSource
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol
 from editloupe.rubrics.shown import shown_of
-from editloupe.types import Edit, Outcome, Sha, Verdict
+from editloupe.types import Edit, Judgement, Outcome, Sha, Trace, Verdict
 
 
 class ProtocolJudge(DescribedJudge):
@@ -39,6 +39,17 @@ class ProtocolJudge(DescribedJudge):
         """Return the edit's own score by the protocol's formula, 0 to 100; None where a criterion lacks a number."""
         known = {v.criterion: v.score_100 for v in verdicts if isinstance(v, Verdict) and v.score_100 is not None}
         return self._protocol.score_of(edit, known)
+
+    def _judgement(self, edit: Edit, verdicts: Sequence[Outcome], traces: Sequence[Trace]) -> Judgement:
+        return Judgement(
+            edit=edit,
+            protocol=self.protocol,
+            mode=self.mode,
+            judge=self.spec,
+            verdicts=tuple(verdicts),
+            traces=tuple(traces),
+            notes=self.notes,
+        )
 
     def rubric(self, criterion: str) -> Rubric:
         """Return the rubric of a criterion, in its first wording."""
