@@ -4,13 +4,17 @@
 draws both inside it, and its view of a run shows every node with its state: the loop's `current` step and its finished `steps`
 hold thought, calls and observations. `edit` and `loop` work with live objects and are there to be looked at, like
 the graphs of single papers.
+
+A run on a thread starts from its own input: nothing that an earlier run was given or returned reaches it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
+from langgraph.channels import EphemeralValue
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import ValidationError
@@ -22,25 +26,28 @@ from editloupe.judge import Judge
 from editloupe.rubrics.load import mistake
 from editloupe.types import Edit, Judgement, Mode, UserError
 
+# Every field is an EphemeralValue, which LangGraph clears when a thread gets its next input. The default channel keeps its value
+# for the life of a thread, so that a run would be judged with the mode, and return the judgement, of the run before it.
+
 
 class Asked(TypedDict, total=False):
     """What is to be judged, and by whom."""
 
-    edit: Edit
+    edit: Annotated[Edit, EphemeralValue]
     """The fields of an edit, as on a line of a manifest."""
-    judge: str
+    judge: Annotated[str, EphemeralValue]
     """Such as `openai:gpt-5.1`; without it EDITLOUPE_JUDGE, else `rules`."""
-    base_url: str
-    protocol: str
-    mode: Mode
-    criteria: list[str]
+    base_url: Annotated[str, EphemeralValue]
+    protocol: Annotated[str, EphemeralValue]
+    mode: Annotated[Mode, EphemeralValue]
+    criteria: Annotated[list[str], EphemeralValue]
 
 
 class Told(TypedDict, total=False):
-    """How it ended: with a judgement, or with one sentence that says what is wrong with the input."""
+    """How it ended: with a judgement, or with one sentence that says what is wrong with the input. The other one is None."""
 
-    judgement: Judgement
-    error: str
+    judgement: Annotated[Judgement | None, EphemeralValue]
+    error: Annotated[str | None, EphemeralValue]
 
 
 class Whole(Asked, Told, total=False):
@@ -59,20 +66,20 @@ def judging(graph: Any) -> Any:
 async def _told(state: Asked, graph: Any) -> dict[str, Any]:
     """Judge the edit; what its sender has to mend is told in a sentence, not raised as a fault of the server."""
     try:
-        if "edit" not in state:
+        if state.get("edit") is None:
             raise UserError("there is no edit: give source, edited and instruction as `edit`")
         edit = Edit.model_validate(state["edit"])
         opened = await asyncio.to_thread(_opened, state)
         try:
-            judgement = await opened.ajudge(edit, graph=graph)
+            judgement = await opened.ajudge(edit, strict=True, graph=graph)
         finally:
             await opened.aclose()
     except ValidationError as error:
         told = mistake(error, whole="")
-        return {"error": f"this is not an edit: {told}"}
+        return {"judgement": None, "error": f"this is not an edit: {told}"}
     except UserError as error:
-        return {"error": str(error)}
-    return {"judgement": judgement.model_dump(mode="json")}
+        return {"judgement": None, "error": str(error)}
+    return {"judgement": judgement.model_dump(mode="json"), "error": None}
 
 
 def _opened(state: Asked) -> Judge:
@@ -85,13 +92,17 @@ def _opened(state: Asked) -> Judge:
     )
 
 
-def build_app() -> CompiledStateGraph[Whole, None, Asked, Told]:
-    """Return the graph that judges an edit given as JSON."""
+def build_app(checkpointer: BaseCheckpointSaver[Any] | None = None) -> CompiledStateGraph[Whole, None, Asked, Told]:
+    """Build the graph that judges an edit given as JSON.
+
+    Args:
+        checkpointer: Where the states of threads are kept. The development server brings its own.
+    """
     graph = StateGraph(Whole, input_schema=Asked, output_schema=Told)
     graph.add_node("judge", judging(EDIT_GRAPH))
     graph.add_edge(START, "judge")
     graph.add_edge("judge", END)
-    return graph.compile(name="editloupe_judge")
+    return graph.compile(checkpointer, name="editloupe_judge")
 
 
 judge_graph = build_app()

@@ -23,7 +23,7 @@ from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, outcome_of
 from editloupe.graphs.forking import ForkPlan, fork_edit
 from editloupe.images import Album
-from editloupe.judge_lifecycle import JudgeLifecycle
+from editloupe.judge_lifecycle import JudgeLifecycle, edits_at_once
 from editloupe.judge_settings import JudgeSettings
 from editloupe.pixel_budget import room_for
 from editloupe.protocol_judge import ProtocolJudge
@@ -33,14 +33,12 @@ from editloupe.setups.setup import Setup, find_setup
 from editloupe.spans import edit_span, evaluated
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
-from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Trace, Unjudged, UserError
+from editloupe.types import Edit, Judgement, Mode, Reason, Unjudged, UserError
 from editloupe.worded_protocol import protocol_of
 
 T = TypeVar("T")
 JUDGE_VARIABLE = "EDITLOUPE_JUDGE"
 DEFAULT_JUDGE = "rules"
-SLACK = 2.0
-"""Edits under way for every one whose requests fill the allowed concurrency: some always wait for tools or the disk."""
 
 
 class Judge(ProtocolJudge):
@@ -133,14 +131,24 @@ class Judge(ProtocolJudge):
         criteria: Sequence[str] | None = None,
         repeat: int = 0,
         watcher: Watcher | None = None,
-        strict: bool = True,
+        strict: bool = False,
         album: Album | None = None,
         graph: EditGraph = EDIT_GRAPH,
     ) -> Judgement:
-        """Judge one edit, all criteria side by side.
+        """Judge one edit, all criteria concurrently.
 
-        With `strict`, an edit whose pictures or boxes cannot be used raises UserError; without, it ends unjudged. `graph` is the
-        graph of an edit, for whoever has it shown inside a graph of their own.
+        Args:
+            edit: The edit to judge.
+            criteria: The criteria to judge; by default all of this judge.
+            repeat: The number of this repetition, which is part of the unit's key.
+            watcher: Is called with every step as it ends.
+            strict: Raise if the edit cannot be judged for want of input (a missing or broken picture, no target box), or if
+                judging fails. By default, as in a batch, such an edit ends unjudged with the reason.
+            album: Receives the pictures that the traces refer to.
+            graph: The graph of an edit; for callers that show it inside a graph of their own.
+
+        Raises:
+            UserError: If the judge cannot be asked at all (a wrong key, an unknown model), or with `strict`.
         """
         named = [rubric.criterion for rubric in self._protocol.select(criteria)] if criteria else self.criteria
         wanted = tuple(dict.fromkeys(named))
@@ -172,25 +180,15 @@ class Judge(ProtocolJudge):
         try:
             async with room_for(edit.paths):
                 return await self._lifecycle.until_closed(self._answer(edit, criteria, repeat, ask))
-        except UserError:
-            raise
+        except UserError as error:  # one sentence, without the frames and notes of the graph it was raised in
+            vars(error).pop("__notes__", None)
+            raise error.with_traceback(None) from None
         except Exception as error:  # a fault of ours or of a plug-in must not take the other edits with it
             if strict:
                 raise
             detail = f"judging failed: {type(error).__name__}: {clean(str(error))}"
             asked = [name for name in self.criteria_for(edit) if name in criteria]
             return Answered({n: Unjudged(criterion=n, reason=Reason.INTERNAL, detail=detail) for n in asked})
-
-    def _judgement(self, edit: Edit, verdicts: Sequence[Outcome], traces: Sequence[Trace]) -> Judgement:
-        return Judgement(
-            edit=edit,
-            protocol=self.protocol,
-            mode=self.mode,
-            judge=self.spec,
-            verdicts=tuple(verdicts),
-            traces=tuple(traces),
-            notes=self.notes,
-        )
 
     async def afork(
         self,
@@ -270,7 +268,12 @@ class Judge(ProtocolJudge):
         return EditContext(shared, self._protocol, criteria, self.mode, settings.min_confidence)
 
     def judge(self, edit: Edit, **options: Any) -> Judgement:
-        """Judge one edit; works inside and outside a running event loop."""
+        """Judge one edit; works inside and outside a running event loop.
+
+        Args:
+            edit: The edit to judge. If a picture is missing or broken, its criteria end unjudged (`bad_image`).
+            options: Those of `ajudge`; `strict=True` raises UserError for such an edit.
+        """
         return self._lifecycle.run(self.ajudge(edit, **options))
 
     __call__ = judge
@@ -386,10 +389,3 @@ class Judge(ProtocolJudge):
     async def aclose(self) -> None:
         """End everything as `close` does, without blocking the event loop."""
         await self._lifecycle.aclose()
-
-
-def edits_at_once(spec: str, criteria: int, concurrency: int) -> int:
-    """Return how many edits keep so many requests under way; the embedded judge has no requests, only cores."""
-    if spec == "rules":
-        return max(1, min(concurrency, 2 * (os.cpu_count() or 1)))
-    return max(1, round(SLACK * concurrency / criteria))

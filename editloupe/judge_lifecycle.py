@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import weakref
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -15,6 +16,8 @@ from editloupe.types import UserError
 
 T = TypeVar("T")
 
+SLACK = 2.0
+"""Edits under way for every one whose requests fill the allowed concurrency: some always wait for tools or the disk."""
 CLOSED = "this judge is closed; open another one"
 
 
@@ -98,3 +101,10 @@ def _let_go(loop_thread: LoopThread, chat: Chat) -> None:
         loop_thread.close(farewell, wait=0)
     else:
         chat.drop()
+
+
+def edits_at_once(spec: str, criteria: int, concurrency: int) -> int:
+    """Return how many edits keep so many requests under way; the embedded judge has no requests, only cores."""
+    if spec == "rules":
+        return max(1, min(concurrency, 2 * (os.cpu_count() or 1)))
+    return max(1, round(SLACK * concurrency / criteria))

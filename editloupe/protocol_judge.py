@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from editloupe.agent.specs import RULES
 from editloupe.described_judge import DescribedJudge
 from editloupe.memory_picture import PictureSource
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol
+from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.shown import shown_of
-from editloupe.types import Edit, Outcome, Sha, Verdict
+from editloupe.types import Edit, Judgement, Outcome, Sha, Trace, Verdict
 
 
 class ProtocolJudge(DescribedJudge):
@@ -39,6 +41,29 @@ class ProtocolJudge(DescribedJudge):
         """Return the edit's own score by the protocol's formula, 0 to 100; None where a criterion lacks a number."""
         known = {v.criterion: v.score_100 for v in verdicts if isinstance(v, Verdict) and v.score_100 is not None}
         return self._protocol.score_of(edit, known)
+
+    def why_unscorable(self) -> str | None:
+        """Explain why this judge leaves every edit unjudged; None if it can judge some of its criteria."""
+        from editloupe.agent.rules.judge import knows_rubric  # loads the tools' libraries
+
+        by_engine = self._protocol.parts and self.mode == "tools"
+        if set(self.members) != {RULES} or by_engine or any(map(knows_rubric, self._rubrics)):
+            return None
+        return (
+            f"{RULES} judges {DEFAULT.title}'s two criteria only, not {self._protocol.title}; name another judge, or "
+            f"{DEFAULT.name} as the protocol"
+        )
+
+    def _judgement(self, edit: Edit, verdicts: Sequence[Outcome], traces: Sequence[Trace]) -> Judgement:
+        return Judgement(
+            edit=edit,
+            protocol=self.protocol,
+            mode=self.mode,
+            judge=self.spec,
+            verdicts=tuple(verdicts),
+            traces=tuple(traces),
+            notes=self.notes,
+        )
 
     def rubric(self, criterion: str) -> Rubric:
         """Return the rubric of a criterion, in its first wording."""

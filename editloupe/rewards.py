@@ -63,7 +63,7 @@ def trl(
             log_extra(f"{name}_why", [one.why or "" for one in found])
         if callable(log_metric) and found:
             log_metric(f"{name}/unjudged", sum(one.score is None for one in found) / len(found))
-        return [None if one.score is None else one.score / 100 for one in found]
+        return [one.score for one in found]
 
     def reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
         made = edits(prompts, completions, columns)
@@ -106,7 +106,7 @@ def verl(
         if unjudged == "raise":
             raise NotJudged(f"this edit has no reward: {one.why}")
         return {"score": math.nan, "judged": 0.0}
-    return {"score": one.score / 100, "judged": 1.0}
+    return {"score": one.score, "judged": 1.0}
 
 
 _VERLS_OWN = ("reward_router_address", "reward_model_tokenizer")

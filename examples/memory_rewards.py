@@ -22,7 +22,7 @@ def main() -> None:
     edits = [Edit(source=source, edited=one, instruction=instruction) for one in candidates.values()]
     with Judge(protocol="dlebench") as judge:
         for name, score in zip(candidates, reward(edits, judge), strict=True):
-            print(f"{name}: {'unjudged' if score is None else f'{score / 100:.2f}'}")
+            print(f"{name}: {'unjudged' if score is None else f'{score:.2f}'}")
 
 
 if __name__ == "__main__":

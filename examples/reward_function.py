@@ -19,7 +19,7 @@ def advantages(judge: Judge, source: Path, instruction: str, candidates: Sequenc
     edits = [Edit(source=source, edited=candidate, instruction=instruction) for candidate in candidates]
     scores = reward(edits, judge)
     judged = [score for score in scores if score is not None]
-    return [None if score is None else (score - fmean(judged)) / 100 for score in scores]
+    return [None if score is None else score - fmean(judged) for score in scores]
 
 
 def main() -> None:

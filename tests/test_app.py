@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.checkpoint.memory import MemorySaver
 from langgraph.pregel import Pregel
 
-from editloupe.app import judge_graph
+from editloupe.app import build_app, judge_graph
+from tests.conftest import StartServer
 from tests.pictures import edit_pair
+from tests.scripted import say
 
 ROOT = Path(__file__).parent.parent
 NAMED: dict[str, str] = json.loads((ROOT / "langgraph.json").read_text())["graphs"]
@@ -56,7 +59,8 @@ async def test_judge_runs_on_plain_json(tmp_path: Path) -> None:
     before, after = edit_pair(tmp_path)
     edit = {"source": str(before), "edited": str(after), "instruction": "Change the color of the patch to red"}
     told = await judge_graph.ainvoke({"edit": edit, "judge": "rules", "mode": "plain"})  # type: ignore[arg-type]
-    assert set(told) == {"judgement"}
+    assert set(told) == {"judgement", "error"}
+    assert told["error"] is None
     assert {verdict["status"] for verdict in told["judgement"]["verdicts"]} == {"judged"}
     json.dumps(told)
 
@@ -80,6 +84,65 @@ async def test_wrong_input_is_told_in_a_sentence(changes: dict[str, Any], senten
     before, after = edit_pair(tmp_path)
     whole = {"edit": {"source": str(before), "edited": str(after), "instruction": "Make it red"}} if changes else {}
     told = await judge_graph.ainvoke({**whole, **changes})  # type: ignore[typeddict-item]
-    assert set(told) == {"error"}
+    assert set(told) == {"judgement", "error"}
+    assert told["judgement"] is None
     assert sentence in told["error"]
     assert "\n" not in told["error"]
+
+
+def sample(folder: Path, **changes: Any) -> dict[str, Any]:
+    before, after = edit_pair(folder)
+    edit = {"source": str(before), "edited": str(after), "instruction": "Change the color of the patch to red"}
+    return {**edit, **changes}
+
+
+async def test_a_run_on_a_thread_returns_nothing_of_the_runs_before_it(tmp_path: Path) -> None:
+    graph, thread = build_app(MemorySaver()), {"configurable": {"thread_id": "1"}}
+    good, lost = sample(tmp_path), sample(tmp_path, source="/nowhere/a.png")
+
+    async def run(given: dict[str, Any]) -> tuple[Any, Any]:
+        end = await graph.ainvoke(given, thread)  # type: ignore[arg-type]
+        return end["judgement"], end["error"]
+
+    judgement, error = await run(
+        {"edit": good, "judge": "rules", "mode": "plain", "criteria": ["instruction_following"]}
+    )
+    assert error is None
+    assert (judgement["mode"], len(judgement["verdicts"])) == ("plain", 1)
+    assert await run({"edit": lost, "judge": "rules"}) == (None, "there is no picture at /nowhere/a.png")
+    judgement, error = await run({"edit": good})
+    assert error is None
+    assert (judgement["mode"], len(judgement["verdicts"])) == ("tools", 2)
+    for without in ({}, {"judge": "rules"}, {"edit": None}):
+        judgement, error = await run(without)
+        assert judgement is None
+        assert error.startswith("there is no edit")
+
+
+async def test_protocol_judge_and_address_of_a_run_do_not_reach_the_next_one_on_a_thread(
+    tmp_path: Path, scripted: StartServer
+) -> None:
+    server = scripted(lambda request: say('{"reason": "x", "score": 10}'))
+    graph, thread = build_app(MemorySaver()), {"configurable": {"thread_id": "1"}}
+    edit = sample(tmp_path, instruction_type="Awareness")
+    first = {"judge": "openai:gpt-4.1", "base_url": server.openai_url, "protocol": "wiseedit"}
+    await graph.ainvoke({"edit": edit, **first}, thread)  # type: ignore[typeddict-item]
+    served = server.served
+    assert served
+    end = await graph.ainvoke({"edit": edit}, thread)  # type: ignore[typeddict-item]
+    assert (end["judgement"]["judge"], end["judgement"]["protocol"]) == ("rules", "dlebench")
+    assert server.served == served
+
+
+async def test_a_stream_on_a_thread_begins_without_the_judgement_before(tmp_path: Path) -> None:
+    graph, thread = build_app(MemorySaver()), {"configurable": {"thread_id": "1"}}
+    asked = {"edit": sample(tmp_path), "judge": "rules", "mode": "plain"}
+    await graph.ainvoke(asked, thread)  # type: ignore[arg-type]
+    lost = {**asked, "edit": sample(tmp_path, source="/nowhere/a.png")}
+    values = [state async for state in graph.astream(lost, thread, stream_mode="values")]  # type: ignore[arg-type]
+    assert not any(state.get("judgement") for state in values)
+    assert values[-1]["error"]
+    assert (await graph.aget_state(thread)).values == {  # type: ignore[arg-type]
+        "judgement": None,
+        "error": "there is no picture at /nowhere/a.png",
+    }

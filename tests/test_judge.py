@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,8 +76,38 @@ def test_bad_input_in_a_batch_is_unjudged_and_the_others_are_judged(
     found = {j.edit.id: j for j in judge.batch([missing, edit])}
     assert found["after"].judged
     assert {v.reason for v in found["missing"].verdicts if isinstance(v, Unjudged)} == {Reason.BAD_IMAGE}
-    with pytest.raises(UserError, match="there is no picture"):
-        judge(missing)
+
+
+async def test_a_missing_or_broken_picture_is_unjudged_alone_as_in_a_batch(edit: Edit, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"\x89PNG\r\n\x1a\n and nothing more")
+    edits = [edit.model_copy(update={"edited": path}) for path in (tmp_path / "none.png", broken)]
+    with Judge("rules") as judge:
+        batch = {judgement.edit.edited: judgement.verdicts for judgement in judge.batch(edits)}
+        for bad in edits:
+            assert judge(bad).verdicts == judge.judge(bad).verdicts == batch[bad.edited]
+            assert (await judge.ajudge(bad)).verdicts == batch[bad.edited]
+            assert [v.reason for v in batch[bad.edited] if isinstance(v, Unjudged)] == [Reason.BAD_IMAGE] * 2
+
+
+def test_a_strict_judge_raises_one_sentence_for_a_missing_picture_without_frames_of_the_graph(
+    edit: Edit, tmp_path: Path
+) -> None:
+    missing = edit.model_copy(update={"source": tmp_path / "none.png"})
+    with Judge("rules") as judge, pytest.raises(UserError, match=r"^there is no picture at \S*none.png$") as raised:
+        judge(missing, strict=True)
+    told = "".join(traceback.format_exception(raised.value))
+    assert "langgraph" not in told
+    assert "During" not in told
+    assert raised.value.__cause__ is None
+    assert len(traceback.extract_tb(raised.value.__traceback__)) < 10
+
+
+def test_a_wrong_key_raises_one_sentence_without_frames_of_the_graph(edit: Edit, scripted: StartServer) -> None:
+    judge = Judge("openai:gpt-4.1", base_url=scripted(lambda _: wrong_key()).openai_url)
+    with pytest.raises(UserError, match="key") as raised:
+        judge(edit)
+    assert "langgraph" not in "".join(traceback.format_exception(raised.value))
 
 
 def test_a_wrong_key_ends_a_batch(edit: Edit, scripted: StartServer) -> None:

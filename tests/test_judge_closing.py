@@ -103,11 +103,15 @@ async def test_a_judge_closed_on_its_own_loop_leaves_nothing_either(
 def test_rewards_in_a_loop_hold_threads_descriptors_and_memory_flat(
     edit: Edit, scripted: StartServer, calls: int
 ) -> None:
-    server = scripted(lambda request: say('{"reason": "seen", "score": 4}'), log=False)
+    def script(request: Request) -> Any:
+        listed = "List of differences" in request.system
+        return say('{"differences": "none"}' if listed else '{"reason": "seen", "score": 4}')
+
+    server = scripted(script, log=False)
     options: dict[str, Any] = {"base_url": server.openai_url, "mode": "plain", "protocol": "editreward-compass"}
-    one = edit.model_copy(update={"instruction_type": "Subject Addition", "extra": {"task": "subject_addition"}})
+    one = edit.model_copy(update={"instruction_type": "ADD"})
     for _ in range(5):
-        reward([one], "openai:gpt-4.1", **options)
+        assert reward([one], "openai:gpt-4.1", **options) == [pytest.approx(0.75)]
     before, memory = settled((0, 0)), resident()
     for _ in range(calls):
         reward([one], "openai:gpt-4.1", **options)

@@ -158,9 +158,10 @@ def test_a_broken_picture_is_one_sentence_as_a_broken_file_is(
     edit = Edit(source=pair[0], edited=given() if callable(given) else given, instruction=INSTRUCTION)
     with Judge("rules") as judge:
         with pytest.raises(UserError, match=sentence):
-            judge(edit)
+            judge(edit, strict=True)
         (judgement,) = judge.batch([edit])
-        assert reward([edit], judge) == [None]
+        with pytest.warns(UserWarning, match="1 of 1 edit has no reward"):
+            assert reward([edit], judge) == [None]
     for outcome in judgement.verdicts:
         assert isinstance(outcome, Unjudged)
         assert outcome.reason == "bad_image"

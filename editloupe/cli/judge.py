@@ -100,12 +100,12 @@ def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: StepPrinte
     """Judge one edit and keep it in a run folder where one is named."""
     album = Album()
     if out is None:
-        return judge.judge(edit, watcher=steps, album=album)
+        return judge.judge(edit, watcher=steps, strict=True, album=album)
     from editloupe.evals.runs.single import keep_judgement
     from editloupe.evals.runs.store import Run
 
     with Run.write(out) as run:
-        judgement = judge.judge(edit, watcher=steps, album=album)
+        judgement = judge.judge(edit, watcher=steps, strict=True, album=album)
         keep_judgement(run, judge, judgement, album)
     return judgement
 

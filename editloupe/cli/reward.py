@@ -35,7 +35,7 @@ from editloupe.evals.reward.judged_pairs import pair_edits
 from editloupe.evals.reward.model_pairs import pairs_of_models, rank_models
 from editloupe.evals.reward.table import is_run, lines_of
 from editloupe.evals.runs.store import Run
-from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, pair_rules
+from editloupe.rubrics.registry import DEFAULT, DEFAULT_FOR_PAIRS, pair_rules
 from editloupe.safe_text import for_json, one_line
 from editloupe.types import UserError
 
@@ -136,7 +136,7 @@ def reward(
         return 0
     how = Resampling(resamples, seed)
     if best_of:
-        return _best(paths, source, instruction, task, Asking.of(given), out, options)
+        return _best(paths, source, instruction, task, Asking.of(given, DEFAULT.name), out, options)
     if pairwise and all(map(is_run, paths)):
         if out is not None:
             raise UserError("--out is for what a judge is asked; models of a run are ranked by what it holds")
@@ -230,7 +230,7 @@ def _best(
             return
         for one in best:
             for candidate in one.candidates:
-                told = f"unjudged ({candidate.why})" if candidate.score is None else f"{candidate.score:.2f}"
+                told = f"unjudged ({candidate.why})" if candidate.score is None else f"{candidate.score:.4f}"
                 tell(f"{candidate.picture}: {told}")
             if one.winner is None:
                 tell(f"{one.name}: no candidate could be judged, so there is no best one")

@@ -23,6 +23,7 @@ from editloupe.evals.analysis.run_rows import Table as RunTable
 from editloupe.evals.analysis.run_rows import table_of
 from editloupe.evals.batch.batch import Ending
 from editloupe.evals.manifests.pairs import Pair, Way, load_pairs
+from editloupe.evals.reward.edit_rewards import check_scorable
 from editloupe.evals.reward.judged_pairs import assumptions, pair_edits, report_of_pairs
 from editloupe.evals.reward.score_file import judge_by_scores
 from editloupe.evals.runs.store import Run
@@ -46,11 +47,17 @@ class Asking:
     mode: str
 
     @classmethod
-    def of(cls, given: JudgeOptions) -> Asking:
-        """Try the judge that these options describe, by default with the protocol for pairs."""
-        protocol = None if given.rubrics else given.protocol or given.chosen().protocol or DEFAULT_FOR_PAIRS.name
+    def of(cls, given: JudgeOptions, default: str = DEFAULT_FOR_PAIRS.name) -> Asking:
+        """Open the judge that these options describe once, and refuse one that cannot judge its protocol.
+
+        Args:
+            given: The options of the command line.
+            default: The protocol, if neither the options nor their set-up name one.
+        """
+        protocol = None if given.rubrics else given.protocol or given.chosen().protocol or default
         given = replace(given, protocol=given.protocol if given.rubrics else protocol, tool_memory=TOOL_MEMORY)
         with given.open() as judge:
+            check_scorable(judge)
             return cls(given, judge.spec, judge.protocol, judge.mode)
 
     @property

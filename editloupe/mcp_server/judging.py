@@ -79,7 +79,7 @@ class Judging:
     async def _judged(self, edit: Edit, criteria: Sequence[str], ctx: Context, notes: Sequence[str]) -> CallToolResult:
         album, progress = Album(), _Progress(ctx)
         try:
-            judgement = await self._judge.ajudge(edit, criteria=criteria, watcher=progress, album=album)
+            judgement = await self._judge.ajudge(edit, criteria=criteria, watcher=progress, strict=True, album=album)
             kept = await asyncio.to_thread(self._kept.keep, judgement, album)
             return await asyncio.to_thread(self._told, judgement, album, [*notes, *kept])
         finally:

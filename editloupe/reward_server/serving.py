@@ -9,6 +9,7 @@ from dataclasses import replace
 import uvicorn
 
 from editloupe.evals.batch.local_executor import compare_in_pool
+from editloupe.evals.reward.edit_rewards import check_scorable
 from editloupe.judge import Judge
 from editloupe.reward_server.app import create_app
 from editloupe.reward_server.kept_run import KeptRun
@@ -28,6 +29,7 @@ def serve_rewards(judge: Judge, settings: RewardServerSettings) -> int:
     """Serve until stopped and return the exit code; the judge is closed at the end."""
     with ExitStack() as stack:
         stack.enter_context(judge)
+        check_scorable(judge)
         try:
             listener = stack.enter_context(listen(settings.host, settings.port, "the reward server"))
         except OSError as error:

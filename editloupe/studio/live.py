@@ -163,7 +163,7 @@ class LiveJobs:
         try:
             job.tell("begun", judge=judge.spec, mode=judge.mode, notes=list(judge.notes))
             async with asyncio.timeout(self._longest):
-                judgement = await judge.ajudge(edit, watcher=_StepQueue(steps), album=album)
+                judgement = await judge.ajudge(edit, watcher=_StepQueue(steps), strict=True, album=album)
                 steps.put_nowait(None)
                 await showing
             repeat = await asyncio.to_thread(self._save, judge, judgement, album)

@@ -73,6 +73,7 @@ def test_it_serves_keeps_and_ends(number: signal.Signals, code: int, tmp_path: P
         (["--judge", "nobody:x"], "nobody"),
         (["--deadline", "0"], "--deadline"),
         (["--protocol", "made-up"], "made-up"),
+        (["--protocol", "edit-compass"], "rules judges DLEBench's two criteria only, not Edit-Compass"),
     ],
 )
 def test_a_mistake_is_one_sentence(options: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:

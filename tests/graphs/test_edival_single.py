@@ -74,8 +74,8 @@ def test_an_instruction_that_cannot_be_read_is_the_users_mistake_or_unjudged(mak
     judge = Judge("rules", protocol="edival")
     edit = make(WITHOUT_BOX, "Tidy the kitchen up")
     with pytest.raises(UserError, match="manifest line"):
-        judge.judge(edit)
-    (outcome,) = judge.judge(edit, strict=False).verdicts
+        judge.judge(edit, strict=True)
+    (outcome,) = judge.judge(edit).verdicts
     assert isinstance(outcome, Unjudged)
     told = make(
         WITHOUT_BOX, "Tidy the kitchen up", extra={"edival": {"type": "subject_remove", "object": "wooden box"}}

@@ -276,9 +276,9 @@ def test_tools_mode_lets_a_paper_without_tools_look_closer(tmp_path: Path, scrip
 def test_a_missing_picture_or_task_is_told_in_one_sentence(tmp_path: Path, scripted: StartServer) -> None:
     server = scripted(lambda request: say("never asked"))
     with pytest.raises(Exception, match=r'no picture in the role "pose"; give it with --image pose=FILE'):
-        judge(server, "vibe", criteria=["pose_consistency"]).judge(edit_for(tmp_path, "PC", roles=()))
+        judge(server, "vibe", criteria=["pose_consistency"]).judge(edit_for(tmp_path, "PC", roles=()), strict=True)
     with pytest.raises(Exception, match="which task of WiseEdit"):
-        judge(server, "wiseedit").judge(edit_for(tmp_path, None))
+        judge(server, "wiseedit").judge(edit_for(tmp_path, None), strict=True)
     (judgement,) = judge(server, "wiseedit").batch([edit_for(tmp_path, "Painting")])
     assert {v.reason for v in judgement.verdicts if isinstance(v, Unjudged)} == {Reason.MISSING_INPUT}
     assert len(judgement.verdicts) == 5

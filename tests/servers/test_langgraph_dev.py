@@ -68,7 +68,32 @@ def test_judge_runs(server: httpx.Client, tmp_path: Path) -> None:
 
 def test_a_missing_picture_is_a_sentence(server: httpx.Client, tmp_path: Path) -> None:
     told = run(server, {"edit": {**given(tmp_path), "source": "/nowhere/a.png"}, "judge": "rules"})
-    assert told == {"error": "there is no picture at /nowhere/a.png"}
+    assert told == {"judgement": None, "error": "there is no picture at /nowhere/a.png"}
+
+
+def test_runs_on_one_thread_share_nothing(server: httpx.Client, tmp_path: Path) -> None:
+    thread = server.post("/threads", json={}).json()["thread_id"]
+
+    def run_on_thread(asked: dict[str, Any]) -> tuple[Any, Any]:
+        reply = server.post(f"/threads/{thread}/runs/wait", json={"assistant_id": "judge", "input": asked})
+        assert reply.status_code == 200
+        return reply.json()["judgement"], reply.json()["error"]
+
+    good, lost = given(tmp_path), {**given(tmp_path), "source": "/nowhere/a.png"}
+    judgement, error = run_on_thread(
+        {"edit": good, "judge": "rules", "mode": "plain", "criteria": ["instruction_following"]}
+    )
+    assert error is None
+    assert (judgement["mode"], len(judgement["verdicts"])) == ("plain", 1)
+    assert run_on_thread({"edit": lost, "judge": "rules"}) == (None, "there is no picture at /nowhere/a.png")
+    judgement, error = run_on_thread({"edit": good, "judge": "rules"})
+    assert error is None
+    assert (judgement["mode"], len(judgement["verdicts"])) == ("tools", 2)
+    judgement, error = run_on_thread({"judge": "rules"})
+    assert judgement is None
+    assert error.startswith("there is no edit")
+    state = server.get(f"/threads/{thread}/state").json()["values"]
+    assert state == {"judgement": None, "error": error}
 
 
 @pytest.mark.parametrize("spec", ["openai:gpt-4.1", "google_genai:gemini-3-pro"])

@@ -23,6 +23,7 @@ from editloupe.agent.rules.thresholds import thresholds
 from editloupe.agent.rules.understand import understand
 from editloupe.images import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
+from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.tools.difference import compare
 from editloupe.types import Reason, Usage
@@ -32,6 +33,11 @@ CRITERIA = ("instruction_following", "visual_consistency")
 
 
 Said = tuple[AIMessage, ReplyFacts]
+
+
+def knows_rubric(rubric: Rubric) -> bool:
+    """Return True for a rubric that the embedded judge can decide."""
+    return rubric.protocol == DEFAULT.name and rubric.criterion in CRITERIA
 
 
 class RulesJudge:
@@ -69,7 +75,7 @@ class _Turn:
     def reply(self) -> Said:
         """Return the next message of the judge."""
         case = self.case
-        if case.rubric.protocol != DEFAULT.name or case.rubric.criterion not in CRITERIA:
+        if not knows_rubric(case.rubric):
             return _unjudged(f"the embedded judge knows {DEFAULT.title}'s two criteria only, not {case.rubric.title}")
         request = understand(case.edit.instruction, case.edit.instruction_type if "type" in case.rubric.tells else None)
         if request is None:

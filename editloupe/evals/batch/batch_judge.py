@@ -64,10 +64,10 @@ class BatchJudge(Protocol):
         *,
         criteria: Sequence[str] | None = None,
         repeat: int = 0,
-        strict: bool = True,
+        strict: bool = False,
         album: Album | None = None,
     ) -> Judgement:
-        """Judge one edit; without `strict`, one that cannot be judged ends unjudged."""
+        """Judge one edit; one that cannot be judged ends unjudged, or raises with `strict`."""
 
     def close(self) -> None:
         """Let go of everything."""

@@ -82,10 +82,10 @@ class EdivalJudge(DescribedJudge):
         criteria: Sequence[str] | None = None,
         repeat: int = 0,
         watcher: Watcher | None = None,
-        strict: bool = True,
+        strict: bool = False,
         album: Album | None = None,
     ) -> Judgement:
-        """Judge one picture; without `strict`, one that cannot be judged for want of input ends unjudged."""
+        """Judge one picture; one that cannot be judged for want of input ends unjudged, or raises with `strict`."""
         wanted = tuple(criteria or self.criteria)
         shared = SharedContext(
             chat=self._chat,

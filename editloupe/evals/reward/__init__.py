@@ -2,7 +2,7 @@
 
 from editloupe.evals.analysis.pair_results import Accuracy, PairReport, PairResult, accuracy
 from editloupe.evals.manifests.pairs import Pair, load_pairs
-from editloupe.evals.reward.edit_rewards import Reward, areward, best_of, open_judge, reward, rewards
+from editloupe.evals.reward.edit_rewards import Reward, Rewards, areward, best_of, reward, rewards
 from editloupe.evals.reward.judged_pairs import judge_pairs
 from editloupe.evals.reward.score_file import judge_by_scores
 
@@ -12,13 +12,13 @@ __all__ = [
     "PairReport",
     "PairResult",
     "Reward",
+    "Rewards",
     "accuracy",
     "areward",
     "best_of",
     "judge_by_scores",
     "judge_pairs",
     "load_pairs",
-    "open_judge",
     "reward",
     "rewards",
 ]

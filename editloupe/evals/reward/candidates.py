@@ -23,6 +23,7 @@ class Candidate(Record):
 
     picture: str
     score: float | None
+    """0 to 1, as every reward."""
     why: str | None = None
     """Why there is no score."""
 
@@ -71,7 +72,7 @@ class Choice:
             halves = row_halves(protocol, rows[edit.id], table.criteria) if table and edit.id in rows else []
             scores = [half.score for half in halves if half.score is not None]
             why = next((half.why for half in halves if half.why), NOT_YET)
-            score = sum(scores) / len(scores) if scores else None
+            score = sum(scores) / len(scores) / 100 if scores else None
             found.append(Candidate(picture=edit.id, score=score, why=None if scores else why))
         index = best_place([one.score for one in found])
         return Best(

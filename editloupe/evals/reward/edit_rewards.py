@@ -2,55 +2,97 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing, closing, nullcontext
 from typing import Any
 
+from editloupe.agent.secrets import without_secrets
 from editloupe.judge import Judge
-from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, pair_rules
+from editloupe.plurals import number_of, verb
+from editloupe.rubrics.registry import pair_rules
 from editloupe.types import Edit, Judgement, Record, Unjudged, Usage, UserError
+
+SAME = pair_rules().same / 100
+"""Rewards that differ by less are equal: the tolerance of scores from 0 to 100, on the scale of rewards."""
+LISTED_REASONS = 3
+"""Reasons that a warning names."""
 
 
 class Reward(Record):
-    """One edit's reward."""
+    """The reward of one edit."""
 
     score: float | None
-    """0 to 100, by the protocol's formula; None where a criterion it needs is unjudged."""
+    """0 to 1, by the protocol's formula; None if a criterion it needs is unjudged."""
     why: str | None = None
-    """Why there is none."""
+    """Why there is no score."""
     usage: Usage = Usage()
+
+
+class Rewards(list[float | None]):
+    """The scores of edits, 0 to 1, in their order; None for an edit that could not be judged."""
+
+    def __init__(self, rewards: Sequence[Reward]) -> None:
+        super().__init__(reward.score for reward in rewards)
+        self.reasons: list[str | None] = [reward.why for reward in rewards]
+        """For every edit why it has no score; None for an edit that has one."""
 
 
 def reward(
     edits: Iterable[Edit], judge: Judge | str | None = None, *, concurrency: int = 32, **options: Any
-) -> list[float | None]:
-    """Return the score of every edit, 0 to 100, in their order; None where one could not be judged.
+) -> Rewards:
+    """Judge edits and return their scores, 0 to 1, in their order.
 
-    `judge` is a Judge, or a spec that is opened with these options, by default with the
-    protocol for pairs, and closed again. A judge of your own that stays open saves the opening.
+    An edit that could not be judged has the score None, and its reason is in `reasons` of the returned list:
+
+        scores = reward(edits, "openai:gpt-5.1")
+        for score, reason in zip(scores, scores.reasons): ...
+
+    One warning tells how many edits have no score, and why.
+
+    Args:
+        edits: The edits to judge.
+        judge: An open Judge, which stays open, or the spec of one to open for this call. A Judge that stays open saves
+            the opening at every call.
+        concurrency: The largest number of requests to the model at one time.
+        options: Options of `Judge`, if it is opened here; the protocol is dlebench unless another one is given.
+
+    Raises:
+        UserError: If the judge cannot judge the protocol, or cannot be asked at all.
     """
-    with nullcontext(judge) if isinstance(judge, Judge) else open_judge(judge, **options) as opened:
-        return [one.score for one in rewards(edits, opened, concurrency=concurrency)]
+    return _scores(edits, judge, concurrency, options)
 
 
 def best_of(
     edits: Iterable[Edit], judge: Judge | str | None = None, *, concurrency: int = 32, **options: Any
 ) -> int | None:
-    """Return the place of the edit with the highest score, counted from 0; of equal ones the first.
+    """Return the place of the edit with the highest score, counted from 0; ties go to the first.
 
-    An edit that could not be judged cannot win; None where none could be. No edits at all raise UserError.
-    The judge is given as for `reward`.
+    An edit that could not be judged cannot win. One warning tells how many those are, and why.
+
+    Args:
+        edits: The candidates, at least one.
+        judge: As for `reward`.
+        concurrency: As for `reward`.
+        options: As for `reward`.
+
+    Returns:
+        The place, or None if no edit could be judged.
+
+    Raises:
+        UserError: If there are no edits, or as for `reward`.
     """
     listed = list(edits)
     if not listed:
         raise UserError("best_of needs at least one edit")
-    return best_place(reward(listed, judge, concurrency=concurrency, **options))
+    return best_place(_scores(listed, judge, concurrency, options))
 
 
-def best_place(scores: Sequence[float | None], same: float = pair_rules().same) -> int | None:
-    """Return the place of the highest score, of equal ones the first; None where there is no score.
+def best_place(scores: Sequence[float | None], same: float = SAME) -> int | None:
+    """Return the place of the highest score, of equal ones the first; None if there is no score.
 
-    >>> best_place([None, 50.0, 75.0, 75.0]), best_place([None])
+    >>> best_place([None, 0.5, 0.75, 0.75]), best_place([None])
     (2, None)
     """
     best: int | None = None
@@ -63,6 +105,7 @@ def best_place(scores: Sequence[float | None], same: float = pair_rules().same) 
 
 def rewards(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32) -> list[Reward]:
     """Return the reward of every edit, in their order; works inside and outside a running event loop."""
+    check_scorable(judge)
     numbered = _Numbered(edits)
     with closing(judge.batch(numbered, concurrency)) as judgements:
         found = dict(numbered.read(judgement, judge) for judgement in judgements)
@@ -70,16 +113,45 @@ def rewards(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32) -> li
 
 
 async def areward(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32) -> list[Reward]:
-    """Return the reward of every edit, in their order, without blocking the event loop."""
+    """Judge edits without blocking the event loop and return a record for each, in their order.
+
+    Args:
+        edits: The edits to judge.
+        judge: An open Judge, which stays open.
+        concurrency: The largest number of requests to the model at one time.
+
+    Returns:
+        For every edit its `score` from 0 to 1 or None, `why` there is none, and its `usage`.
+
+    Raises:
+        UserError: If the judge cannot judge its protocol, or cannot be asked at all.
+    """
+    check_scorable(judge)
     numbered = _Numbered(edits)
     async with aclosing(judge.abatch(numbered, concurrency)) as judgements:
         found = dict([numbered.read(judgement, judge) async for judgement in judgements])
     return [found[place] for place in range(len(found))]
 
 
-def open_judge(spec: str | None, **options: Any) -> Judge:
-    """Open a judge, by default with the protocol for pairs."""
-    return Judge(spec, **{"protocol": DEFAULT_FOR_PAIRS.name, **options})
+def check_scorable(judge: Judge) -> None:
+    """Raise UserError if the judge cannot judge any criterion of its protocol, so that no edit would have a reward."""
+    if (sentence := judge.why_unscorable()) is not None:
+        raise UserError(sentence)
+
+
+def _scores(edits: Iterable[Edit], judge: Judge | str | None, concurrency: int, options: dict[str, Any]) -> Rewards:
+    """Judge edits, and warn of those without a score at the line that called `reward` or `best_of`."""
+    with nullcontext(judge) if isinstance(judge, Judge) else Judge(judge, **options) as opened:
+        scores = Rewards(rewards(edits, opened, concurrency=concurrency))
+    reasons = Counter(reason for reason in scores.reasons if reason is not None)
+    if count := reasons.total():
+        listed = [f"{reason} ({number_of(number, 'edit')})" for reason, number in reasons.most_common(LISTED_REASONS)]
+        if more := len(reasons) - len(listed):
+            listed.append(f"and {number_of(more, 'other reason')}")
+        of = f"{count} of {number_of(len(scores), 'edit')}"
+        told = f"{of} {verb(count, 'has', 'have')} no reward: {'; '.join(listed)}"
+        warnings.warn(without_secrets(told), stacklevel=3)
+    return scores
 
 
 class _Numbered:
@@ -101,5 +173,11 @@ class _Numbered:
         usage = sum((verdict.usage for verdict in judgement.verdicts), Usage())
         left = next((v for v in judgement.verdicts if isinstance(v, Unjudged)), None)
         score = None if left else judge.score(edit, judgement.verdicts)
-        why = f"{left.criterion}: {left.detail}" if left else None if score is not None else "no score applies"
-        return int(number), Reward(score=score, why=why, usage=usage)
+        if score is not None:
+            return int(number), Reward(score=score / 100, usage=usage)
+        why = (
+            f"{left.criterion}: {left.detail}"
+            if left
+            else "no score applies: a criterion was not asked, or has no number"
+        )
+        return int(number), Reward(score=None, why=why, usage=usage)

@@ -34,7 +34,10 @@ def judge_pairs(pairs: Iterable[Pair], judge: Judge, way: Way = "pointwise", con
     listed = list(pairs)
     edits = pair_edits(listed, judge.protocol, way)
     found = rewards(edits, judge, concurrency=concurrency)
-    halves = [Half(edit, 0, one.score, one.why) for edit, one in zip(edits, found, strict=True)]
+    halves = [
+        Half(edit, 0, None if reward.score is None else 100 * reward.score, reward.why)
+        for edit, reward in zip(edits, found, strict=True)
+    ]
     about = {"judge": judge.spec, "protocol": judge.protocol, "mode": judge.mode}
     return _report(listed, halves, way, sum((one.usage for one in found), Usage()), about)
 

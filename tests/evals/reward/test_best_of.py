@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ import pytest
 
 from editloupe import Edit, UserError, best_of
 from editloupe.cli.main import run
+from editloupe.evals.reward.edit_rewards import best_place
 from tests.conftest import StartServer
 from tests.evals.reward.samples import asked, brightness, fair, open_judge, picture
-from tests.pictures import save, textured
+from tests.pictures import edit_pair, save, textured
 from tests.scripted import Request, say
+
+PROTOCOL = ("--protocol", "editreward-compass")
 
 
 def levels(request: Request) -> Any:
@@ -51,7 +55,9 @@ def edits(folder: Path) -> list[Edit]:
 def test_the_highest_score_wins_of_equal_ones_the_first_and_never_an_unjudged_one(
     tmp_path: Path, scripted: StartServer, named: dict[str, int], best: int | None
 ) -> None:
-    with open_judge(scripted(levels)) as judge:
+    unjudged = 0 in named.values()
+    warned = pytest.warns(UserWarning, match="no reward") if unjudged else nullcontext()
+    with open_judge(scripted(levels)) as judge, warned:
         assert best_of(edits(candidates(tmp_path, **named)), judge) == best
 
 
@@ -68,11 +74,11 @@ def test_the_command_prints_the_winner_alone_and_the_scores_beside_it(
     second = candidates(tmp_path / "second", a=160, b=0)
     server = scripted(levels)
     out = ["--out", str(tmp_path / "run"), "-q"]
-    command = ["reward", str(first), str(second), "--best-of", *asked(server), *out]
+    command = ["reward", str(first), str(second), "--best-of", *PROTOCOL, *asked(server), *out]
     assert run(command) == 3  # one candidate is unjudged
     told = capsys.readouterr()
     assert told.out.splitlines() == [str(first / "b.png"), str(second / "a.png")]
-    assert "first/a.png: 25.00" in told.err
+    assert "first/a.png: 0.2500" in told.err
     assert "second/b.png: unjudged (" in told.err
     served = server.served
     assert run([*command, "--json"]) == 3
@@ -87,7 +93,9 @@ def test_candidates_anywhere_share_a_source_and_an_instruction(
     folder = candidates(tmp_path / "all", a=60, b=120)
     further = picture(tmp_path / "further.png", 7, 230)
     shared = ["--source", str(folder / "source.png"), "--instruction", "Make it brighter"]
-    assert run(["reward", str(folder), str(further), "--best-of", *shared, *asked(scripted(levels)), "-q"]) == 0
+    assert (
+        run(["reward", str(folder), str(further), "--best-of", *shared, *PROTOCOL, *asked(scripted(levels)), "-q"]) == 0
+    )
     assert capsys.readouterr().out.strip() == str(further)
 
 
@@ -95,10 +103,31 @@ def test_where_nothing_could_be_judged_no_winner_is_printed(
     tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = candidates(tmp_path / "dark", a=0, b=0)
-    assert run(["reward", str(folder), "--best-of", *asked(scripted(levels)), "-q"]) == 3
+    assert run(["reward", str(folder), "--best-of", *PROTOCOL, *asked(scripted(levels)), "-q"]) == 3
     told = capsys.readouterr()
     assert told.out == ""
     assert "no candidate could be judged, so there is no best one" in told.err
+
+
+def test_the_command_judges_by_the_usual_protocol_and_scores_from_0_to_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = edit_pair(tmp_path)
+    shared = ["--source", str(before), "--instruction", "Change the color of the patch to red"]
+    assert run(["reward", str(after), "--best-of", *shared, "--judge", "rules", "--json", "-q"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["protocol"] == "dlebench"
+    (choice,) = told["choices"]
+    assert choice["winner"] == str(after)
+    (candidate,) = choice["candidates"]
+    assert 0 < candidate["score"] <= 1
+    assert run(["reward", str(after), "--best-of", *shared, "--judge", "rules", *PROTOCOL]) == 2
+    assert "rules judges DLEBench's two criteria only" in capsys.readouterr().err
+
+
+def test_scores_that_differ_by_a_rounding_error_are_equal_and_by_more_are_not() -> None:
+    assert best_place([0.5, 0.5 + 1e-9]) == 0
+    assert best_place([0.5, 0.5 + 1e-6]) == 1
 
 
 def test_mistakes_are_one_sentence(tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]) -> None:

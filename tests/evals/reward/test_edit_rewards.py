@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editloupe import UserError
+from editloupe import Edit, Judge, UserError, best_of
 from editloupe.cli.main import run
+from editloupe.edit_scores import edit_score
 from editloupe.evals.manifests.pairs import Pair, load_pairs
 from editloupe.evals.reward import PairResult, accuracy, areward, judge_pairs, reward
+from editloupe.rewards import verl
 from editloupe.rubrics.editreward.scoring import PAIRS
 from editloupe.rubrics.pairs import is_right
 from tests.conftest import StartServer
 from tests.evals.reward.samples import fair, open_judge, write_pairs
+from tests.pictures import edit_pair
 from tests.rubrics.samples import edit_for
 from tests.scripted import Request, say
 
@@ -83,7 +87,7 @@ def test_rewards_keep_the_order_of_the_edits_and_their_number(tmp_path: Path, sc
     ]
     judge = open_judge(server, criteria=["instruction_following"])
     edits = [edit.model_copy(update={"extra": {**edit.extra, "dimension": "IA"}}) for edit in edits]
-    expected = [25.0 * (n % 5) for n in range(30)]
+    expected = [0.25 * (n % 5) for n in range(30)]
     assert reward(edits, judge, concurrency=8) == expected
     assert reward(edits, judge, concurrency=8) == expected
 
@@ -99,8 +103,9 @@ def test_rewards_keep_the_order_of_the_edits_and_their_number(tmp_path: Path, sc
 def test_any_protocol_is_a_reward(tmp_path: Path, scripted: StartServer) -> None:
     server = scripted(lambda request: say('{"reason": "x", "score": 10}'))
     edits = [edit_for(tmp_path, "Awareness"), edit_for(tmp_path, "Nothing known")]
-    scores = reward(edits, "openai:gpt-4.1", base_url=server.openai_url, protocol="wiseedit")
-    assert scores == [100.0, None]
+    with pytest.warns(UserWarning, match="1 of 2 edits has no reward"):
+        scores = reward(edits, "openai:gpt-4.1", base_url=server.openai_url, protocol="wiseedit")
+    assert scores == [1.0, None]
 
 
 def test_without_a_dimension_the_reward_is_the_overall_score(tmp_path: Path, scripted: StartServer) -> None:
@@ -108,7 +113,61 @@ def test_without_a_dimension_the_reward_is_the_overall_score(tmp_path: Path, scr
         lambda request: fair(request) if "List of" in request.system else say('{"reason": "x", "score": 3}')
     )
     (score,) = reward([edit_for(tmp_path, "ADD")], open_judge(server))
-    assert score == pytest.approx(50.0)
+    assert score == pytest.approx(0.5)
+
+
+def test_a_reward_runs_from_0_to_1_by_the_usual_protocol_as_every_other_reward_does(tmp_path: Path) -> None:
+    source, edited = edit_pair(tmp_path)
+    edit = Edit(source=source, edited=edited, instruction="Change the color of the patch to red")
+    with Judge("rules") as judge:
+        whole = edit_score(judge, judge(edit)).score
+    assert whole is not None
+    assert 0 < whole <= 1
+    assert reward([edit], "rules") == [pytest.approx(whole)]
+    parts = {"source": source, "edited": edited, "instruction": edit.instruction}
+    assert verl(extra_info=parts, judge="rules")["score"] == pytest.approx(whole)
+
+
+def test_edits_without_a_reward_are_told_once_with_their_reasons(tmp_path: Path) -> None:
+    source, edited = edit_pair(tmp_path)
+    good = Edit(source=source, edited=edited, instruction="Change the color of the patch to red")
+    missing = [good.model_copy(update={"edited": tmp_path / "none.png"})] * 2
+    with pytest.warns(UserWarning, match="no reward") as told:
+        scores = reward([missing[0], good, missing[1]], "rules")
+    (warning,) = told
+    reason = f"instruction_following: there is no picture at {tmp_path / 'none.png'}"
+    assert "2 of 3 edits have no reward" in str(warning.message)
+    assert f"{reason} (2 edits)" in str(warning.message)
+    assert warning.filename == __file__
+    assert [score is None for score in scores] == [True, False, True]
+    assert scores.reasons == [reason, None, reason]
+    with pytest.warns(UserWarning, match="2 of 2 edits have no reward"):
+        assert best_of(missing, "rules") is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert reward([good], "rules").reasons == [None]
+
+
+async def test_a_judge_that_cannot_judge_the_protocol_is_refused_as_a_reward_at_once(tmp_path: Path) -> None:
+    source, edited = edit_pair(tmp_path)
+    edits = [Edit(source=source, edited=edited, instruction="Change the color of the patch to red")]
+    sentence = r"^rules judges DLEBench's two criteria only, not Edit-Compass; name another judge, or dlebench as .*$"
+    with pytest.raises(UserError, match=sentence):
+        reward(edits, "rules", protocol="edit-compass")
+    with pytest.raises(UserError, match=sentence):
+        best_of(edits, "rules", protocol="edit-compass")
+    with Judge("rules", protocol="edit-compass") as judge:
+        with pytest.raises(UserError, match=sentence):
+            await areward(edits, judge)
+        with pytest.raises(UserError, match=sentence):
+            verl(extra_info={"source": source, "edited": edited, "instruction": "Make it red"}, judge=judge)
+
+
+def test_a_judge_that_cannot_judge_pairs_is_refused_on_the_command_line(
+    pairs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["reward", str(pairs), "--judge", "rules"]) == 2
+    assert "rules judges DLEBench's two criteria only, not EditReward-Compass" in capsys.readouterr().err
 
 
 @given(st.floats(0, 100), st.floats(0, 100))
