@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,18 @@ def test_what_agree_could_not_read_is_never_written(
     assert answer.status_code == 400
     assert answer.json()["sentence"]
     assert not (run / "labels.jsonl").exists()
+
+
+def test_a_request_full_of_wrong_boxes_takes_little_memory(studio: OpenStudio, tmp_path: Path) -> None:
+    client = studio(runs=(many_edits(tmp_path, 1),))
+    content = {"annotator": "Ana", "edit": "edit-00000", "boxes": [0] * 400_000}
+    body = json.dumps(content, separators=(",", ":")).encode()
+    tracemalloc.start()
+    refused = client.post("/runs/run/labels", content=body, headers={"content-type": "application/json"})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (refused.status_code, refused.json()["sentence"]) == (400, "Input should be an object")
+    assert peak < 50_000_000
 
 
 def test_labels_may_go_to_a_file_of_their_own(studio: OpenStudio, tmp_path: Path) -> None:
