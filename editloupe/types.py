@@ -8,15 +8,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from editloupe.asked_messages import AskedMessage
 from editloupe.frozen_record import Record as Record
+from editloupe.frozen_record import Several
 from editloupe.frozen_record import Sha as Sha
 from editloupe.memory_picture import MemoryPicture, PictureSource
 from editloupe.picture_file import File, taken_picture
@@ -97,6 +93,10 @@ KEPT = "kept"
 """The context in which a record is read that was written by us: what it holds could be written."""
 
 
+Boxes = Several[Box]
+"""Boxes, refused at the first wrong one."""
+
+
 class Edit(Record):
     """What is judged: an instruction, the picture before, the picture after."""
 
@@ -107,7 +107,7 @@ class Edit(Record):
     instruction: str
     instruction_type: str | None = None
     """One of the protocol's types, such as `Change Color`."""
-    target_boxes: tuple[Box, ...] = ()
+    target_boxes: Boxes = ()
     """Annotated targets, in pixels of the source picture."""
     reference: File | None = None
     """A picture of the edit done right."""

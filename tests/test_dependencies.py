@@ -34,6 +34,7 @@ LAYERS = (
         "spec_prefixes",
         "storable",
         "user_error",
+        "validation_errors",
         "whole_files",
     ),
     ("rubrics", "tools"),

@@ -25,6 +25,7 @@ from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.safe_text import for_json, one_line, printable, trace_command
 from editloupe.storable import storable
 from editloupe.types import Edit, Judgement, Outcome, Step, Trace, UserError, Verdict
+from editloupe.validation_errors import first_error
 
 
 @spliced
@@ -93,7 +94,7 @@ def build_edit(**fields: Any) -> Edit:
     try:
         return Edit(**fields)
     except ValidationError as error:
-        raise UserError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
+        raise UserError(first_error(error).message) from None
 
 
 def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: StepPrinter | None = None) -> Judgement:

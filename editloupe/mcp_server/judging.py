@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError
 
 from editloupe.edit_scores import explained, why_no_edit
 from editloupe.evals.papers.types_read import type_reader
+from editloupe.frozen_record import StopAtFirst
 from editloupe.images import Album
 from editloupe.judge import Judge
 from editloupe.mcp_server.kept_judgements import KeptJudgements
@@ -46,11 +47,13 @@ class Judging:
             str, Field(description='One of the protocol\'s types, such as "Change Color".')
         ] = "",
         target_boxes: Annotated[
-            list[list[float]], Field(description="Annotated targets [x1, y1, x2, y2], in pixels of the source.")
+            list[Annotated[list[float], StopAtFirst()]],
+            StopAtFirst(),
+            Field(description="Annotated targets [x1, y1, x2, y2], in pixels of the source."),
         ] = [],  # noqa: B006
         reference: Annotated[str, Field(description="A picture of the edit done right, given like the others.")] = "",
         hint: Annotated[str, Field(description="A hint for the judge.")] = "",
-        criteria: Annotated[list[str], Field(description="Only these criteria; empty for all.")] = [],  # noqa: B006
+        criteria: Annotated[list[str], StopAtFirst(), Field(description="Only these criteria; empty for all.")] = [],  # noqa: B006
         edit_id: Annotated[str, Field(description="A name for the edit, for read_trace.")] = "",
     ) -> Annotated[CallToolResult, JudgeResult]:
         """Judge an instruction-based image edit: source picture, instruction, edited picture.

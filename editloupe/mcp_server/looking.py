@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from mcp_types import CallToolResult
 from pydantic import Field
 
+from editloupe.frozen_record import StopAtFirst
 from editloupe.images import Album, Picture, hash_pixels
 from editloupe.mcp_server.picture_gate import PictureGate
 from editloupe.mcp_server.records import LookResult
@@ -25,10 +26,14 @@ PictureText = Annotated[
 ]
 SecondText = Annotated[str, Field(description="A second picture of the same scene, given like the first; or empty.")]
 BoxNumbers = Annotated[
-    list[float], Field(description="The region [x1, y1, x2, y2] in pixels of the picture.", min_length=4, max_length=4)
+    list[float],
+    StopAtFirst(),
+    Field(description="The region [x1, y1, x2, y2] in pixels of the picture.", min_length=4, max_length=4),
 ]
 RegionNumbers = Annotated[
-    list[float], Field(description="A region [x1, y1, x2, y2] in pixels; empty for the whole picture.", max_length=4)
+    list[float],
+    StopAtFirst(),
+    Field(description="A region [x1, y1, x2, y2] in pixels; empty for the whole picture.", max_length=4),
 ]
 
 

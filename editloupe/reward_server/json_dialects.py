@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from editloupe.frozen_record import Several
 from editloupe.reward_server.scoring import EditScorer, Scored
 from editloupe.reward_server.wire import (
     BadRequest,
@@ -20,7 +21,7 @@ from editloupe.reward_server.wire import (
     reasons,
     texts_of,
 )
-from editloupe.types import Box, Edit, Record, Verdict
+from editloupe.types import Boxes, Edit, Record, Verdict
 
 IDENTITY = ("request_id", "sample_id", "group_id", "source_rank", "policy_version", "idempotency_key")
 """What a UniRL client wants back with every item."""
@@ -45,8 +46,8 @@ class ScoreItem(Wire):
     """One sample of a UniRL request."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    history: tuple[Turn, ...]
-    required_rewards: tuple[str, ...] = ()
+    history: Several[Turn]
+    required_rewards: Several[str] = ()
     metadata: Mapping[str, Any] | None = None
 
 
@@ -54,14 +55,13 @@ class ScoreRequest(Wire):
     """UniRL's `POST /score`."""
 
     protocol_version: str | None = None
-    requests: tuple[ScoreItem, ...]
+    requests: Several[ScoreItem]
 
 
 def _read_unirl(body: bytes, limits: WireLimits) -> Parsed:
-    asked = read_json(body, ScoreRequest)
+    asked = read_json(body, ScoreRequest, limits)
     if asked.protocol_version not in (None, "1"):
         raise BadRequest(f"this server speaks protocol_version 1, not {asked.protocol_version[:20]}")
-    limits.check(len(asked.requests))
     return Parsed([_unirl_edit(item, limits) for item in asked.requests], asked.requests)
 
 
@@ -98,14 +98,14 @@ def _answer_unirl(parsed: Parsed, scored: Sequence[Scored], scorer: EditScorer) 
 class ComputeRequest(Wire):
     """Flow-Factory's `POST /compute`."""
 
-    prompt: tuple[str, ...]
-    image: tuple[str, ...] | None = None
-    condition_images: tuple[tuple[str, ...], ...] | None = None
+    prompt: Several[str]
+    image: Several[str] | None = None
+    condition_images: Several[Several[str]] | None = None
     video: Any = None
 
 
 def _read_flow_factory(body: bytes, limits: WireLimits) -> Parsed:
-    asked = read_json(body, ComputeRequest)
+    asked = read_json(body, ComputeRequest, limits)
     if asked.video or asked.image is None:
         raise BadRequest("this server judges edits of pictures: `image` is needed, and `video` is not read")
     if asked.condition_images is None:
@@ -118,7 +118,6 @@ def _read_flow_factory(body: bytes, limits: WireLimits) -> Parsed:
             f"there are {len(asked.prompt)} prompts, {len(asked.image)} images and {len(asked.condition_images)} lists "
             "of condition images; every sample has one of each"
         )
-    limits.check(len(asked.prompt))
     return Parsed(
         [
             make_edit(
@@ -138,21 +137,20 @@ def _answer_flow_factory(parsed: Parsed, scored: Sequence[Scored], scorer: EditS
 class RewardRequest(Wire):
     """OpenRLHF's remote reward model."""
 
-    query: tuple[str, ...]
-    prompts: tuple[str, ...] | None = None
-    labels: tuple[Any, ...] | None = None
+    query: Several[str]
+    prompts: Several[str] | None = None
+    labels: Several[Any] | None = None
 
 
 _DATA_URL = re.compile(r"data:image/[a-z+.-]{1,20};base64,[A-Za-z0-9+/=]+")
 
 
 def _read_openrlhf(body: bytes, limits: WireLimits) -> Parsed:
-    asked = read_json(body, RewardRequest)
+    asked = read_json(body, RewardRequest, limits)
     prompts = asked.prompts or ("",) * len(asked.query)
     labels = asked.labels or (None,) * len(asked.query)
     if not len(asked.query) == len(prompts) == len(labels):
         raise BadRequest(f"there are {len(asked.query)} queries, {len(prompts)} prompts and {len(labels)} labels")
-    limits.check(len(asked.query))
     return Parsed([_openrlhf_edit(*one, limits) for one in zip(asked.query, prompts, labels, strict=True)])
 
 
@@ -182,10 +180,10 @@ class OwnEdit(Record):
     edited: str
     instruction: str
     instruction_type: str | None = None
-    target_boxes: tuple[Box, ...] = ()
+    target_boxes: Boxes = ()
     hint: str | None = None
     model: str | None = None
-    images: Mapping[str, tuple[str, ...]] = {}
+    images: Mapping[str, Several[str]] = {}
     """Pictures in further roles, such as reference or references."""
     extra: Mapping[str, Any] = {}
     """Further fields, for protocols that read them."""
@@ -194,12 +192,11 @@ class OwnEdit(Record):
 class OwnRequest(Record):
     """Our own `POST /v1/judge`."""
 
-    edits: tuple[OwnEdit, ...]
+    edits: Several[OwnEdit]
 
 
 def _read_own(body: bytes, limits: WireLimits) -> Parsed:
-    asked = read_json(body, OwnRequest)
-    limits.check(len(asked.edits))
+    asked = read_json(body, OwnRequest, limits)
     items = []
     for one in asked.edits:
         texts = {name: value for name, value in texts_of(dict(one)).items() if value is not None}

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,8 +39,8 @@ class KeptRun:
             self.close()
             raise
 
-    async def held(self, edit: Edit) -> tuple[Verdict, ...] | None:
-        """Return the verdicts the run holds of an edit, asked in just this way; None where one is missing."""
+    async def held(self, edit: Edit) -> dict[str, Verdict]:
+        """Return the verdicts that the run holds of an edit asked in exactly this way, by criterion."""
         return await self._do(lambda: self._held(edit))
 
     async def save(self, judgement: Judgement, album: Album) -> None:
@@ -57,19 +58,17 @@ class KeptRun:
     async def _do(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    def _held(self, edit: Edit) -> tuple[Verdict, ...] | None:
+    def _held(self, edit: Edit) -> dict[str, Verdict]:
         if self._reader is None:
             self._reader = self._run.reader()
-        found = []
+        verdicts: dict[str, Verdict] = {}
         for criterion, question in self._questions(edit).items():
             row = self._reader.execute(_HELD, (question.shown, question.asked)).fetchone()
             if question.shown is None or row is None:
-                return None
-            try:
-                found.append(_VERDICT.validate_json(row[0]).model_copy(update={"criterion": criterion}))
-            except ValidationError:  # damaged: asked anew
-                return None
-        return tuple(found)
+                continue
+            with suppress(ValidationError):  # a damaged verdict is asked for again
+                verdicts[criterion] = _VERDICT.validate_json(row[0]).model_copy(update={"criterion": criterion})
+        return verdicts
 
     def _save(self, judgement: Judgement, album: Album) -> None:
         questions = self._questions(judgement.edit)

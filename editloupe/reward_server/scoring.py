@@ -126,7 +126,8 @@ class EditScorer:
         Raises Busy, TooMany or OutOfOrder before anything is judged.
         """
         keys = [edit_key(edit) for edit in edits]
-        new = {key: edit for key, edit in zip(keys, edits, strict=True) if key not in self._known}
+        known = self._recall(keys)  # copied, because the edits judged now may take their places in memory
+        new = {key: edit for key, edit in zip(keys, edits, strict=True) if key not in known}
         self._check({key: edit for key, edit in new.items() if key not in self._under_way})
         entries: dict[str, _UnderWay] = {}
         shared = {key for key in new if key in self._under_way}
@@ -139,7 +140,14 @@ class EditScorer:
         finally:
             for key, entry in entries.items():
                 self._leave(key, entry)
-        return self._answers(keys, entries, shared)
+        return self._answers(keys, known, entries, shared)
+
+    def _recall(self, keys: Sequence[str]) -> dict[str, Scored]:
+        """Return the scores in memory of these edits, and note that they were used."""
+        known = {key: self._known[key] for key in keys if key in self._known}
+        for key in known:
+            self._known.move_to_end(key)
+        return known
 
     def _check(self, new: Mapping[str, Edit]) -> None:
         if self.broken or self._stopped:
@@ -178,14 +186,21 @@ class EditScorer:
         if task.cancelled() or task.exception() is not None or task.result().score is None:
             return  # what was not judged may be judged another time
         self._known[key] = replace(task.result(), known=True)
+        self._known.move_to_end(key)
         while len(self._known) > self.settings.remember:
             self._known.popitem(last=False)
 
-    def _answers(self, keys: Sequence[str], entries: Mapping[str, _UnderWay], shared: set[str]) -> list[Scored]:
+    def _answers(
+        self,
+        keys: Sequence[str],
+        known: Mapping[str, Scored],
+        entries: Mapping[str, _UnderWay],
+        shared: set[str],
+    ) -> list[Scored]:
         found: list[Scored] = []
         seen: set[str] = set()
         for key in keys:
-            answer = _result(entries[key].task, self.settings.deadline) if key in entries else self._known[key]
+            answer = _result(entries[key].task, self.settings.deadline) if key in entries else known[key]
             if key in entries and answer.score is not None and (key in seen or key in shared):
                 answer = replace(answer, known=True)
             seen.add(key)
@@ -206,11 +221,13 @@ class EditScorer:
                 self.metrics.observe("judge_seconds", time.perf_counter() - started)
 
     async def _judged(self, edit: Edit) -> Scored:
-        if self.run is not None and (held := await self.run.held(edit)):
-            return replace(self._scored(edit, held), known=True)
+        held: Mapping[str, Verdict] = {} if self.run is None else await self.run.held(edit)
+        missing = [name for name in self.judge.criteria_for(edit) if name not in held] if held else None
+        if held and not missing:
+            return replace(self._scored(edit, tuple(held.values())), known=True)
         album = Album()
         try:
-            judgement = await self.judge.ajudge(edit, strict=False, album=album)
+            judgement = await self.judge.ajudge(edit, criteria=missing, strict=False, album=album)
             if self.run is not None:
                 try:
                     await self.run.save(judgement, album)
@@ -220,7 +237,8 @@ class EditScorer:
         finally:
             album.clear()
         self._count(judgement.verdicts)
-        return self._scored(edit, judgement.verdicts)
+        verdicts = {**held, **{one.criterion: one for one in judgement.verdicts}}
+        return self._scored(edit, tuple(verdicts[name] for name in self.judge.criteria if name in verdicts))
 
     def _scored(self, edit: Edit, verdicts: tuple[Outcome, ...]) -> Scored:
         usage = sum((one.usage for one in verdicts), Usage())

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from PIL import Image
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 
 from editloupe.images import declared_pixels
 from editloupe.memory_picture import MemoryPicture
@@ -23,6 +24,8 @@ TEXTS = ("instruction_type", "hint", "target_boxes", "model", "turn", "extra")
 """What a request may say of an edit beside its pictures and its instruction."""
 LONGEST = 20_000
 """Letters of an instruction."""
+VALUES_PER_EDIT, FEWEST_VALUES = 1000, 100_000
+"""JSON values that a request may hold; each takes up to some hundred bytes of memory."""
 
 
 class BadRequest(Exception):
@@ -36,6 +39,11 @@ class WireLimits:
     edits: int
     pixels: int
     """Of one picture."""
+
+    @property
+    def values(self) -> int:
+        """How many values the JSON of a request may hold: texts, numbers, lists and objects."""
+        return max(FEWEST_VALUES, VALUES_PER_EDIT * self.edits)
 
     def check(self, count: int) -> None:
         """Refuse a request of more edits than will ever be taken on at one time."""
@@ -76,14 +84,35 @@ class Dialect:
     """Of the request, where it is documented as JSON schema."""
 
 
-def read_json(body: bytes, model: type[M]) -> M:
-    """Read a request's JSON; a mistake is told in one sentence."""
+def read_json(body: bytes, model: type[M], limits: WireLimits) -> M:
+    """Read a request's JSON.
+
+    The limits are checked before the records are built: a request of a few MB can hold a million wrong edits.
+
+    Args:
+        body: The request.
+        model: What it should be. Its fields that are lists have one value per edit.
+        limits: What a request may ask for.
+
+    Raises:
+        BadRequest: The request is too large, is not JSON, or is not such a record.
+    """
+    # In JSON every value but the first follows one of these; those inside texts are counted as well.
+    if sum(map(body.count, (b",", b"[", b"{"))) > limits.values:
+        raise BadRequest(f"the request holds more than {limits.values} values")
+    try:
+        content = from_json(body)
+    except ValueError as error:
+        raise BadRequest(f"the request: Invalid JSON: {error}") from None
+    if isinstance(content, dict):
+        for name in model.model_fields:
+            if isinstance(values := content.get(name), list):
+                limits.check(len(values))
+    del content
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
         raise BadRequest(mistake(error, whole="the request")) from None
-    except RecursionError:
-        raise BadRequest("the request is nested too deeply") from None
 
 
 def make_edit(

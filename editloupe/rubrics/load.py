@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from editloupe.rubrics.model import ModeText, Rubric
 from editloupe.rubrics.yaml_files import bundled_documents, bundled_yaml, read_yaml
 from editloupe.types import UserError
+from editloupe.validation_errors import first_error
 
 CLOSER = "You can look closer with tools."
 TOOL_NOTES = (
@@ -53,15 +54,12 @@ def with_tools(rubric: Rubric) -> Rubric:
 
 def mistake(error: ValidationError, whole: str = "the file") -> str:
     """Return the first mistake of a record in words, its place in front; `whole` is what the record is called, if anything."""
-    first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"]) or whole
-    if first["type"] == "missing":
+    first = first_error(error)
+    where = first.place or whole
+    if first.type == "missing":
         return f"{where} is missing"
-    if first["type"] == "extra_forbidden":
+    if first.type == "extra_forbidden":
         return f"{where} is not a field"
-    if first["type"] == "string_type" and isinstance(first["input"], bool):
-        return (
-            f"{where}: {str(first['input']).lower()} is a truth value in YAML; where a word is meant, put it in quotes"
-        )
-    told = first["msg"].removeprefix("Value error, ")
-    return f"{where}: {told}" if where else told
+    if first.type == "string_type" and isinstance(first.input, bool):
+        return f"{where}: {str(first.input).lower()} is a truth value in YAML; where a word is meant, put it in quotes"
+    return f"{where}: {first.message}" if where else first.message

@@ -18,6 +18,7 @@ from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
 from editloupe.tools.setting_values import read_settings
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Mode, Record, UserError
+from editloupe.validation_errors import describe_error
 
 DEFAULT_SETUP = "default"
 OF_THE_MACHINE = (
@@ -74,7 +75,7 @@ class Setup(Record):
         try:
             return JudgeSettings.model_validate({**self.judging, **own})
         except ValidationError as error:
-            raise UserError(f"judging.{_first(error)}") from None
+            raise UserError(f"judging.{describe_error(error)}") from None
 
     def tool_settings(self, given: ToolSettings | None = None) -> ToolSettings:
         """Return how the tools look: the set-up's values before the environment's, and before both what `given` has changed."""
@@ -159,7 +160,7 @@ def read_setup(content: Mapping[str, Any], where: str) -> Setup:
     try:
         return Setup.model_validate(content)
     except ValidationError as error:
-        raise UserError(f"{where}: {_first(error)}") from None
+        raise UserError(f"{where}: {describe_error(error)}") from None
 
 
 @cache
@@ -169,13 +170,6 @@ def _bundled(name: str) -> Setup:
 
 def _is_setup(file: Any) -> bool:
     return str(file.name).endswith(".yaml")
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    said = str(first["msg"]).removeprefix("Value error, ")
-    return f"{place}: {said}" if place else said
 
 
 __all__ = ["DEFAULT_SETUP", "Setup", "find_setup", "read_setup", "setup_names"]

@@ -11,11 +11,13 @@ from typing import Any
 from pydantic import Field, ValidationError, field_validator
 
 from editloupe.evals.forks.reopening import JudgeChange
+from editloupe.frozen_record import Several
 from editloupe.setups.setup import setup_names
 from editloupe.studio.settings import StudioSettings
 from editloupe.studio.uploads import Uploads
 from editloupe.tools.setting_values import read_assignments
 from editloupe.types import Mode, Record, UserError
+from editloupe.validation_errors import describe_error
 
 LONGEST = 20_000
 """Letters a thought may have."""
@@ -49,8 +51,8 @@ class ForkRequest(Record):
     step: int = Field(ge=1)
     thought: str | None = Field(default=None, max_length=LONGEST)
     """None where it is as it was."""
-    dropped: tuple[int, ...] = Field(default=(), max_length=64)
-    again: tuple[int, ...] = Field(default=(), max_length=64)
+    dropped: Several[int] = Field(default=(), max_length=64)
+    again: Several[int] = Field(default=(), max_length=64)
     boxes: dict[int, str] = Field(default_factory=dict, max_length=64)
     """By call, as x1, y1, x2, y2 in the numbers of the call."""
     pictures: dict[str, str] = Field(default_factory=dict, max_length=64)
@@ -136,6 +138,4 @@ def read_fork_request(body: bytes) -> ForkRequest:
     try:
         return ForkRequest.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the request"
-        raise UserError(f"{where}: {str(first['msg']).removeprefix('Value error, ')}") from None
+        raise UserError(describe_error(error, whole="the request")) from None

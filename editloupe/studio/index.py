@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from editloupe.evals.runs import configurations
 from editloupe.evals.runs.readback import recorded_rubrics
+from editloupe.evals.runs.schema import read_snapshot
 from editloupe.evals.runs.standing import clock_of, standing_of
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import Rubric
@@ -115,7 +117,8 @@ class RunIndex:
         if self._seen != version:
             self._rows.execute("BEGIN")
             try:
-                changed = self._take_new(self._source)
+                with read_snapshot(self._source):
+                    changed = self._take_new(self._source)
             except BaseException:
                 self._rows.execute("ROLLBACK")
                 raise
@@ -128,7 +131,11 @@ class RunIndex:
         self._labelled = self._labels.version
 
     def _take_new(self, source: sqlite3.Connection) -> bool:
-        """Read what came since the last time; a unit that is judged again gets a new, higher row number."""
+        """Read what was added since the last time; a unit that is judged again gets a new, higher row number.
+
+        `source` must be in one read transaction: verdicts committed between the reading of new rows and of the highest
+        row number would be skipped.
+        """
         query = "SELECT DISTINCT name FROM answers JOIN edits USING (edit) WHERE answer >= ?"
         fresh = source.execute(query, (self._last_answer,)).fetchall()
         added = source.execute("SELECT name FROM edits WHERE edit > ?", (self._last_edit,)).fetchall()
@@ -154,7 +161,7 @@ class RunIndex:
 
     def _take_configurations(self, source: sqlite3.Connection) -> dict[str, list[str]]:
         """Read who judged how, and return the configurations that each question belongs to."""
-        held = self._run.configurations()
+        held = configurations.held(source)
         self._rows.execute("DELETE FROM configurations")
         self._rows.executemany(
             "INSERT INTO configurations VALUES (?, ?, ?, ?, ?, ?)",

@@ -14,7 +14,7 @@ from editloupe.studio.labels import Said
 from editloupe.studio.library import OpenRun
 from editloupe.studio.queries import criteria_of
 from editloupe.studio.worklists import Worklist, differing, settled_places
-from editloupe.types import Box, Record, UserError
+from editloupe.types import Boxes, Record, UserError
 
 
 class LabelRequest(Record):
@@ -31,7 +31,7 @@ class LabelRequest(Record):
     """None leaves it as it was."""
     skip: bool | None = None
     comment: str | None = Field(default=None, max_length=4000)
-    boxes: tuple[Box, ...] | None = Field(default=None, max_length=50)
+    boxes: Boxes | None = Field(default=None, max_length=50)
     undo: bool = False
 
 

@@ -254,10 +254,9 @@ class LabelBook:
         if size:
             try:
                 self._take_all()
-                size = self.path.stat().st_size
             except OSError as error:
                 raise UserError(f"{self.path} cannot be read ({error.strerror or error})") from None
-        self._size = size
+        self._size = size  # from before the reading: what was added meanwhile is read next time
         self.version += 1
 
     def _take_all(self) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from pydantic import Field, StringConstraints, ValidationError, field_validator
+from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator
+from starlette.requests import Request
 
 from editloupe.combined.plans import names_a_file
 from editloupe.judge import Judge
@@ -19,8 +21,10 @@ from editloupe.setups.setup import DEFAULT_SETUP, setup_names
 from editloupe.studio.library import OpenRun
 from editloupe.studio.settings import StudioSettings
 from editloupe.studio.uploads import Uploads
-from editloupe.types import Box, Edit, Mode, Record, UserError
+from editloupe.types import Boxes, Edit, Mode, Record, UserError
+from editloupe.validation_errors import describe_error
 
+M = TypeVar("M", bound=BaseModel)
 _OWN_SLOTS = ("source", "edited", "reference")
 LONGEST = 4000
 """Letters an instruction may have."""
@@ -40,7 +44,7 @@ class JudgeRequest(Record):
     """Further pictures by role, such as an annotated one or a golden label."""
     instruction: str = Field(default="", max_length=LONGEST)
     instruction_type: str = Field(default="", max_length=80)
-    boxes: tuple[Box, ...] = Field(default=(), max_length=50)
+    boxes: Boxes = Field(default=(), max_length=50)
     judge: str = Field(default="", max_length=200)
     base_url: str | None = Field(default=None, max_length=400)
     """One of the servers named at the start; empty for the provider's own, None for the one that is proposed."""
@@ -78,14 +82,17 @@ class JudgeRequest(Record):
         return f"{plain}-{digest}"
 
 
+async def parse_json(request: Request, kind: type[M]) -> M:
+    """Read a request's JSON in a worker thread, so that no other page waits for it; raise ValidationError if it is wrong."""
+    return await asyncio.to_thread(kind.model_validate_json, await request.body())
+
+
 def read_request(body: bytes) -> JudgeRequest:
     """Read what the page sent; a mistake is told in one sentence."""
     try:
         return JudgeRequest.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the request"
-        raise UserError(f"{where}: {str(first['msg']).removeprefix('Value error, ')}") from None
+        raise UserError(describe_error(error, whole="the request")) from None
 
 
 def edit_of(request: JudgeRequest, uploads: Uploads) -> Edit:

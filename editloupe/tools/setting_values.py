@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import UserError
+from editloupe.validation_errors import first_error
 
 OBJECTS = ("extra_tools",)
 """Settings that only a program can give."""
@@ -76,8 +77,8 @@ def _read(name: str, value: Any) -> Any:
     try:
         return TypeAdapter(hint).validate_python(value)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"the setting {name} of the tools cannot be {value!r}: {first['msg']}") from None
+        why = first_error(error).message
+        raise UserError(f"the setting {name} of the tools cannot be {value!r}: {why}") from None
 
 
 @cache

@@ -113,6 +113,26 @@ async def test_scores_that_are_remembered_have_a_limit(scripted: StartServer) ->
     assert "editloupe_remembered_edits 3\n" in scorer.metrics.text()
 
 
+async def test_an_old_edit_asked_with_more_new_ones_than_are_remembered_keeps_its_score(scripted: StartServer) -> None:
+    model = scripted(labelled, log=False)
+    async with asking(model) as judge:
+        scorer = EditScorer(judge, RewardServerSettings(remember=2))
+        await scorer.score([edit(1)])
+        found = await scorer.score([edit(1), *(edit(seed) for seed in range(2, 6)), edit(1)])
+    assert [one.score for one in found] == [0.5] * 6
+    assert [one.known for one in found] == [True, False, False, False, False, True]
+    assert model.served == 10
+
+
+async def test_the_score_that_was_used_longest_ago_is_forgotten_first(scripted: StartServer) -> None:
+    async with asking(scripted(labelled, log=False)) as judge:
+        scorer = EditScorer(judge, RewardServerSettings(remember=2))
+        for seed in (1, 2, 1, 3):
+            await scorer.score([edit(seed)])
+        found = await scorer.score([edit(1), edit(2)])
+    assert [one.known for one in found] == [True, False]
+
+
 async def test_a_wrong_key_is_told_and_no_score_is_made_up(scripted: StartServer) -> None:
     async with asking(scripted(lambda _: wrong_key(), log=False)) as judge:
         (found,) = await EditScorer(judge).score([edit(1)])
@@ -165,6 +185,38 @@ def test_a_run_keeps_traces_and_pictures_and_answers_after_a_restart(scripted: S
         picture = run.pictures.find(kept.pictures["edited"][0])
         assert picture is not None
         assert picture.read_bytes() == png(1)
+
+
+def test_only_criteria_that_the_run_does_not_hold_are_asked_again(scripted: StartServer, tmp_path: Path) -> None:
+    asked = {"consistency": 0, "following": 0}
+    failing = True
+
+    def consistency_fails(request: Request) -> Any:
+        consistency = "Perfect Consistency" in request.system
+        asked["consistency" if consistency else "following"] += 1
+        return fault(400, "no") if consistency and failing else labelled(request)
+
+    model = scripted(consistency_fails, log=False)
+    folder = tmp_path / "run"
+    body = {"edits": [own(1, id="one")]}
+    for _ in range(2):  # the second server is started on the run of the first
+        with running(asking(model), out=folder) as server:
+            for _ in range(2):
+                (found,) = server.post("/v1/judge", body).json()["results"]
+                assert [one["status"] for one in found["verdicts"]] == ["judged", "unjudged"]
+                assert (found["score"], found["known"]) == (None, False)
+    assert asked == {"consistency": 4, "following": 1}
+    failing = False
+    with running(asking(model), out=folder) as server:
+        (found,) = server.post("/v1/judge", body).json()["results"]
+        assert [one["criterion"] for one in found["verdicts"]] == ["instruction_following", "visual_consistency"]
+        assert (found["score"], found["known"]) == (0.5, False)
+        assert server.metric("model_requests_total") == 1
+        assert server.post("/v1/judge", body).json()["results"][0]["known"]
+    assert asked == {"consistency": 5, "following": 1}
+    with Run.open(folder) as run:
+        assert [unit.outcome.status for unit in run.units()] == ["judged", "judged"]
+        assert all(run.load_trace("one", criterion) for criterion in ("instruction_following", "visual_consistency"))
 
 
 def test_a_run_that_cannot_be_written_stops_the_paying(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from editloupe.evals.analysis.agreement import agreement
 from editloupe.evals.analysis.bootstrap import Resampling
+from editloupe.studio import labels
 from editloupe.studio.human_labels import alpha, choices, consensus, rubric_of
 from editloupe.studio.labels import LabelBook
 from editloupe.types import Box, UserError
@@ -70,6 +74,23 @@ def test_what_another_program_adds_to_the_file_is_seen(tmp_path: Path) -> None:
         file.write('{"edit_id": "e2", "criterion": "x", "label": "y", "annotator": "by hand"}')
     book.give("ana", "e3", FOLLOWING, WRONG)
     assert [row["edit_id"] for row in rows(book.path)] == ["e1", "e1", "e2", "e3"]
+
+
+def test_a_label_written_by_another_studio_while_the_file_is_read_is_seen_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book, other = (LabelBook(tmp_path / "labels.jsonl") for _ in range(2))
+    book.give("ana", "e1", FOLLOWING, WRONG)
+    usual = labels.read_label_rows
+
+    def read_and_write(path: Path, notes: list[str]) -> Iterator[Any]:
+        yield from usual(path, notes)
+        monkeypatch.setattr(labels, "read_label_rows", usual)
+        book.give("ben", "e1", FOLLOWING, FLAWLESS)
+
+    monkeypatch.setattr(labels, "read_label_rows", read_and_write)
+    assert other.annotators() == ["ana"]
+    assert other.annotators() == ["ana", "ben"]
 
 
 def test_a_file_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path) -> None:
@@ -143,6 +164,18 @@ def test_what_agree_could_not_read_is_never_written(
     assert answer.status_code == 400
     assert answer.json()["sentence"]
     assert not (run / "labels.jsonl").exists()
+
+
+def test_a_request_full_of_wrong_boxes_takes_little_memory(studio: OpenStudio, tmp_path: Path) -> None:
+    client = studio(runs=(many_edits(tmp_path, 1),))
+    content = {"annotator": "Ana", "edit": "edit-00000", "boxes": [0] * 400_000}
+    body = json.dumps(content, separators=(",", ":")).encode()
+    tracemalloc.start()
+    refused = client.post("/runs/run/labels", content=body, headers={"content-type": "application/json"})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (refused.status_code, refused.json()["sentence"]) == (400, "Input should be an object")
+    assert peak < 50_000_000
 
 
 def test_labels_may_go_to_a_file_of_their_own(studio: OpenStudio, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from editloupe.studio.labels import LabelBook
 from editloupe.studio.queries import PAGE_SIZE, Wanted, conditions, facts_of, page_of, statement
 from editloupe.types import Edit, Judgement, Verdict
 from tests.evals.sample_runs import Line, make_run
+from tests.evals.watched_run import WatchedRun
 from tests.studio.conftest import OpenStudio
 from tests.studio.samples import LABELS, TYPES, many_edits, outcome
 
@@ -119,6 +120,33 @@ def test_the_table_grows_with_the_run_and_shows_what_was_judged_again(tmp_path: 
         assert ids(index, label="Flawless Execution", text="edit-00002") == ["edit-00002"]
         run.save(again.model_copy(update={"verdicts": (verdict,)}), repeat=1)
         assert ids(index, apart="repeats") == ["edit-00002"]
+
+
+def test_verdicts_committed_while_the_table_is_brought_up_to_date_come_with_the_next_reading(tmp_path: Path) -> None:
+    folder = many_edits(tmp_path, 3)
+    watched = WatchedRun.open(folder)
+    assert isinstance(watched, WatchedRun)
+    index = RunIndex(watched, LabelBook(folder / "labels.jsonl"))
+    with Run.write(folder) as writer:
+
+        def judge_again(*names: str) -> None:
+            verdict = Verdict(criterion=FOLLOWING, label="Wrong Action", score=2, score_100=100 / 3)
+            for name in names:
+                edit = writer.edit(name).edit
+                whole = Judgement(edit=edit, protocol="dlebench", mode="tools", judge=JUDGE, verdicts=(verdict,))
+                writer.save(whole, repeat=1)
+
+        assert total(index) == 3
+        judge_again("edit-00002")
+        watched.watch("FROM answers JOIN edits", lambda: judge_again("edit-00000", "edit-00001"))
+        assert total(index) == 3
+        assert watched.was_called, "verdicts were committed during the reading"
+        with index.reading() as rows:
+            repeats = {row.edit["edit_id"]: row.cells[FOLLOWING]["repeats"] for row in page_of(rows, Wanted()).rows}
+            units = rows.execute("SELECT sum(units) FROM configurations").fetchone()[0]
+    assert repeats == {"edit-00000": 2, "edit-00001": 2, "edit-00002": 2}
+    assert units == 9
+    index.close()
 
 
 def test_labels_given_by_people_come_into_the_table_at_once(tmp_path: Path) -> None:

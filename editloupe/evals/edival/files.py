@@ -17,6 +17,7 @@ from editloupe.rubrics.edival.pools import Pools
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.types import Record, Usage, UserError
+from editloupe.validation_errors import describe_error
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
 T = TypeVar("T", bound=Record)
@@ -96,9 +97,8 @@ def read_json(path: Path, kind: type[T]) -> T:
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValidationError, ValueError) as error:
-        first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
-        where = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{path} is not a file of this program: {where} {first['msg']}".replace("  ", " ")) from None
+        why = describe_error(error) if isinstance(error, ValidationError) else str(error)
+        raise UserError(f"{path} is not a file of this program: {why}") from None
 
 
 def held(path: Path, kind: type[T], key: str) -> T | None:

@@ -34,6 +34,7 @@ from editloupe.evals.runs.records import timestamp
 from editloupe.files import read_text
 from editloupe.images import ImageError, declared_size, decode, hash_bytes, hash_file
 from editloupe.types import Box
+from editloupe.validation_errors import first_error
 from editloupe.whole_files import make_folder, whole_file
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -117,7 +118,7 @@ def _question(
     try:
         found = tuple(Box.model_validate(box) for box in _listed(given)) if given else boxes
     except ValidationError as error:
-        raise NotUsable(f"its boxes cannot be read: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+        raise NotUsable(f"its boxes cannot be read: {first_error(error).message}") from None
     if len(found) > MOST_TARGETS:
         raise NotUsable(f"it has {len(found)} target boxes, and a sample has at most {MOST_TARGETS}")
     size = declared_size(out / file)

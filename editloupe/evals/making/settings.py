@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from editloupe.files import read_text
 from editloupe.types import Record, UserError
+from editloupe.validation_errors import describe_error
 from editloupe.whole_files import write_text
 
 FILE = "settings.json"
@@ -90,5 +91,4 @@ def read_making_settings(texts: Sequence[str], before: MakingSettings = _USUAL) 
     try:
         return MakingSettings.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"--set {first['loc'][0]}: {first['msg']}") from None
+        raise UserError(f"--set {describe_error(error)}") from None

@@ -15,6 +15,7 @@ from editloupe.evals.runs.redact import Redactor
 from editloupe.files import open_file
 from editloupe.safe_text import for_json
 from editloupe.types import UserError
+from editloupe.validation_errors import first_error
 
 T = TypeVar("T", bound=SampleRecord)
 
@@ -102,7 +103,7 @@ class StageLog(Generic[T]):
         try:
             return self._kind.validate_json(line)
         except ValidationError as error:
-            first = error.errors()[0]
+            why = first_error(error).message
             raise UserError(
-                f"{self._path.name}, line {self.lines}: this is no record of this stage ({first['msg']}); mend or remove the line"
+                f"{self._path.name}, line {self.lines}: this is no record of this stage ({why}); mend or remove the line"
             ) from None

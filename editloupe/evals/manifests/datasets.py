@@ -13,6 +13,7 @@ from editloupe.evals.manifests.output_names import OutputNames, output_names
 from editloupe.evals.manifests.readers import REQUIRED, Row, reader_for
 from editloupe.storable import storable_text
 from editloupe.types import Edit, UserError
+from editloupe.validation_errors import first_error
 
 Naming = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Gives the values of a row our names of fields."""
@@ -185,7 +186,5 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _sentence(error: ValidationError) -> str:
-    first = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
-    message = first["msg"].removeprefix("Value error, ")
-    return f'"{place}": {message}' if place else message
+    first = first_error(error)
+    return f'"{first.place}": {first.message}' if first.place else first.message

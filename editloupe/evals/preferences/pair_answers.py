@@ -153,13 +153,16 @@ class PairAnswers:
 
     def _append(self, pair: OpenPair, who: str, said: dict[str, Any]) -> None:
         row = {"pair": pair.id, "dimension": pair.dimension, "who": who, "when": timestamp(), **said}
+        line = json.dumps(storable(row), ensure_ascii=False).encode()
         with self._lock:
             self._read()
             try:
-                self._size = append_line(self.path, json.dumps(storable(row), ensure_ascii=False).encode())
+                size = append_line(self.path, line)
             except OSError as error:
                 raise UserError(f"{self.path} cannot be written: {error.strerror or error}") from None
             self._take(row)
+            # Another size means that another process wrote after the reading above: read the file again.
+            self._size = size if size == max(self._size, 0) + len(line) + 1 else -1
 
     def _read(self) -> None:
         """Read the file again where somebody else wrote to it."""

@@ -14,6 +14,7 @@ from typing import Any
 from zlib import crc32
 
 from editloupe.evals.runs.damage import UNREADABLE
+from editloupe.evals.runs.schema import read_snapshot
 from editloupe.evals.runs.store import FILE as RUN_FILE
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.index_store import VERDICT, connect, make_tables, recall, remember, stamp
@@ -62,7 +63,7 @@ def _bring_up_to_date(index: sqlite3.Connection, run: Run, progress: Progress | 
     with closing(run.reader()) as source:
         source.row_factory = sqlite3.Row
         while True:
-            with _writing(index):
+            with _writing(index), read_snapshot(source):
                 _go_back(index, source, run)
                 left = _take_answers(index, source, run)
                 if not left:

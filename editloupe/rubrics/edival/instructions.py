@@ -19,6 +19,7 @@ from editloupe.rubrics.edival.rules import Hit, related
 from editloupe.rubrics.edival.scene import SceneObject
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import POSITIONS, TYPES, Form, Position, Task, TaskType, listed, texts
+from editloupe.validation_errors import first_error
 
 Connector = Literal["plain", "shuffled", "ordered", "keep"]
 CONNECTORS: tuple[Connector, ...] = get_args(Connector)
@@ -108,7 +109,7 @@ def complete(plan: Plan, proposal: Mapping[str, Any], pools: Pools, boxes: Mappi
         task = Task(type=plan.type, **values)
         update(pools, task)
     except ValidationError as error:
-        raise BadProposal(f"{error.errors()[0]['msg'].removeprefix('Value error, ')}.") from None
+        raise BadProposal(f"{first_error(error).message}.") from None
     except (KeyError, ValueError) as error:
         raise BadProposal(f"{error.args[0]}.") from None
     return task

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from editloupe.rubrics.edival.tasks import TYPES, Task, texts
+from editloupe.validation_errors import describe_error
 
 _KEPT = re.compile(r", remain the (?P<unchanged>.+) unchanged\.?$")
 _VALUE = re.compile(r"\\{(\w+)\\}")
@@ -44,9 +45,7 @@ def read_published(kind: str, instruction: str, bracketed: str | None = None, kn
             try:
                 return Task(type=kind, **values)
             except ValidationError as error:
-                problem = error.errors()[0]
-                where = "".join(f"{part}: " for part in problem["loc"])
-                raise NotPublishedForm(f"{where}{problem['msg'].removeprefix('Value error, ')}") from None
+                raise NotPublishedForm(describe_error(error)) from None
     raise NotPublishedForm(f'"{sentence}" is no instruction of type {kind} in the published form')
 
 

@@ -16,6 +16,7 @@ from editloupe.rubrics.edival.tasks import TYPES, Task, TaskType, texts
 from editloupe.rubrics.edival.turn import KEY, Turn, read_turn
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.types import Edit
+from editloupe.validation_errors import describe_error
 
 KNOWN_TYPES: Mapping[str, TaskType] = {
     "change color": "color_alter",
@@ -133,6 +134,4 @@ def _given(edit: Edit, given: Any) -> Task:
     try:
         return Task.model_validate(given)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise MissingInput(f'"{KEY}" of edit {edit.id}: {where + ": " if where else ""}{first["msg"]}') from None
+        raise MissingInput(f'"{KEY}" of edit {edit.id}: {describe_error(error)}') from None

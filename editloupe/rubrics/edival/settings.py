@@ -13,6 +13,7 @@ from pydantic import Field, ValidationError, field_validator
 from editloupe.rubrics.edival.tasks import TaskType
 from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
 from editloupe.types import Record, UserError
+from editloupe.validation_errors import describe_error
 
 Share = Annotated[float, Field(ge=0, le=1)]
 PAPER = "paper"
@@ -75,8 +76,7 @@ class EdivalSettings(Record):
         try:
             return EdivalSettings.model_validate({**self.model_dump(), **changes})
         except ValidationError as error:
-            first = error.errors()[0]
-            raise UserError(f"setting {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            raise UserError(f"setting {describe_error(error)}") from None
 
 
 @cache

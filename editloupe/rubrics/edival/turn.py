@@ -11,6 +11,7 @@ from editloupe.rubrics.edival.pools import Pools, update
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.types import Edit, Record
+from editloupe.validation_errors import describe_error
 
 KEY, BASE = "edival", "base"
 """Where a turn stands in `extra`, and under which role the base picture."""
@@ -69,6 +70,4 @@ def read_turn(edit: Edit) -> Turn:
     try:
         return Turn.model_validate(given)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise MissingInput(f'"{KEY}" of edit {edit.id}: {where + ": " if where else ""}{first["msg"]}') from None
+        raise MissingInput(f'"{KEY}" of edit {edit.id}: {describe_error(error)}') from None

@@ -15,6 +15,7 @@ from editloupe.studio.label_form import RubricForm, further_pictures, rubric_for
 from editloupe.studio.labelling import LabelRequest, all_done, given_by, label_edit, place_to_begin, progress
 from editloupe.studio.library import OpenRun
 from editloupe.studio.queries import criteria_of
+from editloupe.studio.request import parse_json
 from editloupe.studio.studio import Studio, studio_of
 from editloupe.studio.worklists import (
     ALL,
@@ -27,6 +28,7 @@ from editloupe.studio.worklists import (
     worklist,
 )
 from editloupe.types import Record, UserError
+from editloupe.validation_errors import first_error
 
 router = APIRouter()
 Name = Annotated[str, Query(max_length=80)]
@@ -108,9 +110,9 @@ async def random_subset(request: Request, key: str) -> Response:
     """Draw a random subset of the run's edits and return the worklist it is kept as."""
     _needs_json(request)
     try:
-        wanted = SubsetRequest.model_validate_json(await request.body())
+        wanted = await parse_json(request, SubsetRequest)
     except ValidationError as error:
-        raise UserError(f"a random subset: {error.errors()[0]['msg']}") from None
+        raise UserError(f"a random subset: {first_error(error).message}") from None
     studio = studio_of(request)
     return studio.pages.json({"work": keep_random_subset(studio.run(key), wanted.size, wanted.seed)})
 
@@ -120,9 +122,9 @@ async def give(request: Request, key: str) -> Response:
     """Save one keystroke and return what is known of the edit afterwards."""
     _needs_json(request)
     try:
-        given = LabelRequest.model_validate_json(await request.body())
+        given = await parse_json(request, LabelRequest)
     except ValidationError as error:
-        raise UserError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
+        raise UserError(first_error(error).message) from None
     studio = studio_of(request)
     one, name = studio.run(key), plain_name(given.annotator)
     if not name:

@@ -90,7 +90,7 @@ def form(
 async def make(request: Request, key: str) -> Response:
     """Make a fork and say where it is shown; whoever leaves meanwhile finds it there all the same."""
     json_only(request)
-    studio, asked = studio_of(request), read_fork_request(await request.body())
+    studio, asked = studio_of(request), await asyncio.to_thread(read_fork_request, await request.body())
     one = studio.run(key)
     with studio.forks.room(asked.job or secrets.token_urlsafe(12)) as stop:
         try:

@@ -94,7 +94,7 @@ def example(request: Request, name: str) -> Response:
 async def start(request: Request) -> Response:
     """Begin judging and say where the steps can be followed."""
     json_only(request)
-    studio, asked = studio_of(request), read_request(await request.body())
+    studio, asked = studio_of(request), await asyncio.to_thread(read_request, await request.body())
     studio.jobs.check_room()
     edit = edit_of(asked, studio.uploads)
     judge = await asyncio.to_thread(judge_of, asked, studio.settings)

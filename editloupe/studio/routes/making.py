@@ -15,8 +15,10 @@ from editloupe.evals.making.records import MOST_TARGETS, REGENERATIONS, Decision
 from editloupe.evals.making.reviews import review, review_agreement
 from editloupe.evals.making.types_of_edits import types_of_edits
 from editloupe.studio.making import BOXES, REVIEW, turns
+from editloupe.studio.request import parse_json
 from editloupe.studio.studio import Studio, studio_of
-from editloupe.types import Box, Record, UserError
+from editloupe.types import Boxes, Record, UserError
+from editloupe.validation_errors import first_error
 
 router = APIRouter()
 Name = Annotated[str, Query(max_length=80)]
@@ -48,7 +50,7 @@ class BoxesRequest(Record):
 
     name: str = Field(min_length=1, max_length=80)
     sample: str = Field(max_length=1000)
-    boxes: tuple[Box, ...] = Field(max_length=MOST_TARGETS)
+    boxes: Boxes = Field(max_length=MOST_TARGETS)
 
 
 class ReviewRequest(Record):
@@ -61,7 +63,7 @@ class ReviewRequest(Record):
     checks: dict[str, bool] = Field(default_factory=dict)
     note: str = Field(default="", max_length=2000)
     corrected: dict[str, str] = Field(default_factory=dict)
-    boxes: tuple[Box, ...] | None = Field(default=None, max_length=MOST_TARGETS)
+    boxes: Boxes | None = Field(default=None, max_length=MOST_TARGETS)
 
 
 @router.get("/making")
@@ -179,6 +181,6 @@ async def _body(request: Request, kind: type[Any]) -> Any:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise HTTPException(415, "This address takes JSON.")
     try:
-        return kind.model_validate_json(await request.body())
+        return await parse_json(request, kind)
     except ValidationError as error:
-        raise UserError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from None
+        raise UserError(first_error(error).message) from None

@@ -19,9 +19,11 @@ from editloupe.evals.traces.vocabulary import COUNTS, EXAMPLES, FIELDS, SEARCHES
 from editloupe.studio.damage import readable
 from editloupe.studio.library import OpenRun
 from editloupe.studio.queries import PAGE_SIZE
+from editloupe.studio.request import parse_json
 from editloupe.studio.studio import studio_of
 from editloupe.studio.trace_lab import Links, asking, narrowed, traces_link
 from editloupe.types import Record, UserError
+from editloupe.validation_errors import first_error
 
 router = APIRouter()
 Where = Annotated[str, Query(max_length=10 * LONGEST)]
@@ -152,9 +154,9 @@ async def note(request: Request, key: str) -> Response:
     studio = studio_of(request)
     one = studio.run(key)
     try:
-        given = NoteRequest.model_validate_json(await request.body())
+        given = await parse_json(request, NoteRequest)
     except ValidationError as error:
-        raise UserError(f"the note cannot be read: {error.errors()[0]['msg']}") from None
+        raise UserError(f"the note cannot be read: {first_error(error).message}") from None
     if not any(
         (unit.criterion, unit.repeat, unit.asked) == (given.criterion, given.repeat, given.asked)
         for unit in one.units(given.edit)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from editloupe.evals.preferences import pair_answers
 from editloupe.evals.preferences.pair_agreement import pair_agreement
 from editloupe.evals.preferences.pair_answers import PairAnswers, decide
 from editloupe.evals.preferences.records import TIE, OpenPair, Rule, Side
@@ -82,6 +83,22 @@ def test_answers_are_on_disk_with_who_and_when_and_only_ever_added(tmp_path: Pat
     torn = PairAnswers(path)
     assert torn.choices(asked) == {"Ana": TIE}
     assert "cut off" in torn.notes[0]
+
+
+def test_an_answer_written_by_another_studio_just_before_ones_own_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, other = (PairAnswers(tmp_path / "answers.jsonl") for _ in range(2))
+    usual = pair_answers.append_line
+
+    def append_after_another(path: Path, line: bytes) -> int:
+        monkeypatch.setattr(pair_answers, "append_line", usual)
+        other.rate(pair(), "ben", {"x": 4, "y": 2})
+        return usual(path, line)
+
+    monkeypatch.setattr(pair_answers, "append_line", append_after_another)
+    own.rate(pair(), "ana", {"x": 3, "y": 1})
+    assert sorted(own.all()["p"]) == ["ana", "ben"]
 
 
 def test_candidates_are_rated_before_one_is_chosen(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from editloupe.evals.traces import index_file as files
 from editloupe.evals.traces.index_file import open_index
 from editloupe.evals.traces.index_store import FILE
 from tests.evals.sample_runs import IF
-from tests.evals.traces.samples import FIND, ZOOM, Told, write_run
+from tests.evals.traces.samples import FIND, ZOOM, Told, _filing, write_run
+from tests.evals.watched_run import WatchedRun
 
 
 def names(folder: Path, where: str = "") -> list[str]:
@@ -31,8 +32,6 @@ def test_what_comes_while_a_batch_is_writing_is_found_at_once(tmp_path: Path) ->
     folder = write_run(tmp_path / "run", [Told("a")])
     assert names(folder) == ["a"]
     with Run.write(folder) as writer:
-        from tests.evals.traces.samples import _filing
-
         writer.save_all([_filing(folder, Told("b", calls=(ZOOM,), thought="later words"), 1, "openai:gpt-5.1")])
         assert names(folder) == ["a", "b"], "the writer still holds the run"
         assert names(folder, 'said("later words") and tool("zoom_in_image") = 1') == ["b"]
@@ -78,6 +77,33 @@ def test_what_is_taken_back_is_found_no_more(tmp_path: Path) -> None:
     assert names(folder) == ["a", "b"]
     write_run(folder, [Told("d", "Wrong Action", (ZOOM,), thought="in its place")])
     assert names(folder, 'said("in its place")') == ["d"], "its number was the forgotten one's"
+
+
+def test_numbers_given_again_while_the_index_is_brought_up_to_date_are_read_with_the_next_search(
+    tmp_path: Path,
+) -> None:
+    folder = write_run(tmp_path / "run", [Told("a"), Told("b"), Told("c")])
+    assert names(folder) == ["a", "b", "c"]
+    watched = WatchedRun.open(folder)
+    assert isinstance(watched, WatchedRun)
+    with Run.write(folder) as writer, watched:
+
+        def save(*told: Told) -> None:
+            writer.save_all([_filing(folder, one, 3, "openai:gpt-5.1") for one in told])
+
+        def give_numbers_again() -> None:
+            with closing(writer.reader()) as reader:
+                edits = reader.execute("SELECT edit FROM edits WHERE name IN ('c', 'd')").fetchall()
+            writer.forget(edit for (edit,) in edits)
+            save(Told("e", "Wrong Action", (ZOOM,), thought="in its place"), Told("f"), Told("g"))
+
+        save(Told("d"))
+        watched.watch("WHERE answers.answer = ", give_numbers_again)
+        with open_index(watched):
+            pass
+        assert watched.was_called
+        assert sorted(names(folder)) == ["a", "b", "e", "f", "g"]
+        assert names(folder, 'said("in its place")') == ["e"]
 
 
 def test_labels_given_in_the_studio_count_from_then_on(tmp_path: Path) -> None:
