@@ -6,7 +6,6 @@ import os
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,11 +15,10 @@ from rich.text import Text
 
 from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.safe_text import for_json, printable
+from editloupe.tools.devices import may_have_gpu
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 
-GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg", "/dev/nvgpu", "/dev/nvhost-gpu", "/dev/dri")
-"""What drivers of GPUs that torch works with leave on Linux: of NVIDIA and its small boards, of AMD, under Windows, of Intel."""
 EXTRAS = {
     "vision": ("torch", "transformers", "ncnn", "rapidocr"),
     "ray": ("ray",),
@@ -102,7 +100,7 @@ def _extras() -> list[dict[str, Any]]:
 def _device() -> dict[str, Any]:
     if _version("torch") is None:
         return _finding("device", "cpu", True, "torch is not installed, so no GPU is looked for")
-    if not _may_have_a_gpu():
+    if not may_have_gpu():
         return _finding("device", "cpu", True, "no GPU found; models run on the CPU")
     import torch
 
@@ -111,11 +109,6 @@ def _device() -> dict[str, Any]:
     if torch.backends.mps.is_available():
         return _finding("device", "mps", True, "Apple GPU")
     return _finding("device", "cpu", True, "no GPU found; models run on the CPU")
-
-
-def _may_have_a_gpu() -> bool:
-    """Whether it is worth a second to load torch and ask: not on Linux where no driver has left a device."""
-    return sys.platform != "linux" or any(Path(device).exists() for device in GPU_DEVICES)
 
 
 def _version(package: str) -> str | None:

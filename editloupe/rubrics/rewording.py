@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, field_validator
+from pydantic import Discriminator, Field, Tag, field_validator
 
 from editloupe.rubrics.model import (
     Answer,
@@ -45,6 +45,61 @@ _NAMES = {"tools", "how_to_answer", "lines", "quoted", "unit", "said"}.union(
     *(_FILLED_IN.findall(words) for words in USUAL_WORDING.__dict__.values() if isinstance(words, str))
 )
 """Names in braces that are filled in somewhere."""
+
+
+class NoteChanges(Record):
+    """Changes of single notes; a note that is not named stays as it is."""
+
+    replace: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    """New notes by words of the note they replace; several take its place in order, none removes it."""
+    add: tuple[str, ...] = ()
+    """Notes after the others."""
+
+    @field_validator("replace", mode="before")
+    @classmethod
+    def _list_single_notes(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        return {words: (notes,) if isinstance(notes, str) else notes for words, notes in given.items()}
+
+
+def _tag_notes(given: Any) -> str:
+    return "changes" if isinstance(given, (Mapping, NoteChanges)) else "list"
+
+
+Notes = Annotated[
+    Annotated[tuple[str, ...], Tag("list")] | Annotated[NoteChanges, Tag("changes")], Discriminator(_tag_notes)
+]
+"""All notes of a mode, or changes of single ones."""
+
+
+def change_notes(notes: Sequence[str], changes: tuple[str, ...] | NoteChanges) -> tuple[str, ...]:
+    """Return notes after changes.
+
+    Args:
+        notes: The notes as the rubric has them.
+        changes: All new notes, or changes of single ones.
+
+    Raises:
+        ValueError: If words that name a note to be replaced are in no note, or in several.
+
+    >>> change_notes(["Look first.", "Zoom in."], NoteChanges(replace={"Look": ("Think first.",)}, add=("Count.",)))
+    ('Think first.', 'Zoom in.', 'Count.')
+    """
+    if not isinstance(changes, NoteChanges):
+        return changes
+    changed: dict[int, tuple[str, ...]] = {}
+    for words, new in changes.replace.items():
+        places = [place for place, note in enumerate(notes) if words in note]
+        if len(places) != 1:
+            raise ValueError(
+                f'replace: "{words}" is in {len(places) or "none"} of the notes; it must be in exactly one'
+            )
+        if places[0] in changed:
+            raise ValueError(f'replace: "{words}" is in a note that is replaced already')
+        changed[places[0]] = new
+    kept = [note for place, old in enumerate(notes) for note in changed.get(place, (old,))]
+    return (*kept, *changes.add)
 
 
 class PartWords(Record):
@@ -93,8 +148,8 @@ class Rewording(Record):
     examples: tuple[Example, ...] | None = None
     settings: Mapping[Mode, str] = Field(default_factory=dict)
     """What the judge is told about its pictures, by mode."""
-    mode_notes: Mapping[Mode, tuple[str, ...]] = Field(default_factory=dict)
-    """The notes of a mode."""
+    mode_notes: Mapping[Mode, Notes] = Field(default_factory=dict)
+    """The notes of a mode: a list in place of all of them, or changes of single ones."""
     meanings: Mapping[str, str] = Field(default_factory=dict)
     """Texts by label, by a band's name or by a check's key."""
     band_names: Mapping[str, str] = Field(default_factory=dict)
@@ -146,7 +201,7 @@ def reworded(rubric: Rubric, rewording: Rewording, parts: Mapping[str, PartText]
             **plain,
             "ours": ours,
             "answer": answer,
-            "modes": _modes(rubric, rewording),
+            "modes": reword_modes(rubric, rewording.settings, rewording.mode_notes),
             "stage": _stage(rubric, rewording.stage),
             "wording": rubric.wording.model_copy(update=dict(rewording.wording)),
             "parts": {**rubric.parts, **_parts(parts, rewording.parts)},
@@ -154,20 +209,31 @@ def reworded(rubric: Rubric, rewording: Rewording, parts: Mapping[str, PartText]
     )
 
 
-def _modes(rubric: Rubric, rewording: Rewording) -> dict[Mode, ModeText]:
-    for field, given in (("settings", rewording.settings), ("mode_notes", rewording.mode_notes)):
+def reword_modes(
+    rubric: Rubric, settings: Mapping[Mode, str], mode_notes: Mapping[Mode, tuple[str, ...] | NoteChanges]
+) -> dict[Mode, ModeText]:
+    """Return the modes of a rubric with other settings and notes.
+
+    Args:
+        rubric: The rubric whose modes are reworded.
+        settings: What the judge is told about its pictures, by mode.
+        mode_notes: Notes in place of a mode's own, or changes of single ones, by mode.
+
+    Raises:
+        ValueError: If the rubric does not have a mode, or a note to be replaced.
+    """
+    for field, given in (("settings", settings), ("mode_notes", mode_notes)):
         for mode in given:
             if mode not in rubric.modes:
                 raise ValueError(f"{field}: {rubric.name} has no {mode} mode")
-    return {
-        mode: text.model_copy(
-            update={
-                "setting": rewording.settings.get(mode, text.setting),
-                "notes": rewording.mode_notes.get(mode, text.notes),
-            }
-        )
-        for mode, text in rubric.modes.items()
-    }
+    modes = {}
+    for mode, text in rubric.modes.items():
+        try:
+            notes = change_notes(text.notes, mode_notes.get(mode, text.notes))
+        except ValueError as error:
+            raise ValueError(f"mode_notes of {rubric.name}, {mode}: {error}") from None
+        modes[mode] = text.model_copy(update={"setting": settings.get(mode, text.setting), "notes": notes})
+    return modes
 
 
 def _stage(rubric: Rubric, words: StageWords | None) -> Stage | None:

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from editloupe.judge_settings import JudgeSettings
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.rewording import Notes, reword_modes
 from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
 from editloupe.tools.setting_values import read_settings
 from editloupe.tools.settings import ToolSettings
@@ -47,8 +48,8 @@ class Setup(Record):
     """Settings of `ToolSettings`."""
     rules: Mapping[str, Any] = Field(default_factory=dict)
     """Settings of the rules of `protocol`, where it decides by rules of its own."""
-    mode_notes: Mapping[str, Mapping[Mode, tuple[str, ...]]] = Field(default_factory=dict)
-    """Notes in place of those of a criterion's mode, for `protocol`."""
+    mode_notes: Mapping[str, Mapping[Mode, Notes]] = Field(default_factory=dict)
+    """Notes of a criterion's modes, for `protocol`: changes of single notes, or a list in place of all of them."""
 
     @field_validator("tools")
     @classmethod
@@ -113,11 +114,10 @@ class Setup(Record):
             protocol.rubric(criterion)  # an unknown one is told
         rubrics = []
         for rubric in protocol.rubrics:
-            notes = self.mode_notes.get(rubric.criterion, {})
-            modes = {
-                mode: text.model_copy(update={"notes": notes[mode]}) if mode in notes else text
-                for mode, text in rubric.modes.items()
-            }
+            try:
+                modes = reword_modes(rubric, {}, self.mode_notes.get(rubric.criterion, {}))
+            except ValueError as error:
+                raise UserError(f"the set-up {self.name}: {error}") from None
             rubrics.append(rubric.model_copy(update={"modes": modes}))
         return replace(protocol, rubrics=tuple(rubrics))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from editloupe.images import Picture
@@ -16,6 +17,8 @@ from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box
 
+DEPENDS_ON = ("detector", "precision", "box_threshold", "text_threshold", "tile_levels")
+"""The settings that decide what is found."""
 MOST = 20
 """Boxes drawn and named; more could not be told apart."""
 _WORD = re.compile(r"\w+(?:['’-]\w+)*")
@@ -39,7 +42,11 @@ class DetectObject:
 
     def __init__(self, settings: ToolSettings) -> None:
         self.model = GroundingDino(settings)
-        self._fingerprint = settings.digest("detector", "precision", "box_threshold", "text_threshold", "tile_levels")
+        self._settings = settings
+
+    def resolve_settings(self) -> ToolSettings:
+        """Return the settings with the levels of tiles that this device leads to, as keys hold them."""
+        return replace(self._settings, tile_levels=self.model.tile_levels)
 
     def unavailable(self) -> str | None:
         """Say what is missing on this machine, or None."""
@@ -68,7 +75,7 @@ class DetectObject:
                 f"{quoted(phrase)} is not made of words of the instruction; detect_object_name takes its words only: "
                 f"{quoted(view.instruction)}."
             )
-        named = key(self.name, self.version, picture.sha, phrase.lower(), self._fingerprint)
+        named = key(self.name, self.version, picture.sha, phrase.lower(), self.resolve_settings().digest(*DEPENDS_ON))
         kept = view.memory.get(named, lambda: self._search(picture, phrase))
         data = {"picture": name, "phrase": phrase, "objects": kept.data["objects"]}
         objects = kept.data["objects"][:MOST]

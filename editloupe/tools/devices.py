@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
+from pathlib import Path
 from typing import Any
+
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/kfd", "/dev/dxg", "/dev/nvgpu", "/dev/nvhost-gpu", "/dev/dri")
+"""What drivers of GPUs that torch works with leave on Linux: of NVIDIA and its small boards, of AMD, under Windows, of Intel."""
 
 
 def module(name: str) -> Any:
@@ -16,10 +21,17 @@ def module(name: str) -> Any:
     return importlib.import_module(name)
 
 
+def may_have_gpu() -> bool:
+    """Return whether it is worth a second to load torch and ask: not on Linux if no driver has left a device."""
+    return sys.platform != "linux" or any(Path(device).exists() for device in GPU_DEVICES)
+
+
 def pick_device(wanted: str) -> str:
     """Return the device to use: what was asked for, or the best this machine has."""
     if wanted != "auto":
         return wanted
+    if not may_have_gpu():
+        return "cpu"
     torch = module("torch")
     if torch.cuda.is_available():
         return "cuda"

@@ -20,7 +20,30 @@ from editloupe.types import Box
 
 SPECIAL = re.compile(r"\[\w+\]|##")
 """Marks of the tokenizer that can end up in a label."""
+CPU_LEVELS, GPU_LEVELS = (2,), (4,)
+"""Levels of tiles if none are set; on a CPU every pass takes seconds."""
 WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
+
+
+def resolve_tile_levels(settings: ToolSettings, device: str | None = None) -> tuple[int, ...]:
+    """Return the levels of tiles that are searched: those that are set, else those of the device.
+
+    Args:
+        settings: The settings of the tools.
+        device: Where the detector runs; without it, where it would run on this machine.
+    """
+    if settings.tile_levels is not None:
+        return settings.tile_levels
+    return CPU_LEVELS if (device or pick_device(settings.device)) == "cpu" else GPU_LEVELS
+
+
+def levels_in_keys(settings: ToolSettings, resolved: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return levels of tiles as keys hold them.
+
+    Levels that are not set and resolve to a CPU's are None: keys of runs made on a CPU stay what they were before the device
+    was looked at.
+    """
+    return settings.tile_levels if settings.tile_levels is not None or resolved == CPU_LEVELS else resolved
 
 
 class GroundingDino:
@@ -50,6 +73,14 @@ class GroundingDino:
             f"`hf download {where}`, or allow the download (--detector-download)"
         )
 
+    @property
+    def tile_levels(self) -> tuple[int, ...] | None:
+        """The levels of tiles as keys hold them; loads no weights."""
+        try:
+            return levels_in_keys(self._settings, resolve_tile_levels(self._settings))
+        except (ImportError, OSError, RuntimeError):  # torch cannot be loaded, and every search says so
+            return self._settings.tile_levels
+
     def detect(self, pixels: Pixels, phrase: str) -> list[Found]:
         """Return where the phrase's object is, from the whole picture and from tiles of it, best first."""
         return self.detect_many([(pixels, phrase)])[0]
@@ -61,7 +92,7 @@ class GroundingDino:
         the attention mask hides the padding of the shorter ones.
         """
         with self._lock:
-            levels = self._levels()
+            levels = resolve_tile_levels(self._settings, device=self._load()[2])
             searches: list[tuple[int, Box]] = []
             for index, (pixels, _) in enumerate(asked):
                 size = _size(pixels)
@@ -80,13 +111,6 @@ class GroundingDino:
         for index, part in searches:
             found[index] += lifted(seen[index, part], part, _size(asked[index][0]))
         return [merge(items) for items in found]
-
-    def _levels(self) -> tuple[int, ...]:
-        """Return the levels of tiles; called with the lock held."""
-        device = self._load()[2]
-        if self._settings.tile_levels is not None:
-            return self._settings.tile_levels
-        return (2,) if device == "cpu" else (4,)
 
     def _batch(self, pictures: Sequence[Pixels], phrases: Sequence[str]) -> list[list[Found]]:
         """Make one forward pass, each picture with its own phrase; called with the lock held."""
@@ -131,7 +155,8 @@ class GroundingDino:
         if device == "cpu" and self._settings.threads:
             module("torch").set_num_threads(self._settings.threads)
         with without_progress_bars(transformers):
-            processor = transformers.AutoProcessor.from_pretrained(where, local_files_only=local)
+            # Without a backend the choice would depend on whether torchvision is installed, and scores with it.
+            processor = transformers.AutoProcessor.from_pretrained(where, local_files_only=local, backend="pil")
             model = transformers.AutoModelForZeroShotObjectDetection.from_pretrained(
                 where, local_files_only=local, dtype=torch_dtype(self._settings.precision)
             )

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from editloupe.safe_text import quoted
 from editloupe.tools.compared_pictures import ComparePictures
 from editloupe.tools.contract import NoResultCache, ResultCache, Selective, Tool, ToolError, ToolResult, View
-from editloupe.tools.detect import DetectObject
+from editloupe.tools.detect import DEPENDS_ON, DetectObject
 from editloupe.tools.enhance import Enhancer, build_enhancer
 from editloupe.tools.localize import LocalizeDifferences
 from editloupe.tools.parameters import checked
@@ -64,7 +64,7 @@ BUILT_IN: tuple[BuiltIn, ...] = (
         "detect_object",
         "boxes round an object that the instruction names; Grounding DINO",
         lambda settings, enhancer: DetectObject(settings),
-        depends_on=("detector", "precision", "box_threshold", "text_threshold", "tile_levels"),
+        depends_on=DEPENDS_ON,
     ),
     BuiltIn(
         "read_text",
@@ -189,8 +189,9 @@ class Toolbox:
         built_in = next((one for one in BUILT_IN if one.name == name), None)
         if built_in and built_in.enlarges:
             facts["enhancer"] = self._enhancer.fingerprint
+        settings = tool.resolve_settings() if isinstance(tool, DetectObject) else self.settings
         for setting in self._told(built_in) if built_in else ():
-            value = getattr(self.settings, setting)
+            value = getattr(settings, setting)
             facts[setting] = list(value) if isinstance(value, tuple) else value
         return facts
 

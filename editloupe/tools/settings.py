@@ -63,7 +63,8 @@ class ToolSettings:
     box_threshold: float = 0.35
     text_threshold: float = 0.25
     tile_levels: tuple[int, ...] | None = None
-    """Into how many parts a side is cut at every further scale; without it (2,) on a CPU and (4,) on a GPU."""
+    """Into how many parts a side is cut at every further scale; without it (2,) on a CPU and (4,) on a GPU, and a run records
+    which."""
     batch_size: int = 4
     """Tiles the detector sees at once."""
     read_text: Switch = "auto"

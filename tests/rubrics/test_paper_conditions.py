@@ -1,7 +1,8 @@
-"""Every rubric has the content of its paper: each condition that is listed beside it stands in a named part of it."""
+"""Every rubric has the content of its paper, under every preset: each listed condition is in a named part of the rubric."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -11,7 +12,10 @@ import yaml
 from editloupe.evals.edival.asking import prompts
 from editloupe.rubrics.edival.settings import sources
 from editloupe.rubrics.model import ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
+from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import protocol
+from editloupe.setups import find_setup, setup_names
+from editloupe.worded_protocol import protocol_of
 
 FOLDERS = {
     "dlebench": "dlebench",
@@ -30,17 +34,39 @@ class Condition(NamedTuple):
     part: str
     word: str
     says: str
+    words_by_setup: Mapping[str, str] = {}
+    """The word to look for under a preset that replaces the note."""
+
+    def find_word(self, setup: str) -> str:
+        """Return the word that covers the condition under a preset, on one line and in small letters."""
+        return " ".join(self.words_by_setup.get(setup, self.word).split()).casefold()
 
 
 def conditions(folder: str) -> dict[str, list[Condition]]:
     text = (files("editloupe.rubrics") / folder / "conditions.yaml").read_text("utf-8")
-    return {name: [Condition(*map(str, line)) for line in lines] for name, lines in yaml.safe_load(text).items()}
+    return {
+        name: [Condition(*map(str, line[:4]), *line[4:]) for line in lines]
+        for name, lines in yaml.safe_load(text).items()
+    }
 
 
-def own_rubrics(name: str) -> list[Rubric]:
+def setups_of(name: str) -> Iterator[str]:
+    """Yield the presets under which a protocol may be asked."""
+    for setup in setup_names():
+        if find_setup(setup).protocol in (None, name):
+            yield setup
+
+
+def asked_protocol(name: str, setup: str) -> Protocol:
+    """Return a protocol as it is asked under a preset."""
+    chosen = find_setup(setup)
+    return protocol_of(chosen, name, (), chosen.judge_settings())
+
+
+def own_rubrics(name: str, setup: str = "default") -> list[Rubric]:
     """The rubrics of a protocol, without those it shares with another one."""
     shared = {rubric.name for rubric in protocol("edit-compass").rubrics} if name == "editreward-compass" else set()
-    return [rubric for rubric in protocol(name).rubrics if rubric.name not in shared]
+    return [rubric for rubric in asked_protocol(name, setup).rubrics if rubric.name not in shared]
 
 
 def part_of(rubric: Rubric, part: str) -> str:
@@ -67,21 +93,28 @@ def part_of(rubric: Rubric, part: str) -> str:
 
 
 LISTED = [
-    pytest.param(protocol_name, rubric_name, one, id=f"{protocol_name}/{rubric_name}: {one.says}")
+    pytest.param(protocol_name, setup, rubric_name, one, id=f"{setup}, {protocol_name}/{rubric_name}: {one.says}")
     for protocol_name, folder in FOLDERS.items()
+    for setup in setups_of(protocol_name)
     for rubric_name, lines in conditions(folder).items()
     for one in lines
 ]
 
 
-@pytest.mark.parametrize(("name", "rubric_name", "condition"), LISTED)
+@pytest.mark.parametrize(("name", "setup", "rubric_name", "condition"), LISTED)
 def test_a_condition_of_the_paper_stands_in_a_named_part_of_the_rubric(
-    name: str, rubric_name: str, condition: Condition
+    name: str, setup: str, rubric_name: str, condition: Condition
 ) -> None:
-    (rubric,) = [rubric for rubric in own_rubrics(name) if rubric.name == rubric_name]
+    (rubric,) = [rubric for rubric in own_rubrics(name, setup) if rubric.name == rubric_name]
     assert condition.part.partition("/")[0] not in rubric.ours
-    wanted = " ".join(condition.word.split()).casefold()
-    assert wanted in part_of(rubric, condition.part).casefold()
+    assert condition.find_word(setup) in part_of(rubric, condition.part).casefold()
+
+
+def test_other_words_of_a_condition_are_those_of_a_preset_of_its_protocol() -> None:
+    for name, folder in FOLDERS.items():
+        for lines in conditions(folder).values():
+            for one in lines:
+                assert set(one.words_by_setup) <= set(setups_of(name)) - {"default"}
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -89,12 +122,13 @@ def test_every_rubric_has_its_list(name: str) -> None:
     assert sorted(conditions(FOLDERS[name])) == sorted(rubric.name for rubric in own_rubrics(name))
 
 
-def edival_texts() -> dict[str, dict[str, str]]:
+def edival_texts(setup: str = "default") -> dict[str, dict[str, str]]:
     """What EdiVal-Agent's judge and planner are told, and its numbers: by question, prompt or rules, then by part."""
-    (rubric,) = protocol("edival").rubrics
+    asked = asked_protocol("edival", setup)
+    (rubric,) = asked.rubrics
     whole = {name: part_of(rubric, name) for name in ("question", "notes", "modes/plain", "modes/tools")}
     texts = {"instruction_following": whole}
-    for name, part in protocol("edival").parts.items():
+    for name, part in {**asked.parts, **rubric.parts}.items():
         texts[name] = {"question": part.question, "notes": " ".join(part.notes), "setting": part.setting}
     texts["listing"], texts["proposals"] = prompts()["listing"], prompts()["proposals"]
     texts["rules"] = {name: f"{entry['value']} {entry['source']}" for name, entry in sources().items()}
@@ -102,15 +136,16 @@ def edival_texts() -> dict[str, dict[str, str]]:
 
 
 OF_EDIVAL = [
-    pytest.param(name, one, id=f"edival/{name}: {one.says}")
+    pytest.param(setup, name, one, id=f"{setup}, edival/{name}: {one.says}")
+    for setup in setups_of("edival")
     for name, lines in conditions("edival").items()
     for one in lines
 ]
 
 
-@pytest.mark.parametrize(("name", "condition"), OF_EDIVAL)
-def test_a_condition_of_edival_stands_in_a_named_part(name: str, condition: Condition) -> None:
-    assert condition.word.casefold() in edival_texts()[name][condition.part].casefold()
+@pytest.mark.parametrize(("setup", "name", "condition"), OF_EDIVAL)
+def test_a_condition_of_edival_stands_in_a_named_part(setup: str, name: str, condition: Condition) -> None:
+    assert condition.find_word(setup) in edival_texts(setup)[name][condition.part].casefold()
 
 
 def test_every_question_and_prompt_of_edival_has_its_list() -> None:

@@ -11,6 +11,8 @@ import pytest
 from editloupe import Edit, Judge, JudgeSettings, UserError
 from editloupe.cli.main import run
 from editloupe.rubrics.edival.settings import paper
+from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.rewording import NoteChanges
 from editloupe.setups import Setup, find_setup, setup_names
 from editloupe.tools.settings import GROUNDING_DINO, ToolSettings
 from tests.conftest import StartServer
@@ -18,6 +20,7 @@ from tests.pictures import edit_pair
 from tests.scripted import Request, call, final, think_and_call_text
 
 OURS = "# By type of instruction"
+NOTES = "protocol: dlebench\nmode_notes:\n visual_consistency:\n  oracle:"
 
 
 @pytest.fixture
@@ -158,6 +161,8 @@ def test_options_go_before_the_set_up_and_the_run_records_what_holds(
         ("rules: {margin: 1}", "rules are those of a protocol, which is not named"),
         ("protocol: dlebench\nrules: {margin: 1}", "DLEBench has no rules of its own"),
         ("protocol: edival\nrules: {margin: 1}", "setting margin"),
+        (f"{NOTES} {{replac: {{a: b}}}}", "mode_notes.visual_consistency.oracle.changes.replac: Extra inputs"),
+        (f"{NOTES} a text", "mode_notes.visual_consistency.oracle.list: Input should be a valid tuple"),
         ("- a list", "must hold a set-up"),
     ],
 )
@@ -171,6 +176,49 @@ def test_a_mistake_in_a_file_is_one_sentence(
     assert sentence in str(raised.value)
     assert run(["batch", "x.jsonl", "--out", str(tmp_path / "run"), "--setup", str(file)]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (f"{NOTES} {{replace: {{nowhere: b}}}}", '"nowhere" is in none of the notes; it must be in exactly one'),
+        (f"{NOTES} {{replace: {{Ignore the: b}}}}", '"Ignore the" is in 2 of the notes; it must be in exactly one'),
+        (
+            f"{NOTES} {{replace: {{white areas: b, which hide: c}}}}",
+            '"which hide" is in a note that is replaced already',
+        ),
+    ],
+)
+def test_a_note_that_cannot_be_replaced_is_one_sentence(
+    content: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(content)
+    given = ["batch", "x.jsonl", "--out", str(tmp_path / "run"), "--setup", str(file), "--judge", "openai:gpt-4.1"]
+    assert run([*given, "--base-url", "http://127.0.0.1:9/v1"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert f"the set-up mine: mode_notes of visual_consistency, oracle: replace: {sentence}" in line
+
+
+def test_a_set_up_changes_single_notes_or_all_of_them(tmp_path: Path) -> None:
+    usual = find_protocol("dlebench").rubric("visual_consistency").modes["oracle"].notes
+    file = tmp_path / "mine.yaml"
+    for changes, notes in (
+        ("{add: [Count twice.]}", (*usual, "Count twice.")),
+        ("{replace: {white areas: One.}}", ("One.", *usual[1:])),
+        ("{replace: {white areas: [One., Two.], Think first: []}}", ("One.", "Two.", *usual[1:3], *usual[4:])),
+        ("[Count twice.]", ("Count twice.",)),
+    ):
+        file.write_text(f"{NOTES} {changes}")
+        changed = find_setup(file).worded(find_protocol("dlebench"))
+        assert changed.rubric("visual_consistency").modes["oracle"].notes == notes
+        assert changed.rubric("instruction_following") == find_protocol("dlebench").rubric("instruction_following")
+
+
+@pytest.mark.parametrize("name", setup_names())
+def test_a_bundled_set_up_changes_single_notes_only(name: str) -> None:
+    given = [notes for modes in find_setup(name).mode_notes.values() for notes in modes.values()]
+    assert all(isinstance(notes, NoteChanges) for notes in given)
 
 
 def test_an_unknown_name_tells_the_known_ones() -> None:

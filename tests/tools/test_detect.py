@@ -4,6 +4,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from editloupe.tools.contract import ToolError
 from editloupe.tools.detect import DetectObject
 from editloupe.tools.drawing import with_boxes
 from editloupe.tools.grounding import GroundingDino
+from editloupe.tools.registry import build_toolbox
 from editloupe.tools.result_cache import ToolResultCache
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tiling import Found
@@ -25,8 +27,8 @@ CALL = {"target_image": "Source Image", "detect_object_name": "red cup"}
 class Scripted(DetectObject):
     """The tool with given findings in place of the network's, so that words and drawing have something to say."""
 
-    def __init__(self, *found: Found) -> None:
-        super().__init__(ToolSettings())
+    def __init__(self, *found: Found, settings: ToolSettings | None = None) -> None:
+        super().__init__(settings or ToolSettings())
         self.searches: list[str] = []
         self._found = list(found)
         self.model.detect = self._give  # type: ignore[method-assign]
@@ -258,3 +260,68 @@ def test_damaged_weights_are_a_sentence_and_not_tried_again(
     monkeypatch.setattr(model, "_read_weights", lambda: pytest.fail("tried again"))
     with pytest.raises(ToolError, match="could not be loaded"):
         model.detect(photo, "cup")
+
+
+@pytest.mark.parametrize(("device", "levels"), [("cpu", None), ("cuda", [4]), ("mps", [4])])
+def test_the_facts_hold_the_tiles_that_the_device_leads_to(
+    device: str, levels: list[int] | None, tiny_detector: Path
+) -> None:
+    """None stands for a CPU's tiles: runs made on a CPU before devices were looked at keep their keys."""
+    given = ToolSettings(detector=str(tiny_detector), device=device, plugins=False)
+    assert build_toolbox(given).facts()["detect_object"]["tile_levels"] == levels
+    for explicit in ((), (2,), (4,), (2, 3)):
+        facts = build_toolbox(replace(given, tile_levels=explicit)).facts()
+        assert facts["detect_object"]["tile_levels"] == list(explicit)
+
+
+@pytest.mark.parametrize(("found", "levels"), [(True, [4]), (False, None)])
+def test_the_device_that_is_picked_decides_the_tiles(
+    found: bool, levels: list[int] | None, tiny_detector: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("editloupe.tools.devices.may_have_gpu", lambda: True)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: found)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: False)
+    toolbox = build_toolbox(ToolSettings(detector=str(tiny_detector), plugins=False))
+    assert toolbox.facts()["detect_object"]["tile_levels"] == levels
+
+
+def test_a_toolbox_without_the_detector_is_the_same_on_every_device() -> None:
+    given = ToolSettings(detector="/nowhere", plugins=False)
+    cpu, gpu = (build_toolbox(replace(given, device=device)).facts() for device in ("cpu", "cuda"))
+    assert cpu == gpu
+    assert "detect_object" not in cpu
+
+
+def test_a_search_on_another_device_is_made_again_unless_the_tiles_are_the_same(
+    photo: Pixels, make_view: MakeView
+) -> None:
+    view = replace(make_view(photo), memory=ToolResultCache(2**20))
+
+    def searches(**given: Any) -> int:
+        tool = Scripted(settings=ToolSettings(**given))
+        tool.run(CALL, view)
+        return len(tool.searches)
+
+    assert searches(device="cpu") == 1
+    assert searches(device="cpu") == 0
+    assert searches(device="cuda") == 1
+    assert searches(device="mps") == 0
+    assert searches(device="cpu", tile_levels=(4,)) == 0
+
+
+def test_pictures_are_prepared_alike_whether_or_not_torchvision_is_installed(
+    tiny_detector: Path, photo: Pixels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import transformers
+
+    asked: list[dict[str, Any]] = []
+    load = transformers.AutoProcessor.from_pretrained
+    monkeypatch.setattr(
+        transformers.AutoProcessor,
+        "from_pretrained",
+        lambda *given, **named: asked.append(named) or load(*given, **named),
+    )
+    model = GroundingDino(settings(tiny_detector, tile_levels=()))
+    model.detect(photo, "red cup")
+    assert [named.get("backend") for named in asked] == ["pil"]
+    assert type(model._load()[1].image_processor).__name__.endswith("Pil")

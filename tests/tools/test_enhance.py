@@ -131,6 +131,16 @@ def test_the_default_without_a_gpu_is_fast_and_says_so(monkeypatch: pytest.Monke
     assert "fast enhancer" in str(note)
 
 
+@needs_weights
+def test_the_enhancer_that_the_device_leads_to_is_part_of_the_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    enhancers = []
+    for gpu in (False, True):
+        monkeypatch.setattr("editloupe.tools.enhance.gpu_for_ncnn", lambda gpu=gpu: gpu)
+        facts = build_toolbox(ToolSettings(plugins=False)).facts()
+        enhancers.append(facts["zoom_in_image"]["enhancer"])
+    assert enhancers == ["fast/512", "realesrgan/256"]
+
+
 def test_large_crops_are_left_alone() -> None:
     large = np.zeros((100, 700, 3), np.uint8)
 

@@ -16,7 +16,7 @@ from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.jobs import Job
 from editloupe.evals.batch.local_executor import Done
 from editloupe.evals.batch.processes import command_of, descendants, end_all
-from editloupe.evals.batch.ray_vision import VisionModels, worth_sharing
+from editloupe.evals.batch.ray_vision import VisionModels, shared_settings, worth_sharing
 from editloupe.evals.batch.ray_worker import JudgeWorker, Switchboard
 from editloupe.evals.batch.stopping import keeping_signal_handlers
 from editloupe.evals.batch.traffic import Limits, TrafficControl
@@ -168,7 +168,7 @@ class RayExecutor:
             return None
         gpus = min(1, int(self._ray.cluster_resources().get("GPU", 0)))
         actor = self._ray.remote(num_cpus=0, num_gpus=gpus, max_restarts=-1, max_task_retries=-1, name=name)
-        return actor(VisionModels).remote(judge.toolbox.settings)
+        return actor(VisionModels).remote(shared_settings(judge.toolbox))
 
     async def judge(self, job: Job) -> Done:
         """Give a job to the worker with the least to do; where that one is lost, to another."""

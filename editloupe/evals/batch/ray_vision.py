@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from editloupe.images import Pixels, hash_pixels
-from editloupe.tools.grounding import GroundingDino
+from editloupe.tools.grounding import GroundingDino, levels_in_keys, resolve_tile_levels
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tiling import Found
@@ -59,10 +60,15 @@ class VisionModels:
     """The detector and the enhancer of a cluster; an asynchronous actor."""
 
     def __init__(self, settings: ToolSettings) -> None:
+        self._settings = settings
         self._detector = GroundingDino(settings)
         self._upscaler: Upscaler = build_toolbox(settings).enhancer.backend
         self._detections = Batcher(self._detect_all)
         self._enlargements = Batcher(self._upscale_all)
+
+    async def tile_levels(self) -> tuple[int, ...]:
+        """Return the levels of tiles that the detector searches."""
+        return resolve_tile_levels(self._settings)
 
     async def detect(self, pixels: Pixels, phrase: str) -> list[Found]:
         """Find an object."""
@@ -97,8 +103,10 @@ def each_once(work: Callable[[Sequence[Ask]], list[Any]], requests: Sequence[Ask
 class RemoteDetector:
     """The cluster's detector, as a worker's tool sees it."""
 
-    def __init__(self, models: Any) -> None:
+    def __init__(self, models: Any, settings: ToolSettings) -> None:
         self._models = models
+        self.tile_levels = levels_in_keys(settings, _get(models.tile_levels.remote()))
+        """The levels of tiles as keys hold them."""
 
     def unavailable(self) -> str | None:
         """The driver made sure that it can run."""
@@ -134,9 +142,16 @@ class RemoteUpscaler:
 def share_vision(toolbox: Toolbox, models: Any) -> None:
     """Let a worker's tools ask the cluster's models instead of loading their own; cheap ones stay where they are."""
     if "detect_object" in toolbox.names:
-        toolbox.tool("detect_object").model = RemoteDetector(models)  # type: ignore[attr-defined]
+        toolbox.tool("detect_object").model = RemoteDetector(models, toolbox.settings)  # type: ignore[attr-defined]
     if toolbox.enhancer.backend.costly:
         toolbox.enhancer.backend = RemoteUpscaler(toolbox.enhancer.backend, models)
+
+
+def shared_settings(toolbox: Toolbox) -> ToolSettings:
+    """Return the settings of the cluster's models: the levels of tiles are those of the driver, which the run records."""
+    if "detect_object" not in toolbox.names:
+        return toolbox.settings
+    return replace(toolbox.settings, tile_levels=resolve_tile_levels(toolbox.settings))
 
 
 def worth_sharing(toolbox: Toolbox) -> bool:

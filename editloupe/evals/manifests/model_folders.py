@@ -11,7 +11,7 @@ from typing import NamedTuple
 from editloupe.evals.manifests.ids import IdSet
 from editloupe.evals.manifests.outputs import (
     ModelFolder,
-    PartOf,
+    Parts,
     Read,
     Survey,
     check,
@@ -64,7 +64,7 @@ def _instead(wanted: str, names: Sequence[str], where: str) -> str:
     return f"; in {where} there are: {listed}" if names else ""
 
 
-def resolve(given: Sequence[Given], wanted: Sequence[str], read: Read, part: PartOf) -> tuple[list[Survey], list[str]]:
+def resolve(given: Sequence[Given], wanted: Sequence[str], read: Read, parts: Parts) -> tuple[list[Survey], list[str]]:
     """Return the models with what their folders hold, and notes on what was passed over.
 
     `wanted` picks models by name; where the one folder given is a single model's, it is that model's name instead.
@@ -73,9 +73,9 @@ def resolve(given: Sequence[Given], wanted: Sequence[str], read: Read, part: Par
     found: list[Survey] = []
     for one in given:
         if one.model is None:
-            found += _models_in(one.folder, wanted, read, part, notes)
+            found += _models_in(one.folder, wanted, read, parts, notes)
         elif not wanted or one.model in wanted:
-            found.append(survey(read, ModelFolder(one.model, one.folder), part))
+            found.append(survey(read, ModelFolder(one.model, one.folder), parts))
     names = [one.model for one in given if one.model is not None]
     names += [one.of.model for one in found if one.of.model not in names]
     alone = len(given) == len(found) == len(wanted) == 1 and given[0].model is None
@@ -99,7 +99,7 @@ def _check_names(found: Sequence[Survey]) -> None:
         by_name[model] = folder
 
 
-def _models_in(folder: Path, wanted: Sequence[str], read: Read, part: PartOf, notes: list[str]) -> Iterator[Survey]:
+def _models_in(folder: Path, wanted: Sequence[str], read: Read, parts: Parts, notes: list[str]) -> Iterator[Survey]:
     """Yield the model whose folder this is, or those whose folders are in it.
 
     The folder itself is a model's if every output that its folders could hold as models is its own output, too; its
@@ -114,8 +114,8 @@ def _models_in(folder: Path, wanted: Sequence[str], read: Read, part: PartOf, no
         nonlocal shared
         shared += files.add(str(path))
 
-    mine = survey(read, ModelFolder(folder.resolve().name, folder), part, own)
-    inner = [survey(read, ModelFolder(place.name, place), part, of_a_folder) for place in folders_in(folder)]
+    mine = survey(read, ModelFolder(folder.resolve().name, folder), parts, own)
+    inner = [survey(read, ModelFolder(place.name, place), parts, of_a_folder) for place in folders_in(folder)]
     models = [one for one in inner if one.found]
     if mine.found and shared == sum(one.found for one in models):
         yield mine

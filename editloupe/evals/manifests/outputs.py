@@ -23,7 +23,22 @@ Part = tuple[str, ...]
 """What a model is run on or not, from the wider to the narrower: a language and a subset, a task; () is everything."""
 PartOf = Callable[[Edit], Part]
 MOST = 8
-"""Absent parts that are named in a note."""
+"""Parts without an output that are named in a note."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """How edits divide into the parts of a benchmark that a model is run on."""
+
+    part: PartOf
+    """The part of an edit, as outputs are looked for and as notes name it."""
+    absent_part: PartOf | None = None
+    """The part that must be without any output to be absent; by default `part`. If it is wider, an edit of an empty part is
+    a missing output."""
+
+    def find_absent_part(self, edit: Edit) -> Part:
+        """Return the part of an edit that is absent if it has no output."""
+        return (self.absent_part or self.part)(edit)
 
 
 @dataclass(frozen=True)
@@ -39,6 +54,8 @@ class Held:
     """How many outputs of a part there should be and are, and where the first of them belongs."""
 
     first: Path
+    absent_part: Part = ()
+    """The part, this one or a wider one, that is absent if it has no output."""
     cases: int = 0
     found: int = 0
     lacking: Path | None = None
@@ -58,18 +75,24 @@ class Survey:
         return sum(held.found for held in self.parts.values())
 
     @property
-    def absent(self) -> frozenset[Part]:
-        """Parts the model was never run on: none of their outputs is there."""
+    def empty(self) -> frozenset[Part]:
+        """Parts of which no output is there."""
         return frozenset(part for part, held in self.parts.items() if not held.found)
 
+    @property
+    def absent(self) -> frozenset[Part]:
+        """Empty parts that the model was never run on; the edits of other empty parts are missing outputs."""
+        run = {held.absent_part for held in self.parts.values() if held.found}
+        return frozenset(part for part, held in self.parts.items() if held.absent_part not in run)
 
-def survey(read: Read, of: ModelFolder, part: PartOf, seen: Callable[[Path], None] | None = None) -> Survey:
+
+def survey(read: Read, of: ModelFolder, parts: Parts, seen: Callable[[Path], None] | None = None) -> Survey:
     """Look once for every output of a model; `seen` is told of those that are there."""
     found: dict[Part, Held] = {}
     ids = IdSet()
     for edit in read(of.folder, of.model):
         output = in_file(edit.edited)
-        held = found.setdefault(part(edit), Held(output))
+        held = found.setdefault(parts.part(edit), Held(output, parts.find_absent_part(edit)))
         held.cases += 1
         if output.is_file():
             held.found += 1
@@ -86,7 +109,7 @@ def check(surveyed: Survey) -> None:
     """Raise UserError where a model's folder has no output at all, and where a part's pictures have other names."""
     model = surveyed.of.model
     used = {place for held in surveyed.parts.values() if held.found for place in held.first.parents}
-    for part in surveyed.absent:
+    for part in surveyed.empty:
         place = next(path for path in surveyed.parts[part].first.parents if path.is_dir())
         if place not in used and (other := pictures_in(place)):
             raise UserError(
@@ -111,7 +134,7 @@ def nothing_found(surveyed: Survey) -> str:
     )
 
 
-def edits_of(read: Read, surveys: Sequence[Survey], part: PartOf) -> Iterator[Edit]:
+def edits_of(read: Read, surveys: Sequence[Survey], parts: Parts) -> Iterator[Edit]:
     """Stream the edits of all models, case by case, so that a run that stops half-way holds the same cases of each.
 
     Parts a model was not run on are passed over; an output missing among others is said in `Edit.extra`.
@@ -120,7 +143,7 @@ def edits_of(read: Read, surveys: Sequence[Survey], part: PartOf) -> Iterator[Ed
     readings = [read(one.of.folder, one.of.model) for one in surveys]
     for row in itertools.zip_longest(*readings):
         for one, left_out, edit in zip(surveys, absent, row, strict=True):
-            if edit is None or part(edit) in left_out:
+            if edit is None or parts.part(edit) in left_out:
                 continue
             changed: dict[str, Any] = {} if edit.model == one.of.model else {"model": one.of.model}
             if not in_file(edit.edited).is_file():
@@ -129,17 +152,14 @@ def edits_of(read: Read, surveys: Sequence[Survey], part: PartOf) -> Iterator[Ed
 
 
 def assumptions(surveyed: Survey, missing_counts: str) -> Iterator[str]:
-    """Say what was taken for absent, and what for missing; `missing_counts` says what becomes of the latter."""
+    """Yield notes on absent parts and on missing outputs; `missing_counts` says what a missing output counts."""
     model = surveyed.of.model
-    if surveyed.absent:
-        known = {place for held in surveyed.parts.values() if held.found for place in held.first.parents}
-        hints = {hint for part in surveyed.absent if (hint := _misspelt(surveyed, part, known))}
-        lacking_parts = list(_joined(surveyed).items())
-        listed = ", ".join(f"{name} ({_cases(count)})" for name, count in lacking_parts[:MOST])
-        if more := lacking_parts[MOST:]:
-            listed += f" and {len(more)} more ({_cases(sum(count for _, count in more))})"
-        asked = f"; misspelt: {', '.join(sorted(hints))}?" if hints else ""
-        yield f"model {model}: no outputs for {listed}: absent, not counted{asked}"
+    for parts, counts in (
+        (surveyed.absent, "absent, not counted"),
+        (surveyed.empty - surveyed.absent, missing_counts),
+    ):
+        if parts:
+            yield f"model {model}: no outputs for {_format_parts(surveyed, parts)}: {counts}{_hint(surveyed, parts)}"
     present = [held for held in surveyed.parts.values() if held.found]
     cases, found = sum(held.cases for held in present), sum(held.found for held in present)
     if found < cases:
@@ -151,20 +171,36 @@ def _cases(count: int) -> str:
     return f"{count} case{'' if count == 1 else 's'}"
 
 
-def _joined(surveyed: Survey) -> dict[str, int]:
-    """Return the absent parts with their numbers of cases, one name for all parts of a wider one that is absent as a whole."""
+def _format_parts(surveyed: Survey, parts: frozenset[Part]) -> str:
+    """List parts without an output with their numbers of cases, the first few by name."""
+    counts = list(_joined(surveyed, parts).items())
+    listed = ", ".join(f"{name} ({_cases(count)})" for name, count in counts[:MOST])
+    if more := counts[MOST:]:
+        listed += f" and {len(more)} more ({_cases(sum(count for _, count in more))})"
+    return listed
+
+
+def _hint(surveyed: Survey, parts: frozenset[Part]) -> str:
+    """Name folders that could be misspelt names of parts without an output."""
+    known = {place for held in surveyed.parts.values() if held.found for place in held.first.parents}
+    hints = {hint for part in parts if (hint := _misspelt(surveyed, part, known))}
+    return f"; misspelt: {', '.join(sorted(hints))}?" if hints else ""
+
+
+def _joined(surveyed: Survey, parts: frozenset[Part]) -> dict[str, int]:
+    """Return parts with their numbers of cases, under a single name for all parts of a wider one that are among them."""
     counts: dict[str, int] = {}
     for part in surveyed.parts:
-        if part not in surveyed.absent:
+        if part not in parts:
             continue
-        widths = (width for width in range(1, len(part)) if _wholly_absent(surveyed, part[:width]))
+        widths = (width for width in range(1, len(part)) if _holds_all(surveyed, parts, part[:width]))
         name = " ".join(part[: next(widths, len(part))])
         counts[name] = counts.get(name, 0) + surveyed.parts[part].cases
     return counts
 
 
-def _wholly_absent(surveyed: Survey, wider: Part) -> bool:
-    return all(part in surveyed.absent for part in surveyed.parts if part[: len(wider)] == wider)
+def _holds_all(surveyed: Survey, parts: frozenset[Part], wider: Part) -> bool:
+    return all(part in parts for part in surveyed.parts if part[: len(wider)] == wider)
 
 
 def _misspelt(surveyed: Survey, part: Part, known: set[Path]) -> str | None:

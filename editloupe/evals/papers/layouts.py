@@ -9,7 +9,7 @@ from pathlib import Path
 from editloupe.evals.manifests.benchmark import LANGUAGES, Benchmark
 from editloupe.evals.manifests.datasets import Manifest
 from editloupe.evals.manifests.model_folders import Given, existing_folder, parse_results, resolve
-from editloupe.evals.manifests.outputs import Part, PartOf, Read, assumptions, edits_of
+from editloupe.evals.manifests.outputs import Part, PartOf, Parts, Read, assumptions, edits_of
 from editloupe.evals.papers.paper import Paper
 from editloupe.evals.papers.registry import known_paper, papers
 from editloupe.evals.papers.types_read import Note, type_reader
@@ -107,7 +107,8 @@ def load_outputs(
     """Find the outputs of models for a benchmark or a manifest; every output is looked for once, before any edit is given.
 
     A folder without a model's name is one model's, called like it, or has a folder for each model. `models` picks some by
-    name. What a model was never run on (a language, a subset, a task of which no output is there) is not among the edits.
+    name. What a model was never run on (a language, a subset, a task of which no output is there) is not among the edits,
+    unless the judging paper counts it: see `Paper.absent_part`.
     """
     check(layout, with_results=True)
     if wrong := [language for language in languages if language not in LANGUAGES]:
@@ -117,15 +118,16 @@ def load_outputs(
     read, part, naming = _reading(Path(data), layout, paper, languages, allow_outside, protocol, told.setdefault)
     given = _given(results)
     _check_folders(given)
-    surveys, passed_over = resolve(given, models, read, part)
-    notes = [*told, *passed_over]
     judged_by = known_paper(protocol or layout)
+    parts = Parts(part, judged_by.absent_part if judged_by else None)
+    surveys, passed_over = resolve(given, models, read, parts)
+    notes = [*told, *passed_over]
     by_rule = judged_by is not None and judged_by.missing_output is not None
     counts = "they count 0, by the paper's rule" if by_rule else "they stay unjudged, and count nowhere"
     notes += [
         sentence for one in surveys for sentence in (*naming(one.of.folder, one.of.model), *assumptions(one, counts))
     ]
-    return LoadedOutputs(lambda: edits_of(read, surveys, part), tuple(one.of.model for one in surveys), tuple(notes))
+    return LoadedOutputs(lambda: edits_of(read, surveys, parts), tuple(one.of.model for one in surveys), tuple(notes))
 
 
 def _check_folders(given: Sequence[Given]) -> None:

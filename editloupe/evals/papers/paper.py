@@ -49,6 +49,9 @@ class Paper:
     part: Callable[[Edit], tuple[str, ...]] | None = None
     """Names what an edit belongs to that a model may not have been run on, from the wider to the narrower (a language, a
     subset); where none of its results is there it is absent, not failed. Without it that is the whole benchmark."""
+    absent_part: Callable[[Edit], tuple[str, ...]] | None = None
+    """Names the only part that is absent if it has no result, if that is wider than `part`; a narrower part without results
+    consists of missing outputs, which `missing_output` may settle. Without it every `part` may be absent."""
     fields: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Gives a line of the benchmark's sample file our names of fields (`--layout NAME`)."""
     layouts: Callable[[Sequence[Edit], Sequence[str]], Iterable[Layout]] | None = None

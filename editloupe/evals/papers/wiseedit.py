@@ -49,8 +49,14 @@ def read(benchmark: Benchmark) -> Iterator[Edit]:
 
 
 def part(edit: Edit) -> tuple[str, ...]:
-    """Name the language and the subset of a case: a model is run on a subset in a language as a whole."""
+    """Name the language and the subset of a case, as a model's results are laid out."""
     return edit.extra["language"], edit.extra["subset"]
+
+
+def absent_part(edit: Edit) -> tuple[str, ...]:
+    """Name the language of a case: within a language every case without an output counts 0 (Supplement C)."""
+    language = edit.extra.get("language")
+    return (str(language),) if language else ()
 
 
 def _subsets(data: Path) -> Iterator[tuple[str, Path]]:
@@ -136,4 +142,4 @@ def _references(row: Mapping[str, Any]) -> list[str]:
     return [text for item in listed if (text := str(item).strip())]
 
 
-PAPER = Paper(WISEEDIT, read=read, part=part, layouts=layouts, missing_output=MISSING)
+PAPER = Paper(WISEEDIT, read=read, part=part, absent_part=absent_part, layouts=layouts, missing_output=MISSING)

@@ -365,3 +365,32 @@ def test_an_estimate_says_what_would_be_paid_again(
     judge_into(server, manifest, "--long-side", "512", "--dry-run")
     assert "long_side (2048, then 512) changed: 2 units of instruction_following" in capsys.readouterr().err
     assert server.served == 4
+
+
+@pytest.mark.models
+def test_only_units_that_used_the_detector_are_asked_again_on_a_gpu(
+    scripted: StartServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A GPU has other tiles than a CPU; verdicts that rest on other tools, or on a CPU's tiles, stand."""
+    pytest.importorskip("transformers")
+    from tests.tools.tiny_grounding import save_tiny_grounding_dino
+
+    def detects(request: Request) -> Answer:
+        if "Scene Collapse" in request.system or any(message.role == "assistant" for message in request.messages):
+            return answers(request)
+        return call("detect_object", detect_object_name="Do", target_image="Edited Image")
+
+    server, manifest = scripted(detects), write_manifest(tmp_path, 2, size=(64, 64))
+    weights = str(save_tiny_grounding_dino(tmp_path / "weights"))
+    given = ["batch", str(manifest), "--out", str(tmp_path / "run"), "--judge", "openai:gpt-4.1", "--mode", "tools"]
+    given += ["--base-url", server.openai_url, "--tool-set", f"detector={weights}", "--tool-set", "threads=1"]
+    assert command([*given, "--tool-set", "device=cpu", "--quiet"]) == 0
+    assert server.served == 6
+    capsys.readouterr()
+    assert command([*given, "--tool-set", "device=cpu", "--dry-run"]) == 0
+    assert "changed" not in capsys.readouterr().err
+    assert command([*given, "--tool-set", "device=cuda", "--dry-run"]) == 0
+    said = capsys.readouterr().err
+    assert "the tools (detect_object) changed: 2 units of instruction_following, judged again" in said
+    assert "visual_consistency" not in said
+    assert server.served == 6

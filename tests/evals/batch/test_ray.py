@@ -17,10 +17,11 @@ import pytest
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import ToolOptions
 from editloupe.evals.batch.batch import Batch, judge_batch
-from editloupe.evals.batch.ray_vision import Batcher, VisionModels, each_once
+from editloupe.evals.batch.ray_vision import Batcher, VisionModels, each_once, shared_settings
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.papers.layouts import load_manifest
 from editloupe.evals.runs.store import Run
+from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer
 from tests.evals.batch.test_interruptions import looks_then_answers
@@ -177,6 +178,20 @@ def test_workers_share_one_detector_and_find_what_this_machine_finds(
         seen = run.load_trace("e0")[0].steps[0].observations[0]
     assert seen.tool == "detect_object"
     assert not seen.failed, seen.text
+
+
+@pytest.mark.parametrize(("device", "levels"), [("cpu", (2,)), ("cuda", (4,))])
+def test_the_shared_detector_has_the_tiles_that_the_driver_recorded(
+    device: str, levels: tuple[int, ...], tmp_path: Path
+) -> None:
+    pytest.importorskip("transformers")
+    from tests.tools.tiny_grounding import save_tiny_grounding_dino
+
+    weights = str(save_tiny_grounding_dino(tmp_path / "weights"))
+    toolbox = build_toolbox(ToolSettings(detector=weights, device=device, plugins=False))
+    assert shared_settings(toolbox).tile_levels == levels
+    explicit = build_toolbox(ToolSettings(detector=weights, device=device, plugins=False, tile_levels=(3,)))
+    assert shared_settings(explicit) == explicit.settings
 
 
 def test_the_same_look_asked_for_by_several_workers_is_taken_once() -> None:

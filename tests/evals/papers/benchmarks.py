@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,14 @@ WISEEDIT_SUBSETS = {
     "Imagination_2": "WiseEdit/Imagination",
     "WiseEdit_Complex_2": "WiseEdit-Complex",
 }
+NO_CASES: Mapping[str, int] = {}
 
 
-def write_wiseedit(data: Path, chinese: bool = True) -> Path:
-    """Write four subsets of three cases each, 1 to 3, with a column of knowledge types."""
-    for subset, task in WISEEDIT_SUBSETS.items():
+def write_wiseedit(
+    data: Path, chinese: bool = True, subsets: Mapping[str, str] = WISEEDIT_SUBSETS, cases: Mapping[str, int] = NO_CASES
+) -> Path:
+    """Write subsets of three cases each, 1 to 3, or as many as `cases` says, with a column of knowledge types."""
+    for subset, task in subsets.items():
         folder = data / task / subset
         inputs = int(subset[-1])
         names = [f"{task}/{subset}/imgs/{n}.png" for n in range(inputs)]
@@ -39,7 +42,8 @@ def write_wiseedit(data: Path, chinese: bool = True) -> Path:
         with (folder / f"{subset}.csv").open("w", encoding="utf-8-sig", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["idx", "prompt", "promptcn", *(f"input_{n + 1}" for n in range(inputs)), "knowledge_type"])
-            for number, knowledge in enumerate(("declarative", "procedural", "metacognitive"), start=1):
+            kinds = ("declarative", "procedural", "metacognitive")[: cases.get(subset, 3)]
+            for number, knowledge in enumerate(kinds, start=1):
                 writer.writerow([number, f"Do {number}", f"做 {number}" if chinese else "", *names, knowledge])
     return data
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,7 @@ def test_wiseedit_in_one_language_has_no_failed_case_in_the_other(data: Path, ou
     edits = {(edit.model, edit.extra["subset"], edit.extra["language"], edit.id[-1]): edit for edit in found.edits()}
     wanted = {("full", subset, language, n) for subset in WISEEDIT_SUBSETS for language in ("en", "cn") for n in "123"}
     wanted |= {("english", subset, "en", n) for subset in WISEEDIT_SUBSETS for n in "123"}
-    places = (("Awareness_1", "cn"), ("Imagination_2", "cn"), ("Awareness_1", "en"))
-    wanted |= {("some", *place, n) for place in places for n in "123"}
+    wanted |= {("some", subset, language, n) for subset in WISEEDIT_SUBSETS for language in ("en", "cn") for n in "123"}
     assert set(edits) == wanted
     for (model, subset, language, number), edit in edits.items():
         assert edit.id == f"{model}/{subset}/{language}/{number}"
@@ -52,15 +52,43 @@ def test_wiseedit_in_one_language_has_no_failed_case_in_the_other(data: Path, ou
         assert edit.source == data / WISEEDIT_SUBSETS[subset] / subset / "imgs/0.png"
         assert edit.extra["knowledge_type"] == ("declarative", "procedural", "metacognitive")[int(number) - 1]
     missing = [place for place, edit in edits.items() if edit.extra["output"] == "missing"]
-    assert missing == [("english", "Awareness_1", "en", "2")]
+    given = {("Awareness_1", "cn"), ("Imagination_2", "cn"), ("Awareness_1", "en")}
+    unhandled = {place for place in wanted if place[0] == "some" and place[1:3] not in given}
+    assert set(missing) == {("english", "Awareness_1", "en", "2")} | unhandled
     assert found.models == ("full", "english", "some")
     lacking = out / "english/Awareness_1/en/2.png"
     assert found.notes == (
         "model english: no outputs for cn (12 cases): absent, not counted",
         f"model english: 1 of 12 outputs missing, such as {lacking}: they count 0, by the paper's rule",
         "model some: no outputs for en Interpretation_1 (3 cases), cn Interpretation_1 (3 cases), en Imagination_2 (3 cases), "
-        "en WiseEdit_Complex_2 (3 cases), cn WiseEdit_Complex_2 (3 cases): absent, not counted",
+        "en WiseEdit_Complex_2 (3 cases), cn WiseEdit_Complex_2 (3 cases): they count 0, by the paper's rule",
     )
+
+
+@pytest.mark.parametrize("language", ["en", None])
+def test_a_manifest_judged_by_wiseedit_has_its_rule_of_unhandled_cases(
+    tmp_path: Path, out: Path, language: str | None
+) -> None:
+    tasks = ("Awareness", "Imagination")
+    lines = [
+        {
+            "id": f"{task}-{number}",
+            "source": "source.png",
+            "instruction": "Do it",
+            "instruction_type": task,
+            **({"language": language} if language else {}),
+        }
+        for task in tasks
+        for number in range(2)
+    ]
+    touch(tmp_path / "source.png", out / "Awareness-0.png", out / "Awareness-1.png")
+    manifest = tmp_path / "manifest.jsonl"
+    manifest.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    loaded = load_outputs(manifest, {"a": out}, protocol="wiseedit")
+    missing = [edit.id for edit in loaded.edits() if edit.extra.get("output") == "missing"]
+    assert missing == ["Imagination-0", "Imagination-1"]
+    name = f"{language} Imagination" if language else "Imagination"
+    assert loaded.notes == (f"model a: no outputs for {name} (2 cases): they count 0, by the paper's rule",)
 
 
 def test_edits_come_case_by_case_over_the_models_and_again_each_time(data: Path, out: Path) -> None:
@@ -84,13 +112,14 @@ def test_a_benchmark_without_chinese_instructions_has_no_chinese_cases(data: Pat
         load_outputs(data, out, "wiseedit")
 
 
-def test_a_misspelt_subset_is_absent_and_pointed_at(data: Path, out: Path) -> None:
+def test_a_misspelt_subset_is_pointed_at(data: Path, out: Path) -> None:
     write_wiseedit(data)
     write_wiseedit_results(out / "a", WISEEDIT_SUBSETS, ("en",))
     (out / "a/Interpretation_1").rename(out / "a/Interpretaton_1")
     (note,) = load_outputs(data, {"a": out / "a"}, "wiseedit", languages=("en",)).notes
     assert note == (
-        "model a: no outputs for en Interpretation_1 (3 cases): absent, not counted; misspelt: Interpretaton_1?"
+        "model a: no outputs for en Interpretation_1 (3 cases): they count 0, by the paper's rule; "
+        "misspelt: Interpretaton_1?"
     )
 
 

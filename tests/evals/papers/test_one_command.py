@@ -126,3 +126,42 @@ def test_a_paper_s_table_comes_from_one_command(
         dict(zip(MODELS, values, strict=True)), abs=0.006
     )
     assert all(row[-2] == row[-1] > 0 for row in table["rows"]), "judged and expected"
+
+
+def test_wiseedit_counts_the_subsets_a_model_cannot_handle(
+    tmp_path: Path, scripted: StartServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All verdicts are 7 (66.67), and a model without outputs for several input pictures has 0 on those cases."""
+    subsets = {
+        "Awareness_1": "WiseEdit/Awareness",
+        "Awareness_2": "WiseEdit/Awareness",
+        "Interpretation_1": "WiseEdit/Interpretation",
+        "Imagination_1": "WiseEdit/Imagination",
+        "Imagination_2": "WiseEdit/Imagination",
+        "WiseEdit_Complex_2": "WiseEdit-Complex",
+    }
+    cases = {"Awareness_2": 1, "Interpretation_1": 1, "Imagination_1": 1, "Imagination_2": 1, "WiseEdit_Complex_2": 1}
+    data, results = b.write_wiseedit(tmp_path / "data", subsets=subsets, cases=cases), tmp_path / "results"
+    b.write_wiseedit_results(results / "every", subsets, ("en",))
+    b.write_wiseedit_results(results / "single", [name for name in subsets if name.endswith("_1")], ("en",))
+    server = scripted(lambda request: say('{"reason": "seen", "score": 7}'))
+    out = str(tmp_path / "run")
+    given = ["batch", str(data), "--layout", "wiseedit", "--results", str(results), "--out", out, "--quiet"]
+    assert run([*given, "--judge", "openai:gpt-4.1", "--base-url", server.openai_url, "--mode", "plain"]) == 0
+    assert "single: no outputs for cn (8 cases): absent, not counted" in (told := capsys.readouterr().err)
+    assert (
+        "single: no outputs for en Awareness_2 (1 case), en Imagination_2 (1 case), en WiseEdit_Complex_2 (1 case): "
+        "they count 0, by the paper's rule" in told
+    )
+    assert run(["report", out, "--format", "json", "--resamples", "100"]) == 0
+    printed = {table["title"]: table for table in json.loads(capsys.readouterr().out)["tables"]}
+    table = printed["WiseEdit, Table 5: English instructions, all cases"]
+    rows = {row[0]: dict(zip(table["columns"], row, strict=True)) for row in table["rows"]}
+    assert float(rows["every"]["Overall AVG"]) == pytest.approx(200 / 3, abs=0.006)
+    averages = [float(rows["single"][f"{name} AVG"]) for name in ("Awareness", "Imagination", "Overall")]
+    assert averages == pytest.approx([50.0, 100 / 3, 50.0], abs=0.006)
+    assert table["notes"] == ["single: 2 outputs are missing and count 0 on every metric (Supplement C)."]
+    table = printed["WiseEdit, Table 5: English instructions, cases with one input picture"]
+    assert {row[0]: float(row[table["columns"].index("Overall AVG")]) for row in table["rows"]} == pytest.approx(
+        {"every": 200 / 3, "single": 200 / 3}, abs=0.006
+    )
