@@ -8,12 +8,18 @@ and "Trust or Escalate" (Jung, Brahman and Choi, arXiv 2407.18370, section 2); w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, log
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped]
 
-from editloupe.combined.calibration import STEPS, Calibration, CriterionTrust, Tested
+from editloupe.combined.calibration import (
+    FEWEST,
+    STEPS,
+    Calibration,
+    CriterionTrust,
+    Tested,
+    fewest,
+    lower_bound,
+)
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.over_repeats import lower_median
@@ -23,27 +29,6 @@ from editloupe.evals.trust.earlier_stages import EarlierStage, asked_keys, left_
 from editloupe.evals.trust.label_queue import LabelQueue
 from editloupe.plurals import number_of, verb
 from editloupe.types import UserError
-
-FEWEST = 30
-"""Labelled verdicts above a threshold below which it is not tested."""
-
-
-def lower_bound(agreed: int, labels: int, error: float) -> float:
-    """Return the Clopper–Pearson lower bound of a share.
-
-    >>> round(lower_bound(30, 30, 0.05), 3), lower_bound(0, 30, 0.05)
-    (0.905, 0.0)
-    """
-    return float(stats.beta.ppf(error, agreed, labels - agreed + 1)) if agreed else 0.0
-
-
-def fewest(agreement: float, error: float) -> int:
-    """Return the labelled verdicts above the strictest threshold: with fewer not even full agreement would show enough.
-
-    >>> fewest(0.9, 0.05), fewest(0.9, 0.025), fewest(0.9, 0.001)
-    (30, 36, 66)
-    """
-    return max(FEWEST, ceil(log(error) / log(agreement) - 1e-9))
 
 
 def thresholds(confidence: Floats, least: int = FEWEST) -> Ints:
