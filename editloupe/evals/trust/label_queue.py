@@ -15,12 +15,13 @@ import numpy as np
 from editloupe.evals.analysis.bootstrap import Floats, Ints
 from editloupe.evals.analysis.run_rows import RunRow, Table
 from editloupe.evals.manifests.readers import read_jsonl
+from editloupe.evals.runs.people_files import QUEUE
 from editloupe.evals.trust.confidence import AUTO, confidences
 from editloupe.safe_text import for_json, plain_name
 from editloupe.types import Reason, UserError
 from editloupe.whole_files import write_text
 
-FILE = "label_queue.jsonl"
+FILE = QUEUE
 """Where a queue lies in its run's folder, unless it is written elsewhere."""
 
 
