@@ -182,7 +182,7 @@ def _without_copies(files: Iterable[Sequence[Row]]) -> Iterator[list[Row]]:
 
 
 def _with_time(rows: Iterable[Row]) -> list[tuple[str, Row]]:
-    """Return rows with the time they were written, in the file's order: a later row of the same person replaces an earlier one."""
+    """Return rows with their times, in the file's order: a later row of the same person replaces an earlier one."""
     timed, last = list[tuple[str, Row]](), ""
     for row in rows:
         at = row.get("at")

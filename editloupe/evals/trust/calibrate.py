@@ -90,7 +90,7 @@ def calibrate(
             f"nothing in the run {table.name} says how sure the judge was: no confidence, no repeats, no other judge"
         )
     random = np.random.default_rng(seed)
-    fair = _fair(table, queue, random)
+    fair = _fair(table, queue, people, random)
     notes = ["Labels drawn by the queue were thinned to an even sample."] if queue is not None else []
     criteria, dropped = {}, 0
     for name in table.criteria:
@@ -145,10 +145,11 @@ def _trust(tested: tuple[Tested, ...], known: Floats, labels: int, least: int) -
     return CriterionTrust(threshold=None, kept=0.0, labels=labels, tested=tested, why=why)
 
 
-def _fair(table: Table, queue: LabelQueue | None, random: np.random.Generator) -> Bools:
+def _fair(table: Table, queue: LabelQueue | None, people: Human, random: np.random.Generator) -> Bools:
     """Return which rows count so that all had the same chance to: of a queue's, the likelier the fewer.
 
-    Of several queues each is thinned by itself; what is left of either had the same chance for every edit.
+    Of several queues each is thinned by itself; what is left of either had the same chance for every edit. Edits that were
+    labelled before a draw are thinned like an edit drawn for certain, and by the share of the queue that is labelled so far.
     """
     if queue is None:
         return np.ones(len(table.rows), bool)
@@ -156,6 +157,11 @@ def _fair(table: Table, queue: LabelQueue | None, random: np.random.Generator) -
     fair = np.zeros(len(table.rows), bool)
     for one in queue.parts or (queue,):
         chances = np.array([one.chances.get(row.name, np.nan) for row in table.rows])
+        if one.labelled:
+            answered = {name for name, _ in (*people.given, *people.adjudicated)}
+            share = np.mean([drawn.name in answered for drawn in one.drawn]) if one.drawn else 0.0
+            before = set(one.labelled)
+            chances[[row.name in before for row in table.rows]] = 1 / share if share else np.nan
         lowest = np.nanmin(chances)
         fair |= random.random(len(chances)) * np.where(np.isnan(chances), np.inf, chances) < lowest
     return fair
