@@ -64,7 +64,7 @@ def calibrate(
 
     Example: editloupe calibrate runs/gpt --human ada.csv --agreement 0.9 --error 0.05 --out trust.yaml
     """
-    from editloupe.combined.plans import stage_calibration, stage_entries, write_stages
+    from editloupe.combined.plans import stage_calibrations, stage_entries, write_stages
     from editloupe.evals.analysis.reference import without_reference
     from editloupe.evals.analysis.run_rows import table_of
     from editloupe.evals.report.text import WIDTH, as_text
@@ -80,7 +80,7 @@ def calibrate(
     if earlier and not append:
         raise UserError("--earlier goes with --append: it says where the verdicts of the stages before lie")
     entries = stage_entries(out) if append else []
-    before = [find_stage(stage_calibration(entry, out), (run, *(earlier or ()))) for entry in entries]
+    before = [find_stage(stage, (run, *(earlier or ()))) for stage in stage_calibrations(entries, out)]
     if any(one.calibration.judge in table.judges for one in before):
         raise UserError(
             f"{' + '.join(table.judges)} is a stage of {out} already; write another file to calibrate it anew"

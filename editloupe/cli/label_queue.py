@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from editloupe.cli.report import ConfigurationName, ProtocolName
+from editloupe.cli.report import ConfigurationName, Human, ProtocolName
 from editloupe.cli.telling import tell
+from editloupe.plurals import number_of, verb
+
+if TYPE_CHECKING:
+    from editloupe.evals.trust.label_queue import LabelQueue
 
 
 def label_queue(
@@ -29,6 +34,7 @@ def label_queue(
     out: Annotated[
         Path | None, typer.Option(help="The file to write, JSONL; else label_queue.jsonl in the run's folder.")
     ] = None,
+    human: Human = None,
     annotators: Annotated[
         list[str] | None,
         typer.Option("--annotator", help="Split the queue between these annotators; given once for each."),
@@ -41,30 +47,36 @@ def label_queue(
 ) -> None:
     """Draw edits to be labelled by people, more often where the judge is unsure, and keep the probability of each.
 
-    `editloupe report --corrected` weighs the labels by these probabilities.
+    `editloupe report --corrected` weighs the labels by these probabilities. Edits that people have labelled on every
+    criterion already are left out: labels of the manifest, of the run's labels.jsonl and of --human.
 
     Example: editloupe label-queue runs/gpt --budget 100 --out queue.jsonl
     """
+    from editloupe.evals.analysis.human import human_labels
     from editloupe.evals.analysis.reference import without_reference
     from editloupe.evals.analysis.run_rows import table_of
     from editloupe.evals.trust.confidence import KINDS
-    from editloupe.evals.trust.label_queue import FILE, LabelQueue, draw_evenly, draw_queue
-    from editloupe.evals.trust.unjudged_run import manifest_names
+    from editloupe.evals.trust.label_queue import FILE, LabelQueue, draw_evenly, draw_queue, find_labelled
+    from editloupe.evals.trust.unjudged_run import find_labelled_edits, manifest_edits
     from editloupe.types import UserError
 
     if run.is_file():
         if out is None:
             raise UserError("a queue drawn from a manifest needs a file of its own; name it with --out")
-        names = manifest_names(run)
-        queue = draw_evenly(names, budget, seed)
+        edits = manifest_edits(run)
+        labelled, partly, notes = find_labelled_edits(run, edits, protocol, human or ())
+        queue = draw_evenly([(edit.id, name, edit.model) for name, edit in edits], budget, seed, labelled)
         queue = queue.split(annotators, shared) if annotators else queue
         queue.write(out)
-        tell(f"{len(queue.drawn)} of {len(names)} edits in {out}, drawn all with the same probability (seed {seed})")
+        _tell_labelled(queue, partly, notes)
+        tell(f"{len(queue.drawn)} of {len(edits)} edits in {out}, drawn all with the same probability (seed {seed})")
         return
     table, _ = without_reference(table_of(run, protocol, configuration))
     for sentence in table.damage:
         tell(sentence)
-    queue, kind = draw_queue(table, budget, tau, seed, by)
+    people = human_labels(table, human)
+    labelled, partly = find_labelled(table, people)
+    queue, kind = draw_queue(table, budget, tau, seed, by, labelled)
     queue = queue.split(annotators, shared) if annotators else queue
     path = out or run / FILE
     if path == run / FILE and path.exists() and dict(LabelQueue.read(path).chances) != dict(queue.chances):
@@ -72,6 +84,18 @@ def label_queue(
             f"{path} holds another queue, and labels may have been drawn by it; write this one elsewhere with --out"
         )
     queue.write(path)
-    even = len(set(queue.chances.values())) == 1
+    _tell_labelled(queue, partly, people.notes)
+    even = len({drawn.probability for drawn in queue.drawn}) == 1
     doubt = "all with the same probability" if even else f"more often where {KINDS.get(kind, kind)} left doubt"
     tell(f"{len(queue.drawn)} of {len(table.rows)} edits in {path}, drawn {doubt} (seed {seed})")
+
+
+def _tell_labelled(queue: LabelQueue, partly: int, notes: Sequence[str]) -> None:
+    """Say how many edits were left out because people have labelled them."""
+    for note in notes:
+        tell(note)
+    if count := len(queue.labelled):
+        them = verb(count, "was left out: people have labelled it", "were left out: people have labelled them")
+        tell(f"{number_of(count, 'edit')} {them} already")
+    if partly:
+        tell(f"{number_of(partly, 'edit')} with labels on some criteria only could be drawn")

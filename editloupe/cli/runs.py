@@ -39,12 +39,26 @@ def merge(
 ) -> None:
     """Put several runs into one; where two hold the same verdict the first one's stands.
 
+    Labels, notes on traces, queues and other files that people put into the runs' folders are taken over too.
+
     Example: editloupe run merge runs/monday runs/tuesday --out runs/week
     """
     if len(runs) < 2:
         raise UserError("name at least two runs to merge")
     done = merge_runs(runs, out)
-    print(f"{out}: {number_of(done.edits, 'edit')}, {number_of(done.answers, 'verdict')}")
+    people = done.people
+    taken = (
+        (people.labels, "label row"),
+        (people.notes, "note"),
+        (people.queues, "queue"),
+        (people.others, "other file"),
+    )
+    more = "".join(f", {number_of(count, noun)}" for count, noun in taken if count)
+    print(f"{out}: {number_of(done.edits, 'edit')}, {number_of(done.answers, 'verdict')}{more}")
+    for remark in people.remarks:
+        tell(remark)
+    if people.left:
+        tell(f"folders and links stay where they are: {', '.join(people.left)}")
     if done.in_both:
         tell(
             f"{number_of(done.in_both, 'verdict')} {verb(done.in_both, 'was', 'were')} in more than one run; the first "

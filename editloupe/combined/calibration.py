@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import ceil, isclose, log, prod
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,18 +16,24 @@ from editloupe.rubrics.yaml_files import read_yaml
 from editloupe.types import Record, UserError
 from editloupe.whole_files import write_text
 
+Between = Annotated[float, Field(gt=0, lt=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 STEPS = 20
 """Thresholds tested at most: close ones say the same, and each is a chance to stop early."""
+MOST_REPEATS = 1000
+"""Repeats that a calibration may have: a cascade asks its judge this often about every edit."""
+FEWEST = 30
+"""Labelled verdicts above a threshold below which it is not tested."""
 
 
 class Tested(Record):
     """One threshold and what the labelled verdicts above it say."""
 
     threshold: Number
-    labels: int
-    agreed: int
-    lower: Number
+    labels: Annotated[int, Field(ge=1)]
+    agreed: Annotated[int, Field(ge=0)]
+    lower: Share
     """The Clopper–Pearson lower bound of the share on which judge and people agree."""
     passed: bool
 
@@ -36,12 +43,13 @@ class CriterionTrust(Record):
 
     threshold: Number | None
     """Verdicts of at least this confidence may be kept; None keeps none."""
-    kept: Number
+    kept: Share
     """Share of the run's verdicts that have at least this confidence."""
-    labels: int
+    labels: Annotated[int, Field(ge=0)]
     """Labelled verdicts that were used."""
-    tested: tuple[Tested, ...] = ()
-    candidates: int = STEPS
+    tested: tuple[Tested, ...]
+    """From the strictest threshold down; empty if there were too few labels."""
+    candidates: Annotated[int, Field(ge=0, le=STEPS)] = STEPS
     """Thresholds that could have been tested, by the confidences alone."""
     why: str | None = None
     """Why nothing may be kept."""
@@ -55,10 +63,10 @@ class Calibration(Record):
     mode: str
     confidence: str
     """Where confidence comes from: a key of `evals.trust.confidence.KINDS`."""
-    repeats: int
-    agreement: Number
+    repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)]
+    agreement: Between
     """The share of kept verdicts on which people agree, at least."""
-    error: Number
+    error: Between
     """The probability that a criterion's share is lower all the same."""
     asked: Mapping[str, tuple[str, ...]]
     """Criteria to the keys of how they were put to the judge: prompt, tools and settings."""
@@ -74,6 +82,11 @@ class Calibration(Record):
         facts: dict[str, Any] = self.model_dump(mode="json", include=named)
         kept = {name: one.threshold for name, one in self.criteria.items()}
         return content_key({**facts, "thresholds": kept})[:16]
+
+    @property
+    def keeps_something(self) -> bool:
+        """True if a threshold of some criterion passed its test; otherwise nothing is promised."""
+        return any(step.passed for trust in self.criteria.values() for step in trust.tested)
 
     def threshold(self, criterion: str) -> float | None:
         """Return the confidence from which on a criterion's verdicts may be kept; None where none may."""
@@ -109,25 +122,108 @@ class Calibration(Record):
         write_yaml(path, self.model_dump(mode="json"))
 
     @classmethod
-    def read(cls, path: Path) -> Calibration:
-        """Read a calibration that was written."""
-        return calibration_of(read_yaml(path), path)
+    def read(cls, path: Path, earlier: Sequence[Calibration] = ()) -> Calibration:
+        """Read a calibration that `calibrate` wrote; `earlier` are those of the stages before it.
+
+        Raises:
+            UserError: the numbers do not follow from the file's own labels.
+        """
+        return calibration_of(read_yaml(path), path, earlier)
 
 
-def calibration_of(data: Any, path: Path) -> Calibration:
-    """Return the calibration that a file, or a part of it, holds; a threshold that is not the one its tests found is refused."""
+def lower_bound(agreed: int, labels: int, error: float) -> float:
+    """Return the Clopper–Pearson lower bound of a share.
+
+    >>> round(lower_bound(30, 30, 0.05), 3), lower_bound(0, 30, 0.05)
+    (0.905, 0.0)
+    """
+    from scipy import stats  # type: ignore[import-untyped]  # takes long to load
+
+    return float(stats.beta.ppf(error, agreed, labels - agreed + 1)) if agreed else 0.0
+
+
+def fewest(agreement: float, error: float) -> int:
+    """Return the labelled verdicts above the strictest threshold: with fewer not even full agreement would show enough.
+
+    >>> fewest(0.9, 0.05), fewest(0.9, 0.025), fewest(0.9, 0.001)
+    (30, 36, 66)
+    """
+    return max(FEWEST, ceil(log(error) / log(agreement) - 1e-9))
+
+
+def count_places(criterion: str, earlier: Sequence[Calibration]) -> int:
+    """Return in how many ways earlier stages could have ended: at each of their thresholds, or keeping nothing."""
+    known = [calibration.criteria.get(criterion) for calibration in earlier]
+    return prod(1 + (trust.candidates if trust else 0) for trust in known)
+
+
+def calibration_of(data: Any, path: Path, earlier: Sequence[Calibration] = ()) -> Calibration:
+    """Return the calibration that a file, or a part of it, holds.
+
+    Bounds and thresholds are computed again from the labels, as `calibrate` computes them.
+
+    Args:
+        data: What the YAML file holds.
+        path: The file, for error messages.
+        earlier: The calibrations of the stages before it; they share its error. If they are not the ones the calibration
+            names, which a cascade refuses, its bounds are only checked against its whole error.
+
+    Raises:
+        UserError: a field is missing, out of its range, or does not follow from the labels.
+    """
     try:
-        found = Calibration.model_validate(data)
+        calibration = Calibration.model_validate(data)
     except ValidationError as error:
-        raise UserError(f"{path} is not a calibration that `editloupe calibrate` wrote ({mistake(error)})") from None
-    for name, one in found.criteria.items():
-        passed = [step.threshold for step in one.tested if step.passed]
-        if one.tested and one.threshold != (passed[-1] if passed else None):
-            raise UserError(
-                f"{path}: the threshold of {name} is {one.threshold}, but its tests passed down to "
-                f"{passed[-1] if passed else 'none'}; a threshold set by hand promises nothing"
+        raise UserError(
+            f"{path} is not a calibration that `editloupe calibrate` wrote ({mistake(error)}); run `editloupe calibrate` again"
+        ) from None
+    after = earlier if calibration.after else ()
+    known = tuple(stage.key for stage in after) == calibration.after
+    for name, trust in calibration.criteria.items():
+        share = calibration.error / count_places(name, after if known else ())
+        if wrong := _find_mistake(name, trust, calibration.agreement, share, exact=known):
+            raise UserError(f"{path}: {wrong}; run `editloupe calibrate` again, numbers set by hand promise nothing")
+    return calibration
+
+
+def _find_mistake(name: str, trust: CriterionTrust, agreement: float, error: float, *, exact: bool) -> str | None:
+    """Return what does not follow from the labels of a criterion; without `exact` the error may have been divided further."""
+    before: Tested | None = None
+    for number, step in enumerate(trust.tested, 1):
+        place = f"test {number} of {name}"
+        if not -1e-9 <= step.threshold <= 1 + 1e-9:  # the entropy of repeats may miss an end by a rounding error
+            return f"threshold of {place} is {step.threshold:g}, but a confidence is between 0 and 1"
+        if step.agreed > step.labels:
+            return f"agreed of {place} is {step.agreed}, more than its {step.labels} labels"
+        if before is not None and not (
+            before.passed and step.threshold < before.threshold and step.labels > before.labels
+        ):
+            return (
+                f"{place} does not follow the test before it: tests go from the strictest threshold down, each on more labels, "
+                "and end with the first that fails"
             )
-    return found
+        if before is not None and not 0 <= step.agreed - before.agreed <= step.labels - before.labels:
+            return f"agreed of {place} is {step.agreed}, which does not fit the {before.agreed} of the test before it"
+        if before is None and step.labels < (least := fewest(agreement, error)):
+            return f"labels of {place} is {step.labels}, but nothing is tested on fewer than {least}"
+        lower = lower_bound(step.agreed, step.labels, error)
+        if not isclose(step.lower, lower, rel_tol=1e-6, abs_tol=1e-12) and (exact or step.lower > lower):
+            return f"lower of {place} is {step.lower:g}, but {step.agreed} of {step.labels} labels show {lower:g}"
+        if step.passed != (step.lower >= agreement):
+            stated, right = str(step.passed).lower(), str(not step.passed).lower()
+            return (
+                f"passed of {place} is {stated}, but lower {step.lower:g} and agreement {agreement:g} make it {right}"
+            )
+        before = step
+    if before is not None and trust.labels < before.labels:
+        return f"labels of {name} is {trust.labels}, fewer than the {before.labels} of its last test"
+    if trust.candidates < len(trust.tested):
+        return f"candidates of {name} is {trust.candidates}, fewer than its {len(trust.tested)} tests"
+    passed = [step.threshold for step in trust.tested if step.passed]
+    if trust.threshold != (passed[-1] if passed else None):
+        down = f"down to {passed[-1]}" if passed else "nowhere"
+        return f"the threshold of {name} is {trust.threshold}, but its tests passed {down}"
+    return None
 
 
 def write_yaml(path: Path, data: Mapping[str, Any]) -> None:

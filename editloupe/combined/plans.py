@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,10 @@ def plan_of(spec: str, base_url: str | None = None) -> Plan:
 
 def promise(cascade: Cascade) -> tuple[str, ...]:
     """Say what a cascade promises of the verdicts it keeps."""
-    lowest = min(stage.calibration.agreement for stage in cascade.stages)
+    keeping = [stage.calibration for stage in cascade.stages if stage.calibration.keeps_something]
+    if not keeping:
+        return ("no stage may keep a verdict, so every edit is left to a person",)
+    lowest = min(calibration.agreement for calibration in keeping)
     return (
         f"of each criterion's verdicts that a stage keeps, people agree with at least {lowest * 100:g} %; the probability "
         f"that some stage breaks this is at most {cascade.error * 100:.2g} % a criterion",
@@ -141,7 +144,11 @@ def _listed(path: Path, base_url: str | None) -> tuple[Member, ...]:
 
 
 def _cascade(path: Path, base_url: str | None) -> Cascade:
-    cascade = Cascade(tuple(_stage(entry, path, base_url) for entry in stage_entries(path)))
+    entries = stage_entries(path)
+    calibrations = stage_calibrations(entries, path)
+    cascade = Cascade(
+        tuple(_stage(entry, own, path, base_url) for entry, own in zip(entries, calibrations, strict=True))
+    )
     keys: tuple[str, ...] = ()
     for number, stage in enumerate(cascade.stages, 1):
         one = stage.calibration
@@ -172,19 +179,26 @@ def write_stages(path: Path, entries: list[Mapping[str, Any]]) -> None:
     write_yaml(path, {"stages": [dict(entry) for entry in entries]})
 
 
-def stage_calibration(entry: Mapping[str, Any], path: Path) -> Calibration:
-    """Return the calibration of a stage, which stands in the file or in another one beside it."""
+def stage_calibrations(entries: Sequence[Mapping[str, Any]], path: Path) -> list[Calibration]:
+    """Return the calibrations of a cascade's stages, each checked against those before it."""
+    calibrations: list[Calibration] = []
+    for entry in entries:
+        _only(entry, ("judge", "base_url", "calibration"), path)
+        calibrations.append(_stage_calibration(entry, path, calibrations))
+    return calibrations
+
+
+def _stage_calibration(entry: Mapping[str, Any], path: Path, earlier: Sequence[Calibration]) -> Calibration:
+    """Return the calibration of a stage, which is in the file or in another one beside it."""
     given = entry.get("calibration")
     if isinstance(given, str):
-        return Calibration.read(path.parent / given)
+        return Calibration.read(path.parent / given, earlier)
     if given is None:
         raise UserError(f"a stage of {path} has no calibration, so nothing says what it may keep")
-    return calibration_of(given, path)
+    return calibration_of(given, path, earlier)
 
 
-def _stage(entry: Mapping[str, Any], path: Path, base_url: str | None) -> Stage:
-    _only(entry, ("judge", "base_url", "calibration"), path)
-    calibration = stage_calibration(entry, path)
+def _stage(entry: Mapping[str, Any], calibration: Calibration, path: Path, base_url: str | None) -> Stage:
     spec = _text(entry, "judge", path, "", needed=False) or calibration.judge
     server = _text(entry, "base_url", path, "", needed=False) or base_url
     if spec.startswith(CASCADE):

@@ -7,12 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from editloupe.evals.runs.people_files import QUEUE_SUFFIX
 from editloupe.evals.trust.label_queue import FILE, LabelQueue, draw_evenly
 from editloupe.studio.library import OpenRun
 from editloupe.types import UserError
 
 ALL, DIFFER = "", "differ"
-SUFFIX = ".queue.jsonl"
+SUFFIX = QUEUE_SUFFIX
 """How the files of queues end that are found beside a run's labels."""
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.agent.chat import RetryPolicy
-from editloupe.combined.calibration import Calibration, CriterionTrust
+from editloupe.combined.calibration import Calibration, CriterionTrust, Tested, count_places, lower_bound
 from editloupe.combined.plans import write_stages
 from editloupe.evals.batch.batch import Batch, Ending, judge_batch
 from editloupe.evals.batch.traffic import Limits
@@ -50,6 +50,11 @@ def calibration(
     url = None if spec == "rules" else server.openai_url
     with Judge(spec, mode="plain", base_url=url, criteria=[IF], settings=QUICK) as judge:
         asked = {one.criterion: (one.key,) for one in judge.asked()}
+    lower = lower_bound(100, 100, 0.025 / count_places(IF, after))
+    tested = (
+        () if threshold is None else (Tested(threshold=threshold, labels=100, agreed=100, lower=lower, passed=True),)
+    )
+    trust = CriterionTrust(threshold=threshold, kept=0.5, labels=100, tested=tested, candidates=len(tested))
     return Calibration(
         **{
             "judge": spec,
@@ -60,7 +65,7 @@ def calibration(
             "agreement": 0.9,
             "error": 0.025,
             "asked": asked,
-            "criteria": {IF: CriterionTrust(threshold=threshold, kept=0.5, labels=100)},
+            "criteria": {IF: trust},
             "after": tuple(one.key for one in after),
             **more,
         }

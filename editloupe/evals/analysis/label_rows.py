@@ -13,14 +13,13 @@ import numpy as np
 from editloupe.evals.analysis.label_file import read_label_rows
 from editloupe.evals.analysis.label_merge import Saying, Source
 from editloupe.evals.manifests.readers import READERS, Row, read_jsonl
+from editloupe.evals.runs.people_files import LABELS
 from editloupe.plurals import number_of, verb
 from editloupe.rubrics.model import Answer, LabelAnswer, NumberAnswer, YesNoAnswer
 from editloupe.safe_text import one_line
 from editloupe.storable import storable_text
 from editloupe.types import UserError
 
-LABELS = "labels.jsonl"
-"""Where the studio keeps what people label, in the run's folder."""
 ADJUDICATED = "adjudicated"
 """The column that says, with `true`, that a label settles what annotators said differently."""
 RATER = ("rater", "annotator")

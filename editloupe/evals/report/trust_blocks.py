@@ -14,11 +14,13 @@ from editloupe.evals.trust.replace_annotators import Replacement
 def calibration_blocks(found: Calibration, titles: Mapping[str, str]) -> Iterator[Block]:
     """Tell which verdicts may be kept, and what that rests on."""
     yield Heading(f"What may be kept of {found.judge} · {found.protocol} · {found.mode} mode", 1)
-    yield Paragraph(
+    promise = (
         f"Of what is kept people agree with at least {found.agreement * 100:g} %, for each criterion with an error of "
-        f"{found.error * 100:g} %; confidence is {KINDS[found.confidence]}.",
-        "answer",
+        f"{found.error * 100:g} %"
+        if found.keeps_something
+        else f"Nothing may be kept: the labels do not show that people agree with {found.agreement * 100:g} % of it"
     )
+    yield Paragraph(f"{promise}; confidence is {KINDS[found.confidence]}.", "answer")
     rows, whys = [], list(found.notes)
     if found.after:
         whys.insert(

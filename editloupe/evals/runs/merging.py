@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.enrolment import Enrolled, Entry, enrol
+from editloupe.evals.runs.lock import RunLock
+from editloupe.evals.runs.people_files import EditName, PeopleFiles, RunFiles, merge_people_files
 from editloupe.evals.runs.putting import ANSWER, insert_unit, write_over
 from editloupe.evals.runs.redact import Redactor
 from editloupe.evals.runs.store import FILE, Run
 from editloupe.types import Edit, Usage, UserError
 
+_WHOLE, _LOCK = "run", "merge.lock"
+"""In the temporary folder: the merged run while it is written, and the lock of the process that writes it."""
 _UNIT = ", ".join(f"units.{name}" for name in schema.UNIT_COLUMNS)
 _OWN = ", ".join(f"answers.{name} AS own_{name}" for name in ("criterion", "asked", "repeat", "shown"))
 _ANSWERS = (
@@ -42,35 +47,88 @@ class Merged:
     """Answers that an earlier run had already; the first run's stand, unless only a later one has a verdict."""
     unreadable: list[str] = field(default_factory=list)
     """Names of edits that could not be read and are left out."""
+    people: PeopleFiles = field(default_factory=PeopleFiles)
+    """What people made: labels, notes, queues and other files."""
 
 
 def merge(runs: Sequence[Path], out: Path) -> Merged:
-    """Write everything these runs hold into a run of its own, which must not be there yet; the runs stay as they are."""
+    """Write everything that these runs hold into a new run; the runs themselves are not changed.
+
+    The merged run is written into a temporary folder and renamed when it is complete. Two processes cannot merge into one folder
+    at the same time. What a killed process left is removed by the next merge into the same folder.
+
+    Args:
+        runs: Folders of runs.
+        out: The folder of the merged run, which must not exist or must be empty.
+
+    Raises:
+        UserError: a run cannot be merged, the folder is taken, or another process merges into it.
+    """
     for folder in runs:
         schema.connect_to_read(folder / FILE).close()
-    if (out / FILE).exists():
-        raise UserError(f"{out} is a run already; merge into another folder")
     if len({folder.resolve() for folder in runs}) < len(runs):
         raise UserError("the same run is named twice; what was spent would count twice")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out} is not empty; merge into another folder")
-    merged, part = Merged(), out.absolute().with_name(f".{out.absolute().name}.part")
+    _check_free(out)
+    part = out.absolute().with_name(f".{out.absolute().name}.part")
     try:
-        # It takes its name when everything is in it: half of a run looks like a whole one.
-        shutil.rmtree(part, ignore_errors=True)
-        with Run.write(part) as target:
-            for folder in runs:
-                with Run.open(folder) as source:
-                    _merge_one(source, target, merged)
-        part.replace(out)
+        with _only_merge(part, out):
+            _check_free(out)
+            merged = _merge_all(runs, part / _WHOLE)
+            (part / _WHOLE).replace(out)
     except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise UserError(f"{out} was made by another process meanwhile; merge into another folder") from None
         raise UserError(f"{out} cannot be written: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return merged
 
 
-def _merge_one(source: Run, target: Run, merged: Merged) -> None:
+def _check_free(out: Path) -> None:
+    if (out / FILE).exists():
+        raise UserError(f"{out} is a run already; merge into another folder")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} is not empty; merge into another folder")
+
+
+@contextmanager
+def _only_merge(part: Path, out: Path) -> Iterator[None]:
+    """Hold a temporary folder for one merge, without what a killed process left in it; remove it afterwards."""
+    part.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = RunLock(part / _LOCK)
+    except (UserError, FileNotFoundError):  # held, or removed just now by the process that held it
+        raise UserError(
+            f"another process is merging into {out}; wait for it to end, or merge into another folder"
+        ) from None
+    try:
+        for left in part.iterdir():
+            if left.name != _LOCK:
+                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+        yield
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        lock.release()
+
+
+def _merge_all(runs: Sequence[Path], folder: Path) -> Merged:
+    merged, numbers = Merged(), list[dict[EditName, int]]()
+    with Run.write(folder) as target:
+        for path in runs:
+            with Run.open(path) as source:
+                numbers.append(_merge_one(source, target, merged))
+        with closing(target.reader()) as reader:
+            rows = reader.execute("SELECT edit, name, edit_id, model FROM edits").fetchall()
+    edits = {number: EditName(*names) for number, *names in rows}
+    files = [
+        RunFiles(path, {old: edits[number] for old, number in own.items()})
+        for path, own in zip(runs, numbers, strict=True)
+    ]
+    merged.people = merge_people_files(files, folder)
+    return merged
+
+
+def _merge_one(source: Run, target: Run, merged: Merged) -> dict[EditName, int]:
+    """Take a run over and return the numbers of its edits in the target."""
+    numbers: dict[EditName, int] = {}
     with closing(source.reader()) as old, target.transaction() as new:
         old.row_factory = sqlite3.Row
         for row in old.execute("SELECT asked, criterion, facts FROM asked"):
@@ -78,7 +136,9 @@ def _merge_one(source: Run, target: Run, merged: Merged) -> None:
         names = _merge_configurations(old, new)
         first = new.execute("SELECT coalesce(max(position) + 1, 0) FROM edits").fetchone()[0]
         for row in old.execute("SELECT * FROM edits ORDER BY position, edit_id, name"):
-            _merge_edit(old, new, row, first, merged, names)
+            number = _merge_edit(old, new, row, first, merged, names)
+            if number is not None:
+                numbers[EditName(row["name"], row["edit_id"], row["model"])] = number
         for row in old.execute("SELECT sha, text FROM texts"):
             new.execute("INSERT OR IGNORE INTO texts VALUES (?, ?)", tuple(row))
         for row in old.execute("SELECT key, edit_id, reply, kept_at FROM replies"):
@@ -88,6 +148,7 @@ def _merge_one(source: Run, target: Run, merged: Merged) -> None:
     known = source.about().get("configurations", ())
     target.add_configurations({**one, "name": names.get(str(one["name"]), one["name"])} for one in known)
     _copy_pictures(source, target)
+    return numbers
 
 
 def _merge_configurations(old: sqlite3.Connection, new: sqlite3.Connection) -> dict[str, str]:
@@ -114,13 +175,14 @@ def _merge_edit(
     first: int,
     merged: Merged,
     names: Mapping[str, str],
-) -> None:
+) -> int | None:
+    """Take an edit over with its answers and return its number; None if it cannot be read."""
     edit, pictures = None, {}
     with suppress(ValueError, TypeError, RecursionError):
         edit, pictures = Edit.model_validate_json(row["facts"]), json.loads(row["pictures"])
     if edit is None:
         merged.unreadable.append(str(row["name"]))
-        return
+        return None
     known = Enrolled(*(row[name] for name in Enrolled._fields))
     last = new.execute("SELECT coalesce(max(edit), 0) FROM edits").fetchone()[0]
     number = enrol(new, Entry(edit, first + row["position"], row["content"], known.stamps(), pictures), Redactor())
@@ -136,6 +198,7 @@ def _merge_edit(
         unit = _merge_unit(old, new, answer, names)
         own = (answer["own_criterion"], answer["own_asked"], answer["own_repeat"])
         new.execute(ANSWER, (number, *own, unit, answer["own_shown"]))
+    return number
 
 
 def _merge_unit(old: sqlite3.Connection, new: sqlite3.Connection, answer: sqlite3.Row, names: Mapping[str, str]) -> int:

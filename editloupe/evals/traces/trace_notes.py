@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.evals.analysis.label_file import append_line, read_label_rows
+from editloupe.evals.runs.people_files import TRACE_NOTES
 from editloupe.evals.runs.records import timestamp
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.index_store import recall, remember, stamp
 from editloupe.storable import storable, storable_text
 from editloupe.types import UserError
 
-FILE = "trace_notes.jsonl"
+FILE = TRACE_NOTES
 LONGEST_NOTE, LONGEST_TAG, MOST_TAGS = 4000, 60, 20
 
 

@@ -8,12 +8,18 @@ and "Trust or Escalate" (Jung, Brahman and Choi, arXiv 2407.18370, section 2); w
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, log
 
 import numpy as np
-from scipy import stats  # type: ignore[import-untyped]
 
-from editloupe.combined.calibration import STEPS, Calibration, CriterionTrust, Tested
+from editloupe.combined.calibration import (
+    FEWEST,
+    STEPS,
+    Calibration,
+    CriterionTrust,
+    Tested,
+    fewest,
+    lower_bound,
+)
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.over_repeats import lower_median
@@ -23,27 +29,6 @@ from editloupe.evals.trust.earlier_stages import EarlierStage, asked_keys, left_
 from editloupe.evals.trust.label_queue import LabelQueue
 from editloupe.plurals import number_of, verb
 from editloupe.types import UserError
-
-FEWEST = 30
-"""Labelled verdicts above a threshold below which it is not tested."""
-
-
-def lower_bound(agreed: int, labels: int, error: float) -> float:
-    """Return the Clopper–Pearson lower bound of a share.
-
-    >>> round(lower_bound(30, 30, 0.05), 3), lower_bound(0, 30, 0.05)
-    (0.905, 0.0)
-    """
-    return float(stats.beta.ppf(error, agreed, labels - agreed + 1)) if agreed else 0.0
-
-
-def fewest(agreement: float, error: float) -> int:
-    """Return the labelled verdicts above the strictest threshold: with fewer not even full agreement would show enough.
-
-    >>> fewest(0.9, 0.05), fewest(0.9, 0.025), fewest(0.9, 0.001)
-    (30, 36, 66)
-    """
-    return max(FEWEST, ceil(log(error) / log(agreement) - 1e-9))
 
 
 def thresholds(confidence: Floats, least: int = FEWEST) -> Ints:
@@ -105,7 +90,7 @@ def calibrate(
             f"nothing in the run {table.name} says how sure the judge was: no confidence, no repeats, no other judge"
         )
     random = np.random.default_rng(seed)
-    fair = _fair(table, queue, random)
+    fair = _fair(table, queue, people, random)
     notes = ["Labels drawn by the queue were thinned to an even sample."] if queue is not None else []
     criteria, dropped = {}, 0
     for name in table.criteria:
@@ -160,10 +145,11 @@ def _trust(tested: tuple[Tested, ...], known: Floats, labels: int, least: int) -
     return CriterionTrust(threshold=None, kept=0.0, labels=labels, tested=tested, why=why)
 
 
-def _fair(table: Table, queue: LabelQueue | None, random: np.random.Generator) -> Bools:
+def _fair(table: Table, queue: LabelQueue | None, people: Human, random: np.random.Generator) -> Bools:
     """Return which rows count so that all had the same chance to: of a queue's, the likelier the fewer.
 
-    Of several queues each is thinned by itself; what is left of either had the same chance for every edit.
+    Of several queues each is thinned by itself; what is left of either had the same chance for every edit. Edits that were
+    labelled before a draw are thinned like an edit drawn for certain, and by the share of the queue that is labelled so far.
     """
     if queue is None:
         return np.ones(len(table.rows), bool)
@@ -171,6 +157,11 @@ def _fair(table: Table, queue: LabelQueue | None, random: np.random.Generator) -
     fair = np.zeros(len(table.rows), bool)
     for one in queue.parts or (queue,):
         chances = np.array([one.chances.get(row.name, np.nan) for row in table.rows])
+        if one.labelled:
+            answered = {name for name, _ in (*people.given, *people.adjudicated)}
+            share = np.mean([drawn.name in answered for drawn in one.drawn]) if one.drawn else 0.0
+            before = set(one.labelled)
+            chances[[row.name in before for row in table.rows]] = 1 / share if share else np.nan
         lowest = np.nanmin(chances)
         fair |= random.random(len(chances)) * np.where(np.isnan(chances), np.inf, chances) < lowest
     return fair

@@ -18,9 +18,10 @@ from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_rows import Table, table_of
 from editloupe.evals.analysis.sheet import Sheet, all_weights
 from editloupe.evals.runs.store import Run
-from editloupe.evals.trust.label_queue import LabelQueue
+from editloupe.evals.trust.label_queue import LabelQueue, can_be_drawn
 from editloupe.evals.trust.people import people_columns
 from editloupe.evals.trust.prediction_powered import Correction, corrected_mean, ends, skewness
+from editloupe.evals.trust.queue_weights import LabelledCells, QueueWeights
 from editloupe.evals.trust.records import (
     FEWEST,
     Corrected,
@@ -28,6 +29,7 @@ from editloupe.evals.trust.records import (
     CorrectedPart,
     CorrectedScore,
     CorrectedScores,
+    YesShare,
 )
 from editloupe.evals.trust.yes_no import yes_shares
 from editloupe.plurals import number_of, verb
@@ -55,7 +57,7 @@ def corrected_scores(
         raise UserError(f"no edit of the run {table.name} has a label of people; name a file of labels with --human")
     if queue is not None:
         queue.check(table)
-        if all(one.why for one in queue.drawn):
+        if all(one.why for one in queue.drawn) and not queue.labelled:
             raise UserError(
                 f"{queue.name} holds only edits that need a person, which say nothing about the others: draw one with a larger "
                 "--budget"
@@ -63,6 +65,13 @@ def corrected_scores(
     sources = dict(zip((row.name for row in table.rows), numbered([row.source for row in table.rows]), strict=True))
     working = [_PartWork(part, people, queue, sources, level) for part in parts_of(table)]
     notes = [note for one in working for note in one.notes()]
+    drawable = sum(can_be_drawn(row) for row in table.rows)
+    notes.extend(
+        f"{part.name} was drawn from {number_of(part.whole, 'edit')}, but the run has {drawable} that could be drawn now: the "
+        "corrected scores hold if the others are like them."
+        for part in ((queue.parts or (queue,)) if queue is not None else ())
+        if part.whole is not None and drawable > part.whole
+    )
     left_out = sum(one.left_out for one in working)
     if left_out:
         notes.append(
@@ -84,8 +93,16 @@ def corrected_scores(
 def _drawn(queue: LabelQueue | None, working: list[_PartWork]) -> str:
     if queue is not None:
         averaged = ", averaged by their sizes" if queue.parts else ""
+        before = len({name for part in queue.parts or (queue,) for name in part.labelled})
+        themselves = (
+            f" {number_of(before, 'edit')} that {verb(before, 'was', 'were')} labelled before the draw "
+            f"{verb(before, 'stands for itself', 'stand for themselves')}."
+            if before
+            else ""
+        )
         return (
             f"The labelled edits were drawn by {queue.name}{averaged}; each counts by the inverse of its probability."
+            f"{themselves}"
         )
     if all(one.all_labelled for one in working):
         return "Every edit has a label, so the corrected scores are those of the labels."
@@ -116,17 +133,16 @@ class _PartWork:
         self.people = people_columns(sheet, human)
         names = [row.name for row in sheet.table.rows]
         self.clusters = np.array([sources[name] for name in names], np.int64)
-        self.chances: Floats | None = None
+        self._draws: list[QueueWeights] = []
         self.left_out = 0
         self.known: Bools = np.isfinite(self.judge)
         self.all_labelled = bool((np.isfinite(self.people) | ~self.known).all())
         """True where people labelled everything the judge did, in a queue or not."""
         if queue is not None:
-            chances = np.array([queue.chances.get(name, np.nan) for name in names])
-            strangers = np.isnan(chances)
+            self._draws = [QueueWeights(part, share, names) for part, share in queue.shares()]
+            strangers = np.isnan([draw.chances for draw in self._draws]).all(0)
             self.left_out = int((strangers & np.isfinite(self.people).any(1)).sum())
             self.people[strangers] = np.nan
-            self.chances = np.where(strangers, 1.0, chances)
         self.counts = _by_group(sheet, self.known)
         scoring = self.counts[:, sheet.counted if sheet.how.edit_score is None else [*sheet.counted, True]]
         sizes = scoring[:, -1] if scoring.shape[1] else np.zeros(len(scoring))
@@ -140,8 +156,33 @@ class _PartWork:
         self.result = CorrectedPart(
             overall=CorrectedScore(**dict(self.overall.told), criteria=_told(self.by_criterion)),
             by_type=dict(self._types()) if sheet.typed else {},
-            yes_no=yes_shares(sheet, self.judge, self.people, self.chances, self.clusters, level),
+            yes_no=self._yes_no(),
         )
+
+    def _chances(self, cells: LabelledCells) -> Floats | None:
+        """Return what each label counts by, as a probability; None if no queue was drawn."""
+        if not self._draws:
+            return None
+        weights = np.sum([draw.share * draw.weights(cells) for draw in self._draws], axis=0)
+        return np.asarray(1 / np.where(weights > 0, weights, 1.0))
+
+    def _yes_no(self) -> dict[str, YesShare]:
+        criteria = len(self.sheet.criteria)
+        rows, columns = np.nonzero(self.known[:, :criteria])
+        labelled = np.isfinite(self.people[rows, columns])
+        chances, why = None, {}
+        if self._draws:
+            chances = np.ones((len(self.known), criteria))
+            for column, name in enumerate(self.sheet.criteria):
+                own = columns == column
+                cells = LabelledCells(rows[own], columns[own], np.ones(int(own.sum())), labelled[own])
+                chances[cells.rows, column] = self._chances(cells)
+                why[name] = next((reason for draw in self._draws if (reason := draw.too_little(cells))), None)
+        shares = yes_shares(self.sheet, self.judge, self.people, chances, self.clusters, self.level)
+        return {
+            name: YesShare(judge=share.judge, labels=share.labels, why=why[name]) if why.get(name) else share
+            for name, share in shares.items()
+        }
 
     def _types(self) -> Iterator[tuple[str, CorrectedScore]]:
         for place, name in enumerate(self.sheet.groups):
@@ -185,7 +226,10 @@ class _PartWork:
         )
         if why := self._too_little(told.labels, columns, rows, labelled, people):
             return _Mean(told.model_copy(update={"why": why}))
-        chances = None if self.chances is None else self.chances[rows]
+        cells = LabelledCells(rows, columns, shares, labelled)
+        if why := next((reason for draw in self._draws if (reason := draw.too_little(cells))), None):
+            return _Mean(told.model_copy(update={"why": why}))
+        chances = self._chances(cells)
         clusters = self.clusters[rows]
         found = corrected_mean(people, judge, labelled, shares / shares.sum(), chances, clusters, columns)
         low, high = found.interval(self.level)
@@ -230,7 +274,7 @@ class _PartWork:
         ]
         if lacking:
             yield f"{self.part.label}: no label in {', '.join(lacking)}; the labels of the other types stand for them."
-        if self.chances is not None:
+        if self._draws:
             return
         for column, criterion in enumerate(sheet.criteria):
             judge, labelled = self.judge[:, column], np.isfinite(self.people[:, column])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 
 import numpy as np
 
-from editloupe.combined.calibration import Calibration
+from editloupe.combined.calibration import Calibration, count_places
 from editloupe.evals.analysis.bootstrap import Bools
 from editloupe.evals.analysis.matching import match_pictures
 from editloupe.evals.analysis.run_rows import Table, table_of_configuration
@@ -80,5 +79,4 @@ def left_over(table: Table, criterion: str, earlier: Sequence[EarlierStage]) -> 
 
 def places_before(criterion: str, earlier: Sequence[EarlierStage]) -> int:
     """Return in how many ways the earlier stages could have ended: at each of their thresholds, or keeping nothing."""
-    found = [one.calibration.criteria.get(criterion) for one in earlier]
-    return prod(1 + (one.candidates if one else 0) for one in found)
+    return count_places(criterion, [stage.calibration for stage in earlier])

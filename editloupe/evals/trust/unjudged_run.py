@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
+from editloupe.evals.analysis.label_merge import merged as merge_labels
+from editloupe.evals.analysis.label_rows import LabelReader, Named, rater_in
 from editloupe.evals.papers.layouts import load_manifest
 from editloupe.evals.runs.enrolment import Entry
+from editloupe.evals.runs.people_files import LABELS
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
 from editloupe.images import Album
@@ -21,11 +24,62 @@ NOBODY = "nobody"
 DETAIL = "No judge was asked; the edit waits for a person's label."
 
 
-def manifest_names(manifest: Path) -> list[tuple[str, str, str | None]]:
-    """Return id, name and model of the edits of a manifest; the names are those that a run of it gives them."""
+def manifest_edits(manifest: Path) -> list[tuple[str, Edit]]:
+    """Return the edits of a manifest with the names that a run of it gives them."""
     with tempfile.TemporaryDirectory(prefix="editloupe-") as folder, Run.write(Path(folder) / "run") as run:
         _enrol(run, manifest, None)
-        return [(kept.edit.id, kept.name, kept.edit.model) for kept in run.edits()]
+        return [(kept.name, kept.edit) for kept in run.edits()]
+
+
+def find_labelled_edits(
+    manifest: Path, edits: Sequence[tuple[str, Edit]], protocol: str | None = None, files: Iterable[Path] = ()
+) -> tuple[list[str], int, tuple[str, ...]]:
+    """Find the edits of a manifest that people have labelled: in the manifest, in the studio's file beside it, and in files.
+
+    Args:
+        manifest: The manifest's file.
+        edits: What `manifest_edits` returned.
+        protocol: Whose criteria are to be labelled; the default protocol's if None.
+        files: Files of human labels.
+
+    Returns:
+        Names of edits with a label on every criterion, how many have labels on some criteria only, and notes on the labels.
+
+    Raises:
+        UserError: a label cannot be read.
+    """
+    known = protocol_named(protocol) if protocol else DEFAULT
+    reader = LabelReader(
+        (Named(name, edit.id, edit.model) for name, edit in edits),
+        {criterion: known.rubric(criterion).answer for criterion in known.criteria},
+    )
+    notes: list[str] = []
+    studio = manifest.with_name(f"{manifest.stem}.{LABELS}")
+    paths = {path.resolve(): path for path in (*([studio] if studio.is_file() else []), *files)}
+    try:
+        own = reader.manifest((name, edit.human, rater_in(edit.extra)) for name, edit in edits if edit.human)
+        sources = [own, *(reader.file(path, notes) for path in paths.values())]
+    except UserError as error:
+        hint = "" if protocol else f" (read as labels of {known.name}; --protocol names another protocol)"
+        raise UserError(f"{error}{hint}") from None
+    given, adjudicated, told = merge_labels(sources)
+    whole, partly = [], 0
+    for name, edit in edits:
+        labelled = [
+            (name, criterion) in given or (name, criterion) in adjudicated for criterion in _criteria(edit, known)
+        ]
+        if labelled and all(labelled):
+            whole.append(name)
+        else:
+            partly += any(labelled)
+    return whole, partly, (*notes, *told, *reader.unused())
+
+
+def _criteria(edit: Edit, protocol: Protocol) -> tuple[str, ...]:
+    try:
+        return tuple(rubric.criterion for rubric in protocol.rubrics_for(edit))
+    except MissingInput:  # told where the edit is to be judged or labelled
+        return protocol.criteria
 
 
 def unjudged_run(

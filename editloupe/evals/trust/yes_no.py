@@ -28,7 +28,7 @@ LEAST_POWER = 0.1
 def yes_shares(
     sheet: Sheet, judge: Floats, people: Floats, chances: Floats | None, clusters: Ints, level: float
 ) -> dict[str, YesShare]:
-    """Return the corrected share of yes for every criterion that takes yes or no."""
+    """Return the corrected share of yes for every criterion that takes yes or no; `chances` has the shape of `judge`."""
     found = {}
     for column, criterion in enumerate(sheet.criteria):
         if not isinstance(sheet.table.answer(criterion), YesNoAnswer):
@@ -38,7 +38,7 @@ def yes_shares(
             found[criterion] = yes_share(
                 judge[known, column] >= 50,
                 np.where(np.isfinite(people[known, column]), people[known, column] >= 50, np.nan),
-                None if chances is None else chances[known],
+                None if chances is None else chances[known, column],
                 clusters[known],
                 level,
             )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from scipy import stats
 
 from editloupe.cli.main import run as command
 from editloupe.combined.calibration import Calibration
+from editloupe.combined.plans import Cascade, plan_of, promise
 from editloupe.evals.analysis.run_rows import table_of
 from editloupe.evals.trust.calibrate import calibrate, fixed_sequence, lower_bound
 from editloupe.evals.trust.earlier_stages import check_table
@@ -124,5 +128,87 @@ def test_a_threshold_set_by_hand_is_refused(tmp_path: Path) -> None:
     assert found.criteria[IF].threshold is not None
     lower = found.criteria[IF].model_copy(update={"threshold": 0.01})
     found.model_copy(update={"criteria": {**found.criteria, IF: lower}}).write(tmp_path / "trust.yaml")
-    with pytest.raises(UserError, match="a threshold set by hand promises nothing"):
+    with pytest.raises(UserError, match="numbers set by hand promise nothing"):
         Calibration.read(tmp_path / "trust.yaml")
+
+
+def _drop(path: tuple[str, ...]) -> Callable[[Any], None]:
+    def change(data: Any) -> None:
+        for part in path[:-1]:
+            data = data[part]
+        del data[path[-1]]
+
+    return change
+
+
+def _put(path: tuple[str | int, ...], value: Any) -> Callable[[Any], None]:
+    def change(data: Any) -> None:
+        for part in path[:-1]:
+            data = data[part]
+        data[path[-1]] = value
+
+    return change
+
+
+FIRST_TEST = ("criteria", IF, "tested", 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (_drop(("criteria", IF, "tested")), r"tested is missing\); run `editloupe calibrate` again"),
+        (_put(("criteria", IF, "tested"), []), "the threshold of .* is 0"),
+        (_put((*FIRST_TEST, "lower"), 0.999), r"lower of test 1 of .* is 0\.999, but \d+ of \d+ labels show 0\.\d+"),
+        (_put((*FIRST_TEST, "passed"), False), "passed of test 1 of .* is false, but .* true"),
+        (_put((*FIRST_TEST, "labels"), 0), "labels"),
+        (_put((*FIRST_TEST, "agreed"), 100_000), "agreed of test 1 of .* is 100000, more than its"),
+        (_put((*FIRST_TEST, "threshold"), -5.0), "threshold"),
+        (_put(("criteria", IF, "threshold"), 7.0), "threshold"),
+        (_put(("criteria", IF, "labels"), 3), "labels of .* is 3, fewer than the"),
+        (_put(("criteria", IF, "candidates"), 0), "candidates of .* is 0, fewer than its"),
+        (_put(("criteria", IF, "candidates"), 21), "candidates"),
+        (_put(("criteria", IF, "kept"), 1.5), "kept"),
+        (_put(("agreement",), 7.0), "agreement"),
+        (_put(("agreement",), 0.999), "labels of test 1 of .* nothing is tested on fewer than 2995"),
+        (_put(("error",), -1.0), "error"),
+        (_put(("error",), 1e-9), "lower of test 1|labels of test 1"),
+        (_put(("repeats",), 0), "repeats"),
+        (_put(("repeats",), 1_000_000_000), "repeats"),
+    ],
+)
+def test_a_calibration_whose_numbers_do_not_follow_from_its_labels_is_refused(
+    tmp_path: Path, change: Callable[[Any], None], words: str
+) -> None:
+    run, people = kind_judge(tmp_path, edits=300)
+    path = tmp_path / "trust.yaml"
+    calibrate(table_of(run), write_labels(tmp_path / "h.jsonl", people), 0.3, 0.05).write(path)
+    assert Calibration.read(path).criteria[IF].tested
+    data = yaml.safe_load(path.read_text())
+    change(data)
+    path.write_text(yaml.safe_dump(data))
+    with pytest.raises(UserError, match=words) as refused:
+        Calibration.read(path)
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_tests_out_of_order_and_tests_after_a_failed_one_are_refused(tmp_path: Path) -> None:
+    run, people = kind_judge(tmp_path, edits=300)
+    path = tmp_path / "trust.yaml"
+    calibrate(table_of(run), write_labels(tmp_path / "h.jsonl", people), 0.3, 0.05).write(path)
+    data = yaml.safe_load(path.read_text())
+    data["criteria"][IF]["tested"].reverse()
+    path.write_text(yaml.safe_dump(data))
+    with pytest.raises(UserError, match="strictest threshold"):
+        Calibration.read(path)
+
+
+def test_a_calibration_on_no_labels_promises_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [Line(f"e{number}", 4, "", confidence=0.9) for number in range(5)]
+    run, out = make_run(tmp_path / "run", lines), tmp_path / "trust.yaml"
+    labels = write_labels(tmp_path / "h.jsonl", [{"edit_id": "e0", IF: 4}])
+    assert command(["calibrate", str(run), "--human", str(labels), "--out", str(out)]) == 0
+    assert "people agree with at least" not in capsys.readouterr().out
+    plan = plan_of(f"cascade:{out}", "http://localhost:1/v1")
+    assert isinstance(plan, Cascade)
+    assert not any("people agree with at least" in sentence for sentence in promise(plan))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.combined.plans import Cascade, plan_of, stage_calibration, stage_entries
+from editloupe.combined.plans import Cascade, plan_of, stage_calibrations, stage_entries, write_stages
 from editloupe.evals.analysis.run_rows import table_of
 from editloupe.evals.trust.calibrate import calibrate
 from editloupe.evals.trust.earlier_stages import EarlierStage, left_over, places_before
@@ -72,7 +73,7 @@ def test_the_command_appends_a_stage_and_the_file_is_a_cascade(
     assert plan.spec == f"cascade:{FIRST}>{SECOND}"
     assert plan.error == pytest.approx(0.05)
     assert [stage.judge.spec for stage in plan.stages] == [FIRST, SECOND]
-    assert stage_calibration(stage_entries(out)[1], out).criteria[IF].threshold == 0.8
+    assert stage_calibrations(stage_entries(out), out)[1].criteria[IF].threshold == 0.8
 
 
 def test_a_judge_twice_and_more_stages_than_the_error_was_shared_among_are_refused(
@@ -95,11 +96,25 @@ def test_stages_out_of_their_order_are_refused(runs: tuple[Path, Path, Path], tm
     given = ["--human", str(labels), "--stages", "2", "--out", str(out)]
     assert command(["calibrate", str(one), *given]) == 0
     assert command(["calibrate", str(two), *given, "--append", "--earlier", str(one)]) == 0
-    from editloupe.combined.plans import write_stages
-
     write_stages(out, list(reversed(stage_entries(out))))
     with pytest.raises(UserError, match="not calibrated on what the stages before it leave over"):
         plan_of(f"cascade:{out}")
+
+
+def test_a_second_stage_whose_bounds_are_not_at_its_share_of_the_error_is_refused(
+    runs: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    one, two, labels = runs
+    out = tmp_path / "trust.yaml"
+    given = ["--human", str(labels), "--stages", "2", "--out", str(out)]
+    assert command(["calibrate", str(one), *given]) == 0
+    assert command(["calibrate", str(two), *given, "--append", "--earlier", str(one)]) == 0
+    plan_of(f"cascade:{out}", "http://localhost:1/v1")
+    entries: list[Any] = stage_entries(out)
+    entries[0]["calibration"]["criteria"][IF]["candidates"] = 3
+    write_stages(out, entries)
+    with pytest.raises(UserError, match="lower of test 1"):
+        plan_of(f"cascade:{out}", "http://localhost:1/v1")
 
 
 @pytest.mark.long
