@@ -90,7 +90,7 @@ ROOMS = {
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 HEAVY = ("torch", "transformers", "ray", "ncnn", "rapidocr", "fastapi", "matplotlib", "sklearn", "pyarrow")
 MODULES = sorted(PACKAGE.rglob("*.py"))
-LONGEST = 400
+LONGEST = 600
 
 
 def name_of(path: Path) -> str:
