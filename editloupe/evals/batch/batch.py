@@ -105,7 +105,7 @@ class Ending:
         """Return the code of a command that ends so; a request to stop that came when all was done has changed nothing."""
         if self.stops_requested and not self.complete:
             return INTERRUPTED
-        return 3 if unjudged or not self.complete else 0
+        return 3 if unjudged or self.tally.not_replaced or not self.complete else 0
 
 
 def dry_run(batch: Batch, say: Say = lambda sentence: None) -> Forecast:
@@ -229,7 +229,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         if (
             planner.replacement
             and ending.complete
-            and not any(tally.unjudged[reason.value] for reason in OF_THE_SERVER)
+            and not any((tally.unjudged + tally.not_replaced)[reason.value] for reason in OF_THE_SERVER)
         ):
             replacements.finish(run, planner.replacement)
         return ending

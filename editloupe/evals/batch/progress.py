@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -36,6 +37,8 @@ class Tally:
     judged: int = 0
     unjudged: Counter[str] = field(default_factory=Counter)
     """By reason."""
+    not_replaced: Counter[str] = field(default_factory=Counter)
+    """Units that were judged again and ended unjudged, so that their older verdict was kept, by reason."""
     retried: int = 0
     """Requests that had to be sent again."""
     started: float = field(default_factory=time.monotonic)
@@ -47,7 +50,7 @@ class Tally:
     @property
     def done(self) -> int:
         """Units finished in this session."""
-        return self.judged + sum(self.unjudged.values())
+        return self.judged + self.unjudged.total() + self.not_replaced.total()
 
     @property
     def seconds(self) -> float:
@@ -64,11 +67,17 @@ class Tally:
         """At the rate so far; None while there is none."""
         return self.missing * self.seconds / self.done if self.done and self.missing > 0 else None
 
-    def add(self, judgement: Judgement) -> None:
-        """Count a judgement that has been kept."""
+    def add(self, judgement: Judgement, not_replaced: Collection[str] = ()) -> None:
+        """Count a judgement that has been kept.
+
+        Args:
+            judgement: The judgement.
+            not_replaced: Its criteria whose older verdict was kept.
+        """
         for outcome in judgement.verdicts:
             if isinstance(outcome, Unjudged):
-                self.unjudged[outcome.reason.value] += 1
+                counts = self.not_replaced if outcome.criterion in not_replaced else self.unjudged
+                counts[outcome.reason.value] += 1
             else:
                 self.judged += 1
         self.retried += sum(step.attempts - 1 for trace in judgement.traces for step in trace.steps)
@@ -122,7 +131,9 @@ class Progress:
         parts = [self._finishing()] if tally.stopping else []
         parts += [f"{tally.held + tally.done}/{tally.total} units", f"{tally.judged} judged"]
         if tally.unjudged:
-            parts.append(f"{sum(tally.unjudged.values())} unjudged ({_by_kind(tally.unjudged)})")
+            parts.append(f"{tally.unjudged.total()} unjudged ({_by_kind(tally.unjudged)})")
+        if tally.not_replaced:
+            parts.append(f"{tally.not_replaced.total()} not replaced ({_by_kind(tally.not_replaced)})")
         parts += [self._rate(), *self._money()]
         if (left := tally.seconds_left) is not None:
             parts.append(f"{duration(left)} left")
@@ -140,11 +151,13 @@ class Progress:
         table.add_row("judging", bar, f"{done}/{tally.total}")
         counts = Text.assemble((f"{tally.judged} judged", "green"), "  ")
         if tally.unjudged:
-            counts.append(f"{sum(tally.unjudged.values())} unjudged", "red")
+            counts.append(f"{tally.unjudged.total()} unjudged  ", "red")
+        if tally.not_replaced:
+            counts.append(f"{tally.not_replaced.total()} not replaced", "red")
         left = tally.seconds_left
         table.add_row("", counts, f"{duration(left)} left" if left is not None else "")
         table.add_row("", " · ".join([self._rate(), *self._money()]), "")
-        if errors := " · ".join(filter(None, (_by_kind(tally.unjudged), self._errors()))):
+        if errors := " · ".join(filter(None, (_by_kind(tally.unjudged + tally.not_replaced), self._errors()))):
             table.add_row("", Text(errors, style="yellow"), "")
         return table
 
