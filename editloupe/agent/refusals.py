@@ -146,6 +146,16 @@ def names_a_model(said: str) -> bool:
 _FILED = re.compile(r"\banswered (\d{3}): (.*)", re.DOTALL)
 
 
+def refused_by_limit(detail: str) -> bool:
+    """True if the sentence of a unit that was given up tells of a server that limits requests.
+
+    >>> refused_by_limit("openai:x answered 429: Too many requests"), refused_by_limit("openai:x answered 500: no")
+    (True, False)
+    """
+    found = _FILED.search(detail)
+    return found is not None and found[1] == "429"
+
+
 def refused_by_server(detail: str) -> bool:
     """True where the sentence of a unit filed as refused tells of a server's refusal that is not about its content.
 

@@ -172,6 +172,8 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
         steps.append(f"{count} unjudged ({reason}), for instance: {trace_command(run.folder, example)}")
     if any(reason in FAILED for reason in (*left, *ending.tally.not_replaced)):
         steps.append("the same command tries again what failed")
+    if ending.rate_advice:
+        steps.append(ending.rate_advice)
     if Reason.NEEDS_A_PERSON in left:
         budget = summary.edits_unjudged(run, ending.configuration, Reason.NEEDS_A_PERSON)
         queue = command("editloupe", "label-queue", run.folder, "--budget", str(budget))
@@ -204,6 +206,8 @@ def _which(run: Run, ending: Ending, closing: Closing) -> tuple[str, ...]:
 def _not_kept(ending: Ending, left: dict[str, tuple[int, str]]) -> list[str]:
     """Say how a session ended whose run does not stay."""
     steps = [*_not_replaced(ending), *(f"{count} unjudged ({reason})" for reason, (count, _) in left.items())]
+    if ending.rate_advice:
+        steps.append(ending.rate_advice)
     if ending.why and not ending.complete:
         steps.append(f"stopped: {ending.why}")
     return steps

@@ -95,6 +95,8 @@ class Ending:
     """What of the run could not be read."""
     price: Price | None = None
     """What the judge's tokens cost."""
+    rate_advice: str | None = None
+    """A sentence that suggests `--rpm`, if the server limited requests."""
 
     @property
     def complete(self) -> bool:
@@ -195,6 +197,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
 
         stop.no_more_requests = no_more_requests
         progress = Progress(tally, traffic)
+        traffic.announce_pause = (lambda seconds: None) if quiet else progress.announce_pause
         if not quiet:
             stop.acknowledge = progress.acknowledge_stop
         first_failures = None if batch.keep_going else FirstFailures()
@@ -224,7 +227,15 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
             else:
                 await go_over()
         ending = Ending(
-            tally, spending, stop.why, stop.requests, judge.spec, configuration, run.damage.sentences(), price
+            tally,
+            spending,
+            stop.why,
+            stop.requests,
+            judge.spec,
+            configuration,
+            run.damage.sentences(),
+            price,
+            traffic.advise_rate(tally.limited),
         )
         if (
             planner.replacement

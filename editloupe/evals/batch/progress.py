@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections import Counter
@@ -15,6 +16,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from editloupe.agent.hooks import pause_sentence
+from editloupe.agent.refusals import refused_by_limit
 from editloupe.evals.batch.traffic import TrafficControl
 from editloupe.plurals import number_of
 from editloupe.safe_text import one_line
@@ -39,6 +42,8 @@ class Tally:
     """By reason."""
     not_replaced: Counter[str] = field(default_factory=Counter)
     """Units that were judged again and ended unjudged, so that their older verdict was kept, by reason."""
+    limited: int = 0
+    """Units that ended without a verdict because the server limits requests (429)."""
     retried: int = 0
     """Requests that had to be sent again."""
     started: float = field(default_factory=time.monotonic)
@@ -78,6 +83,7 @@ class Tally:
             if isinstance(outcome, Unjudged):
                 counts = self.not_replaced if outcome.criterion in not_replaced else self.unjudged
                 counts[outcome.reason.value] += 1
+                self.limited += refused_by_limit(outcome.detail)
             else:
                 self.judged += 1
         self.retried += sum(step.attempts - 1 for trace in judgement.traces for step in trace.steps)
@@ -115,6 +121,11 @@ class Progress:
         """Print a sentence above the live view."""
         self._console.print(Text(f"editloupe: {one_line(sentence)}"), soft_wrap=True)
 
+    def announce_pause(self, seconds: float) -> None:
+        """Say that requests pause; the live view shows it by itself."""
+        if self._live is None:
+            self.say(pause_sentence(seconds))
+
     def acknowledge_stop(self) -> None:
         """Say that a request to stop was heard, and what happens with it."""
         self._tally.stopping = True
@@ -129,6 +140,7 @@ class Progress:
         """Return the state in one line."""
         tally = self._tally
         parts = [self._finishing()] if tally.stopping else []
+        parts += self._pause()
         parts += [f"{tally.held + tally.done}/{tally.total} units", f"{tally.judged} judged"]
         if tally.unjudged:
             parts.append(f"{tally.unjudged.total()} unjudged ({_by_kind(tally.unjudged)})")
@@ -148,6 +160,8 @@ class Progress:
         bar = ProgressBar(total=max(1, tally.total), completed=done, width=40)
         if tally.stopping:
             table.add_row("stopping", Text(self._finishing(), style="bold yellow"), "")
+        for sentence in self._pause():
+            table.add_row("waiting", Text(sentence, style="yellow"), "")
         table.add_row("judging", bar, f"{done}/{tally.total}")
         counts = Text.assemble((f"{tally.judged} judged", "green"), "  ")
         if tally.unjudged:
@@ -171,6 +185,10 @@ class Progress:
         spending = self._traffic.spending
         tokens = f"{spending.usage.input_tokens + spending.usage.output_tokens:,} tokens".replace(",", " ")
         return [tokens, "cost unknown" if spending.cost is None else f"${spending.cost:.4f}"]
+
+    def _pause(self) -> list[str]:
+        seconds = self._traffic.paused_for if self._traffic else 0.0
+        return [pause_sentence(math.ceil(seconds))] if seconds else []
 
     def _errors(self) -> str:
         refusals = self._traffic.refusals if self._traffic else 0
