@@ -61,6 +61,8 @@ class Fault:
     again: bool = False
     slow_down: bool = False
     retry_after: float | None = None
+    limited: bool = False
+    """The server limits requests (429) and does not say how long to wait."""
     fatal: ModelRejected | None = None
     parameter: str | None = None
     """The parameter the server does not take."""
@@ -133,7 +135,7 @@ def _by_status(status: int, said: str, model: str, wait: float | None, parameter
     if about == "budget":
         return Fault(text, fatal=ModelRejected(f"the account of {model} has no quota or budget left {told}"))
     if status == 429:
-        return Fault(text, again=True, slow_down=True, retry_after=wait)
+        return Fault(text, again=True, slow_down=True, retry_after=wait, limited=wait is None)
     if parameter:
         return Fault(text, Reason.SERVER_REFUSED, parameter=parameter)
     if about == "key":

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, Protocol
 
 from editloupe.types import Step, Trace, Usage
+
+_LOG = logging.getLogger("editloupe")
 
 
 class Replies(Protocol):
@@ -32,6 +35,9 @@ class Ticket(Protocol):
 
     def refused(self, retry_after: float | None) -> None:
         """The server asked for less traffic (429, 503)."""
+
+    def paused(self, seconds: float) -> None:
+        """The server refused the request without a time to wait (429): all requests to this judge pause."""
 
 
 class Traffic(Protocol):
@@ -62,6 +68,20 @@ class Watcher(Protocol):
         """A step was completed; the trace says of which edit and criterion, its own steps may be empty."""
 
 
+def announce_pause(seconds: float) -> None:
+    """Log that requests pause."""
+    _LOG.warning("editloupe: %s", pause_sentence(seconds))
+
+
+def pause_sentence(seconds: float) -> str:
+    """Say that requests pause.
+
+    >>> pause_sentence(4.6)
+    'paused 5 s: the server limits requests'
+    """
+    return f"paused {seconds:.0f} s: the server limits requests"
+
+
 class UncountedTicket:
     """A request nobody counts."""
 
@@ -73,6 +93,10 @@ class UncountedTicket:
 
     def refused(self, retry_after: float | None) -> None:
         """Nothing to slow down."""
+
+    def paused(self, seconds: float) -> None:
+        """Tell the user, who would wait without knowing why."""
+        announce_pause(seconds)
 
 
 _REQUEST_LIMIT: ContextVar[asyncio.Semaphore | None] = ContextVar("editloupe_request_limit", default=None)

@@ -11,7 +11,8 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +28,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 
 from editloupe.agent.attachments import attaching, fitting
 from editloupe.agent.batch_files import raise_put_aside
-from editloupe.agent.chat import ChatRequest, Reply, RetryPolicy
+from editloupe.agent.chat import ChatRequest, LimitPauses, Reply, RetryPolicy
 from editloupe.agent.clients import Client, Clients
 from editloupe.agent.endings import ReplyFacts, facts_of
 from editloupe.agent.faults import Fault, ModelFailed, ModelRejected, classify, empty_reply
@@ -43,6 +44,8 @@ from editloupe.spans import answered, chat_span
 from editloupe.types import Reason, Usage
 
 _LOG = logging.getLogger("editloupe")
+CLOCK_ERROR = 0.05
+"""Seconds by which a timer may ring early."""
 
 
 class ModelChat:
@@ -76,6 +79,7 @@ class ModelChat:
         self._gate = gate or Gate()
         self._notes: dict[str, str] = {}
         self._answered = False
+        self._pauses = LimitPauses(retry)
         for note in clients.notes:
             self._note(note, note)
 
@@ -170,7 +174,7 @@ class ModelChat:
     async def _once(self, asking: _Asking, attempt: int) -> AIMessage | None:
         """Send one request; None where it is to be sent again at once, without a parameter the server does not take."""
         left_out = frozenset(self._gate.left_out)
-        async with self._traffic.request(self._name) as ticket:
+        async with self._turn() as (ticket, sent):
             asking.attempts += 1
             begun = time.perf_counter()
             try:
@@ -180,6 +184,10 @@ class ModelChat:
             except Exception as error:
                 raise_put_aside(error)
                 fault = classify(error, self._name, self._timeout, self._provider.errors)
+                if fault.limited and self._paused(fault, asking, ticket, sent):
+                    return None
+                if not fault.slow_down:
+                    self._pauses.admitted(sent, replied=False)
                 self._failed(fault, asking, ticket, attempt, left_out, error)
                 return None
             except asyncio.CancelledError:
@@ -191,6 +199,7 @@ class ModelChat:
                 self._failed(empty_reply(self._name), asking, ticket, attempt, left_out)
                 return None
             self._answered = True
+            self._pauses.admitted(sent, replied=True)
             if route:
                 message.response_metadata[ROUTE] = route[-1]
             message = storable_message(message)
@@ -202,6 +211,41 @@ class ModelChat:
             asking.usage += usage
             ticket.done(usage, estimated)
             return message
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[tuple[Ticket, float]]:
+        """Wait for a place and until the server's limit lets a request out; give the ticket and the time it goes out."""
+        while True:
+            waited = await self._wait_out_pause()
+            async with self._traffic.request(self._name) as ticket:
+                if waited and self._pauses.seconds_left > 0:  # a pause began while this request waited for its place
+                    continue
+                sent = self._pauses.sent()
+                try:
+                    yield ticket, sent
+                finally:
+                    self._pauses.ended(sent)
+                return
+
+    async def _wait_out_pause(self) -> bool:
+        """Wait until no pause is left; False if the traffic control ended the wait early, as it does to stop requests."""
+        while (seconds := self._pauses.seconds_left) > 0:
+            begun = time.monotonic()
+            await self._traffic.pause(seconds)
+            if time.monotonic() - begun < seconds - CLOCK_ERROR:
+                return False
+        return True
+
+    def _paused(self, fault: Fault, asking: _Asking, ticket: Ticket, sent: float) -> bool:
+        """Pause all requests after a refusal without a time to wait; False if it counts as a failed attempt."""
+        seconds = self._pauses.refused(sent)
+        if seconds is None:
+            return False
+        asking.lose(ticket, fault.paid)
+        ticket.refused(None)
+        if seconds:
+            ticket.paused(seconds)
+        return True
 
     def _failed(
         self,

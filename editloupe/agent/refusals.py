@@ -141,3 +141,12 @@ def wait_in(said: str) -> float | None:
 def names_a_model(said: str) -> bool:
     """True where a refusal speaks of a model that is not there, rather than of an address."""
     return bool(_MODEL.search(said))
+
+
+def refused_by_limit(detail: str) -> bool:
+    """Return whether the sentence of a unit that was given up reports a server that limits requests.
+
+    >>> refused_by_limit("openai:x answered 429: Too many requests"), refused_by_limit("openai:x answered 500: no")
+    (True, False)
+    """
+    return re.search(r"\banswered 429: ", detail) is not None

@@ -25,7 +25,7 @@ from editloupe.evals.batch.progress import duration
 from editloupe.evals.runs import summary
 from editloupe.evals.runs.stage_counts import as_facts, silent_members, stage_counts
 from editloupe.evals.runs.store import Run
-from editloupe.plurals import number_of
+from editloupe.plurals import number_of, verb
 from editloupe.safe_text import command, for_json, one_line, trace_command
 from editloupe.spans import spans_on
 from editloupe.types import Reason
@@ -104,6 +104,7 @@ def _show(run: Run, ending: Ending, left: dict[str, tuple[int, str]], as_json: b
             "shared": tally.shared,
             "judged": tally.judged,
             "unjudged": dict(tally.unjudged),
+            "not_replaced": dict(tally.not_replaced),
             "missing": tally.missing,
             "stopped": ending.why,
             "usage": spending.usage.model_dump(),
@@ -152,7 +153,8 @@ def _sentence(ending: Ending) -> str:
         spent += (
             f" (tokens of {number_of(ending.spending.estimated, 'request')} estimated: the server did not report them)"
         )
-    done = f"{tally.judged} judged, {sum(tally.unjudged.values())} unjudged in {duration(tally.seconds)}"
+    not_replaced = f", {tally.not_replaced.total()} not replaced" if tally.not_replaced else ""
+    done = f"{tally.judged} judged, {tally.unjudged.total()} unjudged{not_replaced} in {duration(tally.seconds)}"
     shared = f"{tally.shared} shared with edits that show the judge the same, " if tally.shared else ""
     before = tally.held - tally.shared
     return f"{done}, {shared}{before} held before, {tally.missing} missing{spent if usage.requests else ''}"
@@ -165,10 +167,13 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
         steps.append(f"stopped; nothing is lost. Continue with the same command: {again}")
     elif ending.why and not ending.complete:
         steps.append(f"stopped: {ending.why}; continue with a higher cap, nothing is asked twice")
+    steps += _not_replaced(ending)
     for reason, (count, example) in left.items():
         steps.append(f"{count} unjudged ({reason}), for instance: {trace_command(run.folder, example)}")
-    if any(reason in FAILED for reason in left):
+    if any(reason in FAILED for reason in (*left, *ending.tally.not_replaced)):
         steps.append("the same command tries again what failed")
+    if ending.rate_advice:
+        steps.append(ending.rate_advice)
     if Reason.NEEDS_A_PERSON in left:
         budget = summary.edits_unjudged(run, ending.configuration, Reason.NEEDS_A_PERSON)
         queue = command("editloupe", "label-queue", run.folder, "--budget", str(budget))
@@ -184,6 +189,14 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
     return steps
 
 
+def _not_replaced(ending: Ending) -> list[str]:
+    """Say how many verdicts were kept because judging them again failed."""
+    reasons = ending.tally.not_replaced
+    count, why = reasons.total(), ", ".join(f"{number} {reason}" for reason, number in reasons.most_common())
+    kept = verb(count, "the old one is kept", "the old ones are kept")
+    return [f"{number_of(count, 'verdict')} could not be replaced ({why}); {kept}"] if reasons else []
+
+
 def _which(run: Run, ending: Ending, closing: Closing) -> tuple[str, ...]:
     """Name the configuration of this session where a report of the run would ask for it."""
     several = closing.report == ("report",) and len(run.configurations()) > 1
@@ -192,7 +205,9 @@ def _which(run: Run, ending: Ending, closing: Closing) -> tuple[str, ...]:
 
 def _not_kept(ending: Ending, left: dict[str, tuple[int, str]]) -> list[str]:
     """Say how a session ended whose run does not stay."""
-    steps = [f"{count} unjudged ({reason})" for reason, (count, _) in left.items()]
+    steps = [*_not_replaced(ending), *(f"{count} unjudged ({reason})" for reason, (count, _) in left.items())]
+    if ending.rate_advice:
+        steps.append(ending.rate_advice)
     if ending.why and not ending.complete:
         steps.append(f"stopped: {ending.why}")
     return steps

@@ -112,7 +112,10 @@ class Watch(threading.Thread):
 
 def judged(folder: Path, spec: str, url: str, concurrency: int, timeout: float) -> Ending:
     settings = JudgeSettings(
-        timeout=timeout, retry=RetryPolicy(max_attempts=ATTEMPTS, timeout_attempts=2, first_wait=0.02, longest_wait=0.2)
+        timeout=timeout,
+        retry=RetryPolicy(
+            max_attempts=ATTEMPTS, timeout_attempts=2, first_wait=0.02, longest_wait=0.2, limit_pauses=(0.1,)
+        ),
     )
 
     def opened(**hooks: Any) -> Judge:

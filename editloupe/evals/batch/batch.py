@@ -95,6 +95,8 @@ class Ending:
     """What of the run could not be read."""
     price: Price | None = None
     """What the judge's tokens cost."""
+    rate_advice: str | None = None
+    """A sentence that suggests `--rpm`, if the server limited requests."""
 
     @property
     def complete(self) -> bool:
@@ -105,7 +107,7 @@ class Ending:
         """Return the code of a command that ends so; a request to stop that came when all was done has changed nothing."""
         if self.stops_requested and not self.complete:
             return INTERRUPTED
-        return 3 if unjudged or not self.complete else 0
+        return 3 if unjudged or self.tally.not_replaced or not self.complete else 0
 
 
 def dry_run(batch: Batch, say: Say = lambda sentence: None) -> Forecast:
@@ -195,6 +197,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
 
         stop.no_more_requests = no_more_requests
         progress = Progress(tally, traffic)
+        traffic.announce_pause = (lambda seconds: None) if quiet else progress.announce_pause
         if not quiet:
             stop.acknowledge = progress.acknowledge_stop
         first_failures = None if batch.keep_going else FirstFailures()
@@ -224,12 +227,20 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
             else:
                 await go_over()
         ending = Ending(
-            tally, spending, stop.why, stop.requests, judge.spec, configuration, run.damage.sentences(), price
+            tally,
+            spending,
+            stop.why,
+            stop.requests,
+            judge.spec,
+            configuration,
+            run.damage.sentences(),
+            price,
+            traffic.advise_rate(tally.limited),
         )
         if (
             planner.replacement
             and ending.complete
-            and not any(tally.unjudged[reason.value] for reason in OF_THE_SERVER)
+            and not any((tally.unjudged + tally.not_replaced)[reason.value] for reason in OF_THE_SERVER)
         ):
             replacements.finish(run, planner.replacement)
         return ending

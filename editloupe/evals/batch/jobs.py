@@ -64,6 +64,8 @@ class Job:
     questions: Mapping[str, Question] = field(default_factory=dict)
     hashes: Mapping[PictureSource, Sha] = field(default_factory=dict)
     """Of the pictures, as they went into the questions."""
+    held: Mapping[str, int] = field(default_factory=dict)
+    """By criterion, the unit whose verdict is to be replaced; it is kept if this job ends unjudged."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,7 @@ class Planner:
         self._take_back(number, {question.asked for question in questions.values()})
         for repeat in range(self._repeats):
             missing: dict[int, dict[str, Question]] = {}
+            verdicts: dict[str, int] = {}
             answers: list[Answer] = []
             for criterion, question in questions.items():
                 if self._shared.follows(question, repeat, number):
@@ -198,10 +201,13 @@ class Planner:
                         answers.append(Answer(number, criterion, question.asked, repeat, unit.unit, question.shown))
                 else:
                     self._shared.begin(question, repeat)
+                    if unit and unit.status == "judged":
+                        verdicts[criterion] = unit.unit
                     missing.setdefault(tries, {})[criterion] = question
             self._link(answers)
-            for tries, questions in missing.items():
-                yield Job(edit, position, repeat, tuple(questions), tries, number, questions, files.hashes)
+            for tries, asked in missing.items():
+                held = {criterion: verdicts[criterion] for criterion in asked if criterion in verdicts}
+                yield Job(edit, position, repeat, tuple(asked), tries, number, asked, files.hashes, held)
 
     def _enrolled(self, position: int | None, edit: Edit, files: EditFiles, rows: list[Enrolled]) -> int | None:
         """Bring the run's row of the edit up to date and return its number; without a row and a writer there is none."""

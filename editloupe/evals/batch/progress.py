@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -14,6 +16,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from editloupe.agent.hooks import pause_sentence
+from editloupe.agent.refusals import refused_by_limit
 from editloupe.evals.batch.traffic import TrafficControl
 from editloupe.plurals import number_of
 from editloupe.safe_text import one_line
@@ -36,6 +40,10 @@ class Tally:
     judged: int = 0
     unjudged: Counter[str] = field(default_factory=Counter)
     """By reason."""
+    not_replaced: Counter[str] = field(default_factory=Counter)
+    """Units that were judged again and ended unjudged, so that their older verdict was kept, by reason."""
+    limited: int = 0
+    """Units that ended without a verdict because the server limits requests (429)."""
     retried: int = 0
     """Requests that had to be sent again."""
     started: float = field(default_factory=time.monotonic)
@@ -47,7 +55,7 @@ class Tally:
     @property
     def done(self) -> int:
         """Units finished in this session."""
-        return self.judged + sum(self.unjudged.values())
+        return self.judged + self.unjudged.total() + self.not_replaced.total()
 
     @property
     def seconds(self) -> float:
@@ -64,11 +72,18 @@ class Tally:
         """At the rate so far; None while there is none."""
         return self.missing * self.seconds / self.done if self.done and self.missing > 0 else None
 
-    def add(self, judgement: Judgement) -> None:
-        """Count a judgement that has been kept."""
+    def add(self, judgement: Judgement, not_replaced: Collection[str] = ()) -> None:
+        """Count a judgement that has been kept.
+
+        Args:
+            judgement: The judgement.
+            not_replaced: Its criteria whose older verdict was kept.
+        """
         for outcome in judgement.verdicts:
             if isinstance(outcome, Unjudged):
-                self.unjudged[outcome.reason.value] += 1
+                counts = self.not_replaced if outcome.criterion in not_replaced else self.unjudged
+                counts[outcome.reason.value] += 1
+                self.limited += refused_by_limit(outcome.detail)
             else:
                 self.judged += 1
         self.retried += sum(step.attempts - 1 for trace in judgement.traces for step in trace.steps)
@@ -106,6 +121,11 @@ class Progress:
         """Print a sentence above the live view."""
         self._console.print(Text(f"editloupe: {one_line(sentence)}"), soft_wrap=True)
 
+    def announce_pause(self, seconds: float) -> None:
+        """Say that requests pause; the live view shows it by itself."""
+        if self._live is None:
+            self.say(pause_sentence(seconds))
+
     def acknowledge_stop(self) -> None:
         """Say that a request to stop was heard, and what happens with it."""
         self._tally.stopping = True
@@ -120,9 +140,12 @@ class Progress:
         """Return the state in one line."""
         tally = self._tally
         parts = [self._finishing()] if tally.stopping else []
+        parts += self._pause()
         parts += [f"{tally.held + tally.done}/{tally.total} units", f"{tally.judged} judged"]
         if tally.unjudged:
-            parts.append(f"{sum(tally.unjudged.values())} unjudged ({_by_kind(tally.unjudged)})")
+            parts.append(f"{tally.unjudged.total()} unjudged ({_by_kind(tally.unjudged)})")
+        if tally.not_replaced:
+            parts.append(f"{tally.not_replaced.total()} not replaced ({_by_kind(tally.not_replaced)})")
         parts += [self._rate(), *self._money()]
         if (left := tally.seconds_left) is not None:
             parts.append(f"{duration(left)} left")
@@ -137,14 +160,18 @@ class Progress:
         bar = ProgressBar(total=max(1, tally.total), completed=done, width=40)
         if tally.stopping:
             table.add_row("stopping", Text(self._finishing(), style="bold yellow"), "")
+        for sentence in self._pause():
+            table.add_row("waiting", Text(sentence, style="yellow"), "")
         table.add_row("judging", bar, f"{done}/{tally.total}")
         counts = Text.assemble((f"{tally.judged} judged", "green"), "  ")
         if tally.unjudged:
-            counts.append(f"{sum(tally.unjudged.values())} unjudged", "red")
+            counts.append(f"{tally.unjudged.total()} unjudged  ", "red")
+        if tally.not_replaced:
+            counts.append(f"{tally.not_replaced.total()} not replaced", "red")
         left = tally.seconds_left
         table.add_row("", counts, f"{duration(left)} left" if left is not None else "")
         table.add_row("", " · ".join([self._rate(), *self._money()]), "")
-        if errors := " · ".join(filter(None, (_by_kind(tally.unjudged), self._errors()))):
+        if errors := " · ".join(filter(None, (_by_kind(tally.unjudged + tally.not_replaced), self._errors()))):
             table.add_row("", Text(errors, style="yellow"), "")
         return table
 
@@ -158,6 +185,10 @@ class Progress:
         spending = self._traffic.spending
         tokens = f"{spending.usage.input_tokens + spending.usage.output_tokens:,} tokens".replace(",", " ")
         return [tokens, "cost unknown" if spending.cost is None else f"${spending.cost:.4f}"]
+
+    def _pause(self) -> list[str]:
+        seconds = self._traffic.paused_for if self._traffic else 0.0
+        return [pause_sentence(math.ceil(seconds))] if seconds else []
 
     def _errors(self) -> str:
         refusals = self._traffic.refusals if self._traffic else 0

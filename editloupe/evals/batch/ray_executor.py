@@ -226,6 +226,8 @@ class RayExecutor:
                 self._traffic.count(*message[1:])
             elif message[0] == "refused":
                 self._traffic.refuse(None)
+            elif message[0] == "paused":
+                self._traffic.pause_requests(*message[1:])
             self._filed = number
         if why := self._traffic.spending.why_full():
             self.stop(why)

@@ -172,6 +172,10 @@ class WorkerTraffic(TrafficControl):
         super().refuse(retry_after)
         self._outbox.tell(("refused",))
 
+    def pause_requests(self, judge: str, seconds: float) -> None:
+        """Have the driver note a pause of this worker's requests; it tells the user."""
+        self._outbox.tell(("paused", judge, seconds))
+
 
 class JudgeWorker:
     """Judges jobs side by side in one process; an asynchronous actor."""

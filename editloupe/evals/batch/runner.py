@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 from editloupe.evals.batch.cap_gate import CapGate
 from editloupe.evals.batch.first_failures import FirstFailures
+from editloupe.evals.batch.held import FAILED
 from editloupe.evals.batch.jobs import Job, Planner
 from editloupe.evals.batch.local_executor import Done, Executor
 from editloupe.evals.batch.progress import Tally
@@ -118,6 +119,7 @@ class Runner:
 
     async def _file(self, done: Done) -> None:
         kept, written = finished_part(done.judgement), dict[str, str]()
+        not_replaced: frozenset[str] = frozenset()
         also = self._planner.followers(done.job)
         if self._gate:
             self._gate.finished(done.judgement)
@@ -125,13 +127,13 @@ class Runner:
             self.stop.why = self.stop.why or reason
         try:
             if kept.verdicts:
-                await self._writer.keep(self._filing(done, kept, also))
+                not_replaced = await self._writer.keep(self._filing(done, kept, also))
                 written = {outcome.criterion: outcome.status for outcome in kept.verdicts}
         finally:
             self._planner.over(done.job, written, also)
             self.tally.held, self.tally.shared = self._planner.held, self._planner.shared
         if kept.verdicts:
-            self.tally.add(kept)
+            self.tally.add(kept, not_replaced)
             if self._first_failures:
                 self._first_failures.add(kept)
 
@@ -148,6 +150,8 @@ class Runner:
             price=self._price,
             edit=job.number,
             also=also,
+            held=job.held,
+            passing=[o.criterion for o in kept.verdicts if isinstance(o, Unjudged) and o.reason in FAILED],
         )
 
 

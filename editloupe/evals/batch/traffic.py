@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from time import monotonic
 
-from editloupe.agent.hooks import OverBudget, Ticket
+from editloupe.agent.hooks import OverBudget, Ticket, announce_pause
 from editloupe.evals.runs.prices import Price
+from editloupe.plurals import number_of
 from editloupe.types import Record, Usage, UserError
 
 SHRINK = 0.75
@@ -18,6 +19,8 @@ BETWEEN_SHRINKS = 1.0
 """Seconds; the refusals of one crowded moment count once."""
 FIRST_GUESS = 2000
 """Tokens a request is taken for until the first replies tell."""
+OBSERVED = 10_000
+"""Latest replies from which the server's limit is estimated."""
 Paid = Callable[[str, Usage, float | None], None]
 """Is told whose every reply was, what it took and what it cost."""
 _NOTHING = Usage()
@@ -126,7 +129,13 @@ class TrafficControl:
         self.allowed = float(limits.concurrency)
         self.under_way = 0
         self.refusals = 0
+        self.pauses = 0
+        """Times all requests to a judge paused because its server limits them without a time to wait."""
+        self.announce_pause: Callable[[float], None] = announce_pause
+        """Is called with the seconds of every such pause."""
         self.stopped: str | None = None
+        self._paused_until = float("-inf")
+        self._limit = _ObservedLimit()
         self._stopping = asyncio.Event()
         self._paid = paid
         self._shrunk_at = float("-inf")
@@ -237,16 +246,81 @@ class TrafficControl:
             self._shrunk_at = now
             self.allowed = max(1.0, self.allowed * SHRINK)
 
+    def observe_reply(self, judge: str, sent: float) -> None:
+        """Note when a request went out that got its reply."""
+        self._limit.replied(judge, sent)
+
+    def pause_requests(self, judge: str, seconds: float) -> None:
+        """Note that all requests to a judge pause."""
+        self.pauses += 1
+        self._paused_until = monotonic() + seconds
+        self._limit.paused(judge, monotonic())
+        self.announce_pause(seconds)
+
+    @property
+    def paused_for(self) -> float:
+        """Seconds until the latest pause ends; 0 if none is under way."""
+        return max(0.0, self._paused_until - monotonic())
+
+    def advise_rate(self, given_up: int = 0) -> str | None:
+        """Return a sentence that suggests `--rpm`; None if the server did not limit requests.
+
+        Args:
+            given_up: Units that ended unjudged because of 429s.
+        """
+        if not self.pauses and not given_up:
+            return None
+        what = "the server limits requests" + (f" ({number_of(self.pauses, 'pause')})" if self.pauses else "")
+        admitted, now = self._limit.requests_a_minute(), self.limits.requests_a_minute
+        if admitted and (now is None or admitted < now):
+            return f"{what} and admitted about {admitted} a minute: --rpm {admitted} keeps within that"
+        return f"{what}: {'a lower --rpm' if now else '--rpm N'} sends fewer a minute"
+
+
+class _ObservedLimit:
+    """Estimates how many requests a minute a server admits, from those it replied to before it began to refuse."""
+
+    def __init__(self) -> None:
+        self._sent: deque[float] = deque(maxlen=OBSERVED)
+        self._judges: set[str] = set()
+        self._refusals: list[float] = []
+        """When the server began to refuse, if the first pause was not enough."""
+        self._began: float | None = None
+
+    def replied(self, judge: str, sent: float) -> None:
+        """Note a request that got its reply."""
+        self._judges.add(judge)
+        self._sent.append(sent)
+        if self._began is not None and sent > self._began:
+            self._began = None
+
+    def paused(self, judge: str, now: float) -> None:
+        """Note that a pause begins; one that follows another shows that the limit is one by time."""
+        self._judges.add(judge)
+        if self._began is None:
+            self._began = now
+        elif self._began not in self._refusals[-1:]:
+            self._refusals.append(self._began)
+
+    def requests_a_minute(self) -> int | None:
+        """Return the estimate; None if nothing shows it, or several judges share the requests."""
+        if len(self._judges) != 1:
+            return None
+        counts = [sum(began - 60 < sent <= began for sent in self._sent) for began in self._refusals]
+        return min((count for count in counts if count), default=None)
+
 
 class _Ticket:
     def __init__(self, control: TrafficControl, judge: str) -> None:
         self._control, self._judge = control, judge
+        self._sent = monotonic()
         self.tokens = 0
 
     def done(self, usage: Usage, estimated: bool = False) -> None:
         """The reply came."""
         self.tokens = usage.input_tokens + usage.output_tokens
         self._control.count(usage, estimated, self._judge)
+        self._control.observe_reply(self._judge, self._sent)
 
     def lost(self, usage: Usage) -> None:
         """No reply came."""
@@ -256,3 +330,7 @@ class _Ticket:
     def refused(self, retry_after: float | None) -> None:
         """The server asked for less traffic."""
         self._control.refuse(retry_after)
+
+    def paused(self, seconds: float) -> None:
+        """All requests to this judge pause."""
+        self._control.pause_requests(self._judge, seconds)

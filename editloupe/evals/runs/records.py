@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -65,6 +65,8 @@ class Rows:
     texts: list[str]
     traces: Mapping[str, list[tuple[tuple[Any, ...], list[tuple[float, str]]]]]
     """By criterion: the columns of `traces`, and the steps."""
+    held: Mapping[str, int] = field(default_factory=dict)
+    passing: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,10 @@ class Filing:
     """The edit's number in the run; without it the edit is enrolled."""
     also: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Further edits that a criterion's unit answers."""
+    held: Mapping[str, int] = field(default_factory=dict)
+    """By criterion, the unit whose verdict answers the question already and is kept if this outcome is unjudged."""
+    passing: Collection[str] = ()
+    """Criteria that ended unjudged for a reason that says nothing about the judge's reply."""
 
     def ready(self, folder: PictureFolder, clean: Redactor) -> Rows:
         """Write the pictures and return the rows."""
@@ -100,6 +106,8 @@ class Filing:
                 outcome.criterion: [self._trace(trace, clean) for trace in self._traces(outcome)]
                 for outcome in self.judgement.verdicts
             },
+            held=self.held,
+            passing=self.passing,
         )
 
     def _traces(self, outcome: Outcome) -> list[Trace]:
@@ -139,9 +147,9 @@ class Filing:
         return {"judge": self.judgement.judge, "mode": self.judgement.mode, "protocol": self.judgement.protocol}
 
     @property
-    def unknown_configuration(self) -> str:
-        """The name of a configuration of which no more is known than judge, mode and protocol."""
-        return content_key(self._about)[:16]
+    def named_configuration(self) -> str:
+        """The name of the configuration; without one, a name made of all that is known: judge, mode and protocol."""
+        return self.configuration or content_key(self._about)[:16]
 
     def _unknown(self, criterion: str) -> Asked:
         """Return what is known of a question whose writer did not say more."""

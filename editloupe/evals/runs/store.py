@@ -184,18 +184,18 @@ class Run:
         """
         self.save_all([Filing(judgement, repeat, album, configuration=configuration)])
 
-    def save_all(self, filings: Iterable[Filing]) -> None:
-        """Keep several judgements in one transaction."""
-        listed = list(filings)
+    def save_all(self, filings: Iterable[Filing]) -> list[frozenset[str]]:
+        """Keep several judgements in one transaction; return for each the criteria whose older verdict was kept."""
         with self._write_errors():
-            ready = [filing.ready(self.pictures, self._without_secrets) for filing in listed]
+            ready = [(filing, filing.ready(self.pictures, self._without_secrets)) for filing in filings]
+        kept = []
         with self.transaction() as connection:
-            for filing, rows in zip(listed, ready, strict=True):
+            for filing, rows in ready:
                 if unknown := filing.unknown_questions():
-                    name = filing.configuration or filing.unknown_configuration
-                    configurations.extend(connection, self._without_secrets, unknown, name)
+                    configurations.extend(connection, self._without_secrets, unknown, filing.named_configuration)
                 edit = enrol(connection, rows.entry, self._without_secrets) if filing.edit is None else filing.edit
-                put(connection, rows, edit, filing.also)
+                kept.append(put(connection, rows, edit, filing.also))
+        return kept
 
     # What a manifest says
 

@@ -9,16 +9,18 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
 
+T = TypeVar("T")
 TOGETHER = 32
 """Judgements one transaction takes at most."""
 CHECKPOINT_EVERY = 10.0
 """Seconds between two moves of the write-ahead log into the file."""
 
-_Entry = tuple[Filing, asyncio.AbstractEventLoop, "asyncio.Future[None]"]
+_Entry = tuple[Filing, asyncio.AbstractEventLoop, "asyncio.Future[frozenset[str]]"]
 
 
 class Writer:
@@ -39,12 +41,15 @@ class Writer:
         """What the disk or the database raised, if anything."""
         return self._failure
 
-    async def keep(self, filing: Filing) -> None:
-        """Write a judgement; raises what the disk or the database raised, as a sentence where the user can mend it."""
+    async def keep(self, filing: Filing) -> frozenset[str]:
+        """Write a judgement and return the criteria whose older verdict was kept.
+
+        Raises what the disk or the database raised, as a sentence where the user can mend it.
+        """
         loop = asyncio.get_running_loop()
-        written: asyncio.Future[None] = loop.create_future()
+        written: asyncio.Future[frozenset[str]] = loop.create_future()
         self._entries.put((filing, loop, written))
-        await written
+        return await written
 
     def close(self) -> None:
         """Write what is waiting and end the thread."""
@@ -56,19 +61,20 @@ class Writer:
         while open_:
             entries, open_ = self._next()
             if entries:
-                self._attempt(partial(self._run.save_all, [filing for filing, _, _ in entries]))
-                self._settle(entries)
+                kept = self._attempt(partial(self._run.save_all, [filing for filing, _, _ in entries]))
+                self._settle(entries, kept or [frozenset()] * len(entries))
             if time.monotonic() - checked > CHECKPOINT_EVERY:
                 self._attempt(self._run.checkpoint)
                 checked = time.monotonic()
 
-    def _attempt(self, writing: Callable[[], None]) -> None:
+    def _attempt(self, writing: Callable[[], T]) -> T | None:
         """Write, unless a write failed before; a failure is kept for everybody who waits."""
         if self._failure is None:
             try:
-                writing()
+                return writing()
             except BaseException as error:
                 self._failure = error
+        return None
 
     def _next(self) -> tuple[list[_Entry], bool]:
         entries: list[_Entry] = []
@@ -84,16 +90,16 @@ class Writer:
         except queue.Empty:
             return entries, True
 
-    def _settle(self, entries: list[_Entry]) -> None:
-        for _, loop, written in entries:
+    def _settle(self, entries: list[_Entry], kept: list[frozenset[str]]) -> None:
+        for (_, loop, written), criteria in zip(entries, kept, strict=True):
             with suppress(RuntimeError):  # the loop has ended, and whoever waited with it
-                loop.call_soon_threadsafe(_settle, written, self._failure)
+                loop.call_soon_threadsafe(_settle, written, criteria, self._failure)
 
 
-def _settle(written: asyncio.Future[None], error: BaseException | None) -> None:
+def _settle(written: asyncio.Future[frozenset[str]], kept: frozenset[str], error: BaseException | None) -> None:
     if written.done():
         return
     if error is None:
-        written.set_result(None)
+        written.set_result(kept)
     else:
         written.set_exception(error)

@@ -1,0 +1,239 @@
+"""A server that admits so many requests in a while and refuses the rest with 429, without saying how long to wait."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from editloupe import Judge, JudgeSettings, Reason, Unjudged, UserError, Verdict
+from editloupe.agent.chat import RetryPolicy
+from editloupe.evals.batch.batch import Batch, judge_batch
+from editloupe.evals.batch.progress import Progress, Tally
+from editloupe.evals.batch.traffic import Limits, TrafficControl
+from editloupe.evals.papers.layouts import load_manifest
+from editloupe.evals.runs.store import Run
+from editloupe.reward_server import EditScorer, RewardServerSettings
+from tests.conftest import StartServer
+from tests.evals.batch import test_interruptions, test_ray
+from tests.evals.batch.test_interruptions import arguments, start, wait_for
+from tests.evals.samples import write_manifest
+from tests.scripted import Reply, Request, ScriptedServer, fault, final, out_of_quota
+
+cluster, processes = test_ray.cluster, test_interruptions.processes
+SECOND = 0.01
+"""What a second of a real server's minute takes here."""
+PAUSES = {"limit_pauses": tuple(SECOND * seconds for seconds in (5, 15, 30, 60)), "limit_patience": SECOND * 180}
+QUICK = RetryPolicy(first_wait=0.005, longest_wait=0.02, **PAUSES)
+ENDLESS = RetryPolicy(first_wait=0.005, longest_wait=0.02, limit_pauses=(60.0,))
+LIMITED = fault(429, "No deployments available for selected model.")
+
+
+def always(reply: Reply) -> Callable[[Request], Reply]:
+    return lambda request: reply
+
+
+class ByTheMinute:
+    """A script that admits so many requests a minute."""
+
+    def __init__(self, admits: int, reply: Reply | None = None) -> None:
+        self.admits, self.reply = admits, reply or final("Wrong Action")
+        self.admitted = self.refused = 0
+        self._minute: float | None = None
+        self._left = admits
+
+    def __call__(self, request: Request) -> Reply:
+        now = time.monotonic()
+        if self._minute is None or now - self._minute >= 60 * SECOND:
+            self._minute, self._left = now, self.admits
+        if self._left <= 0:
+            self.refused += 1
+            return LIMITED
+        self._left -= 1
+        self.admitted += 1
+        return self.reply
+
+
+def batch(server: ScriptedServer, folder: Path, count: int, retry: RetryPolicy = QUICK, **changes: Any) -> Batch:
+    manifest = folder / "manifest.jsonl"
+    if not manifest.exists():
+        write_manifest(folder, count)
+
+    url, how = server.openai_url, asking(retry)
+
+    def open_judge(**hooks: Any) -> Judge:
+        return Judge("openai:gpt-4.1", base_url=url, **how, **hooks)
+
+    return Batch(lambda: load_manifest(manifest), folder / "run", open_judge, **changes)
+
+
+def asking(retry: RetryPolicy) -> dict[str, Any]:
+    settings = JudgeSettings(retry=retry, timeout=10)
+    return {"mode": "plain", "criteria": ["instruction_following"], "settings": settings}
+
+
+def judge(server: ScriptedServer, retry: RetryPolicy = QUICK, spec: str = "openai:gpt-4.1", **hooks: Any) -> Judge:
+    return Judge(spec, base_url=server.openai_url, **asking(retry), **hooks)
+
+
+def test_a_limit_by_the_minute_costs_time_and_no_verdict(scripted: StartServer, tmp_path: Path) -> None:
+    limited = ByTheMinute(12)
+    ending = judge_batch(batch(scripted(limited, log=False), tmp_path, 40), quiet=True)
+    assert (ending.tally.judged, dict(ending.tally.unjudged)) == (40, {})
+    assert limited.admitted == 40
+    assert limited.refused < 120, "a pause holds all requests back, and one of them tries the server after it"
+
+
+def test_even_three_a_minute_are_enough(scripted: StartServer, tmp_path: Path) -> None:
+    ending = judge_batch(batch(scripted(ByTheMinute(3), log=False), tmp_path, 12), quiet=True)
+    assert (ending.tally.judged, ending.tally.missing) == (12, 0)
+
+
+def test_the_summary_suggests_a_rate_the_server_admits(scripted: StartServer, tmp_path: Path) -> None:
+    ending = judge_batch(batch(scripted(ByTheMinute(12), log=False), tmp_path, 30), quiet=True)
+    assert ending.rate_advice is not None
+    assert ending.rate_advice.endswith("and admitted about 12 a minute: --rpm 12 keeps within that")
+    within = judge_batch(batch(scripted(always(final("Wrong Action")), log=False), tmp_path, 30), quiet=True)
+    assert within.rate_advice is None
+
+
+def test_a_server_that_refuses_everything_is_given_up_after_three_minutes(
+    scripted: StartServer, tmp_path: Path
+) -> None:
+    server = scripted(always(LIMITED), log=False)
+    began = time.monotonic()
+    ending = judge_batch(batch(server, tmp_path, 8), quiet=True)
+    assert dict(ending.tally.unjudged) == {"model_error": 8}
+    assert 1.0 < time.monotonic() - began < 60
+    assert ending.rate_advice is not None
+    assert ending.rate_advice.endswith("--rpm N sends fewer a minute")
+
+
+def test_units_given_up_for_a_stated_wait_suggest_a_rate_too(scripted: StartServer, tmp_path: Path) -> None:
+    ending = judge_batch(batch(scripted(always(fault(429, retry_after=3600))), tmp_path, 2), quiet=True)
+    assert dict(ending.tally.unjudged) == {"model_error": 2}
+    assert ending.rate_advice == "the server limits requests: --rpm N sends fewer a minute"
+
+
+def test_an_empty_account_still_stops_at_once(scripted: StartServer, tmp_path: Path) -> None:
+    server = scripted(always(out_of_quota()))
+    with pytest.raises(UserError, match="no quota or budget left"):
+        judge_batch(batch(server, tmp_path, 2, ENDLESS, limits=Limits(concurrency=1)), quiet=True)
+    assert server.served <= 2
+
+
+def test_a_single_judgement_waits_and_says_so(
+    scripted: StartServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (edit,) = load_manifest(write_manifest(tmp_path, 1))
+    server = scripted([LIMITED] * 9 + [final("Wrong Action")])
+    with judge(server, QUICK.model_copy(update={"limit_pauses": (0.01,)})) as opened:
+        (verdict,) = opened(edit).verdicts
+    assert isinstance(verdict, Verdict)
+    assert server.served == 10, "more than the six requests a failing server is sent"
+    assert sum("the server limits requests" in record.getMessage() for record in caplog.records) == 9
+
+
+async def test_a_reward_server_judges_everything_a_limited_server_admits(scripted: StartServer, tmp_path: Path) -> None:
+    edits = list(load_manifest(write_manifest(tmp_path, 20)))
+    with judge(scripted(ByTheMinute(8), log=False)) as opened:
+        scores = await EditScorer(opened, RewardServerSettings(deadline=20, mean_of_criteria=True)).score(edits)
+    assert all(score.score is not None for score in scores)
+
+
+async def test_a_reward_server_answers_at_its_deadline_although_requests_pause(
+    scripted: StartServer, tmp_path: Path
+) -> None:
+    edits = list(load_manifest(write_manifest(tmp_path, 2)))
+    with judge(scripted(always(LIMITED)), ENDLESS) as opened:
+        scorer = EditScorer(opened, RewardServerSettings(deadline=0.5, grace=0.1))
+        began = time.monotonic()
+        scores = await scorer.score(edits)
+        assert time.monotonic() - began < 5
+        await scorer.stop()
+        assert time.monotonic() - began < 8
+    assert [score.score for score in scores] == [None, None]
+    assert "not judged within 0.5 s" in str(scores[0].why)
+
+
+def test_no_pause_outlasts_the_deadline_of_an_edit(scripted: StartServer, tmp_path: Path) -> None:
+    began = time.monotonic()
+    ending = judge_batch(batch(scripted(always(LIMITED)), tmp_path, 2, ENDLESS, deadline=0.5), quiet=True)
+    assert dict(ending.tally.unjudged) == {"timeout": 2}
+    assert time.monotonic() - began < 8
+
+
+async def test_whoever_pauses_ends_when_no_more_requests_are_sent(scripted: StartServer, tmp_path: Path) -> None:
+    server = scripted(always(LIMITED))
+    edits = list(load_manifest(write_manifest(tmp_path, 4)))
+    traffic = TrafficControl(Limits())
+    async with judge(server, ENDLESS, traffic=traffic) as opened:
+        judging = [asyncio.create_task(opened.ajudge(edit)) for edit in edits]
+        while not traffic.pauses:
+            await asyncio.sleep(0.01)
+        traffic.stop("interrupted")
+        found = await asyncio.wait_for(asyncio.gather(*judging), 5)
+    for judgement in found:
+        (outcome,) = judgement.verdicts
+        assert isinstance(outcome, Unjudged)
+        assert outcome.reason == Reason.BUDGET
+    assert server.served <= 4
+
+
+def test_ctrl_c_during_a_pause_ends_the_command_and_the_run_is_continued(
+    scripted: StartServer, processes: Any, tmp_path: Path
+) -> None:
+    server = scripted(always(LIMITED), log=False)
+    given = arguments(server, write_manifest(tmp_path, 3), tmp_path / "run")
+    (tmp_path / "log").touch()
+    pausing = start(processes, given, tmp_path / "log")
+    wait_for(lambda: "paused 5 s: the server limits requests" in (tmp_path / "log").read_text())
+    for _ in range(2):
+        os.kill(pausing.pid, signal.SIGINT)
+        time.sleep(0.2)
+    pausing.join(10)
+    told = (tmp_path / "log").read_text()
+    assert pausing.exitcode == 130, told
+    assert "Traceback" not in told
+    with Run.open(tmp_path / "run") as run:
+        assert not list(run.units())
+
+
+async def test_another_judge_of_the_panel_is_not_held_back(scripted: StartServer, tmp_path: Path) -> None:
+    def one_is_limited(request: Request) -> Reply:
+        return LIMITED if "small" in request.model else final("Wrong Action")
+
+    server = scripted(one_is_limited)
+    edits = list(load_manifest(write_manifest(tmp_path, 3)))
+    traffic = TrafficControl(Limits())
+    async with judge(server, ENDLESS, "panel:openai:gpt-4.1-small,openai:gpt-4.1-large", traffic=traffic) as opened:
+        judging = [asyncio.create_task(opened.ajudge(edit)) for edit in edits]
+        while sum("large" in request.model for request in server.requests) < 3:
+            await asyncio.sleep(0.01)
+        traffic.stop("enough")
+        await asyncio.wait_for(asyncio.gather(*judging), 5)
+
+
+def test_progress_says_that_requests_pause() -> None:
+    traffic, output = TrafficControl(Limits()), io.StringIO()
+    progress = Progress(Tally(total=3), traffic, output)
+    traffic.announce_pause = progress.announce_pause
+    assert "paused" not in progress.line()
+    traffic.pause_requests("openai:x", 30)
+    assert progress.line().startswith("paused 30 s: the server limits requests · 0/3 units")
+    assert output.getvalue() == "editloupe: paused 30 s: the server limits requests\n"
+
+
+@pytest.mark.ray
+def test_a_cluster_waits_for_a_limited_server_too(cluster: Any, scripted: StartServer, tmp_path: Path) -> None:
+    server = scripted(ByTheMinute(4), log=False)
+    ending = judge_batch(batch(server, tmp_path, 12, executor="ray", ray_workers=1), quiet=True)
+    assert (ending.tally.judged, dict(ending.tally.unjudged)) == (12, {})
+    assert ending.rate_advice is not None
