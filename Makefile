@@ -37,7 +37,7 @@ test: lint docs browser
 # twice the time, so the long tests among them are left to `make slow`, and so are those that only compute or read text.
 strict: LEFT_OUT ?= $(HEAVY)
 strict: STRICT ?= tests/agent tests/graphs tests/evals/batch tests/evals/runs tests/evals/edival tests/evals/reward \
-	tests/test_judge.py tests/test_judge_closing.py --ignore=tests/agent/rules --ignore=tests/agent/test_untrusted_text.py
+	tests/judge/test_judge.py tests/judge/test_closing.py --ignore=tests/agent/rules --ignore=tests/agent/test_untrusted_text.py
 strict: $(VENV)/.full
 	PYTHONASYNCIODEBUG=1 PYTHONDEVMODE=1 $(PYTEST) -W error::ResourceWarning -W "error:coroutine:RuntimeWarning" \
 		-m 'not ($(LEFT_OUT))' $(STRICT)
@@ -52,7 +52,7 @@ slow: lint browser resolve pythons
 	$(VENV)-inspect/bin/python -m pip --disable-pip-version-check -q install 'inspect_ai>=0.3.285,<0.4'
 	$(BIN)/python -X faulthandler -m pytest -m slow -o faulthandler_timeout=3600
 	$(MAKE) --no-print-directory strict LEFT_OUT='slow or ray or models' \
-		STRICT='tests/agent tests/graphs tests/evals tests/test_judge.py tests/test_judge_closing.py'
+		STRICT='tests/agent tests/graphs tests/evals tests/judge/test_judge.py tests/judge/test_closing.py'
 
 # Check that all extras resolve together, with the newest pip and with uv, each within two minutes.
 resolve:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from editloupe.evals.papers.layouts import load_manifest
     from editloupe.evals.reward import areward, best_of, reward
     from editloupe.judge import Judge
-    from editloupe.judge_settings import JudgeSettings
+    from editloupe.judge.settings import JudgeSettings
     from editloupe.types import Box, Edit, Judgement, Reason, Trace, Unjudged, UserError, Verdict
 
 __all__ = [
@@ -37,7 +37,7 @@ __getattr__ = lazy_names(
     {
         **dict.fromkeys(__all__, "types"),
         "Judge": "judge",
-        "JudgeSettings": "judge_settings",
+        "JudgeSettings": "judge",
         **dict.fromkeys(("areward", "best_of", "reward"), "evals.reward"),
         "fork": "evals.forks",
         "load_manifest": "evals.papers.layouts",

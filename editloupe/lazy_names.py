@@ -13,7 +13,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
 
     >>> import editloupe
     >>> editloupe.Judge.__module__
-    'editloupe.judge'
+    'editloupe.judge.judge'
     """
 
     def get(name: str) -> Any:

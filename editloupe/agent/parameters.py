@@ -10,7 +10,7 @@ from pydantic import Field, field_serializer, field_validator
 
 from editloupe.agent.providers.provider import Provider
 from editloupe.agent.secrets import PLACEHOLDER, looks_like_a_key, remember
-from editloupe.asked import text_key
+from editloupe.hashing import text_key
 from editloupe.types import Record, UserError
 
 FLEX = "flex"

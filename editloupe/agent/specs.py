@@ -11,6 +11,8 @@ from editloupe.types import UserError
 
 RULES = "rules"
 """The spec of the embedded judge."""
+PANEL, CASCADE = "panel:", "cascade:"
+"""How the specs of several judges that answer together begin."""
 
 
 def forms(last: str) -> str:

@@ -64,7 +64,6 @@ def calibrate(
 
     Example: editloupe calibrate runs/gpt --human ada.csv --agreement 0.9 --error 0.05 --out trust.yaml
     """
-    from editloupe.combined.plans import stage_calibrations, stage_entries, write_stages
     from editloupe.evals.analysis.reference import without_reference
     from editloupe.evals.analysis.run_rows import table_of
     from editloupe.evals.report.text import WIDTH, as_text
@@ -72,6 +71,7 @@ def calibrate(
     from editloupe.evals.trust.calibrate import calibrate as calibrated
     from editloupe.evals.trust.earlier_stages import find_stage
     from editloupe.evals.trust.label_queue import find_queue
+    from editloupe.judge.plans import stage_calibrations, stage_entries, write_stages
     from editloupe.types import UserError
 
     table, _ = without_reference(table_of(run, protocol, configuration))

@@ -19,12 +19,11 @@ from editloupe.cli.telling import tell
 from editloupe.evals.edival.evaluate import OpenEdivalJudge, assumed, find_evaluation
 from editloupe.evals.edival.scores_of_runs import PROTOCOL
 from editloupe.graphs.edival import CRITERIA, FOLLOWING
+from editloupe.judge.settings import Setup, reworded_protocol
 from editloupe.rubrics.edival.settings import EdivalSettings, load_settings, published
 from editloupe.rubrics.model import Rubric
-from editloupe.setups.setup import Setup
 from editloupe.tools.features import DINO_V3, FeatureSettings
 from editloupe.types import UserError
-from editloupe.worded_protocol import reworded_protocol
 
 SettingsFile = Annotated[
     Path | None, typer.Option("--settings", help="YAML with thresholds and rules to use instead of the published ones.")

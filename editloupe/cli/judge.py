@@ -15,10 +15,10 @@ from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.splice import spliced
 from editloupe.cli.telling import tell
-from editloupe.combined.opinion_lines import opinion_lines
 from editloupe.evals.papers.types_read import type_reader
 from editloupe.images import Album
 from editloupe.judge import Judge
+from editloupe.judge.panels import opinion_lines
 from editloupe.plurals import number_of
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.registry import protocol as find_protocol

@@ -12,12 +12,11 @@ import typer
 from editloupe.cli.model_options import ModelOptions
 from editloupe.cli.options import ASKING, JUDGING, JudgeSpec, ToolOptions, one_of
 from editloupe.cli.telling import tell
-from editloupe.combined.plans import Plan, is_combined, plan_of
 from editloupe.judge import JUDGE_VARIABLE, Judge
-from editloupe.judge_settings import JudgeSettings
+from editloupe.judge.plans import Plan, is_combined, plan_of
+from editloupe.judge.settings import JudgeSettings, Setup, find_setup, setup_names
 from editloupe.rubrics.model import TargetCrop, Telling
 from editloupe.rubrics.registry import DEFAULT, DEFAULT_FOR_PAIRS
-from editloupe.setups.setup import Setup, find_setup, setup_names
 from editloupe.types import Mode
 
 USUAL = JudgeSettings()

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from editloupe.agent.specs import RULES, forms
-from editloupe.spec_prefixes import CASCADE, PANEL
+from editloupe.agent.specs import CASCADE, PANEL, RULES, forms
 from editloupe.types import Box, UserError
 
 if TYPE_CHECKING:

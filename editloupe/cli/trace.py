@@ -17,11 +17,11 @@ from rich.text import Text
 
 from editloupe.cli.fork_view import fork_lines, show_kept_forks
 from editloupe.cli.telling import tell
-from editloupe.combined.opinion_lines import opinion_lines
 from editloupe.evals.forks.shelf import forks_of
 from editloupe.evals.runs.export import each_once
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
+from editloupe.judge.panels import opinion_lines
 from editloupe.rubrics.model import LabelAnswer
 from editloupe.rubrics.registry import known_protocol
 from editloupe.safe_text import for_json, one_line, printable

@@ -15,7 +15,7 @@ import typer
 
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.splice import spliced
-from editloupe.setups.setup import OF_THE_MACHINE
+from editloupe.judge.settings import OF_THE_MACHINE
 from editloupe.tools.setting_values import setting_names
 from editloupe.types import UserError
 

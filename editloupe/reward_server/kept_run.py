@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from editloupe.asked import Question
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
 from editloupe.images import Album, ImageError, hash_file
 from editloupe.judge import Judge
+from editloupe.judge.question_key import Question
 from editloupe.memory_picture import PictureSource
 from editloupe.types import Edit, Judgement, Sha, Verdict
 

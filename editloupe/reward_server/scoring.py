@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from editloupe.agent.hooks import with_request_limit
-from editloupe.asked import content_key
+from editloupe.hashing import content_key
 from editloupe.images import Album
 from editloupe.judge import Judge
-from editloupe.judge_lifecycle import edits_at_once
+from editloupe.judge.lifecycle import edits_at_once
 from editloupe.reward_server.kept_run import KeptRun
 from editloupe.reward_server.metrics import Metrics
 from editloupe.reward_server.settings import RewardServerSettings

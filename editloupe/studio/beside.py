@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
-from editloupe.asked import changes
 from editloupe.evals.runs.records import Unit
+from editloupe.judge.question_key import changes
 from editloupe.studio.damage import readable
 from editloupe.types import UserError
 

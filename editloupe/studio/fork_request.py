@@ -12,7 +12,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from editloupe.evals.forks.reopening import JudgeChange
 from editloupe.frozen_record import Several
-from editloupe.setups.setup import setup_names
+from editloupe.judge.settings import setup_names
 from editloupe.studio.settings import StudioSettings
 from editloupe.studio.uploads import Uploads
 from editloupe.tools.setting_values import read_assignments

@@ -12,7 +12,7 @@ from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 from starlette.responses import HTMLResponse, Response
 
-from editloupe.combined.opinion_lines import opinion_lines
+from editloupe.judge.panels import opinion_lines
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.studio.human_labels import rubric_of
 from editloupe.studio.redaction import Redaction

@@ -12,12 +12,12 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator
 from starlette.requests import Request
 
-from editloupe.combined.plans import names_a_file
 from editloupe.judge import Judge
+from editloupe.judge.plans import names_a_file
+from editloupe.judge.settings import DEFAULT_SETUP, setup_names
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.roles import OPTIONAL, role_of
-from editloupe.setups.setup import DEFAULT_SETUP, setup_names
 from editloupe.studio.library import OpenRun
 from editloupe.studio.settings import StudioSettings
 from editloupe.studio.uploads import Uploads

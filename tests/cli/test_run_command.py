@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.asked import Asked
 from editloupe.cli.main import run as command
 from editloupe.evals.runs.merging import merge
 from editloupe.evals.runs.store import Run
+from editloupe.judge.question_key import Asked
 from tests.conftest import StartServer
 from tests.evals.sample_runs import Line, make_run
 from tests.evals.samples import judgement, write_picture

@@ -12,7 +12,7 @@ from editloupe import Judge
 from editloupe.agent import RetryPolicy
 from editloupe.evals.runs.store import Run
 from editloupe.images import Album
-from editloupe.judge_settings import JudgeSettings
+from editloupe.judge.settings import JudgeSettings
 from editloupe.mcp_server.kept_judgements import KeptJudgements
 from editloupe.types import Edit, Judgement, UserError
 from tests.conftest import StartServer

@@ -10,12 +10,11 @@ import pytest
 import yaml
 
 from editloupe.evals.edival.asking import prompts
+from editloupe.judge.settings import find_setup, protocol_of, setup_names
 from editloupe.rubrics.edival.settings import sources
 from editloupe.rubrics.model import ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import protocol
-from editloupe.setups import find_setup, setup_names
-from editloupe.worded_protocol import protocol_of
 
 FOLDERS = {
     "dlebench": "dlebench",

@@ -20,7 +20,7 @@ from editloupe.cli.protocols import rewording_file
 from editloupe.graphs.by_loop import by_loop
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.loop import LOOP, CaseContext
-from editloupe.judge_settings import JudgeSettings
+from editloupe.judge.settings import JudgeSettings, reworded_protocol
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.edival import ASKED, PRECHECKS
 from editloupe.rubrics.edival.questions import parts, precheck, question
@@ -32,7 +32,6 @@ from editloupe.rubrics.user_rubrics import with_files
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box, Edit, Mode, Trace
-from editloupe.worded_protocol import reworded_protocol
 from tests.conftest import StartServer
 from tests.pictures import save, textured
 from tests.scripted import Request, call, calls, say

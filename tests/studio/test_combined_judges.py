@@ -9,9 +9,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.combined.samples import IF, LARGE, SMALL, Wavering, batch, calibration, run, two_stages
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest
+from tests.judge.samples import IF, LARGE, SMALL, Wavering, batch, calibration, run, two_stages
 from tests.scripted import final
 from tests.studio.conftest import BEARER, Listen, OpenStudio
 from tests.studio.test_live import asked, events

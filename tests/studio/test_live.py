@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from editloupe.evals.runs.store import Run
-from editloupe.setups import setup_names
+from editloupe.judge.settings import setup_names
 from editloupe.studio.live import LiveJob
 from editloupe.studio.request import JudgeRequest, judge_of
 from editloupe.studio.routes.judge import _Events

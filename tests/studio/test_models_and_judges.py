@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.asked import Asked, Question
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.judge.question_key import Asked, Question
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.types import Edit, Judgement, Step, Trace, Verdict
 from tests.evals.sample_runs import IF, IF_LABELS, Line, make_run

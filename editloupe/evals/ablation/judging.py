@@ -17,7 +17,7 @@ from editloupe.evals.batch.forecast import Forecast
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.papers.layouts import load_manifest
 from editloupe.judge import Judge
-from editloupe.setups.setup import find_setup
+from editloupe.judge.settings import find_setup
 from editloupe.types import Edit, UserError
 
 LOOKS = "looks"

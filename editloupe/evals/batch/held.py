@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from editloupe.asked import Asked, Question, as_good_as, changes
+from editloupe.judge.question_key import Asked, Question, as_good_as, changes
 from editloupe.types import OF_THE_SERVER, Reason
 
 FAILED = OF_THE_SERVER | {Reason.BUDGET, Reason.BAD_IMAGE, Reason.MISSING_INPUT}

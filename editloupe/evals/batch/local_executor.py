@@ -15,7 +15,7 @@ from editloupe.evals.batch.jobs import Job
 from editloupe.evals.batch.replies import Work, working_on
 from editloupe.evals.runs.pictures import KeptPictures
 from editloupe.images import Album
-from editloupe.judge_lifecycle import edits_at_once
+from editloupe.judge.lifecycle import edits_at_once
 from editloupe.tools.comparison_pool import ComparisonPool
 from editloupe.types import Judgement, Reason, Unjudged, UserError
 

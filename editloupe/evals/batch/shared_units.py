@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection
 from hashlib import blake2b
 
-from editloupe.asked import Question
+from editloupe.judge.question_key import Question
 
 _Place = tuple[Question, int]
 

@@ -13,7 +13,7 @@ from editloupe.evals.edival.instruments import Instruments, open_instruments
 from editloupe.evals.edival.judge import EdivalJudge
 from editloupe.evals.edival.results import Expected, Result, edits_of, expected, find_results, find_results_of
 from editloupe.graphs.edival import CRITERIA, FOLLOWING
-from editloupe.judge_settings import JudgeSettings
+from editloupe.judge.settings import JudgeSettings
 from editloupe.rubrics.edival.questions import precheck, question
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.turn import read_turn

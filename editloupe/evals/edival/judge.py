@@ -9,14 +9,15 @@ from typing import Any
 from editloupe.agent.attachments import wire_limits
 from editloupe.agent.hooks import Replies, Traffic, Watcher
 from editloupe.agent.models import open_chat, sampling
-from editloupe.asked import Asked, content_key
-from editloupe.described_judge import DescribedJudge
 from editloupe.evals.edival.instruments import Instruments
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edival import CONSISTENCY, CRITERIA, EDIVAL_GRAPH, QUALITY
 from editloupe.graphs.edival_context import EdivalContext
+from editloupe.hashing import content_key
 from editloupe.images import Album
-from editloupe.judge_settings import JudgeSettings
+from editloupe.judge.described_judge import DescribedJudge
+from editloupe.judge.question_key import Asked
+from editloupe.judge.settings import JudgeSettings
 from editloupe.memory_picture import PictureSource
 from editloupe.pixel_budget import room_for
 from editloupe.rubrics.edival import ASKED, PRECHECKS

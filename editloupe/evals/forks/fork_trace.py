@@ -11,7 +11,6 @@ from typing import Any
 
 from editloupe.agent.hooks import Watcher
 from editloupe.agent.specs import split_spec
-from editloupe.asked import changes
 from editloupe.evals.forks.kept_trace import KeptTrace, find_trace
 from editloupe.evals.forks.records import Fork, identity_of
 from editloupe.evals.forks.reopening import JudgeChange, reopened
@@ -23,6 +22,7 @@ from editloupe.graphs.fork_change import StepChange
 from editloupe.graphs.forking import ForkPlan, KeptStep
 from editloupe.images import open_picture
 from editloupe.judge import Judge
+from editloupe.judge.question_key import changes
 from editloupe.types import Judgement, Usage, UserError
 
 AT_ONCE = 8

@@ -17,9 +17,8 @@ from editloupe.agent.specs import RULES, split_spec
 from editloupe.evals.forks.kept_trace import KeptTrace
 from editloupe.graphs.fork_change import StepChange
 from editloupe.judge import Judge
-from editloupe.judge_settings import JudgeSettings
+from editloupe.judge.settings import JudgeSettings, Setup, find_setup, read_setup, setup_names
 from editloupe.rubrics.registry import OWN
-from editloupe.setups.setup import Setup, find_setup, read_setup, setup_names
 from editloupe.types import Mode, UserError
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from editloupe.agent.specs import PANEL
 from editloupe.evals.analysis.agreement import Agreement, agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.distribution import area_trend, distribution
@@ -34,7 +35,6 @@ from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.records import CorrectedScores
 from editloupe.plurals import number_of, verb
 from editloupe.rubrics.registry import OWN, known_protocol
-from editloupe.spec_prefixes import PANEL
 from editloupe.types import UserError
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from editloupe.combined.calibration import Calibration
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
 from editloupe.evals.trust.confidence import KINDS
 from editloupe.evals.trust.drift import Drift
 from editloupe.evals.trust.replace_annotators import Replacement
+from editloupe.judge.calibration import Calibration
 
 
 def calibration_blocks(found: Calibration, titles: Mapping[str, str]) -> Iterator[Block]:

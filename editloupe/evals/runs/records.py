@@ -11,12 +11,13 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from editloupe.asked import Asked, Question, content_key
 from editloupe.evals.runs.enrolment import Entry, content_of
 from editloupe.evals.runs.pictures import KeptPictures, PictureFolder, kept_pictures
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.redact import Redactor
+from editloupe.hashing import content_key
 from editloupe.images import Album
+from editloupe.judge.question_key import Asked, Question
 from editloupe.memory_picture import PictureSource
 from editloupe.storable import finite_number, record_json, storable_text, whole_number
 from editloupe.types import Edit, Judgement, Mode, Outcome, Record, Trace, Usage, Verdict

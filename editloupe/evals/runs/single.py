@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import closing, suppress
 
-from editloupe.asked import Question
-from editloupe.described_judge import DescribedJudge
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
 from editloupe.images import Album, ImageError
+from editloupe.judge.described_judge import DescribedJudge
+from editloupe.judge.question_key import Question
 from editloupe.memory_picture import PictureSource
 from editloupe.types import Judgement, Sha
 

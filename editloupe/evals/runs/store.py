@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from editloupe.asked import Asked, content_key
 from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.damage import Damage, RunDamaged, rows_of
 from editloupe.evals.runs.enrolment import Entry, enrol, forget
@@ -22,7 +21,9 @@ from editloupe.evals.runs.putting import ANSWER, Answer, put
 from editloupe.evals.runs.readback import KeptEdit, Unreadable, read_about, read_edit, read_reply, read_trace
 from editloupe.evals.runs.records import Filing, Unit, timestamp
 from editloupe.evals.runs.redact import Redactor
+from editloupe.hashing import content_key
 from editloupe.images import Album
+from editloupe.judge.question_key import Asked
 from editloupe.storable import finite_number, storable, storable_text, whole_number
 from editloupe.types import Judgement, Trace, Usage, UserError
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from editloupe.combined.calibration import Calibration, count_places
 from editloupe.evals.analysis.bootstrap import Bools
 from editloupe.evals.analysis.matching import match_pictures
 from editloupe.evals.analysis.run_rows import Table, table_of_configuration
 from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.confidence import confidences
+from editloupe.judge.calibration import Calibration, count_places
 from editloupe.types import UserError
 
 

@@ -20,8 +20,8 @@ from editloupe.evals.forks.shelf import fork_numbered
 from editloupe.evals.forks.stopping import ForkStop, ForkStopped
 from editloupe.evals.runs.damage import RunDamaged
 from editloupe.graphs.fork_change import box_name
+from editloupe.judge.settings import setup_names
 from editloupe.rubrics.registry import known_protocol
-from editloupe.setups.setup import setup_names
 from editloupe.studio.damage import readable
 from editloupe.studio.fork_request import TOOL_SETTINGS, ForkRequest, read_fork_request
 from editloupe.studio.library import HERE, OpenRun

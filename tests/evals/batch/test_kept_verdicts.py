@@ -21,7 +21,6 @@ from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.edival import evaluate
 from editloupe.evals.runs.store import Run
 from editloupe.judge import JudgeSettings
-from tests.combined import samples as combined
 from tests.conftest import StartServer
 from tests.evals.batch import test_batch_api as batch_api
 from tests.evals.batch import test_interruptions, test_ray
@@ -30,6 +29,7 @@ from tests.evals.batch.test_interruptions import arguments, looks_then_answers, 
 from tests.evals.edival import stand_ins as s
 from tests.evals.edival.evaluate_once import stand_ins
 from tests.evals.samples import write_manifest
+from tests.judge import samples as combined
 from tests.scripted import Reply, Request, ScriptedServer, fault, final, hang, say
 
 cluster, processes = test_ray.cluster, test_interruptions.processes

@@ -119,7 +119,7 @@ def test_a_cap_stops_the_cluster_and_the_run_is_continued_without_it(
 def test_a_cascade_is_judged_on_workers_that_do_not_have_its_file(
     cluster: Any, scripted: StartServer, tmp_path: Path
 ) -> None:
-    from tests.combined.samples import IF, LARGE, SMALL, Wavering, two_stages
+    from tests.judge.samples import IF, LARGE, SMALL, Wavering, two_stages
 
     server = scripted(Wavering())
     trust, manifest = two_stages(server, tmp_path), write_manifest(tmp_path, 8)

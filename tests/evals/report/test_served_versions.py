@@ -12,10 +12,10 @@ import pytest
 from editloupe.cli.main import run as command
 from editloupe.evals.analysis.run_rows import table_of
 from editloupe.evals.runs.store import FILE, Run
-from tests.combined.samples import GOOD, IF, batch, edit_number, run
 from tests.conftest import StartServer
 from tests.evals.sample_runs import Line, make_run
 from tests.evals.samples import write_manifest
+from tests.judge.samples import GOOD, IF, batch, edit_number, run
 from tests.scripted import Answer, Request, final
 
 MODEL = "openai:gpt-4.1"

@@ -12,11 +12,11 @@ import yaml
 from scipy import stats
 
 from editloupe.cli.main import run as command
-from editloupe.combined.calibration import Calibration
-from editloupe.combined.plans import Cascade, plan_of, promise
 from editloupe.evals.analysis.run_rows import table_of
 from editloupe.evals.trust.calibrate import calibrate, fixed_sequence, lower_bound
 from editloupe.evals.trust.earlier_stages import check_table
+from editloupe.judge.calibration import Calibration
+from editloupe.judge.plans import Cascade, plan_of, promise
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, Line, make_run
 from tests.evals.trust.samples import kind_judge, write_labels

@@ -12,11 +12,11 @@ from editloupe.cli.main import run as command
 from editloupe.evals.analysis.run_rows import table_of
 from editloupe.evals.trust.drift import anchor_rows, drift, shift_answer
 from editloupe.types import UserError
-from tests.combined.samples import GOOD, SMALL, batch
-from tests.combined.samples import run as run_batch
 from tests.conftest import StartServer
 from tests.evals.sample_runs import IF, Line, make_run
 from tests.evals.samples import write_manifest
+from tests.judge.samples import GOOD, SMALL, batch
+from tests.judge.samples import run as run_batch
 from tests.scripted import final
 
 

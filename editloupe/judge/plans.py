@@ -1,16 +1,20 @@
-"""Who answers together, read from a spec or a file: `panel:openai:a,rules`, `panel:FILE.yaml`, `cascade:FILE.yaml`."""
+"""Panels and cascades, read from a spec or a file: `panel:openai:a,rules`, `panel:FILE.yaml`, `cascade:FILE.yaml`."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from editloupe.agent.specs import RULES, split_spec
-from editloupe.combined.calibration import Calibration, calibration_of, write_yaml
+from editloupe.agent.chat import Chat, ChatRequest, Reply
+from editloupe.agent.hooks import Replies, Traffic
+from editloupe.agent.models import ModelSettings, open_chat
+from editloupe.agent.profiles import Profile
+from editloupe.agent.specs import CASCADE, PANEL, RULES, split_spec
+from editloupe.judge.calibration import Calibration, calibration_of, write_yaml
 from editloupe.rubrics.yaml_files import read_yaml
-from editloupe.spec_prefixes import CASCADE, PANEL
 from editloupe.types import UserError
 
 FILES = (".yaml", ".yml")
@@ -233,3 +237,50 @@ def _text(entry: Mapping[str, Any], name: str, path: Path, whose: str, needed: b
     if not isinstance(value, str) or not value.strip():
         raise UserError(f"{path}: {name}{f' of {whose}' if whose else ''} is a text")
     return value.strip()
+
+
+class SeveralChats:
+    """Holds the chats of several judges; each is asked on its own."""
+
+    def __init__(self, chats: Mapping[Member, Chat]) -> None:
+        self._chats = chats
+
+    @property
+    def profile(self) -> Profile:
+        """That of the first; whoever asks one of them takes its own."""
+        return next(iter(self._chats.values())).profile
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know about how any of them was asked."""
+        return tuple(dict.fromkeys(note for chat in self._chats.values() for note in chat.notes))
+
+    async def reply(self, request: ChatRequest) -> Reply:
+        """Refuse: a request is put to one of them."""
+        raise TypeError("judges that answer together are asked one by one")
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        await asyncio.gather(*(chat.aclose() for chat in self._chats.values()))
+
+    def drop(self) -> None:
+        """Have the connections of all loops closed without waiting for it."""
+        for chat in self._chats.values():
+            chat.drop()
+
+
+def open_chats(
+    plan: Plan, settings: ModelSettings, replies: Replies | None, traffic: Traffic | None
+) -> dict[Member, Chat]:
+    """Open everybody a plan may ask; settings of models are nothing to the rules beside them."""
+    alone = isinstance(plan, Member)
+    return {
+        one: open_chat(
+            one.spec,
+            one.base_url,
+            settings if alone or one.spec != RULES else ModelSettings(),
+            replies,
+            traffic,
+        )
+        for one in members_of(plan)
+    }

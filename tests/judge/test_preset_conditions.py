@@ -9,8 +9,8 @@ import pytest
 
 from editloupe import Edit, Judge
 from editloupe.cli.main import run
+from editloupe.judge.settings import find_setup
 from editloupe.rubrics.registry import protocol
-from editloupe.setups import find_setup
 from tests.conftest import StartServer
 from tests.pictures import save, textured
 from tests.rubrics.test_paper_conditions import conditions, setups_of

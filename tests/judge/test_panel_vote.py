@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.combined.panel_vote import panel_outcome
+from editloupe.judge.panels import panel_outcome
 from editloupe.types import Outcome, Reason, Served, Unjudged, Usage, Verdict
 
 

@@ -1,8 +1,8 @@
-"""A set-up: how a judge is asked and how its tools look, under one name; a file of ours or of the user's."""
+"""The settings of a judge: single ones, presets (YAML files under one name), and a protocol changed by them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from importlib.resources import files
@@ -11,10 +11,16 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from editloupe.judge_settings import JudgeSettings
-from editloupe.rubrics.protocol import Protocol
+from editloupe.agent.models import ModelSettings
+from editloupe.agent.tool_words import without_usual
+from editloupe.graphs.context import Differences
+from editloupe.images import LONG_SIDE
+from editloupe.rubrics.model import Rubric, TargetCrop, Telling
+from editloupe.rubrics.protocol import Protocol, cropping, telling, without_ours
+from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.rewording import Notes, reword_modes
+from editloupe.rubrics.user_rubrics import with_files
 from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
 from editloupe.tools.setting_values import read_settings
 from editloupe.tools.settings import ToolSettings
@@ -22,6 +28,8 @@ from editloupe.types import Mode, Record, UserError
 from editloupe.validation_errors import describe_error
 
 DEFAULT_SETUP = "default"
+PRESETS = files("editloupe.judge") / "presets"
+"""The folder of the set-ups that come with EditLoupe, one YAML file each."""
 OF_THE_MACHINE = (
     "memory_bytes",
     "cache_folder",
@@ -32,6 +40,27 @@ OF_THE_MACHINE = (
     "detector_download",
 )
 """Settings of the tools that decide nothing about what they show."""
+
+
+class JudgeSettings(ModelSettings):
+    """Everything that can be set about judging; the defaults are the documented ones."""
+
+    max_turns: int = 8
+    """Replies a judge has for one case before the tools are forbidden and its answer is asked for."""
+    max_repairs: int = 2
+    """Replies that may be unreadable before a case is left unjudged."""
+    long_side: int = LONG_SIDE
+    """Pictures are sent at most this long; the tools always work on the original pixels."""
+    min_confidence: float = 0.0
+    """Verdicts of a judge that knows its confidence end unjudged below this."""
+    differences: Differences = "model"
+    """Who lists the differences where a rubric has them listed first: the model, or the tool."""
+    our_notes: bool = True
+    """Whether rubrics keep the parts that their papers do not have; False leaves those out."""
+    target_crop: TargetCrop | None = None
+    """How much the crops of oracle mode show round their targets, whatever the rubric says; None leaves that to the rubric."""
+    tells: tuple[Telling, ...] | None = None
+    """What of an edit's own text the judge is given, whatever its rubric says; None leaves that to the rubric."""
 
 
 class Setup(Record):
@@ -137,7 +166,7 @@ def setup_names() -> tuple[str, ...]:
     >>> DEFAULT_SETUP in setup_names()
     True
     """
-    return tuple(sorted(file.name.removesuffix(".yaml") for file in files(__package__).iterdir() if _is_setup(file)))
+    return tuple(sorted(file.name.removesuffix(".yaml") for file in PRESETS.iterdir() if file.name.endswith(".yaml")))
 
 
 def find_setup(named: str | Path | Setup | None) -> Setup:
@@ -165,11 +194,42 @@ def read_setup(content: Mapping[str, Any], where: str) -> Setup:
 
 @cache
 def _bundled(name: str) -> Setup:
-    return Setup.model_validate({"name": name, **bundled_yaml(files(__package__) / f"{name}.yaml")})
+    return Setup.model_validate({"name": name, **bundled_yaml(PRESETS / f"{name}.yaml")})
 
 
-def _is_setup(file: Any) -> bool:
-    return str(file.name).endswith(".yaml")
+def protocol_of(setup: Setup, name: str | None, rubrics: Sequence[str | Path], settings: JudgeSettings) -> Protocol:
+    """Return the protocol as it is asked: the user's rubrics or words in it, and what the settings say of its texts."""
+    name = name or (None if rubrics else setup.protocol)
+    found = reworded_protocol(name, rubrics, setup) if rubrics else setup.worded(find_protocol(name or DEFAULT.name))
+    found = found if settings.target_crop is None else cropping(found, settings.target_crop)
+    found = found if settings.tells is None else telling(found, settings.tells)
+    return found if settings.our_notes else without_ours(found)
 
 
-__all__ = ["DEFAULT_SETUP", "Setup", "find_setup", "read_setup", "setup_names"]
+def reworded_protocol(name: str | None, rubrics: Sequence[str | Path], setup: Setup | None = None) -> Protocol:
+    """Return a protocol with the user's rubrics or words in it; what a file leaves as it is, a set-up may still word otherwise.
+
+    Words that a tool has by itself are none of the user's.
+    """
+    found = with_files(name, rubrics)
+    worded = [rubric.model_copy(update={"wording": without_usual(rubric.wording)}) for rubric in found.rubrics]
+    if setup is not None and setup.protocol == found.name:
+        usual = find_protocol(found.name)
+        by_name = {
+            mine.name: (mine, theirs) for mine, theirs in zip(usual.rubrics, setup.worded(usual).rubrics, strict=True)
+        }
+        worded = [merged(rubric, *by_name[rubric.name]) if rubric.name in by_name else rubric for rubric in worded]
+    return replace(found, rubrics=tuple(worded))
+
+
+def merged(given: Rubric, usual: Rubric, otherwise: Rubric) -> Rubric:
+    """Return a rubric with its modes as another wording has them, wherever they are the usual ones."""
+    modes = {}
+    for mode, text in given.modes.items():
+        changed = {
+            field: getattr(otherwise.modes[mode], field)
+            for field in type(text).model_fields
+            if getattr(text, field) == getattr(usual.modes[mode], field)
+        }
+        modes[mode] = text.model_copy(update=changed)
+    return given.model_copy(update={"modes": modes})

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.agent.chat import RetryPolicy
-from editloupe.combined.calibration import Calibration, CriterionTrust, Tested, count_places, lower_bound
-from editloupe.combined.plans import write_stages
 from editloupe.evals.batch.batch import Batch, Ending, judge_batch
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.papers.layouts import load_manifest
 from editloupe.judge import Judge, JudgeSettings
+from editloupe.judge.calibration import Calibration, CriterionTrust, Tested, count_places, lower_bound
+from editloupe.judge.plans import write_stages
 from tests.scripted import Answer, Request, ScriptedServer, final
 
 IF, VC = "instruction_following", "visual_consistency"

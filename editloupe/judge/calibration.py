@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, ValidationError
 
-from editloupe.asked import content_key
+from editloupe.hashing import content_key
 from editloupe.rubrics.load import mistake
 from editloupe.rubrics.yaml_files import read_yaml
 from editloupe.types import Record, UserError

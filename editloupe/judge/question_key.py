@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+
+from editloupe.hashing import content_key
 
 TOOLS, TELLS = "tools", "tells"
 WORDS = {
@@ -39,16 +39,6 @@ class Question:
     asked: str
     shown: str | None
     """None where a picture could not be read."""
-
-
-def content_key(facts: Mapping[str, Any]) -> str:
-    """Return a hash of facts: the same facts have the same key, whatever their order."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def text_key(text: str) -> str:
-    """Return a short hash of a text."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def as_good_as(old: Mapping[str, Any], new: Mapping[str, Any], used: Collection[str]) -> bool:

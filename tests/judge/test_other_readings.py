@@ -9,7 +9,7 @@ import pytest
 from editloupe import Edit, Judge, JudgeSettings, Verdict
 from editloupe.cli.main import run
 from editloupe.graphs import edival_single
-from editloupe.setups import find_setup
+from editloupe.judge.settings import find_setup
 from tests.conftest import StartServer
 from tests.evals.edival import stand_ins
 from tests.pictures import edit_pair, save

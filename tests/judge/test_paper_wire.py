@@ -20,7 +20,7 @@ from PIL import Image as PillowImage
 
 from editloupe import Edit, Judge, Judgement, load_manifest
 from editloupe.images import Pixels
-from editloupe.setups import Setup, find_setup
+from editloupe.judge.settings import Setup, find_setup
 from editloupe.tools.grounding import GroundingDino
 from editloupe.tools.realesrgan import MODEL
 from tests.conftest import StartServer

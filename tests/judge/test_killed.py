@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from editloupe.evals.runs.store import Run
-from tests.combined.samples import GOOD, IF, LARGE, SMALL, Wavering, two_stages
 from tests.conftest import StartServer
 from tests.evals.batch.test_interruptions import start, wait_for
 from tests.evals.samples import write_manifest
+from tests.judge.samples import GOOD, IF, LARGE, SMALL, Wavering, two_stages
 from tests.scripted import Answer, Request, ScriptedServer, final
 
 EDITS, AT_ONCE = 12, 2

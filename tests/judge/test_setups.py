@@ -10,10 +10,10 @@ import pytest
 
 from editloupe import Edit, Judge, JudgeSettings, UserError
 from editloupe.cli.main import run
+from editloupe.judge.settings import Setup, find_setup, setup_names
 from editloupe.rubrics.edival.settings import paper
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.rewording import NoteChanges
-from editloupe.setups import Setup, find_setup, setup_names
 from editloupe.tools.settings import GROUNDING_DINO, ToolSettings
 from tests.conftest import StartServer
 from tests.pictures import edit_pair

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.combined.plans import Panel, plan_of
 from editloupe.evals.runs.store import Run
 from editloupe.judge import Judge
+from editloupe.judge.plans import Panel, plan_of
 from editloupe.types import Reason, UserError, Verdict
-from tests.combined.samples import BAD, GOOD, IF, LARGE, QUICK, SMALL, batch, run
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest
+from tests.judge.samples import BAD, GOOD, IF, LARGE, QUICK, SMALL, batch, run
 from tests.scripted import Answer, Request, fault, final, say
 
 GEMINI = "google_genai:gemini-2.5-flash"

@@ -16,7 +16,9 @@ from editloupe.evals.runs.stage_counts import stage_counts
 from editloupe.evals.runs.store import Run
 from editloupe.judge import Judge
 from editloupe.types import Reason, Unjudged, UserError, Verdict
-from tests.combined.samples import (
+from tests.conftest import StartServer
+from tests.evals.samples import write_manifest
+from tests.judge.samples import (
     GOOD,
     IF,
     LARGE,
@@ -31,8 +33,6 @@ from tests.combined.samples import (
     run,
     two_stages,
 )
-from tests.conftest import StartServer
-from tests.evals.samples import write_manifest
 from tests.scripted import Answer, Request, fault, final
 
 

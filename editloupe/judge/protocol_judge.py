@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from editloupe.agent.specs import RULES
-from editloupe.described_judge import DescribedJudge
+from editloupe.judge.described_judge import DescribedJudge
+from editloupe.judge.question_facts import shown_of
 from editloupe.memory_picture import PictureSource
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol
 from editloupe.rubrics.registry import DEFAULT
-from editloupe.rubrics.shown import shown_of
 from editloupe.types import Edit, Judgement, Outcome, Sha, Trace, Verdict
 
 

@@ -13,28 +13,24 @@ from editloupe.agent.attachments import wire_limits
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
 from editloupe.agent.secrets import shown as shown_address
-from editloupe.asked import Asked
-from editloupe.combined.answering import Answered, Ask, Together
-from editloupe.combined.plan_facts import plan_facts
-from editloupe.combined.plans import Cascade, Member, Plan, Stage, members_of, plan_of, promise
-from editloupe.combined.several_chats import SeveralChats, open_chats
 from editloupe.graphs.by_loop import tool_notes
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, outcome_of
 from editloupe.graphs.forking import ForkPlan, fork_edit
 from editloupe.images import Album
-from editloupe.judge_lifecycle import JudgeLifecycle, edits_at_once
-from editloupe.judge_settings import JudgeSettings
+from editloupe.judge.lifecycle import JudgeLifecycle, edits_at_once
+from editloupe.judge.panels import Answered, Ask, Together
+from editloupe.judge.plans import Cascade, Member, Plan, SeveralChats, Stage, members_of, open_chats, plan_of, promise
+from editloupe.judge.protocol_judge import ProtocolJudge
+from editloupe.judge.question_facts import plan_facts, question_facts
+from editloupe.judge.question_key import Asked
+from editloupe.judge.settings import JudgeSettings, Setup, find_setup, protocol_of
 from editloupe.pixel_budget import room_for
-from editloupe.protocol_judge import ProtocolJudge
-from editloupe.question_facts import question_facts
 from editloupe.rubrics.model import Rubric
-from editloupe.setups.setup import Setup, find_setup
 from editloupe.spans import edit_span, evaluated
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Edit, Judgement, Mode, Reason, Unjudged, UserError
-from editloupe.worded_protocol import protocol_of
 
 T = TypeVar("T")
 JUDGE_VARIABLE = "EDITLOUPE_JUDGE"

@@ -11,7 +11,7 @@ from editloupe.agent.chat import Chat
 from editloupe.agent.models import ModelSettings
 from editloupe.agent.providers.registry import client_packages
 from editloupe.agent.secrets import shown
-from editloupe.asked import Asked
+from editloupe.judge.question_key import Asked
 from editloupe.memory_picture import PictureSource
 from editloupe.types import Edit, Mode, Sha
 

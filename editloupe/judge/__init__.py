@@ -1,0 +1,43 @@
+"""The judge of image edits: `Judge`, its settings and presets, the key of a question, panels and cascades."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editloupe.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.judge.calibration import Calibration, CriterionTrust, Tested
+    from editloupe.judge.judge import DEFAULT_JUDGE, JUDGE_VARIABLE, Judge
+    from editloupe.judge.plans import Cascade, Member, Panel, Plan, Stage, is_combined, plan_of
+    from editloupe.judge.settings import JudgeSettings, Setup, find_setup, setup_names
+
+__all__ = [
+    "DEFAULT_JUDGE",
+    "JUDGE_VARIABLE",
+    "Calibration",
+    "Cascade",
+    "CriterionTrust",
+    "Judge",
+    "JudgeSettings",
+    "Member",
+    "Panel",
+    "Plan",
+    "Setup",
+    "Stage",
+    "Tested",
+    "find_setup",
+    "is_combined",
+    "plan_of",
+    "setup_names",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        **dict.fromkeys(("DEFAULT_JUDGE", "JUDGE_VARIABLE", "Judge"), "judge"),
+        **dict.fromkeys(("Calibration", "CriterionTrust", "Tested"), "calibration"),
+        **dict.fromkeys(("JudgeSettings", "Setup", "find_setup", "setup_names"), "settings"),
+        **dict.fromkeys(("Cascade", "Member", "Panel", "Plan", "Stage", "is_combined", "plan_of"), "plans"),
+    },
+)

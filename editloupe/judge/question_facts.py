@@ -1,0 +1,161 @@
+"""The facts that determine an answer: what a judge is asked (hashed into `Asked.key`) and what it is shown of an edit.
+
+Left out on purpose: the server's address, package versions, tools that cannot run here, names of manifest columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from editloupe.agent.models import sampling
+from editloupe.agent.profiles import Profile
+from editloupe.agent.prompts import system_text
+from editloupe.agent.rules.thresholds import rules_fingerprint
+from editloupe.agent.specs import RULES, split_spec
+from editloupe.hashing import content_key, text_key
+from editloupe.judge.panels import RULE
+from editloupe.judge.plans import Member, Panel, Plan, Stage
+from editloupe.judge.question_key import TELLS, TOOLS
+from editloupe.judge.settings import JudgeSettings
+from editloupe.memory_picture import PictureSource
+from editloupe.rubrics.model import LabelAnswer, Rubric, Telling
+from editloupe.rubrics.protocol import Protocol, all_facts, no_facts
+from editloupe.rubrics.roles import make_cases, paths_in, role_of
+from editloupe.types import Edit, Mode, Sha
+
+DIFFERENCES = "localize_differences"
+_SOME_TOOL: tuple[Mapping[str, Any], ...] = ({},)
+"""Stands for the tools in a prompt; which ones there are is a fact of its own."""
+
+
+def question_facts(
+    rubric: Rubric,
+    mode: Mode,
+    spec: str,
+    settings: JudgeSettings,
+    profile: Profile,
+    tools: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return what decides the answers to a rubric; `tools` says of each tool what it shows depends on."""
+    looks, by_rules = rubric.modes[mode].tools, split_spec(spec)[0] == RULES
+    structured = profile.structured_output and not looks and not isinstance(rubric.answer, LabelAnswer)
+    written = structured and not profile.reasons
+    facts: dict[str, Any] = {
+        "criterion": rubric.criterion,
+        "variant": rubric.variant,
+        "protocol": rubric.protocol,
+        "mode": mode,
+        "judge": spec,
+        "tells": sorted(rubric.tells),
+        "answer": rubric.answer.model_dump(mode="json", include=_SCORED[rubric.answer.kind]),
+        "long_side": min(settings.long_side, profile.max_long_side or settings.long_side),
+        "min_confidence": settings.min_confidence,
+    }
+    if (text := rubric.modes[mode]).targets == "crops" and text.crop != "adaptive":
+        facts["target_crop"] = text.crop
+    if by_rules:
+        facts["rules"] = rules_fingerprint()
+    else:
+        native = profile.native_tools and looks
+        tools_told = _SOME_TOOL if looks else ()
+        prompt = system_text(rubric, mode, tools_told, native, structured, written)
+        # What is told beside the system text, such as how the instruction is introduced, is in the wording alone.
+        facts["wording"] = text_key(f"{prompt}\n{rubric.wording.model_dump_json()}")
+        facts |= {"sampling": sampling(profile, settings), "structured": structured}
+        facts |= {"written_reasoning": True} if written else {}
+        facts |= {"max_repairs": settings.max_repairs, "max_image_bytes": profile.max_image_bytes}
+    if looks:
+        facts |= {"max_turns": settings.max_turns, "tools": {name: dict(one) for name, one in tools.items()}}
+        facts |= {"native_tools": profile.native_tools, "per_mille": profile.per_mille} if not by_rules else {}
+    if rubric.parts:
+        facts["parts"] = text_key(json.dumps({name: part.model_dump() for name, part in rubric.parts.items()}))
+    if rubric.stage is not None:
+        facts["differences"] = settings.differences
+        facts["stage"] = text_key(rubric.stage.model_dump_json())
+        if settings.differences == "tool":
+            facts["differences_by"] = tools.get(DIFFERENCES)
+    return facts
+
+
+_SCORED: Mapping[str, Any] = {
+    "label": {"kind": True, "labels": {"__all__": {"name", "score"}}},
+    "number": {"kind", "key", "low", "high"},
+    "checks": {"kind": True, "checks": {"__all__": {"key", "values", "only_if"}}, "score": True},
+    "yes_no": {"kind", "key"},
+    "text": {"kind", "key"},
+}
+"""What of an answer decides the score; its words are in the prompt."""
+
+
+SHARED = ("criterion", "variant", "protocol", "mode", TELLS, "answer", TOOLS)
+"""Facts of a question that are the same for all judges of one run."""
+FactsOf = Callable[[Member], dict[str, Any]]
+
+
+def plan_facts(plan: Plan, facts_of: FactsOf) -> dict[str, Any]:
+    """Return what decides the answers of a plan; those of one judge alone are its own."""
+    if isinstance(plan, Member):
+        return facts_of(plan)
+    if isinstance(plan, Panel):
+        each = [facts_of(member) for member in plan.members]
+        return {**_shared(each), "judge": plan.spec, "panel": RULE, "members": [_own(facts) for facts in each]}
+    each = [plan_facts(stage.judge, facts_of) for stage in plan.stages]
+    stages = [_stage(stage, facts) for stage, facts in zip(plan.stages, each, strict=True)]
+    return {**_shared(each), "judge": plan.spec, "stages": stages}
+
+
+def _shared(each: list[dict[str, Any]]) -> dict[str, Any]:
+    return {name: facts[name] for name in SHARED for facts in each[:1] if name in facts}
+
+
+def _own(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name not in SHARED}
+
+
+def _stage(stage: Stage, facts: Mapping[str, Any]) -> dict[str, Any]:
+    one = stage.calibration
+    kept = {"confidence": one.confidence, "repeats": one.repeats, "from": one.threshold(str(facts["criterion"]))}
+    return {**_own(facts), "kept": kept}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What an answer depends on besides the question."""
+
+    pictures: Mapping[str, tuple[PictureSource, ...]]
+    """By role."""
+    texts: Mapping[str, Any]
+
+    def key(self, hashes: Mapping[PictureSource, Sha]) -> str | None:
+        """Return a hash of it all, from the hashes of the pictures; None where a picture has none."""
+        if any(path not in hashes for paths in self.pictures.values() for path in paths):
+            return None
+        by_role = {role: [hashes[path] for path in paths] for role, paths in self.pictures.items()}
+        return content_key({**self.texts, "pictures": by_role})
+
+
+def shown_of(protocol: Protocol, rubric: Rubric, mode: Mode, edit: Edit) -> Shown:
+    """Return what a judge is shown of an edit; of one that the paper's rule decides, only that."""
+    if settled := protocol.settle(edit, rubric):
+        return Shown({}, {"settled": settled.label, "score": settled.score})
+    text = rubric.modes[mode]
+    roles = [role_of(name) for name in (*text.images, *(rubric.stage.images if rubric.stage else ()))]
+    pictures = {role: paths for role in dict.fromkeys(roles) if (paths := paths_in(edit, role))}
+    pictures |= {role: edit.files[role] for role in protocol.further_roles if role in edit.files}
+    tells = (*rubric.tells, *(rubric.stage.tells if rubric.stage else ()))
+    facts_of = protocol.case_facts or (no_facts if protocol.make_cases is make_cases else all_facts)
+    # The tools take the instruction's words for names of objects, also where the judge is not told it.
+    return Shown(pictures, {"instruction": edit.instruction, **dict(told(edit, tells)), **facts_of(edit, rubric, mode)})
+
+
+def told(edit: Edit, tells: Sequence[Telling]) -> Iterator[tuple[str, str]]:
+    """Yield what of an edit's own text these words stand for, as far as it has it."""
+    if "instruction" in tells:
+        yield "instruction", edit.instruction.strip()
+    if "type" in tells and edit.instruction_type:
+        yield "type", edit.instruction_type
+    if "hint" in tells and edit.hint:
+        yield "hint", edit.hint

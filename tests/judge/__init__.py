@@ -1,0 +1,1 @@
+"""The judge: judging, closing, settings and set-ups, panels and cascades."""
