@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.agent.refusals import parameter_in, refusal_about, refused_by_server, wait_in
+from editloupe.agent.refusals import parameter_in, refusal_about, wait_in
 
 OLDER_LIMIT = (
     "Rate limit reached for default-gpt-3.5-turbo in organization org-1 on requests per min (RPM): Limit 3, Used 3, Requested 1. "
@@ -129,11 +129,3 @@ def test_the_time_to_wait_is_read_from_the_sentence(said: str, seconds: float | 
 )
 def test_the_parameter_a_server_does_not_take_is_found(said: str, named: str | None, parameter: str | None) -> None:
     assert parameter_in(said, named) == parameter
-
-
-def test_refusals_filed_by_an_earlier_version_are_told_apart_by_their_sentence() -> None:
-    assert refused_by_server("openai:x answered 422: ExceededBudget: over budget")
-    assert refused_by_server("openai:x answered 400: Unsupported value: 'temperature'")
-    assert not refused_by_server("openai:x answered 400: This model's maximum context length is 8192 tokens")
-    assert not refused_by_server("the provider's content filter held the reply back (finish reason SAFETY)")
-    assert not refused_by_server("")
