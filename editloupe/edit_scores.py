@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from editloupe._util.storable import storable
 from editloupe.agent.secrets import without_secrets
 from editloupe.judge import Judge
 from editloupe.rubrics.load import mistake
-from editloupe.storable import storable
 from editloupe.types import Judgement, Outcome, Reason, Unjudged, Usage, Verdict
 
 

@@ -15,7 +15,7 @@ from typing import IO
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
-from editloupe.files import open_file, read_bytes
+from editloupe._util.files import open_file, read_bytes
 from editloupe.memory_picture import MemoryPicture, PictureSource
 from editloupe.picture_encoding import LONG_SIDE as LONG_SIDE
 from editloupe.picture_encoding import ImageError as ImageError

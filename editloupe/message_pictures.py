@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from editloupe.user_error import UserError
+from editloupe._util.errors import UserError
 
 _WRAPPED = "\"')>]`"
 """What Markdown and prose put behind an address."""

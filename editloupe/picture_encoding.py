@@ -9,8 +9,8 @@ from typing import Literal, Protocol
 import cv2
 import numpy as np
 
+from editloupe._util.errors import UserError
 from editloupe.rgb_pixels import Pixels
-from editloupe.user_error import UserError
 
 LOSSLESS_PIXELS = 256 * 256
 """Made pictures up to this size go out as PNG; larger ones as a JPEG of high quality, which is ten times quicker to make."""

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, InstanceOf, PlainSerializer, WithJsonSchema
 
+from editloupe._util.errors import UserError
+from editloupe._util.storable import storable_text
 from editloupe.memory_picture import SCHEME, MemoryPicture, PictureSource
-from editloupe.storable import storable_text
-from editloupe.user_error import UserError
 
 
 def taken_picture(value: Any) -> Any:

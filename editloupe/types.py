@@ -10,14 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from editloupe._util.errors import UserError as UserError
+from editloupe._util.storable import writable
 from editloupe.asked_messages import AskedMessage
 from editloupe.frozen_record import Record as Record
 from editloupe.frozen_record import Several
 from editloupe.frozen_record import Sha as Sha
 from editloupe.memory_picture import MemoryPicture, PictureSource
 from editloupe.picture_file import File, taken_picture
-from editloupe.storable import writable
-from editloupe.user_error import UserError as UserError
 
 Mode = Literal["tools", "oracle", "plain"]
 FARTHEST = 2**40

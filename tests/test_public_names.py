@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.lazy_names import lazy_names
+from editloupe._util.lazy_names import lazy_names
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = sorted(".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "editloupe").rglob("__init__.py"))

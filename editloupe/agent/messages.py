@@ -11,10 +11,10 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
+from editloupe._util.storable import fits, storable
 from editloupe.agent.attachments import PictureForm
 from editloupe.images import Album, WireLimits
 from editloupe.rubrics.wording import USUAL_WORDING, Wording, filled
-from editloupe.storable import fits, storable
 from editloupe.types import Observation, Sent, Sha
 
 PICTURE = "picture"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from editloupe._util.text import quoted, quoted_lines
 from editloupe.agent.schemas import REASONING
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import (
@@ -20,7 +21,6 @@ from editloupe.rubrics.model import (
     TextAnswer,
 )
 from editloupe.rubrics.wording import USUAL_WORDING, Wording, filled
-from editloupe.safe_text import quoted, quoted_lines
 from editloupe.types import Mode
 
 EARLIER_FINDINGS = "earlier_findings"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from editloupe._util.text import command, for_json, number_of, verb
 from editloupe.cli.batch import TOOL_MEMORY
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.edit_options import EditOptions, ManifestFile, protocol_of
@@ -19,9 +20,7 @@ from editloupe.cli.splice import Without, spliced
 from editloupe.cli.telling import tell
 from editloupe.cli.vary import read_vary, varied
 from editloupe.evals.batch.stopping import INTERRUPTED
-from editloupe.plurals import number_of, verb
 from editloupe.rubrics.registry import usual_repeats
-from editloupe.safe_text import command, for_json
 from editloupe.types import UserError
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from editloupe._util.text import for_json
 from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver, width_for
 from editloupe.cli.telling import tell
-from editloupe.safe_text import for_json
 
 FORMATS = ("text", "json")
 

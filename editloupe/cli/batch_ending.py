@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from editloupe._util.text import command, for_json, number_of, one_line, trace_command, verb
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.otel import sending_spans
 from editloupe.cli.telling import tell
@@ -25,8 +26,6 @@ from editloupe.evals.batch.progress import duration
 from editloupe.evals.runs import summary
 from editloupe.evals.runs.stage_counts import as_facts, silent_members, stage_counts
 from editloupe.evals.runs.store import Run
-from editloupe.plurals import number_of, verb
-from editloupe.safe_text import command, for_json, one_line, trace_command
 from editloupe.spans import spans_on
 from editloupe.types import Reason
 

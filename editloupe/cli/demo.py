@@ -11,12 +11,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from editloupe._util.text import one_line, printable, trace_command
 from editloupe.cli.judge import judge_and_keep, show
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.splice import Only, spliced
 from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import read_manifest
-from editloupe.safe_text import one_line, printable, trace_command
 
 
 @spliced

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from editloupe._util.text import command, for_json, number_of, one_line, verb
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.splice import Only, spliced
 from editloupe.cli.telling import tell
-from editloupe.plurals import number_of, verb
-from editloupe.safe_text import command, for_json, one_line
 from editloupe.types import Usage, UserError
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from editloupe._util.text import for_json, number_of, one_line
 from editloupe.cli.dlebench_make import asker, progress, told
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.manifest import manifest_blocks, manifest_names
@@ -18,8 +19,6 @@ from editloupe.cli.telling import tell
 from editloupe.evals.manifests.datasets import Naming
 from editloupe.evals.papers import layouts
 from editloupe.evals.papers.registry import known_paper
-from editloupe.plurals import number_of
-from editloupe.safe_text import for_json, one_line
 from editloupe.types import UserError
 
 ASKED = ("judge", "setup", "base_url", "max_output_tokens", "timeout")

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from editloupe._util.text import for_json, printable
 from editloupe.agent.providers.registry import PROVIDERS
-from editloupe.safe_text import for_json, printable
 from editloupe.tools.devices import may_have_gpu
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings

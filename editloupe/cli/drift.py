@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from editloupe._util.text import for_json
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.report import chosen_format, deliver, width_for
 from editloupe.cli.splice import Without, spliced
 from editloupe.cli.telling import tell
 from editloupe.memory_picture import MemoryPicture, PictureSource
-from editloupe.safe_text import for_json
 from editloupe.types import UserError
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from editloupe._util.text import one_line
 from editloupe.agent.attachments import wire_limits
 from editloupe.agent.models import open_chat
 from editloupe.agent.specs import RULES, forms
@@ -29,7 +30,6 @@ from editloupe.evals.edival.instruct import LISTS, Instructor
 from editloupe.evals.edival.picture_queue import PictureTally
 from editloupe.images import LONG_SIDE
 from editloupe.rubrics.edival.tasks import FORMS, TYPES
-from editloupe.safe_text import one_line
 from editloupe.tools.finders import WholePictureFinder
 from editloupe.types import UserError
 

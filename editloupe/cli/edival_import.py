@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
+from editloupe._util.text import command, number_of, one_line
 from editloupe.cli.telling import tell
-from editloupe.plurals import number_of
-from editloupe.safe_text import command, one_line
 from editloupe.types import UserError
 
 MOST_TOLD = 20

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
+from editloupe._util.files import write_text
+from editloupe._util.text import for_json
 from editloupe.cli.telling import tell
-from editloupe.safe_text import for_json
 from editloupe.types import UserError
-from editloupe.whole_files import write_text
 
 if TYPE_CHECKING:
     from editloupe.evals.edival.metrics import EdivalFigures

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
+from editloupe._util.files import text_file
+from editloupe._util.text import number_of
 from editloupe.cli.telling import tell
 from editloupe.evals.runs import export as exports
 from editloupe.evals.runs.inspect_log import to_inspect
 from editloupe.evals.runs.store import Run
-from editloupe.plurals import number_of
 from editloupe.types import UserError
-from editloupe.whole_files import text_file
 
 FORMATS = ("jsonl", "csv", "parquet", "datasets", "inspect")
 

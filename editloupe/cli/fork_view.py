@@ -10,12 +10,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from editloupe._util.storable import storable
+from editloupe._util.text import for_json, number_of, one_line, printable
 from editloupe.evals.forks.records import Fork, distribution, label_of, parting
 from editloupe.evals.forks.shelf import fork_numbered, forks_of
 from editloupe.evals.runs.store import Run
-from editloupe.plurals import number_of
-from editloupe.safe_text import for_json, one_line, printable
-from editloupe.storable import storable
 from editloupe.types import Step, Trace, UserError
 
 LONGEST = 320

@@ -10,6 +10,9 @@ from pydantic import ValidationError
 from rich.console import Console
 from rich.text import Text
 
+from editloupe._util.errors import first_error
+from editloupe._util.storable import storable
+from editloupe._util.text import for_json, number_of, one_line, printable, trace_command
 from editloupe.cli import options as o
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.otel import Otel, sending_spans
@@ -19,13 +22,9 @@ from editloupe.evals.papers.types_read import type_reader
 from editloupe.images import Album
 from editloupe.judge import Judge
 from editloupe.judge.panels import opinion_lines
-from editloupe.plurals import number_of
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.registry import protocol as find_protocol
-from editloupe.safe_text import for_json, one_line, printable, trace_command
-from editloupe.storable import storable
 from editloupe.types import Edit, Judgement, Outcome, Step, Trace, UserError, Verdict
-from editloupe.validation_errors import first_error
 
 
 @spliced

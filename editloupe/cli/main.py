@@ -18,7 +18,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from editloupe.user_error import UserError
+from editloupe._util.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ def _forget_output() -> None:
 
 
 def _say(sentence: str) -> int:
-    from editloupe.safe_text import one_line
+    from editloupe._util.text import one_line
 
     print(f"editloupe: {one_line(sentence)}", file=sys.stderr)
     return 2

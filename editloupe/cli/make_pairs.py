@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from editloupe._util.text import command, number_of, one_line, verb
 from editloupe.cli.options import one_of
 from editloupe.cli.telling import tell
-from editloupe.plurals import number_of, verb
-from editloupe.safe_text import command, one_line
 from editloupe.types import UserError
 
 if TYPE_CHECKING:

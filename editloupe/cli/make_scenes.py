@@ -7,14 +7,13 @@ from typing import Annotated
 
 import typer
 
+from editloupe._util.text import command, for_json, number_of, one_line
 from editloupe.cli.telling import tell
 from editloupe.generators import billiards, letters
 from editloupe.generators.lexicon import lexicon
 from editloupe.generators.registry import BILLIARDS, PUZZLES
 from editloupe.generators.registry import task as find_task
 from editloupe.generators.writing import MANIFEST, check_answers, write_billiards, write_puzzles
-from editloupe.plurals import number_of
-from editloupe.safe_text import command, for_json, one_line
 from editloupe.types import UserError
 
 

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from editloupe._util.text import for_json, number_of
 from editloupe.cli.options import one_of
 from editloupe.cli.report import width_for
 from editloupe.cli.telling import tell
 from editloupe.evals.papers import layouts
 from editloupe.evals.papers.registry import known_paper
-from editloupe.plurals import number_of
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.registry import protocol as find_protocol
-from editloupe.safe_text import for_json
 
 if TYPE_CHECKING:
     from editloupe.evals.manifests.stats import ManifestStats

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from editloupe._util.files import write_text
+from editloupe._util.text import for_json, number_of
 from editloupe.cli.telling import tell
-from editloupe.plurals import number_of
-from editloupe.safe_text import for_json
 from editloupe.types import UserError
-from editloupe.whole_files import write_text
 
 if TYPE_CHECKING:
     from editloupe.evals.analysis.run_rows import Table

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from editloupe._util.text import for_json, one_line
 from editloupe.cli.batch_ending import Closing
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions
@@ -36,7 +37,6 @@ from editloupe.evals.reward.model_pairs import pairs_of_models, rank_models
 from editloupe.evals.reward.table import is_run, lines_of
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.registry import DEFAULT, DEFAULT_FOR_PAIRS, pair_rules
-from editloupe.safe_text import for_json, one_line
 from editloupe.types import UserError
 
 WHAT, RANKING, BEST = "What is asked for", "Ranking models", "The best of several"

@@ -13,6 +13,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from editloupe._util.files import write_text
+from editloupe._util.storable import record_json
+from editloupe._util.text import for_json, number_of, one_line, verb
 from editloupe.cli.batch import TOOL_MEMORY
 from editloupe.cli.batch_ending import Closing, judge_into_run
 from editloupe.cli.batch_options import BatchOptions
@@ -27,12 +30,8 @@ from editloupe.evals.reward.edit_rewards import check_scorable
 from editloupe.evals.reward.judged_pairs import assumptions, pair_edits, report_of_pairs
 from editloupe.evals.reward.score_file import judge_by_scores
 from editloupe.evals.runs.store import Run
-from editloupe.plurals import number_of, verb
 from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, known_protocol, usual_repeats
-from editloupe.safe_text import for_json, one_line
-from editloupe.storable import record_json
 from editloupe.types import Edit, UserError
-from editloupe.whole_files import write_text
 
 FILES = (".jsonl", ".json", ".csv", ".ndjson")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from editloupe.safe_text import one_line
+from editloupe._util.text import one_line
 
 
 def tell(sentence: str) -> None:

@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from editloupe._util.text import for_json, printable
 from editloupe.cli.options import ToolOptions
 from editloupe.cli.splice import Without, spliced
 from editloupe.images import Album, encode
-from editloupe.safe_text import for_json, printable
 from editloupe.tools.contract import ToolError, ToolResult, View
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.zoom import BOTH

@@ -15,6 +15,9 @@ from rich.panel import Panel
 from rich.rule import Rule
 from rich.text import Text
 
+from editloupe._util.files import text_file, write_text
+from editloupe._util.storable import storable, storable_text
+from editloupe._util.text import for_json, one_line, printable
 from editloupe.cli.fork_view import fork_lines, show_kept_forks
 from editloupe.cli.telling import tell
 from editloupe.evals.forks.shelf import forks_of
@@ -24,10 +27,7 @@ from editloupe.evals.runs.store import Run
 from editloupe.judge.panels import opinion_lines
 from editloupe.rubrics.model import LabelAnswer
 from editloupe.rubrics.registry import known_protocol
-from editloupe.safe_text import for_json, one_line, printable
-from editloupe.storable import storable, storable_text
 from editloupe.types import Edit, Observation, Sha, Step, Trace, Usage, UserError, Verdict
-from editloupe.whole_files import text_file, write_text
 
 FORMATS = ("text", "json", "html")
 SUFFIXES = {".json": "json", ".html": "html", ".htm": "html"}

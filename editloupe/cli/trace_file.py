@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from editloupe._util.files import write_text
 from editloupe.cli.telling import tell
 from editloupe.evals.report.trace_html import trace_html
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.finding import searching
 from editloupe.types import Trace
-from editloupe.whole_files import write_text
 
 
 def write_trace(run: Run, name: str, stories: Sequence[tuple[Unit, tuple[Trace, ...]]], out: Path) -> None:

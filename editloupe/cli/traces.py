@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from editloupe._util.files import text_file
+from editloupe._util.text import for_csv, for_json, one_line
 from editloupe.cli.report import width_for
 from editloupe.cli.telling import tell
-from editloupe.safe_text import for_csv, for_json, one_line
 from editloupe.types import UserError
-from editloupe.whole_files import text_file
 
 if TYPE_CHECKING:
     from editloupe.evals.traces import FoundTraces, TraceHit

@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
-from editloupe.files import read_text
+from editloupe._util.files import read_text
 from editloupe.types import UserError
 
 SYSTEM = Path("/usr/share/dict/words")

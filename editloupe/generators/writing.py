@@ -11,7 +11,7 @@ from typing import Any
 
 from PIL import Image
 
-from editloupe.files import read_text
+from editloupe._util.files import read_text
 from editloupe.generators import billiards
 from editloupe.generators import billiards_drawing as table
 from editloupe.generators.contract import Checked, PuzzleKind

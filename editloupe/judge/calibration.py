@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, ValidationError
 
+from editloupe._util.files import write_text
 from editloupe.hashing import content_key
 from editloupe.rubrics.load import mistake
 from editloupe.rubrics.yaml_files import read_yaml
 from editloupe.types import Record, UserError
-from editloupe.whole_files import write_text
 
 Between = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(ge=0, le=1)]

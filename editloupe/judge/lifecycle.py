@@ -9,8 +9,8 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from editloupe._util.loop_thread import AskedFromWithin, LoopClosed, LoopThread
 from editloupe.agent.chat import Chat
-from editloupe.loop_thread import AskedFromWithin, LoopClosed, LoopThread
 from editloupe.tools.registry import Toolbox
 from editloupe.types import UserError
 

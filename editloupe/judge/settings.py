@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from editloupe._util.errors import describe_error
 from editloupe.agent.models import ModelSettings
 from editloupe.agent.tool_words import without_usual
 from editloupe.graphs.context import Differences
@@ -25,7 +26,6 @@ from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
 from editloupe.tools.setting_values import read_settings
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Mode, Record, UserError
-from editloupe.validation_errors import describe_error
 
 DEFAULT_SETUP = "default"
 PRESETS = files("editloupe.judge") / "presets"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from editloupe.lazy_names import lazy_names
+from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from editloupe.mcp_server.serving import serve_http, serve_stdio

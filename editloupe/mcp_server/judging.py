@@ -11,6 +11,7 @@ from mcp.server.mcpserver import Context
 from mcp_types import CallToolResult
 from pydantic import Field, ValidationError
 
+from editloupe._util.text import one_line, shortened
 from editloupe.edit_scores import explained, why_no_edit
 from editloupe.evals.papers.types_read import type_reader
 from editloupe.frozen_record import StopAtFirst
@@ -21,7 +22,6 @@ from editloupe.mcp_server.looking import PictureText
 from editloupe.mcp_server.picture_gate import PictureGate
 from editloupe.mcp_server.records import JudgeResult, VerdictNote
 from editloupe.mcp_server.results import Shown, failure, success
-from editloupe.safe_text import one_line, shortened
 from editloupe.types import Edit, Judgement, Outcome, Step, Trace, Unjudged, Usage, UserError
 
 T = TypeVar("T")

@@ -7,9 +7,9 @@ import binascii
 import os
 from pathlib import Path
 
+from editloupe._util.text import one_line, shortened
 from editloupe.memory_picture import PictureSource
 from editloupe.picture_input import as_memory_picture
-from editloupe.safe_text import one_line, shortened
 from editloupe.types import UserError
 
 LONGEST_PATH = 4096

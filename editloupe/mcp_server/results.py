@@ -9,11 +9,11 @@ from typing import Any
 
 from mcp_types import CallToolResult, ImageContent, TextContent
 
+from editloupe._util.storable import storable
 from editloupe.agent.faults import clean
 from editloupe.evals.runs.redact import Redactor
 from editloupe.images import LONG_SIDE, Picture, Wire, WireLimits
 from editloupe.mcp_server.records import PictureNote, Told
-from editloupe.storable import storable
 
 MOST_PICTURES = 8
 TEXT_SHARE = 0.4

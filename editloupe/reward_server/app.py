@@ -18,13 +18,13 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from editloupe._util.text import for_json
 from editloupe.evals.runs.redact import Redactor
 from editloupe.reward_server import json_dialects, pickle_dialects
 from editloupe.reward_server.guard import Guard, busy, error
 from editloupe.reward_server.metrics import MEDIA_TYPE
 from editloupe.reward_server.scoring import Busy, EditScorer, OutOfOrder, TooMany
 from editloupe.reward_server.wire import BadRequest, Dialect, WireLimits
-from editloupe.safe_text import for_json
 
 DIALECTS = (*json_dialects.DIALECTS, *pickle_dialects.DIALECTS)
 

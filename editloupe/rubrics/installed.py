@@ -7,8 +7,8 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Protocol as Shape
 
+from editloupe._util.text import one_line
 from editloupe.rubrics.protocol import Protocol
-from editloupe.safe_text import one_line
 
 GROUP = "editloupe.papers"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from editloupe._util.errors import first_error
 from editloupe.rubrics.model import ModeText, Rubric
 from editloupe.rubrics.yaml_files import bundled_documents, bundled_yaml, read_yaml
 from editloupe.types import UserError
-from editloupe.validation_errors import first_error
 
 CLOSER = "You can look closer with tools."
 TOOL_NOTES = (

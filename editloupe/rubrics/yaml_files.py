@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from editloupe.files import read_text
-from editloupe.storable import storable_text
+from editloupe._util.files import read_text
+from editloupe._util.storable import storable_text
 from editloupe.types import UserError
 
 MAX_BYTES = 300_000

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, field_validator
 
+from editloupe._util.errors import describe_error
 from editloupe.evals.forks.reopening import JudgeChange
 from editloupe.frozen_record import Several
 from editloupe.judge.settings import setup_names
@@ -17,7 +18,6 @@ from editloupe.studio.settings import StudioSettings
 from editloupe.studio.uploads import Uploads
 from editloupe.tools.setting_values import read_assignments
 from editloupe.types import Mode, Record, UserError
-from editloupe.validation_errors import describe_error
 
 LONGEST = 20_000
 """Letters a thought may have."""

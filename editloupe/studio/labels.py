@@ -19,10 +19,10 @@ from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
+from editloupe._util.storable import storable
 from editloupe.evals.analysis.label_file import append_line, read_label_rows
 from editloupe.evals.runs.people_files import LABELS
 from editloupe.evals.runs.records import timestamp
-from editloupe.storable import storable
 from editloupe.types import Box, UserError
 
 FILE = LABELS

@@ -12,6 +12,7 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, Field, StringConstraints, ValidationError, field_validator
 from starlette.requests import Request
 
+from editloupe._util.errors import describe_error
 from editloupe.judge import Judge
 from editloupe.judge.plans import names_a_file
 from editloupe.judge.settings import DEFAULT_SETUP, setup_names
@@ -22,7 +23,6 @@ from editloupe.studio.library import OpenRun
 from editloupe.studio.settings import StudioSettings
 from editloupe.studio.uploads import Uploads
 from editloupe.types import Boxes, Edit, Mode, Record, UserError
-from editloupe.validation_errors import describe_error
 
 M = TypeVar("M", bound=BaseModel)
 _OWN_SLOTS = ("source", "edited", "reference")

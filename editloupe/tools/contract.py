@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
+from editloupe._util.text import quoted
 from editloupe.images import Album, Picture, Pixels
-from editloupe.safe_text import quoted
 from editloupe.types import Box
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar
 
+from editloupe._util.text import quoted
 from editloupe.images import Picture, Pixels
-from editloupe.safe_text import quoted
 from editloupe.tools import drawing, geometry
 from editloupe.tools.compared_pictures import ComparePictures, both_sides, compare_here
 from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View

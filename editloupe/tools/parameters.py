@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from editloupe.safe_text import quoted
+from editloupe._util.text import quoted
 from editloupe.tools.contract import SYNONYMS, Frame, ToolError
 from editloupe.tools.geometry import whole_pixels
 from editloupe.types import Box

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from editloupe._util.text import quoted
 from editloupe.images import Pixels
-from editloupe.safe_text import quoted
 from editloupe.tools import drawing, geometry
 from editloupe.tools.contract import Kept, ToolResult, View
 from editloupe.tools.devices import module

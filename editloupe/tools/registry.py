@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from editloupe.safe_text import quoted
+from editloupe._util.text import quoted
 from editloupe.tools.compared_pictures import ComparePictures
 from editloupe.tools.contract import NoResultCache, ResultCache, Selective, Tool, ToolError, ToolResult, View
 from editloupe.tools.detect import DEPENDS_ON, DetectObject

@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
+from editloupe._util.errors import first_error
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import UserError
-from editloupe.validation_errors import first_error
 
 OBJECTS = ("extra_tools",)
 """Settings that only a program can give."""

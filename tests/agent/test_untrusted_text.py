@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from editloupe import Edit, Judge, JudgeSettings, Unjudged, Verdict
+from editloupe._util.text import quoted, quoted_lines
 from editloupe.agent.answers import read
 from editloupe.agent.prompts import EARLIER_FINDINGS, task_text
 from editloupe.rubrics.case import Case
@@ -20,7 +21,6 @@ from editloupe.rubrics.edival.tasks import Task
 from editloupe.rubrics.model import Check, ChecksAnswer, NumberAnswer, Rubric, TextAnswer, YesNoAnswer
 from editloupe.rubrics.registry import protocol
 from editloupe.rubrics.wording import ROLE
-from editloupe.safe_text import quoted, quoted_lines
 from editloupe.tools.contract import NoResultCache, ToolError, View
 from editloupe.tools.detect import DetectObject
 from editloupe.tools.localize import _text_words

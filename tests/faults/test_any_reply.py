@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from editloupe._util.storable import DEEPEST, MARK, fits, storable
 from editloupe.cli.main import run as command
 from editloupe.evals.runs.store import Run
-from editloupe.storable import DEEPEST, MARK, fits, storable
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest, write_picture
 from tests.scripted import Answer, Call, Request, ScriptedServer, call, final, say

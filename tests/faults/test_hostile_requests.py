@@ -12,11 +12,11 @@ import pytest
 from pydantic import BaseModel, ValidationError, field_validator
 from starlette.requests import Request
 
+from editloupe._util.errors import MOST_ERRORS, describe_error, first_error
 from editloupe.reward_server.json_dialects import DIALECTS
 from editloupe.reward_server.wire import FEWEST_VALUES, BadRequest, WireLimits
 from editloupe.studio.request import parse_json
 from editloupe.types import Edit
-from editloupe.validation_errors import MOST_ERRORS, describe_error, first_error
 
 READ = {dialect.name: dialect.read for dialect in DIALECTS}
 LIMITS = WireLimits(512, 10**8)

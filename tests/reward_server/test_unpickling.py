@@ -157,7 +157,7 @@ HOSTILE = {
     "an attribute of a stand-in": b"\x80\x04c_codecs\nencode\n(N}\x8c\x05_makeNsu\x86b.",
     "an attribute of a class": b"\x80\x04cPIL.Image\nImage\n}\x8c\x05value\x8c\x01xsb.",
     "a dotted name": b"\x80\x04\x8c\x09PIL.Image\x8c\x0cImage.__init\x93.",
-    "a module of ours": b"\x80\x04\x8c\x10editloupe.files.\x8c\x09read_text\x93.",
+    "a module of ours": b"\x80\x04\x8c\x15editloupe._util.files\x8c\x09read_text\x93.",
 }
 
 

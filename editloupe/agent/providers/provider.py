@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from editloupe._util.storable import storable_text
 from editloupe.agent.attachments import PictureForm
 from editloupe.agent.http import BodyForm, Gate
 from editloupe.agent.profiles import Profile
 from editloupe.agent.secrets import without_secrets
-from editloupe.storable import storable_text
 from editloupe.types import Served, Usage
 
 if TYPE_CHECKING:

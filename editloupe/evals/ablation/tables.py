@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from editloupe._util.text import number_of
 from editloupe.evals.ablation.records import MEASURES, Ablation, AblationCell
 from editloupe.evals.analysis.estimate import Estimate
 from editloupe.evals.papers.paper import Cell, Section
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
 from editloupe.evals.report.blocks import letter, p_value
 from editloupe.evals.report.report_tables import HIGH, LOW
-from editloupe.plurals import number_of
 
 TITLES = {"spearman": "ρ", "accuracy": "exact", "mae": "MAE"}
 EFFORT = ("tool calls", "remembered", "seconds", "cost")

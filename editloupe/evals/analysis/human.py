@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
+from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.consensus import counting_scores
 from editloupe.evals.analysis.label_merge import merged
 from editloupe.evals.analysis.label_rows import Answers, LabelReader, Named, label_files, rater_in, score_of
 from editloupe.evals.analysis.run_rows import Table
 from editloupe.evals.runs.people_files import LABELS
-from editloupe.plurals import number_of, verb
 from editloupe.types import UserError
 
 __all__ = ["LABELS", "Files", "Human", "check_labels", "human_labels", "score_of"]

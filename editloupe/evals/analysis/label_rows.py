@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from editloupe._util.storable import storable_text
+from editloupe._util.text import number_of, one_line, verb
 from editloupe.evals.analysis.label_file import read_label_rows
 from editloupe.evals.analysis.label_merge import Saying, Source
 from editloupe.evals.manifests.readers import READERS, Row, read_jsonl
 from editloupe.evals.runs.people_files import LABELS
-from editloupe.plurals import number_of, verb
 from editloupe.rubrics.model import Answer, LabelAnswer, NumberAnswer, YesNoAnswer
-from editloupe.safe_text import one_line
-from editloupe.storable import storable_text
 from editloupe.types import UserError
 
 ADJUDICATED = "adjudicated"

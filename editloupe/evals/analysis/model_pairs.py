@@ -9,6 +9,7 @@ from math import floor, log2
 
 import numpy as np
 
+from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis import reference as ref
 from editloupe.evals.analysis.bootstrap import Floats, Resampling
 from editloupe.evals.analysis.case_pool import CasePool, lined_up, split_by_model
@@ -25,7 +26,6 @@ from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.analysis.signflip import holm
 from editloupe.evals.analysis.table_warnings import warnings_of
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
-from editloupe.plurals import number_of, verb
 from editloupe.types import UserError
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from editloupe._util.text import number_of
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints, numbered
 from editloupe.evals.analysis.run_units import RunUnit
 from editloupe.evals.analysis.served_versions import ServedVersion, served_versions
@@ -21,7 +22,6 @@ from editloupe.evals.runs.configurations import Configuration, planned_repeats
 from editloupe.evals.runs.readback import recorded_answer, recorded_rubrics
 from editloupe.evals.runs.standing import criteria_of
 from editloupe.evals.runs.store import Run
-from editloupe.plurals import number_of
 from editloupe.rubrics.model import Answer, LabelAnswer
 from editloupe.rubrics.protocol import first_variant
 from editloupe.rubrics.registry import OWN, known_protocol

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis.arithmetic import arithmetic_of
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Resampling, estimate
 from editloupe.evals.analysis.estimate import Estimate, missing
@@ -25,7 +26,6 @@ from editloupe.evals.analysis.score_records import (
 )
 from editloupe.evals.analysis.sheet import ALL, NO_TYPE, Sheet, Worked
 from editloupe.evals.runs.store import Run
-from editloupe.plurals import number_of, verb
 from editloupe.rubrics.model import ChecksAnswer
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Verdict

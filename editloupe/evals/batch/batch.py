@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+from editloupe._util.loop_thread import event_loop
 from editloupe.agent.batch_files import served_by
 from editloupe.evals.batch.batch_api_desk import BatchDesk
 from editloupe.evals.batch.batch_api_executor import (
@@ -37,7 +38,6 @@ from editloupe.evals.runs import configurations, replacements
 from editloupe.evals.runs.empty_runs import nothing_left_of
 from editloupe.evals.runs.prices import Price, price_of_all
 from editloupe.evals.runs.store import FILE, Run
-from editloupe.loop_thread import event_loop
 from editloupe.types import OF_THE_SERVER, Edit, UserError
 
 WORKERS = 8

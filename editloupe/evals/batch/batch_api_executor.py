@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from editloupe._util.text import number_of
 from editloupe.agent.providers.batch_http import BatchRefused
 from editloupe.evals.batch.batch_api_desk import DEFERRED, UNIT, BatchDesk
 from editloupe.evals.batch.batch_judge import BatchJudge
@@ -19,7 +20,6 @@ from editloupe.evals.batch.stopping import Stop
 from editloupe.evals.batch.traffic import Limits, Spending
 from editloupe.evals.runs.prices import Price
 from editloupe.judge import Judge
-from editloupe.plurals import number_of
 from editloupe.types import Judgement, Reason, Unjudged, Usage, UserError
 
 HALF = 0.5

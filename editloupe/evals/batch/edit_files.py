@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
+from editloupe._util.files import check_file
+from editloupe._util.storable import storable_text
 from editloupe.evals.runs.enrolment import Enrolled, Stamp
-from editloupe.files import check_file
 from editloupe.images import ImageError, hash_file
 from editloupe.memory_picture import MemoryPicture, PictureSource
-from editloupe.storable import storable_text
 from editloupe.types import Edit, Sha
 
 

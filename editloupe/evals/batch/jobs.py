@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from editloupe._util.text import number_of, verb
 from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.edit_files import EditFiles
 from editloupe.evals.batch.held import Held, HeldUnit
@@ -21,7 +22,6 @@ from editloupe.evals.runs.replacements import Replacement
 from editloupe.evals.runs.store import Run
 from editloupe.judge.question_key import Question
 from editloupe.memory_picture import PictureSource
-from editloupe.plurals import number_of, verb
 from editloupe.types import Edit, Sha
 
 ANNOUNCED_AT_ONCE = 500

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from editloupe._util.files import make_folder, whole_file
+from editloupe._util.storable import fits, storable
 from editloupe.evals.batch.replies import current_work
 from editloupe.evals.runs.redact import Redactor
-from editloupe.storable import fits, storable
-from editloupe.whole_files import make_folder, whole_file
 
 FOLDER = ".replies"
 

@@ -16,11 +16,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from editloupe._util.text import number_of, one_line
 from editloupe.agent.hooks import pause_sentence
 from editloupe.agent.refusals import refused_by_limit
 from editloupe.evals.batch.traffic import TrafficControl
-from editloupe.plurals import number_of
-from editloupe.safe_text import one_line
 from editloupe.types import Judgement, Unjudged
 
 LINE_EVERY = 10.0

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from time import monotonic
 
+from editloupe._util.text import number_of
 from editloupe.agent.hooks import OverBudget, Ticket, announce_pause
 from editloupe.evals.runs.prices import Price
-from editloupe.plurals import number_of
 from editloupe.types import Record, Usage, UserError
 
 SHRINK = 0.75

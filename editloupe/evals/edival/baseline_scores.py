@@ -8,6 +8,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
+from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis.human import human_labels
 from editloupe.evals.analysis.label_file import append_line, read_label_rows
 from editloupe.evals.analysis.run_rows import RunRow, Table, table_of
@@ -16,7 +17,6 @@ from editloupe.evals.edival.files import content_key
 from editloupe.evals.edival.scores_of_runs import PROTOCOL
 from editloupe.graphs.edival import FOLLOWING
 from editloupe.images import ImageError, open_picture
-from editloupe.plurals import number_of, verb
 from editloupe.rubrics.edival.captions import captions
 from editloupe.rubrics.edival.turn import Turn, read_turn
 from editloupe.rubrics.protocol import MissingInput

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from editloupe.files import read_text
+from editloupe._util.errors import describe_error
+from editloupe._util.files import read_text
 from editloupe.rubrics.edival.pools import Pools
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.types import Record, Usage, UserError
-from editloupe.validation_errors import describe_error
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
 T = TypeVar("T", bound=Record)

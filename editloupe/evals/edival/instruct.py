@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from editloupe._util.text import quoted
 from editloupe.agent.asking import Unanswered
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.edival.asking import Asker, prompts
@@ -41,7 +42,6 @@ from editloupe.rubrics.edival.pools import Pools, start, update
 from editloupe.rubrics.edival.rules import Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import Form, Task, TaskType, texts, wording
-from editloupe.safe_text import quoted
 from editloupe.types import Edit, Usage
 
 LISTS = "lists"

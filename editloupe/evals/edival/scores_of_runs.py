@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis.run_rows import choose
 from editloupe.evals.edival.metrics import EdivalFigures, models_of
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
-from editloupe.plurals import number_of, verb
 from editloupe.rubrics.edival.scoring import Missing, TurnScore
 from editloupe.rubrics.edival.turn import KEY, read_turn
 from editloupe.types import Edit, UserError, Verdict

@@ -9,9 +9,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
+from editloupe._util.storable import storable_text
 from editloupe.evals.runs.schema import FORKS_THERE
 from editloupe.evals.runs.store import Run
-from editloupe.storable import storable_text
 
 _FACTS = (
     "step",

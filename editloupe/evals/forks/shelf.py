@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from editloupe._util.storable import record_json, storable_text
 from editloupe.evals.forks.records import Fork
 from editloupe.evals.runs.pictures import file_of
 from editloupe.evals.runs.records import timestamp
@@ -14,7 +15,6 @@ from editloupe.evals.runs.redact import Redactor
 from editloupe.evals.runs.schema import FORKS, FORKS_THERE
 from editloupe.evals.runs.store import Run
 from editloupe.images import Album
-from editloupe.storable import record_json, storable_text
 from editloupe.types import Sha, Trace, UserError
 
 

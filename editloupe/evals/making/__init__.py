@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from editloupe.lazy_names import lazy_names
+from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from editloupe.evals.making.folder import MakingFolder

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from editloupe._util.text import for_json
 from editloupe.agent.hooks import OverBudget
 from editloupe.evals.analysis.label_file import append_line
 from editloupe.evals.making.records import SampleRecord
 from editloupe.evals.making.stage_files import StageLog
 from editloupe.evals.runs.records import timestamp
-from editloupe.safe_text import for_json
 from editloupe.types import Usage, UserError
 
 FILE = "costs.jsonl"

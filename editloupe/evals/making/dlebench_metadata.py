@@ -23,6 +23,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from editloupe._util.text import quoted, quoted_lines
 from editloupe.agent.answers import read_object
 from editloupe.evals.making.asking import TextAsker
 from editloupe.evals.making.folder import question_key
@@ -31,7 +32,6 @@ from editloupe.evals.making.settings import MakingSettings
 from editloupe.evals.papers.dlebench import QUESTIONS
 from editloupe.evals.runs.records import timestamp
 from editloupe.rubrics.yaml_files import bundled_yaml
-from editloupe.safe_text import quoted, quoted_lines
 
 LONGEST_INSTRUCTION = 60
 """Words; a short sentence is asked for."""

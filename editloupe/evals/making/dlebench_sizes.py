@@ -15,6 +15,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from editloupe._util.files import make_folder, text_file
+from editloupe._util.text import for_json, quoted_lines
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.making.asking import TextAsker
 from editloupe.evals.making.boxes import DETECTOR, Detector
@@ -27,9 +29,7 @@ from editloupe.evals.manifests.readers import Row, reader_for
 from editloupe.evals.manifests.stats import ManifestStats, manifest_stats
 from editloupe.evals.runs.records import timestamp
 from editloupe.images import declared_size, hash_file, open_picture
-from editloupe.safe_text import for_json, quoted_lines
 from editloupe.types import Box, Edit, Usage, UserError
-from editloupe.whole_files import make_folder, text_file
 
 TARGETS, FOUND = "targets.jsonl", "found.jsonl"
 WHOLE = "image"

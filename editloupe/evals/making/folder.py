@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 
 from pydantic import TypeAdapter
 
+from editloupe._util.files import make_folder
 from editloupe.evals.making.records import (
     METADATA_KEYS,
     REGENERATIONS,
@@ -25,7 +26,6 @@ from editloupe.evals.making.records import (
 from editloupe.evals.making.settings import kept_settings
 from editloupe.evals.making.stage_files import StageFile
 from editloupe.types import UserError
-from editloupe.whole_files import make_folder
 
 QUESTIONS, METADATA, BOXES = "questions.jsonl", "metadata.jsonl", "boxes.jsonl"
 REFERENCES, REVIEWS = "references.jsonl", "reviews.jsonl"

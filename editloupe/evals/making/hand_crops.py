@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from editloupe._util.files import make_folder, whole_file, write_text
+from editloupe._util.text import for_csv
 from editloupe.evals.making.folder import Sample
 from editloupe.evals.making.paste import cut
 from editloupe.images import encode, open_picture
 from editloupe.rubrics.target_pictures import crop_box, union
-from editloupe.safe_text import for_csv
-from editloupe.whole_files import make_folder, whole_file, write_text
 
 CROPS, TODO_LIST = "crops", "todo.csv"
 BY_HAND = "by hand"

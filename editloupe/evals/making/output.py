@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from editloupe._util.files import text_file, write_text
+from editloupe._util.text import for_json, for_markdown
 from editloupe.evals.making.costs import Ledger
 from editloupe.evals.making.folder import MakingFolder, Sample
 from editloupe.evals.making.reviews import ReviewAgreement, review_agreement
 from editloupe.evals.manifests.stats import ManifestStats, manifest_stats
-from editloupe.safe_text import for_json, for_markdown
-from editloupe.whole_files import text_file, write_text
 
 MANIFEST, CARD, CARD_FACTS, FIGURES = "manifest.jsonl", "card.md", "card.json", "figures"
 UNKNOWN_LICENCE = "not stated"

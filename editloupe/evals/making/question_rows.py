@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from editloupe._util.files import read_text
 from editloupe.evals.manifests.readers import PICTURE_SUFFIXES, Row, read_csv, read_jsonl
-from editloupe.files import read_text
 from editloupe.types import UserError
 
 FORMATS = ".jsonl, .json, .csv, .tsv and .parquet"

@@ -27,15 +27,14 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from editloupe._util.errors import first_error
+from editloupe._util.files import make_folder, read_text, whole_file
 from editloupe.evals.making.question_rows import question_rows, set_name
 from editloupe.evals.making.records import MOST_TARGETS, NOT_SHOWN, LeftOut, Question, content_key
 from editloupe.evals.manifests.readers import Row
 from editloupe.evals.runs.records import timestamp
-from editloupe.files import read_text
 from editloupe.images import ImageError, declared_size, decode, hash_bytes, hash_file
 from editloupe.types import Box
-from editloupe.validation_errors import first_error
-from editloupe.whole_files import make_folder, whole_file
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "question_id", "Question_id", "qid", "index"),

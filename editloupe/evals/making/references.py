@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from editloupe._util.text import visible
 from editloupe.agent.asking import Unanswered
 from editloupe.agent.faults import ModelFailed
 from editloupe.agent.image_editing import EditRefused
@@ -21,7 +22,6 @@ from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.records import timestamp
 from editloupe.images import ImageError, Picture, decode, encode, hash_pixels, open_picture
 from editloupe.rubrics.target_pictures import crop_box, union
-from editloupe.safe_text import visible
 from editloupe.tools.contract import ToolError
 from editloupe.types import Box, Usage
 

@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from editloupe.files import read_text
+from editloupe._util.errors import describe_error
+from editloupe._util.files import read_text, write_text
 from editloupe.types import Record, UserError
-from editloupe.validation_errors import describe_error
-from editloupe.whole_files import write_text
 
 FILE = "settings.json"
 

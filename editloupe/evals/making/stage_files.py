@@ -9,13 +9,13 @@ from typing import Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from editloupe._util.errors import first_error
+from editloupe._util.files import open_file
+from editloupe._util.text import for_json
 from editloupe.evals.analysis.label_file import append_line
 from editloupe.evals.making.records import SampleRecord
 from editloupe.evals.runs.redact import Redactor
-from editloupe.files import open_file
-from editloupe.safe_text import for_json
 from editloupe.types import UserError
-from editloupe.validation_errors import first_error
 
 T = TypeVar("T", bound=SampleRecord)
 

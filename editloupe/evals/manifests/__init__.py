@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from editloupe.lazy_names import lazy_names
+from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list

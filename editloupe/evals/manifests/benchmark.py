@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from editloupe.files import read_text
+from editloupe._util.files import read_text
 from editloupe.rubrics.load import mistake
 from editloupe.types import Edit, UserError
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from editloupe._util.errors import first_error
+from editloupe._util.storable import storable_text
 from editloupe.evals.manifests.ids import IdSet
 from editloupe.evals.manifests.output_names import OutputNames, output_names
 from editloupe.evals.manifests.readers import REQUIRED, Row, reader_for
-from editloupe.storable import storable_text
 from editloupe.types import Edit, UserError
-from editloupe.validation_errors import first_error
 
 Naming = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Gives the values of a row our names of fields."""

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from editloupe.files import open_file, read_text
-from editloupe.plurals import number_of
+from editloupe._util.files import open_file, read_text
+from editloupe._util.text import number_of
 from editloupe.types import UserError
 
 JSON_COLUMNS = ("target_boxes", "human", "more_images")

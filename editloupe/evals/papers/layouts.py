@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from editloupe._util.text import number_of, verb
 from editloupe.evals.manifests.benchmark import LANGUAGES, Benchmark
 from editloupe.evals.manifests.datasets import Manifest
 from editloupe.evals.manifests.model_folders import Given, existing_folder, parse_results, resolve
@@ -13,7 +14,6 @@ from editloupe.evals.manifests.outputs import Part, PartOf, Parts, Read, assumpt
 from editloupe.evals.papers.paper import Paper
 from editloupe.evals.papers.registry import known_paper, papers
 from editloupe.evals.papers.types_read import Note, type_reader
-from editloupe.plurals import number_of, verb
 from editloupe.types import Edit, UserError
 
 PLAIN = "editloupe"

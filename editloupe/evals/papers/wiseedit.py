@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from editloupe._util.files import open_file
 from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
 from editloupe.evals.manifests.outputs import folders_in
 from editloupe.evals.papers.paper import Paper
 from editloupe.evals.papers.wiseedit_tables import layouts
-from editloupe.files import open_file
 from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.rubrics.wiseedit import WISEEDIT
 from editloupe.rubrics.wiseedit.scoring import (

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from editloupe._util.storable import storable
 from editloupe.evals.analysis.label_file import append_line, read_label_rows
 from editloupe.evals.preferences.records import TIE, OpenPair
 from editloupe.evals.runs.records import timestamp
-from editloupe.storable import storable
 from editloupe.types import UserError
 
 SCALE = (1, 2, 3, 4, 5)

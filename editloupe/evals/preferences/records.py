@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from editloupe._util.files import make_folder, text_file
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.rubrics.load import mistake
 from editloupe.types import Record, UserError
-from editloupe.whole_files import make_folder, text_file
 
 Kind = Literal["outputs", "rationales"]
 Rule = Literal["third", "unanimous"]

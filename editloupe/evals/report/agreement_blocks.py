@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from editloupe._util.text import counted, number_of
 from editloupe.evals.analysis.agreement import Agreement, Confusion
 from editloupe.evals.analysis.compare import Difference, RunComparison
 from editloupe.evals.analysis.pairing import TITLES
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
 from editloupe.evals.report.blocks import agreement_grids, field_grids, measures_grid, p_value, people_blocks
-from editloupe.plurals import number_of
-from editloupe.safe_text import counted
 
 SHOWN = 20
 """Disagreements listed; the JSON form has all of them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis.agreement import Agreement, Measures
 from editloupe.evals.analysis.among_people import Among
 from editloupe.evals.analysis.distribution import SizeTrend
@@ -20,7 +21,6 @@ from editloupe.evals.report.corrected_blocks import corrected_blocks
 from editloupe.evals.report.model import Leaderboard, PaperTable, Report
 from editloupe.evals.report.report_tables import merged
 from editloupe.evals.report.table_formats import cell_text
-from editloupe.plurals import number_of, verb
 
 VERSIONS = "A judge was served in several versions, see above."
 

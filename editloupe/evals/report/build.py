@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from editloupe._util.text import number_of, verb
 from editloupe.agent.specs import PANEL
 from editloupe.evals.analysis.agreement import Agreement, agreement
 from editloupe.evals.analysis.bootstrap import Resampling
@@ -33,7 +34,6 @@ from editloupe.evals.report.report_tables import cross_tables, printed
 from editloupe.evals.runs.stage_counts import silent_members
 from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.records import CorrectedScores
-from editloupe.plurals import number_of, verb
 from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.types import UserError
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from editloupe._util.text import number_of
 from editloupe.evals.papers.paper import Cell, Section
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
 from editloupe.evals.trust.records import FEWEST, Corrected, CorrectedPart, CorrectedScore, CorrectedScores
-from editloupe.plurals import number_of
 
 TITLE = "Scores corrected by people"
 OVERALL, FINAL = "overall", "score"

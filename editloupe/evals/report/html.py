@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.resources import files
 
+from editloupe._util.text import counted, for_html, shortened, trace_command
 from editloupe.evals.analysis.instructive import Instructive
 from editloupe.evals.report.block_types import Block, Cases, Drawing, Grid, Heading, Paragraph, Points
 from editloupe.evals.report.draw_figures import Draw
 from editloupe.evals.report.thumbnails import PICTURES, Thumbnail, thumbnails, tool_picture
 from editloupe.evals.runs.store import Run
-from editloupe.safe_text import counted, for_html, shortened, trace_command
 from editloupe.types import Observation, Step, Trace
 
 _INTERVAL = re.compile(r"^(\S+) (\[[^\]]*\])$")

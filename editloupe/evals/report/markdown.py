@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from editloupe._util.text import code_for_markdown, counted, for_markdown, trace_command
 from editloupe.evals.analysis.instructive import Instructive
 from editloupe.evals.report.block_types import Block, Cases, Drawing, Grid, Heading, Paragraph, Points
-from editloupe.safe_text import code_for_markdown, counted, for_markdown, trace_command
 
 
 def as_markdown(blocks: Sequence[Block], pictures: Mapping[str, str] | None = None) -> str:

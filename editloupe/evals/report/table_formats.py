@@ -7,8 +7,8 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from editloupe._util.text import for_csv, for_json, for_markdown, one_line
 from editloupe.evals.papers.paper import Cell, Section
-from editloupe.safe_text import for_csv, for_json, for_markdown, one_line
 
 NONE = "–"
 """What stands where there is no value."""

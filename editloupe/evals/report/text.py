@@ -13,9 +13,9 @@ from rich.rule import Rule
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from editloupe._util.text import counted, printable, trace_command
 from editloupe.evals.analysis.instructive import Instructive
 from editloupe.evals.report.block_types import Block, Cases, Grid, Heading, Paragraph, Points
-from editloupe.safe_text import counted, printable, trace_command
 
 WIDTH = 110
 """Columns where nothing else is known, as in a file."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from editloupe._util.text import number_of
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph
 from editloupe.evals.traces.trace_statistics import NO_EXPERIMENT, CriterionStatistics, Share, TraceStatistics
-from editloupe.plurals import number_of
 
 
 def statistics_blocks(counted: TraceStatistics, searched: int) -> tuple[Block, ...]:

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from PIL import Image
 
+from editloupe._util.text import for_html, printable
 from editloupe.evals.runs.readback import KeptEdit
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
 from editloupe.images import ImageError, open_picture
-from editloupe.safe_text import for_html, printable
 from editloupe.types import Observation, Sha, Step, Trace, Usage, Verdict
 
 LARGEST = 600_000

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from editloupe._util.files import read_text
 from editloupe.evals.analysis.pair_results import NOT_YET, row_halves
 from editloupe.evals.analysis.run_rows import Table
 from editloupe.evals.manifests.readers import PICTURE_SUFFIXES
 from editloupe.evals.reward.edit_rewards import best_place
 from editloupe.evals.reward.judged_pairs import rows_of_edits
-from editloupe.files import read_text
 from editloupe.types import Edit, Record, UserError
 
 SOURCE, INSTRUCTION = "source", "instruction.txt"

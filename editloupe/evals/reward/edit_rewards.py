@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing, closing, nullcontext
 from typing import Any
 
+from editloupe._util.text import number_of, verb
 from editloupe.agent.secrets import without_secrets
 from editloupe.judge import Judge
-from editloupe.plurals import number_of, verb
 from editloupe.rubrics.registry import pair_rules
 from editloupe.types import Edit, Judgement, Record, Unjudged, Usage, UserError
 

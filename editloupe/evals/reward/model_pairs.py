@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
+from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.bradley_terry import Comparison, Ranking, bradley_terry
 from editloupe.evals.analysis.pair_results import Half, PairKey, pair_results, row_halves
@@ -12,7 +13,6 @@ from editloupe.evals.analysis.parts import BETWEEN, grouped, shared_apart_fields
 from editloupe.evals.analysis.run_rows import NO_MODEL, RunRow, Table
 from editloupe.evals.manifests.pairs import PAIRS, Pair
 from editloupe.picture_file import in_file
-from editloupe.plurals import number_of, verb
 from editloupe.rubrics.registry import known_protocol, pair_rules
 from editloupe.rubrics.roles import paths_in
 from editloupe.types import Edit, UserError, Verdict

@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from editloupe._util.storable import storable_text
 from editloupe.evals.runs.redact import Redactor
 from editloupe.hashing import content_key
 from editloupe.judge.question_key import Asked, changes
-from editloupe.storable import storable_text
 
 PLANNED = "planned_repeats"
 

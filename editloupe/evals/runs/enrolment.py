@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from editloupe._util.storable import record_json, storable_text
 from editloupe.evals.runs.redact import Redactor
 from editloupe.hashing import content_key
 from editloupe.memory_picture import PictureSource
-from editloupe.storable import record_json, storable_text
 from editloupe.types import Edit, Sha
 
 

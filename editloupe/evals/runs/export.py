@@ -10,13 +10,12 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TextIO
 
+from editloupe._util.files import whole_file, write_text
+from editloupe._util.storable import finite_number, whole_number
+from editloupe._util.text import for_csv, for_json, number_of
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
-from editloupe.plurals import number_of
-from editloupe.safe_text import for_csv, for_json
-from editloupe.storable import finite_number, whole_number
 from editloupe.types import UserError, Verdict
-from editloupe.whole_files import whole_file, write_text
 
 COLUMNS: Mapping[str, str] = {
     "edit_id": "string",

@@ -16,13 +16,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from editloupe._util.files import whole_file
+from editloupe._util.storable import storable_text
 from editloupe.evals.runs.export import each_once
 from editloupe.evals.runs.inspect_sample import Json, sample_id, sample_of
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
-from editloupe.storable import storable_text
 from editloupe.types import Edit, UserError
-from editloupe.whole_files import whole_file
 
 LOG_VERSION = 2
 """Of Inspect's log format."""

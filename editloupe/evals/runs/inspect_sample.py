@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from editloupe._util.storable import finite_number, storable
 from editloupe.evals.runs.pictures import SUFFIXES
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
-from editloupe.storable import finite_number, storable
 from editloupe.types import Edit, Observation, Sent, Sha, Step, Trace, Usage, Verdict
 
 Json = dict[str, Any]

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
+from editloupe._util.storable import MARK, fits, storable
 from editloupe.evals.runs.damage import UNREADABLE, Damage
 from editloupe.evals.runs.schema import VERSION
 from editloupe.rubrics.model import Answer
-from editloupe.storable import MARK, fits, storable
 from editloupe.types import KEPT, Box, Edit, Step, Trace, UserError
 
 Pictures = dict[str, list[str]]

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from editloupe._util.storable import finite_number, record_json, storable_text, whole_number
 from editloupe.evals.runs.enrolment import Entry, content_of
 from editloupe.evals.runs.pictures import KeptPictures, PictureFolder, kept_pictures
 from editloupe.evals.runs.prices import Price
@@ -19,7 +20,6 @@ from editloupe.hashing import content_key
 from editloupe.images import Album
 from editloupe.judge.question_key import Asked, Question
 from editloupe.memory_picture import PictureSource
-from editloupe.storable import finite_number, record_json, storable_text, whole_number
 from editloupe.types import Edit, Judgement, Mode, Outcome, Record, Trace, Usage, Verdict
 
 _OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)

@@ -8,9 +8,9 @@ from contextlib import closing
 
 from pydantic import TypeAdapter, ValidationError
 
+from editloupe._util.text import number_of
 from editloupe.evals.runs.prices import Price, SeveralPrices
 from editloupe.evals.runs.store import Run
-from editloupe.plurals import number_of
 from editloupe.types import Opinion, Record, Usage
 
 _OPINIONS: TypeAdapter[tuple[Opinion, ...]] = TypeAdapter(tuple[Opinion, ...])

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from editloupe._util.storable import finite_number, storable, storable_text, whole_number
 from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.damage import Damage, RunDamaged, rows_of
 from editloupe.evals.runs.enrolment import Entry, enrol, forget
@@ -24,7 +25,6 @@ from editloupe.evals.runs.redact import Redactor
 from editloupe.hashing import content_key
 from editloupe.images import Album
 from editloupe.judge.question_key import Asked
-from editloupe.storable import finite_number, storable, storable_text, whole_number
 from editloupe.types import Judgement, Trace, Usage, UserError
 
 FILE, ABOUT, LOCK, PICTURES = "run.sqlite", "run.json", "run.lock", "pictures"

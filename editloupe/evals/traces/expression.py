@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from editloupe.safe_text import one_line, shortened
+from editloupe._util.text import one_line, shortened
 from editloupe.types import UserError
 
 LONGEST = 5000

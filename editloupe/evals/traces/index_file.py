@@ -13,13 +13,13 @@ from contextlib import closing, contextmanager
 from typing import Any
 from zlib import crc32
 
+from editloupe._util.storable import storable_text
 from editloupe.evals.runs.damage import UNREADABLE
 from editloupe.evals.runs.schema import read_snapshot
 from editloupe.evals.runs.store import FILE as RUN_FILE
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.index_store import VERDICT, connect, make_tables, recall, remember, stamp
 from editloupe.evals.traces.step_facts import StepFacts
-from editloupe.storable import storable_text
 
 CHUNK = 500
 """Verdicts read, and written, at a time."""

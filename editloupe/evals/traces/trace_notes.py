@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from editloupe._util.storable import storable, storable_text
 from editloupe.evals.analysis.label_file import append_line, read_label_rows
 from editloupe.evals.runs.people_files import TRACE_NOTES
 from editloupe.evals.runs.records import timestamp
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.index_store import recall, remember, stamp
-from editloupe.storable import storable, storable_text
 from editloupe.types import UserError
 
 FILE = TRACE_NOTES

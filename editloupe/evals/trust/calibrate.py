@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.over_repeats import lower_median
@@ -19,7 +20,6 @@ from editloupe.evals.trust.confidence import AUTO, KINDS, confidences
 from editloupe.evals.trust.earlier_stages import EarlierStage, asked_keys, left_over, places_before
 from editloupe.evals.trust.label_queue import LabelQueue
 from editloupe.judge.calibration import FEWEST, STEPS, Calibration, CriterionTrust, Tested, fewest, lower_bound
-from editloupe.plurals import number_of, verb
 from editloupe.types import UserError
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
+from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints, numbered
 from editloupe.evals.analysis.estimate import finite
 from editloupe.evals.analysis.human import Files, Human, human_labels
@@ -32,7 +33,6 @@ from editloupe.evals.trust.records import (
     YesShare,
 )
 from editloupe.evals.trust.yes_no import yes_shares
-from editloupe.plurals import number_of, verb
 from editloupe.types import UserError
 
 FEWEST_SOURCES = 10

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
+from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis import statistics as st
 from editloupe.evals.analysis.agreement import pairing, scale_of
 from editloupe.evals.analysis.bootstrap import Floats, numbered
@@ -20,7 +21,6 @@ from editloupe.evals.analysis.matching import match_pictures
 from editloupe.evals.analysis.over_repeats import row_means
 from editloupe.evals.analysis.run_rows import RunRow, Table
 from editloupe.evals.analysis.signflip import sign_flip
-from editloupe.plurals import number_of, verb
 from editloupe.types import Record, UserError
 
 Answer = Literal["same", "changed", "cannot tell"]

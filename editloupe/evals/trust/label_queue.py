@@ -12,16 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
+from editloupe._util.files import write_text
+from editloupe._util.text import for_json, number_of, plain_name
 from editloupe.evals.analysis.bootstrap import Floats, Ints
 from editloupe.evals.analysis.human import Human
 from editloupe.evals.analysis.run_rows import RunRow, Table
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.evals.runs.people_files import ALREADY_LABELLED, QUEUE
 from editloupe.evals.trust.confidence import AUTO, confidences
-from editloupe.plurals import number_of
-from editloupe.safe_text import for_json, plain_name
 from editloupe.types import Reason, UserError
-from editloupe.whole_files import write_text
 
 FILE = QUEUE
 """Where a queue lies in its run's folder, unless it is written elsewhere."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from editloupe._util.text import number_of
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 from editloupe.evals.trust.label_queue import LabelQueue
 from editloupe.evals.trust.records import FEWEST
-from editloupe.plurals import number_of
 
 
 @dataclass(frozen=True)

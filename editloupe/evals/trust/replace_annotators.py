@@ -12,12 +12,12 @@ from collections.abc import Mapping
 import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
+from editloupe._util.text import number_of
 from editloupe.evals.analysis.bootstrap import Bools, Floats
 from editloupe.evals.analysis.estimate import Number
 from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.over_repeats import lower_median
 from editloupe.evals.analysis.run_rows import Table
-from editloupe.plurals import number_of
 from editloupe.rubrics.model import ChecksAnswer, NumberAnswer
 from editloupe.types import Record, UserError
 

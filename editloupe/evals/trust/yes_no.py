@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
+from editloupe._util.text import number_of
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.trust.records import YesShare
-from editloupe.plurals import number_of
 from editloupe.rubrics.model import YesNoAnswer
 
 FEWEST = 20

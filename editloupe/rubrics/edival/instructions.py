@@ -14,12 +14,12 @@ from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
+from editloupe._util.errors import first_error
 from editloupe.rubrics.edival.pools import Pools, update
 from editloupe.rubrics.edival.rules import Hit, related
 from editloupe.rubrics.edival.scene import SceneObject
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import POSITIONS, TYPES, Form, Position, Task, TaskType, listed, texts
-from editloupe.validation_errors import first_error
 
 Connector = Literal["plain", "shuffled", "ordered", "keep"]
 CONNECTORS: tuple[Connector, ...] = get_args(Connector)

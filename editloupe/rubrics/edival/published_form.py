@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from editloupe._util.errors import describe_error
 from editloupe.rubrics.edival.tasks import TYPES, Task, texts
-from editloupe.validation_errors import describe_error
 
 _KEPT = re.compile(r", remain the (?P<unchanged>.+) unchanged\.?$")
 _VALUE = re.compile(r"\\{(\w+)\\}")

@@ -9,13 +9,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from editloupe._util.text import quoted
 from editloupe.rubrics.edival.rules import DetectorQuery, Finding, Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import Task, with_article
 from editloupe.rubrics.load import bundled_rubric
 from editloupe.rubrics.model import PartText, Rubric, TextAnswer
 from editloupe.rubrics.wording import filled
-from editloupe.safe_text import quoted
 
 TEXT_ANYWHERE = "text_change_anywhere"
 _WHERE = {"text_change": "on the {object}", TEXT_ANYWHERE: "in the picture"}

@@ -12,11 +12,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from editloupe._util.errors import describe_error
 from editloupe.rubrics.edival.tasks import TYPES, Task, TaskType, texts
 from editloupe.rubrics.edival.turn import KEY, Turn, read_turn
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.types import Edit
-from editloupe.validation_errors import describe_error
 
 KNOWN_TYPES: Mapping[str, TaskType] = {
     "change color": "color_alter",

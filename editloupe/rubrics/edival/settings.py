@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
+from editloupe._util.errors import describe_error
 from editloupe.rubrics.edival.tasks import TaskType
 from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
 from editloupe.types import Record, UserError
-from editloupe.validation_errors import describe_error
 
 Share = Annotated[float, Field(ge=0, le=1)]
 PAPER = "paper"

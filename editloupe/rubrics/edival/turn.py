@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import ValidationError, model_validator
 
+from editloupe._util.errors import describe_error
 from editloupe.rubrics.edival.pools import Pools, update
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.types import Edit, Record
-from editloupe.validation_errors import describe_error
 
 KEY, BASE = "edival", "base"
 """Where a turn stands in `extra`, and under which role the base picture."""

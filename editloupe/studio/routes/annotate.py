@@ -9,7 +9,8 @@ from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from editloupe.safe_text import plain_name
+from editloupe._util.errors import first_error
+from editloupe._util.text import plain_name
 from editloupe.studio.human_labels import alpha
 from editloupe.studio.label_form import RubricForm, further_pictures, rubric_forms
 from editloupe.studio.labelling import LabelRequest, all_done, given_by, label_edit, place_to_begin, progress
@@ -28,7 +29,6 @@ from editloupe.studio.worklists import (
     worklist,
 )
 from editloupe.types import Record, UserError
-from editloupe.validation_errors import first_error
 
 router = APIRouter()
 Name = Annotated[str, Query(max_length=80)]

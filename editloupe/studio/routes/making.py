@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from editloupe._util.errors import first_error
 from editloupe.evals.making.boxes import draw_boxes
 from editloupe.evals.making.folder import MakingFolder, Sample
 from editloupe.evals.making.records import MOST_TARGETS, REGENERATIONS, Decision
@@ -18,7 +19,6 @@ from editloupe.studio.making import BOXES, REVIEW, turns
 from editloupe.studio.request import parse_json
 from editloupe.studio.studio import Studio, studio_of
 from editloupe.types import Boxes, Record, UserError
-from editloupe.validation_errors import first_error
 
 router = APIRouter()
 Name = Annotated[str, Query(max_length=80)]

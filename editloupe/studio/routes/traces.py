@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from editloupe._util.errors import first_error
 from editloupe.evals.report.trace_html import trace_html
 from editloupe.evals.traces.differing import differences, page_of_differences
 from editloupe.evals.traces.expression import LONGEST, ExpressionError
@@ -23,7 +24,6 @@ from editloupe.studio.request import parse_json
 from editloupe.studio.studio import studio_of
 from editloupe.studio.trace_lab import Links, asking, narrowed, traces_link
 from editloupe.types import Record, UserError
-from editloupe.validation_errors import first_error
 
 router = APIRouter()
 Where = Annotated[str, Query(max_length=10 * LONGEST)]

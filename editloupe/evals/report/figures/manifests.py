@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from editloupe._util.text import number_of
 from editloupe.evals.manifests.stats import Interval, ManifestStats
 from editloupe.evals.report.figures.style import (
     BLUE,
@@ -19,7 +20,6 @@ from editloupe.evals.report.figures.style import (
     sheet,
     shortened,
 )
-from editloupe.plurals import number_of
 
 
 def area_curves(manifests: Sequence[ManifestStats]) -> Figure:

@@ -13,8 +13,8 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from editloupe.safe_text import one_line
-from editloupe.whole_files import make_folder, whole_file
+from editloupe._util.files import make_folder, whole_file
+from editloupe._util.text import one_line
 
 WIDTH = 7.0
 """Inches; a text column of a page."""

@@ -1,7 +1,8 @@
-"""A user's files, opened safely: regular files only, and never more bytes than a stated limit.
+"""Read a user's files safely, and write files atomically.
 
-A pipe would be waited for without end, a device read without end. Every mistake is an OSError whose `strerror` says it in
-words, so that whoever asked can put its own sentence around it.
+Only regular files are read, and never more bytes than a stated limit: a pipe would be waited for without end, a device read
+without end. A mistake in reading is an OSError whose `strerror` says it in words, so that callers can put it into a sentence.
+A file is written under a temporary name and renamed when it is complete, so that a full disk never costs the old one.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
+
+from editloupe._util.errors import UserError
+from editloupe._util.storable import storable_text
 
 TEXT_BYTES = 256_000_000
 """The limit of files that are read whole and hold text, such as a benchmark's list of tasks."""
@@ -79,3 +83,50 @@ def _check_kind(mode: int, path: Path) -> None:
 
 def _too_large(path: Path, limit: int) -> NotAFile:
     return NotAFile(errno.EFBIG, f"it is larger than the limit of {limit // 1_000_000} MB", str(path))
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Give a path to write to that takes its name only when it is whole; what fails is told in one sentence.
+
+    A device or a pipe (`/dev/stdout`) is written as it is: there is nothing to replace.
+    """
+    part: Path | None = None
+    try:
+        target = Path(os.path.realpath(path)) if path.is_symlink() else path
+        if target.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if target.exists() and not target.is_file():
+            yield target
+            return
+        part = target.with_name(f".{target.name[:50]}.{os.getpid()}.part")
+        yield part
+        part.replace(target)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
+    finally:
+        if part is not None:
+            with suppress(OSError):  # a disk that failed the file may fail this too; the file's sentence is to be read
+                part.unlink(missing_ok=True)
+
+
+@contextmanager
+def text_file(path: Path) -> Iterator[TextIO]:
+    """Open a text file that takes its name only when it is whole."""
+    with whole_file(path) as part, part.open("w", encoding="utf-8", newline="") as out:
+        yield out
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text whole, into a folder that is made where there is none; half a character in it carries a mark."""
+    make_folder(path.parent)
+    with text_file(path) as out:
+        out.write(storable_text(text))
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it; where that fails, one sentence says so."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror or error}") from None

@@ -1,13 +1,18 @@
-"""One sentence about a pydantic ValidationError, in bounded memory."""
+"""Errors a user caused, and a ValidationError as one sentence. Does not load pydantic: `--help` imports this module."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import ValidationError
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 MOST_ERRORS = 10_000
 """Pydantic lists all errors or none, about 1 kB each; of more than this many none is read."""
+
+
+class UserError(Exception):
+    """A mistake of the user's, told in one sentence; the command line exits with 2."""
 
 
 class FirstError(NamedTuple):
