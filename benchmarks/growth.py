@@ -34,8 +34,8 @@ STUDIO = """
 import sys, time
 from pathlib import Path
 from starlette.testclient import TestClient
-from editloupe.studio.app import create_app
-from editloupe.studio.settings import StudioSettings
+from editloupe.servers.studio.app import create_app
+from editloupe.servers.studio.settings import StudioSettings
 began, run = time.perf_counter(), Path(sys.argv[1])
 settings = StudioSettings(runs=(run,))
 app = create_app(settings)

@@ -21,7 +21,7 @@ from editloupe import Edit, Judge, reward
 
 SERVER = """
 import sys, threading
-from tests.reward_server.running import labelled
+from tests.servers.reward.running import labelled
 from tests.scripted import ScriptedServer
 server = ScriptedServer(labelled, log=False, checks=False).start()
 print(server.openai_url, flush=True)

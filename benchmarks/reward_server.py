@@ -30,7 +30,7 @@ from editloupe.images import encode
 
 MODEL = """
 import sys
-from tests.reward_server.test_scoring import by_number
+from tests.servers.reward.test_scoring import by_number
 from tests.scripted import ScriptedServer
 server = ScriptedServer(by_number, log=False, checks=False, delay=float(sys.argv[1])).start()
 print(server.openai_url, flush=True)

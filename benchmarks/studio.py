@@ -23,9 +23,9 @@ from starlette.testclient import TestClient
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from editloupe.studio.app import create_app  # noqa: E402
-from editloupe.studio.settings import StudioSettings  # noqa: E402
-from tests.studio.samples import many_edits  # noqa: E402
+from editloupe.servers.studio.app import create_app  # noqa: E402
+from editloupe.servers.studio.settings import StudioSettings  # noqa: E402
+from tests.servers.studio.samples import many_edits  # noqa: E402
 
 PAGES = {
     "first page": "",
@@ -112,8 +112,8 @@ def paint(run: Path) -> None:
     """Measure first paint and layout shift in Chromium, each of a page opened anew."""
     from playwright.sync_api import sync_playwright
 
-    from tests.studio.browser.conftest import FLAGS
-    from tests.studio.conftest import TOKEN, served
+    from tests.servers.studio.browser.conftest import FLAGS
+    from tests.servers.studio.conftest import TOKEN, served
 
     with served(runs=(run,)) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(FLAGS))

@@ -34,8 +34,7 @@ LAYERS = (
     ("judge", "combined"),
     ("evals", "generators"),
     (
-        "studio",
-        "reward_server",
+        "servers",
         "rewards",
         "edit_scores",
         "evaluators",

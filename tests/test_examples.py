@@ -13,9 +13,9 @@ import pytest
 from editloupe import Judge
 from editloupe.demo import demo_manifest
 from tests.conftest import StartServer
-from tests.reward_server.running import running
 from tests.scripted import Reply, Request, final, say
 from tests.scripted.batch_service import BatchService
+from tests.servers.reward.running import running
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 RunExample = Callable[..., list[str]]

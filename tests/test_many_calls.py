@@ -18,7 +18,7 @@ from editloupe.memory_picture import MemoryPicture
 from editloupe.rewards import trl
 from tests.conftest import StartServer
 from tests.pictures import textured
-from tests.reward_server.running import INSTRUCTION, asking, labelled
+from tests.servers.reward.running import INSTRUCTION, asking, labelled
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is told under /proc")

@@ -53,7 +53,7 @@ def test_a_name_that_its_module_does_not_have_is_told() -> None:
         ("editloupe.tools.settings", ("cv2", "PIL", "langchain_core", "langgraph")),
         ("editloupe.graphs.context", ("editloupe.graphs.loop", "editloupe.rubrics.registry", "langgraph")),
         ("editloupe.rubrics.case", ("editloupe.rubrics.registry", "cv2", "langchain_core")),
-        ("editloupe.studio.settings", ("fastapi", "jinja2", "langgraph")),
+        ("editloupe.servers.studio.settings", ("fastapi", "jinja2", "langgraph")),
         ("editloupe.generators.contract", ("editloupe.generators.registry", "langgraph")),
         ("editloupe.cli.main", ("langgraph", "langchain_core", "cv2", "numpy")),
     ],

@@ -18,8 +18,8 @@ from editloupe import Judge, UserError
 from editloupe.rewards import NotJudged, trl, verl
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
-from tests.reward_server.running import INSTRUCTION, asking, labelled
 from tests.scripted import say
+from tests.servers.reward.running import INSTRUCTION, asking, labelled
 
 
 @pytest.fixture

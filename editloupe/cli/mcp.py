@@ -9,7 +9,7 @@ import typer
 
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.splice import spliced
-from editloupe.mcp_server.settings import McpSettings
+from editloupe.servers.mcp.settings import McpSettings
 from editloupe.types import UserError
 
 SERVING = "The server"
@@ -53,12 +53,12 @@ def mcp(
 
     Example: editloupe mcp --root pictures --root runs --judge openai:gpt-5.1
     """
-    from editloupe.studio.settings import new_token
+    from editloupe.servers.studio.settings import new_token
 
     made = http is not None and token is None
     settings = McpSettings(roots=tuple(root or ()), out=out, token=new_token() if made else token)
     try:
-        from editloupe.mcp_server.serving import serve_http, serve_stdio
+        from editloupe.servers.mcp.serving import serve_http, serve_stdio
     except ImportError as error:
         raise UserError(f"the MCP server needs {error.name}: pip install 'editloupe[mcp]'") from None
     given.announce()

@@ -9,7 +9,7 @@ import typer
 
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.splice import spliced
-from editloupe.reward_server.settings import DEADLINE, PORT, RewardServerSettings
+from editloupe.servers.reward.settings import DEADLINE, PORT, RewardServerSettings
 from editloupe.types import UserError
 
 SERVING, LIMITS = "The server", "How much it takes on"
@@ -78,7 +78,7 @@ def serve(
 
     Example: editloupe serve --judge openai:gpt-5.1 --out runs/rewards
     """
-    from editloupe.studio.settings import is_loopback, new_token
+    from editloupe.servers.studio.settings import is_loopback, new_token
 
     made = token is None and not is_loopback(host)
     settings = RewardServerSettings(
@@ -96,7 +96,7 @@ def serve(
         mean_of_criteria=bool(given.criteria),
     )
     try:
-        from editloupe.reward_server.serving import serve_rewards
+        from editloupe.servers.reward.serving import serve_rewards
     except ImportError as error:
         raise UserError(f"the reward server needs {error.name}: pip install 'editloupe[serve]'") from None
     given.announce()

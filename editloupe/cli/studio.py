@@ -64,7 +64,7 @@ def studio(
 
     Example: editloupe studio runs/demo
     """
-    from editloupe.studio.settings import StudioSettings, new_token
+    from editloupe.servers.studio.settings import StudioSettings, new_token
 
     settings = StudioSettings(
         runs=tuple(runs or ()),
@@ -81,7 +81,7 @@ def studio(
         base_urls=tuple(base_url or ()),
     )
     try:
-        from editloupe.studio.serve import serve
+        from editloupe.servers.studio.serve import serve
     except ImportError as error:
         raise UserError(f"the studio needs {error.name}: pip install 'editloupe[studio]'") from None
     return serve(settings, open_browser)

@@ -16,7 +16,7 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.evals.runs.store import Run
-from tests.reward_server.running import own
+from tests.servers.reward.running import own
 
 
 @contextmanager

@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from editloupe.cli.main import run
-from editloupe.studio.serve import address, listening
-from editloupe.studio.settings import StudioSettings
-from tests.studio.samples import many_edits
+from editloupe.servers.studio.serve import address, listening
+from editloupe.servers.studio.settings import StudioSettings
+from tests.servers.studio.samples import many_edits
 
 
 @pytest.mark.long
@@ -80,7 +80,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path, capsys: pytes
 
 @pytest.mark.long
 def test_a_folder_of_runs_shows_all_of_them(tmp_path: Path) -> None:
-    from editloupe.studio.library import Library
+    from editloupe.servers.studio.library import Library
 
     for name in ("one", "two"):
         many_edits(tmp_path / name, 1).rename(tmp_path / f"run {name}")
@@ -113,7 +113,7 @@ def test_the_browser_is_opened_by_a_file_that_only_this_user_can_read(
         return True
 
     monkeypatch.setattr("webbrowser.open", look)
-    monkeypatch.setattr("editloupe.studio.serve.StoppableServer.run", lambda self, sockets: None)
+    monkeypatch.setattr("editloupe.servers.studio.serve.StoppableServer.run", lambda self, sockets: None)
     token = "a-token-of-my-own-123"
     assert run(["studio", "--port", "0", "--open", "--token", token]) == 0
     assert token not in opened[0]

@@ -15,7 +15,7 @@ import pytest
 from editloupe.cli.main import run as command
 from editloupe.evals.runs import records
 from editloupe.evals.runs.store import Run
-from editloupe.studio.labels import LabelBook
+from editloupe.servers.studio.labels import LabelBook
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, Line, make_run
 from tests.evals.samples import judgement

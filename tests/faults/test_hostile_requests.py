@@ -13,9 +13,9 @@ from pydantic import BaseModel, ValidationError, field_validator
 from starlette.requests import Request
 
 from editloupe._util.errors import MOST_ERRORS, describe_error, first_error
-from editloupe.reward_server.json_dialects import DIALECTS
-from editloupe.reward_server.wire import FEWEST_VALUES, BadRequest, WireLimits
-from editloupe.studio.request import parse_json
+from editloupe.servers.reward.json_dialects import DIALECTS
+from editloupe.servers.reward.wire import FEWEST_VALUES, BadRequest, WireLimits
+from editloupe.servers.studio.request import parse_json
 from editloupe.types import Edit
 
 READ = {dialect.name: dialect.read for dialect in DIALECTS}
@@ -39,8 +39,8 @@ NUMBERS = {f"a{number}": 0 for number in range(COUNT // 4)}
 SERVE = (
     COMMON
     + """
-from editloupe.reward_server.json_dialects import DIALECTS
-from editloupe.reward_server.wire import BadRequest, WireLimits
+from editloupe.servers.reward.json_dialects import DIALECTS
+from editloupe.servers.reward.wire import BadRequest, WireLimits
 
 history = [{"image_b64": PNG}, {"image_b64": PNG, "text": "Paint it red"}]
 label = json.dumps({**EDIT, "target_boxes": NO_BOXES})
@@ -74,7 +74,7 @@ MCP = (
     COMMON
     + """
 from editloupe import Judge
-from editloupe.mcp_server.tool_server import create_server
+from editloupe.servers.mcp.tool_server import create_server
 
 cases = {
     "boxes": {"target_boxes": [["x"]] * COUNT},

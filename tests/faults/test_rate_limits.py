@@ -20,7 +20,7 @@ from editloupe.evals.batch.progress import Progress, Tally
 from editloupe.evals.batch.traffic import Limits, TrafficControl
 from editloupe.evals.papers.layouts import load_manifest
 from editloupe.evals.runs.store import Run
-from editloupe.reward_server import EditScorer, RewardServerSettings
+from editloupe.servers.reward import EditScorer, RewardServerSettings
 from tests.conftest import StartServer
 from tests.evals.batch import test_interruptions, test_ray
 from tests.evals.batch.test_interruptions import arguments, start, wait_for

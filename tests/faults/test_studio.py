@@ -21,11 +21,11 @@ import httpx
 import pytest
 from PIL import Image
 
-from editloupe.studio.serve import STOPPED
+from editloupe.servers.studio.serve import STOPPED
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
 from tests.scripted import Request, say
-from tests.studio.samples import many_edits
+from tests.servers.studio.samples import many_edits
 from tests.test_images import huge_png
 
 LIMIT = 3.0

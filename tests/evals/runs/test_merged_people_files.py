@@ -20,7 +20,7 @@ from editloupe.evals.runs.merging import merge
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.trace_notes import TraceNote, TracePlace, read_notes, write_note
 from editloupe.evals.trust.label_queue import Drawn, LabelQueue
-from editloupe.studio.labels import LabelBook
+from editloupe.servers.studio.labels import LabelBook
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, Line, make_run
 

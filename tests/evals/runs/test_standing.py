@@ -18,7 +18,7 @@ from editloupe.evals.runs.store import Run
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
 from tests.scripted import Request, final
-from tests.studio.conftest import OpenStudio, studio
+from tests.servers.studio.conftest import OpenStudio, studio
 
 __all__ = ["studio"]
 LABELS = {"Instruction Following": "Wrong Action", "Visual Consistency": "Flawless Consistency"}

@@ -1,0 +1,98 @@
+"""Starts the MCP server: over standard input and output, or over HTTP on this machine, until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from editloupe.judge import Judge
+from editloupe.servers.mcp.settings import HOST, McpSettings
+from editloupe.servers.mcp.tool_server import ToolServer, create_server
+from editloupe.servers.reward.guard import Guard
+from editloupe.servers.studio.stoppable_server import Ending, StoppableServer, listen
+from editloupe.types import UserError
+
+STOPPED = "editloupe: the MCP server was stopped"
+ANSWERING = 1
+"""Seconds for the last answers to go out once the judge is closed."""
+LEAVE_AFTER = 4.0
+PATH = "/mcp"
+
+
+def serve_stdio(open_judge: Callable[[], Judge], settings: McpSettings) -> int:
+    """Serve the program that started this one, until it closes our input; nothing but the protocol goes to standard output."""
+
+    async def serve(judge: Judge) -> None:
+        with closing(create_server(judge, settings)) as server:
+            async with judge:
+                await server.run_stdio_async()
+
+    _log_plainly()
+    with _stdout_kept_clear():
+        judge = open_judge()
+    try:
+        asyncio.run(serve(judge))
+    except* (BrokenPipeError, ConnectionResetError):
+        pass  # whoever asked has gone
+    return 0
+
+
+@contextmanager
+def _stdout_kept_clear() -> Iterator[None]:
+    """Send to standard error what a plug-in prints while it loads: to the client it would be a broken message."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def serve_http(judge: Judge, settings: McpSettings, port: int) -> int:
+    """Serve on this machine's own address until stopped and return the exit code; the judge is closed at the end."""
+    _log_plainly()
+    with ExitStack() as stack:
+        stack.enter_context(judge)
+        try:
+            listener = stack.enter_context(listen(HOST, port, "the MCP server"))
+        except OSError as error:
+            raise UserError(str(error).replace("--port", "--http")) from None
+        tools = stack.enter_context(closing(create_server(judge, settings)))
+        config = uvicorn.Config(
+            http_app(tools, settings),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=ANSWERING,
+            ws="none",
+        )
+        server = StoppableServer(config, Ending(STOPPED, judge.aclose, lambda: None, LEAVE_AFTER))
+        where = f"http://{HOST}:{listener.getsockname()[1]}{PATH}"
+        print(f"EditLoupe MCP server: {where}\nPress Ctrl+C to stop.", file=sys.stderr, flush=True)
+        server.run(sockets=[listener])
+    server.say_stopped()
+    return server.exit_code
+
+
+def _log_plainly() -> None:
+    """Have warnings written as lines: the protocol's package would draw a traceback for half a minute otherwise."""
+    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
+
+
+def http_app(tools: ToolServer, settings: McpSettings) -> ASGIApp:
+    """Return the web application: the protocol's, behind the guard that asks for the token."""
+    if settings.token is None:
+        raise UserError("an MCP server over HTTP needs a token: others may have an account on this machine")
+    app = tools.streamable_http_app(streamable_http_path=PATH, host=HOST, max_request_body_size=settings.body_bytes)
+    return Guard(app, settings)

@@ -1,0 +1,155 @@
+"""The web application: one route a dialect, health and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from editloupe._util.text import for_json
+from editloupe.evals.runs.redact import Redactor
+from editloupe.servers.reward import json_dialects, pickle_dialects
+from editloupe.servers.reward.guard import Guard, busy, error
+from editloupe.servers.reward.metrics import MEDIA_TYPE
+from editloupe.servers.reward.scoring import Busy, EditScorer, OutOfOrder, TooMany
+from editloupe.servers.reward.wire import BadRequest, Dialect, WireLimits
+
+DIALECTS = (*json_dialects.DIALECTS, *pickle_dialects.DIALECTS)
+
+
+def create_app(scorer: EditScorer) -> FastAPI:
+    """Return the application around a scorer."""
+    settings = scorer.settings
+    app = FastAPI(title="EditLoupe reward server", version=version("editloupe"), docs_url=None, redoc_url=None)
+    for dialect in DIALECTS:
+        known = not dialect.pickled or settings.allow_pickle
+        extra = {"requestBody": {"content": {"application/json": {"schema": dict(dialect.schema)}}}}
+        app.add_api_route(
+            dialect.path,
+            _route(dialect, scorer) if known else _no_pickle,
+            methods=["POST"],
+            name=dialect.name,
+            include_in_schema=not dialect.pickled,
+            openapi_extra=extra if dialect.schema else None,
+        )
+    for path in ("/health", "/ping"):  # EditScore's client asks for the second
+        app.add_api_route(path, _health(scorer), methods=["GET"], include_in_schema=path == "/health")
+    app.add_api_route("/metrics", _metrics(scorer), methods=["GET"])
+    app.add_exception_handler(HTTPException, _told)
+    app.add_middleware(Guard, settings=settings)
+    return app
+
+
+def _route(dialect: Dialect, scorer: EditScorer) -> Callable[[Request], Awaitable[Response]]:
+    clean = Redactor()
+
+    async def ask(request: Request) -> Response:
+        answer = await _answered(dialect, scorer, request, clean)
+        scorer.metrics.count("requests_total", dialect=dialect.name, code=str(answer.status_code))
+        return answer
+
+    ask.__doc__ = f"Score edits, as {dialect.name} asks for it."
+    return ask
+
+
+async def _answered(dialect: Dialect, scorer: EditScorer, request: Request, clean: Redactor) -> Response:
+    limits = WireLimits(scorer.settings.queue, scorer.settings.picture_pixels)
+    try:
+        # Nobody keeps the body, which the request itself would: the edits' pictures are copies, and wait long enough.
+        parsed = await asyncio.to_thread(dialect.read, b"".join([part async for part in request.stream()]), limits)
+        found = dialect.answer(parsed, parsed.whole(await scorer.score(parsed.edits)), scorer)
+    except ClientDisconnect:
+        return error("the client has gone", 499)
+    except HTTPException:
+        raise
+    except (BadRequest, TooMany) as mistake:
+        return error(clean(str(mistake)), 413 if isinstance(mistake, TooMany) else 400)
+    except Busy as full:
+        return busy(str(full), full.seconds)
+    except OutOfOrder as why:
+        return error(clean(str(why)), 503)
+    except Exception as fault:  # the client must hear of it, whatever it is
+        print(clean(traceback.format_exc()), file=sys.stderr)
+        return error(f"something went wrong inside the server ({type(fault).__name__})", 500)
+    found = _without_secrets(found, clean)
+    if dialect.pickled:
+        return Response(pickle.dumps(found), media_type="application/octet-stream")
+    return Response(json.dumps(found, allow_nan=False), media_type="application/json")
+
+
+def _without_secrets(value: Any, clean: Redactor) -> Any:
+    """Return an answer without any key in its texts: a server may repeat one in what it says."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, list):
+        return [_without_secrets(item, clean) for item in value]
+    if isinstance(value, dict):
+        return {name: _without_secrets(item, clean) for name, item in value.items()}
+    return value
+
+
+async def _no_pickle(request: Request) -> Response:
+    """Refuse a pickled request."""
+    return error("pickled requests are read only by a server that was started with --allow-pickle", 403)
+
+
+def _health(scorer: EditScorer) -> Callable[[], Awaitable[Response]]:
+    judge, settings = scorer.judge, scorer.settings
+
+    async def health() -> Response:
+        """Say what is served: rewards by name, their scale, and by whom they are given."""
+        state = "ok" if scorer.broken is None else "broken"
+        told: dict[str, Any] = {
+            "status": state,
+            "rewards": {name: [state] for name in scorer.names},
+            "scale": [0, 1],
+            "score": "the mean of the criteria" if settings.mean_of_criteria else "by the protocol's formula",
+            "unjudged": "null, or the dialect's error; never a number",
+            "judge": judge.spec,
+            "protocol": judge.protocol,
+            "mode": judge.mode,
+            "scorer_version": scorer.version,
+            "deadline": settings.deadline,
+            "queue": settings.queue,
+            "dialects": {one.path: one.name for one in DIALECTS if settings.allow_pickle or not one.pickled},
+            "notes": list(judge.notes),
+            **({"error": scorer.broken} if scorer.broken else {}),
+        }
+        return Response(for_json(told), 200 if state == "ok" else 503, media_type="application/json")
+
+    return health
+
+
+def _metrics(scorer: EditScorer) -> Callable[[], Awaitable[Response]]:
+    with suppress(OSError):
+        _resident()
+        scorer.metrics.gauge("resident_bytes", "Memory of this process.", _resident)
+
+    async def metrics() -> Response:
+        """Return counts and times for Prometheus."""
+        return Response(scorer.metrics.text(), media_type=MEDIA_TYPE)
+
+    return metrics
+
+
+def _resident() -> float:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return float(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def _told(request: Request, problem: Exception) -> Response:
+    """Say in the same form as everything else what the framework refused."""
+    assert isinstance(problem, HTTPException)
+    return error(str(problem.detail), problem.status_code)

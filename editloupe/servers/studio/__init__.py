@@ -1,0 +1,30 @@
+"""The web page on this machine: judge one edit, look through runs, read traces, label edits.
+
+Public names are imported when they are first used: settings are checked before the web framework is loaded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editloupe._util.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.servers.studio.app import create_app
+    from editloupe.servers.studio.settings import StudioSettings
+    from editloupe.servers.studio.studio import Studio
+
+__all__ = [
+    "Studio",
+    "StudioSettings",
+    "create_app",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "create_app": "app",
+        "StudioSettings": "settings",
+        "Studio": "studio",
+    },
+)

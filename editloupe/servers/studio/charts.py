@@ -1,0 +1,111 @@
+"""The report's figures for the Runs page: worked out when they are asked for, kept until the run or its labels change."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from editloupe.servers.studio.damage import readable
+from editloupe.servers.studio.library import OpenRun
+from editloupe.types import UserError
+
+TITLES = {
+    "score_per_type": "Scores by type",
+    "types_by_model": "Scores by type and editing model",
+    "models": "Scores by editing model",
+    "label_distribution": "Labels of all repeats, by editing model",
+    "score_by_area": "Score and size of the target",
+    "confusion": "Judge and people",
+    "agreement_by_type": "Agreement with people by type",
+    "agreement_by_model": "Agreement with people by editing model",
+}
+
+
+RESAMPLES = 300
+"""For intervals that are only looked at; the report's own come from more."""
+
+
+@dataclass(frozen=True)
+class Charts:
+    """The answer of a report, and its figures by name, each drawn when it is first asked for."""
+
+    answer: str
+    warnings: tuple[str, ...]
+    """Where one judge was served in several versions."""
+    certainty: tuple[str, ...]
+    figures: Mapping[str, Callable[[], Any]]
+    drawn: dict[str, bytes] = field(default_factory=dict)
+    """Those that were asked for, as SVG."""
+
+
+AFTER = 1.0
+"""Seconds after a page was sent: until then it is still being painted."""
+
+
+class ChartCache:
+    """Draws charts, one run at a time, and remembers them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loading: threading.Thread | None = None
+        self._beginning = threading.Lock()
+        self._kept: dict[tuple[str, str], tuple[tuple[int, int], Charts]] = {}
+
+    def make_ready(self) -> None:
+        """Load in the background what charts are made with, once; most of a first chart's time would go to it."""
+        with self._beginning:  # not the lock that is held while charts are worked out
+            if self._loading is None:
+                self._loading = threading.Thread(target=_load, name="editloupe-charts", daemon=True)
+                self._loading.start()
+
+    def charts(self, one: OpenRun, configuration: str) -> Charts:
+        """Return the charts of one configuration's verdicts; what cannot be drawn is told in one sentence."""
+        with self._lock:
+            state = one.index.state()
+            kept = self._kept.get((one.key, configuration))
+            if kept is None or kept[0] != state:
+                kept = state, _draw(one, configuration)
+                self._kept[one.key, configuration] = kept
+            return kept[1]
+
+    def figure(self, one: OpenRun, configuration: str, name: str) -> bytes | None:
+        """Return one figure as SVG, None where there is none of that name; one is drawn at a time."""
+        charts = self.charts(one, configuration)
+        if name not in charts.figures:
+            return None
+        from editloupe.evals.report.figures import as_svg
+
+        with self._lock, readable(one.name):
+            if name not in charts.drawn:
+                charts.drawn[name] = as_svg(charts.figures[name]())
+            return charts.drawn[name]
+
+
+def _load() -> None:
+    time.sleep(AFTER)
+    with suppress(ImportError):  # told when somebody asks for charts
+        import scipy.stats  # type: ignore[import-untyped]  # noqa: F401
+
+        import editloupe.evals.report.build
+        import editloupe.evals.report.draw_figures
+        import editloupe.evals.report.figures  # noqa: F401
+
+
+def _draw(one: OpenRun, configuration: str) -> Charts:
+    try:
+        from editloupe.evals.analysis.bootstrap import Resampling
+        from editloupe.evals.analysis.human import human_labels
+        from editloupe.evals.analysis.run_rows import table_of
+        from editloupe.evals.report.build import build_report
+        from editloupe.evals.report.draw_figures import drawings
+    except ImportError as error:
+        raise UserError(f"the charts need {error.name}, which is not installed") from None
+    with readable(one.name):
+        table = table_of(one.run.folder, configuration=configuration)
+        people = human_labels(table, studio=one.labels.path)
+        report = build_report(table, human=people, how=Resampling(RESAMPLES), tables=False)
+    return Charts(report.answer, report.version_notes, report.certainty, drawings(report))

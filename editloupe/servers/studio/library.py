@@ -1,0 +1,314 @@
+"""The runs the studio shows, by a short key that stands in addresses; no path ever does."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from editloupe.evals.runs.damage import RunDamaged
+from editloupe.evals.runs.pictures import PictureFolder
+from editloupe.evals.runs.readback import KeptEdit
+from editloupe.evals.runs.records import Unit
+from editloupe.evals.runs.store import FILE, Run
+from editloupe.servers.studio.damage import readable
+from editloupe.servers.studio.index import RunIndex
+from editloupe.servers.studio.labels import FILE as LABELS
+from editloupe.servers.studio.labels import LabelBook
+from editloupe.servers.studio.settings import StudioSettings
+from editloupe.types import Trace, UserError
+
+HERE = "here"
+"""The key of the run that takes what is judged on the page."""
+Mark = tuple[int, ...]
+Content = tuple[str, str, str]
+"""Source picture, edited picture, instruction."""
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """A run that is open for reading, with its table and its labels; what cannot be read raises RunDamaged."""
+
+    key: str
+    name: str
+    run: Run
+    labels: LabelBook
+    index: RunIndex
+    mark: Mark = ()
+    """Which file is open: a run that was deleted and made anew is another file."""
+
+    def edit(self, name: str) -> KeptEdit:
+        """Return one edit by its name, with the hashes of its pictures by role."""
+        with readable(self.name):
+            return self.run.edit(name)
+
+    def siblings(self, edit_id: str) -> list[tuple[str, str | None]]:
+        """Return the edits of one id: their names and editing models."""
+        with self.index.reading() as rows:
+            query = "SELECT name, model FROM edits WHERE edit_id = ? ORDER BY position, name"
+            return [(row["name"], row["model"]) for row in rows.execute(query, (edit_id,))]
+
+    def content(self, name: str) -> Content | None:
+        """Return what an edit is about: the hashes of its two pictures and its instruction; None where they are not known."""
+        query = "SELECT source, edited, instruction FROM edits WHERE name = ?"
+        with self.index.reading() as rows:
+            found = rows.execute(query, (name,)).fetchone()
+        return (found[0], found[1], found[2]) if found and found[0] and found[1] else None
+
+    def alike(self, content: Content) -> list[str]:
+        """Return the names of the edits that are about the same pictures and instruction."""
+        query = "SELECT name FROM edits WHERE source = ? AND edited = ? AND instruction = ? ORDER BY position, name"
+        with self.index.reading() as rows:
+            return [row["name"] for row in rows.execute(query, content)]
+
+    def units(self, name: str) -> list[Unit]:
+        """Return the units of one edit, of every configuration."""
+        with readable(self.name):
+            return list(self.run.units(name))
+
+    def traces(self, unit: Unit) -> tuple[Trace, ...]:
+        """Return the traces of one unit."""
+        with readable(self.name):
+            return self.run.load_trace(unit.name, unit.criterion, unit.repeat, unit.asked)
+
+    def configuration_of(self, unit: Unit) -> str:
+        """Return the configuration a unit is shown under: the first one that asks as it was asked."""
+        return self._placed(unit)[1]
+
+    def place_of(self, unit: Unit) -> int:
+        """Return the place of a unit's configuration among those of the run."""
+        return self._placed(unit)[0]
+
+    def _placed(self, unit: Unit) -> tuple[int, str]:
+        joined = "FROM asked JOIN configurations USING (configuration) WHERE asked = ? ORDER BY place"
+        with self.index.reading() as rows:
+            found = rows.execute(f"SELECT place, configuration {joined}", (unit.asked,)).fetchone()
+            return (found["place"], found["configuration"]) if found else (0, "")
+
+    def asks(self, configuration: str, asked: str) -> bool:
+        """True where a configuration asks in this way."""
+        with self.index.reading() as rows:
+            query = "SELECT 1 FROM asked WHERE asked = ? AND configuration = ?"
+            return rows.execute(query, (asked, configuration)).fetchone() is not None
+
+    def title_of(self, criterion: str, protocol: str) -> str:
+        """Return a criterion's title, as this run's rubric has it."""
+        rubric = self.index.rubric(protocol, criterion)
+        return rubric.title if rubric else criterion.replace("_", " ").capitalize()
+
+    def close(self) -> None:
+        """Let go of the run's files, after whoever reads them."""
+        self.index.close()
+        self.run.close()
+
+
+@dataclass(frozen=True)
+class ClosedRun:
+    """A run that was there and cannot be read, and why."""
+
+    key: str
+    name: str
+    why: str
+    mark: Mark = field(default=())
+    """What the file was when it could not be read; another one is tried again."""
+
+
+class Library:
+    """All runs: those named at the start, those in the folders named at the start, and the one judged here."""
+
+    def __init__(self, settings: StudioSettings) -> None:
+        self._settings = settings
+        self._lock = threading.RLock()
+        self._known: dict[Path, OpenRun | ClosedRun] = {}
+        self._writer: Run | None = None
+        self._manifests: dict[Path, Path] = {}
+        """Manifests that nobody judged, and where each lies as a run; gone with the program."""
+        self._unjudged: Path | None = None
+        self._temporary: Path | None = None
+        for folder in settings.runs:
+            if not folder.is_dir() and not folder.is_file():
+                raise UserError(f"there is no run at {folder}")
+        self._open_manifests()
+        found = list(self._found())
+        if settings.runs and not found:
+            self.remove_temporary()
+            raise UserError(f"{settings.runs[0]} is not a run and holds none: it has no {FILE}")
+        if settings.labels and len(found) != 1:
+            self.remove_temporary()
+            raise UserError("--labels goes with exactly one run; without it every run has its own labels")
+        self._folder = settings.out
+        """Where what is judged here goes; without --out a temporary folder, made when there is something to keep."""
+        try:
+            self._read_all()
+        except BaseException:
+            self.close()
+            raise
+
+    def runs(self) -> list[OpenRun]:
+        """Return the runs in the order they were named; runs that came into a named folder since are among them."""
+        return [one for one in self.all() if isinstance(one, OpenRun)]
+
+    def all(self) -> list[OpenRun | ClosedRun]:
+        """Return the runs, those that cannot be read among them."""
+        with self._lock:
+            wanted = {folder.resolve(): None for folder in self._found()}
+            here = self._folder.resolve() if self._folder else None
+            if here and (here / FILE).is_file():
+                wanted.setdefault(here)
+            for folder in [*wanted, *(known for known in self._known if known not in wanted)]:
+                self._look_at(folder, HERE if folder == here else None)
+            return list(self._known.values())
+
+    def get(self, key: str) -> OpenRun | None:
+        """Return a run by its key; one that cannot be read raises RunDamaged."""
+        found = next((one for one in self.all() if one.key == key), None)
+        if isinstance(found, ClosedRun):
+            raise RunDamaged(found.why)
+        return found
+
+    def judged_here(self) -> OpenRun | None:
+        """Return the run of the Judge page, None before anything was judged."""
+        self.all()
+        found = self._known.get(self._folder.resolve()) if self._folder else None
+        return found if isinstance(found, OpenRun) else None
+
+    def folders(self) -> Iterator[PictureFolder]:
+        """Yield where pictures may be found."""
+        with self._lock:
+            opened = [one for one in self._known.values() if isinstance(one, OpenRun)]
+        yield from (one.run.pictures for one in opened)
+
+    def writer(self) -> Run:
+        """Return the run that takes what is judged here, made at the first use."""
+        with self._lock:
+            if self._folder is None:
+                self._temporary = Path(tempfile.mkdtemp(prefix="editloupe-studio-"))
+                self._folder = self._temporary / "judged here"
+            if self._writer is None:
+                self._writer = Run.write(self._folder)
+            return self._writer
+
+    def close(self) -> None:
+        """Close everything; a temporary run is gone with it. Closing again does nothing."""
+        with self._lock:
+            for one in self._known.values():
+                if isinstance(one, OpenRun):
+                    one.close()
+            self._known.clear()
+            writer, self._writer = self._writer, None
+            try:
+                if writer is not None:
+                    writer.close()
+            finally:
+                self.remove_temporary()
+
+    def remove_temporary(self) -> None:
+        """Remove the run that ends with the program."""
+        for folder in (self._temporary, self._unjudged):
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _open_manifests(self) -> None:
+        """Write a run for every manifest that was named: its edits wait for people. Where a queue was named, only those drawn."""
+        files = [path for path in self._settings.runs if path.is_file()]
+        if not files:
+            return
+        from editloupe.evals.trust.label_queue import LabelQueue
+        from editloupe.evals.trust.unjudged_run import unjudged_run
+
+        drawn = {one.name for path in self._settings.queues for one in LabelQueue.read(path).drawn}
+        self._unjudged = Path(tempfile.mkdtemp(prefix="editloupe-studio-"))
+        try:
+            for number, path in enumerate(files):
+                folder = self._unjudged / str(number) / path.stem
+                unjudged_run(path, folder, self._settings.protocol, drawn or None)
+                self._manifests[path] = folder
+        except BaseException:
+            self.remove_temporary()
+            raise
+
+    def _read_all(self) -> None:
+        """Read every run before the first page asks for it; where none can be read, the first one's fault is told."""
+        runs, faults = self.all(), []
+        for one in runs:
+            try:
+                if isinstance(one, ClosedRun):
+                    raise RunDamaged(one.why)
+                with one.index.reading():
+                    pass
+            except UserError as error:
+                faults.append(error)
+        if faults and len(faults) == len(runs):
+            raise faults[0]
+
+    def _found(self) -> Iterator[Path]:
+        for folder in self._settings.runs:
+            if folder in self._manifests:
+                yield self._manifests[folder]
+                continue
+            if (folder / FILE).is_file():
+                yield folder
+                continue
+            with suppress(OSError):  # a folder that has been removed holds nothing
+                yield from sorted(inner for inner in folder.iterdir() if (inner / FILE).is_file())
+
+    def _own_labels(self, folder: Path) -> Path:
+        """Return where a run's labels go: into its folder, those of a manifest beside the manifest."""
+        known = {made.resolve(): path for path, made in self._manifests.items()}
+        manifest = known.get(folder.resolve())
+        return folder / LABELS if manifest is None else manifest.with_name(f"{manifest.stem}.{LABELS}")
+
+    def _look_at(self, folder: Path, key: str | None) -> None:
+        """Open a run that is not open, and close one whose file is gone or has been replaced."""
+        known, file = self._known.get(folder), _mark(folder / FILE)
+        if known is not None and (known.mark[:2] == file[:2] if isinstance(known, OpenRun) else known.mark == file):
+            return
+        name = known.name if known else "Judged here" if key == HERE and self._temporary else folder.name
+        key = known.key if known else key or _key(name, {one.key for one in self._known.values()})
+        if isinstance(known, OpenRun):
+            known.close()
+        try:
+            if not file:
+                raise RunDamaged(f"the run “{name}” is gone: {FILE} was removed from its folder")
+            with readable(name):
+                run = Run.open(folder)
+        except UserError as error:
+            self._known[folder] = ClosedRun(key, name, str(error), file)
+            return
+        path = folder / LABELS if key == HERE else self._settings.labels or self._own_labels(folder)
+        labels = LabelBook(path, partial(_named, run))
+        self._known[folder] = OpenRun(key, name, run, labels, RunIndex(run, labels, name), file)
+
+
+def _named(run: Run, edit_id: str, model: str | None) -> str:
+    """Return the name of the edit a label is about; what cannot be told is left as it was written."""
+    if model is not None:
+        with suppress(UserError):
+            return run.name_of(edit_id, model)
+    return edit_id
+
+
+def _mark(file: Path) -> Mark:
+    """Return what tells a file from another at its place, and from itself once it was changed; empty where there is none."""
+    try:
+        about = file.stat()
+    except OSError:
+        return ()
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
+
+
+def _key(name: str, taken: set[str]) -> str:
+    """Return a short name for addresses that is not taken yet.
+
+    >>> _key("My Run: 2", {"my-run-2"})
+    'my-run-2-2'
+    """
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40] or "run"
+    wanted = [plain, *(f"{plain}-{number}" for number in range(2, len(taken) + 3))]
+    return next(key for key in wanted if key not in taken and key != HERE)

@@ -1,0 +1,111 @@
+"""The pictures the page may show, by hash: those of the open runs, those just uploaded, small copies, differences."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+import cv2
+import numpy as np
+
+from editloupe.evals.runs.pictures import SUFFIXES
+from editloupe.images import ImageError, Pixels, declared_size, encode, open_picture
+from editloupe.servers.studio.decoding_threads import DecodingThreads
+from editloupe.tools.difference import align
+from editloupe.types import Sha
+
+SMALL_SIDE = 240
+DIFFERENCE_SIDE = 1400
+QUIET = 14
+"""Differences up to this much of 255 are left clear: coding noise, not an edit."""
+MEDIA_TYPES = {suffix: media_type for media_type, suffix in SUFFIXES.items()}
+OVERLAY = (255, 0, 200)
+"""A colour that photographs hardly contain, seen with every kind of colour vision."""
+
+
+class Pictures(Protocol):
+    """Where pictures are found by hash."""
+
+    def find(self, sha: Sha) -> Path | None:
+        """Return the file of a picture, or None."""
+
+
+class PictureCache:
+    """Finds pictures by hash in some folders and keeps what it made from them."""
+
+    def __init__(
+        self, folders: Callable[[], Iterable[Pictures]], budget: DecodingThreads, kept_bytes: int = 64 * 2**20
+    ) -> None:
+        self._folders = folders
+        self._budget = budget
+        self._made: OrderedDict[tuple[str, ...], bytes] = OrderedDict()
+        self._left = kept_bytes
+        self._lock = threading.Lock()
+
+    def find(self, sha: Sha) -> Path | None:
+        """Return the file of a picture, None where no open run holds it."""
+        return next((path for folder in self._folders() if (path := folder.find(sha))), None)
+
+    def size(self, sha: Sha) -> tuple[int, int] | None:
+        """Return a picture's width and height, None where it is not there or cannot be read."""
+        try:
+            return declared_size(path) if (path := self.find(sha)) else None
+        except ImageError:
+            return None
+
+    def small(self, sha: Sha) -> bytes | None:
+        """Return a small copy as JPEG."""
+        return self._make(("small", sha), lambda files: small_copy(open_picture(files[0]).pixels))
+
+    def difference(self, first: Sha, second: Sha) -> bytes | None:
+        """Return a transparent PNG that is coloured where the second picture, laid over the first, differs from it."""
+        return self._make(
+            ("difference", first, second),
+            lambda files: overlay(open_picture(files[0]).pixels, open_picture(files[1]).pixels),
+        )
+
+    def _make(self, key: tuple[str, ...], make: Callable[[list[Path]], bytes]) -> bytes | None:
+        with self._lock:
+            if key in self._made:
+                self._made.move_to_end(key)
+                return self._made[key]
+        files = [path for sha in key[1:] if (path := self.find(sha))]
+        if len(files) < len(key) - 1:
+            return None
+        made = self._budget.run(lambda: make(files), *files)
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = made
+                self._left -= len(made)
+            while self._left < 0 and len(self._made) > 1:
+                self._left += len(self._made.popitem(last=False)[1])
+        return made
+
+
+def overlay(first: Pixels, second: Pixels) -> bytes:
+    """Return the difference of two pictures as a PNG with transparency, in the first one's frame.
+
+    >>> plain = np.full((40, 60, 3), 90, np.uint8)
+    >>> overlay(plain, plain)[:4]
+    b'\\x89PNG'
+    """
+    scale = min(1.0, DIFFERENCE_SIDE / max(first.shape[:2]))
+    size = max(1, round(first.shape[1] * scale)), max(1, round(first.shape[0] * scale))
+    a = cv2.resize(first, size, interpolation=cv2.INTER_AREA) if scale < 1 else first
+    b = np.ascontiguousarray(align(np.ascontiguousarray(a, np.uint8), second))
+    amount = cv2.GaussianBlur(np.abs(a.astype(np.int16) - b.astype(np.int16)).max(2).astype(np.float32), (0, 0), 1.0)
+    strength = np.clip((amount - QUIET) / 60.0, 0, 1)
+    overlaid = np.empty((size[1], size[0], 4), np.uint8)
+    overlaid[..., :3] = OVERLAY[::-1]
+    overlaid[..., 3] = np.where(strength > 0, 90 + 150 * strength, 0).astype(np.uint8)
+    return bytes(cv2.imencode(".png", overlaid)[1])
+
+
+def small_copy(pixels: Pixels) -> bytes:
+    """Return a small copy of a picture as JPEG."""
+    scale = min(1.0, SMALL_SIDE / max(pixels.shape[:2]))
+    size = max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale))
+    return encode(np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8), "jpeg", 85)

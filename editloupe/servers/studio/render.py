@@ -1,0 +1,139 @@
+"""Templates and the words they use; every text is escaped unless a template made it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
+from jinja2.bccache import Bucket
+from starlette.responses import HTMLResponse, Response
+
+from editloupe.judge.panels import opinion_lines
+from editloupe.rubrics.model import LabelAnswer, Rubric
+from editloupe.servers.studio.human_labels import rubric_of
+from editloupe.servers.studio.redaction import Redaction
+from editloupe.servers.studio.trace_view import KINDS
+
+HERE = Path(__file__).parent
+
+
+def level(place: float | None) -> int:
+    """Return the colour step of a score of 0 to 100: 1 worst, 4 best, 0 where there is none.
+
+    >>> [level(place) for place in (None, 0, 33.3, 66.7, 100)]
+    [0, 1, 2, 3, 4]
+    """
+    return 0 if place is None else 1 + round(max(0.0, min(100.0, place)) / 100 * 3)
+
+
+def title_of(criterion: str, protocol: str = "") -> str:
+    """Return a criterion's title.
+
+    >>> from editloupe.rubrics.registry import DEFAULT
+    >>> title_of("visual_consistency", DEFAULT.name), title_of("colour_fit")
+    ('Visual Consistency', 'Colour fit')
+    """
+    rubric = rubric_of(protocol, criterion)
+    return rubric.title if rubric else criterion.replace("_", " ").capitalize()
+
+
+def meaning_of(label: str | None, criterion: str, protocol: str, rubric: Rubric | None = None) -> str:
+    """Return what a label means in the rubric's words: the given one's, else the protocol's."""
+    rubric = rubric or rubric_of(protocol, criterion)
+    labels = rubric.answer.labels if rubric and isinstance(rubric.answer, LabelAnswer) else ()
+    return next((known.meaning.strip() for known in labels if known.name == label), "")
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words that fit beside a step.
+
+    >>> duration(0.0421), duration(2.5), duration(75), duration(7300)
+    ('42 ms', '2.5 s', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def number(value: float) -> str:
+    """Return a count with thin gaps between thousands."""
+    return f"{value:,.0f}".replace(",", "\u202f")
+
+
+def opening(sentence: str) -> str:
+    """Return a sentence with a capital, as it stands on a page by itself."""
+    return sentence[:1].upper() + sentence[1:]
+
+
+def in_address(text: str) -> str:
+    """Return a text as part of an address; half of a surrogate pair is replaced, not fatal.
+
+    >>> in_address("a/b c&d"), in_address("\\ud800")
+    ('a/b%20c%26d', '%3F')
+    """
+    return quote(text, errors="replace")
+
+
+class _Compiled(BytecodeCache):
+    """Compiled templates, kept for the next studio of this process."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if (kept := self._kept.get((bucket.key, bucket.checksum))) is not None:
+            bucket.bytecode_from_string(kept)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self._kept[bucket.key, bucket.checksum] = bucket.bytecode_to_string()
+
+
+_COMPILED = _Compiled()
+
+
+class Pages:
+    """Renders pages and parts of pages."""
+
+    def __init__(self, common: Mapping[str, Any], redact: Redaction) -> None:
+        self.redact = redact
+        self._environment = Environment(
+            # Every value passes before it is escaped: a key with a sign that HTML escapes is found, too.
+            finalize=lambda value: redact(value) if isinstance(value, str) else value,
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            bytecode_cache=_COMPILED,
+        )
+        self._environment.filters.update(
+            duration=duration, number=number, level=level, urlencode=in_address, opening=opening
+        )
+        self._environment.globals.update(
+            title_of=title_of, meaning_of=meaning_of, opinion_lines=opinion_lines, KINDS=KINDS, **common
+        )
+
+    def warm(self) -> None:
+        """Compile all templates, so that the first page is as quick as the next."""
+        for name in self._environment.list_templates():
+            self._environment.get_template(name)
+
+    def text(self, template: str, **values: Any) -> str:
+        """Return a template filled in."""
+        return self._environment.get_template(template).render(**values)
+
+    def page(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+        """Return a page; characters that cannot be written are replaced, not fatal."""
+        return HTMLResponse(self.text(template, **values).encode("utf-8", "replace"), status)
+
+    def json(self, content: Any, status: int = 200) -> Response:
+        """Return what the page's own scripts asked for."""
+        text = json.dumps(self.redact(content), ensure_ascii=False, separators=(",", ":"))
+        return Response(text.encode("utf-8", "replace"), status, media_type="application/json")

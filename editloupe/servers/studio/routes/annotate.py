@@ -1,0 +1,218 @@
+"""The Annotate page: labels and boxes by people, saved with every keystroke; the judge stays hidden until then."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import Field, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
+
+from editloupe._util.errors import first_error
+from editloupe._util.text import plain_name
+from editloupe.servers.studio.human_labels import alpha
+from editloupe.servers.studio.label_form import RubricForm, further_pictures, rubric_forms
+from editloupe.servers.studio.labelling import LabelRequest, all_done, given_by, label_edit, place_to_begin, progress
+from editloupe.servers.studio.library import OpenRun
+from editloupe.servers.studio.queries import criteria_of
+from editloupe.servers.studio.request import parse_json
+from editloupe.servers.studio.studio import Studio, studio_of
+from editloupe.servers.studio.worklists import (
+    ALL,
+    DIFFER,
+    differing,
+    keep_random_subset,
+    open_differences,
+    proposed_work,
+    queue_sizes,
+    worklist,
+)
+from editloupe.types import Record, UserError
+
+router = APIRouter()
+Name = Annotated[str, Query(max_length=80)]
+Id = Annotated[str, Query(max_length=1000)]
+Work = Annotated[str, Query(max_length=300)]
+
+
+class SubsetRequest(Record):
+    """How large a random subset is to be, and which."""
+
+    size: int = Field(ge=1, le=1_000_000)
+    seed: int = Field(default=0, ge=0, le=2**31)
+
+
+@router.get("/annotate")
+def choose(request: Request) -> Response:
+    """Go to the only run, or let a person choose."""
+    studio = studio_of(request)
+    runs = studio.library.runs()
+    if len(runs) == 1:
+        return RedirectResponse(f"/runs/{runs[0].key}/annotate")
+    return studio.pages.page("annotate_choose.html", runs=runs)
+
+
+@router.get("/runs/{key}/annotate")
+def page(request: Request, key: str, annotator: Name = "", edit: Id = "", work: Work = ALL) -> Response:
+    """Return one edit to label; without a name the page asks for one, without an edit it takes the first unlabelled."""
+    studio = studio_of(request)
+    one, name = studio.run(key), plain_name(annotator)
+    if not name:
+        return studio.pages.page(
+            "annotate_start.html",
+            one=one,
+            names=one.labels.annotators(),
+            queues=queue_sizes(one, studio.settings.queues),
+            differ=open_differences(one),
+            differ_key=DIFFER,
+            work=work if "work" in request.query_params else proposed_work(one, studio.settings.queues),
+            total=len(worklist(one, ALL, name, ()).names),
+        )
+    listed = worklist(one, work, name, studio.settings.queues)
+    order = listed.names
+    if not order:
+        if work == ALL:
+            raise HTTPException(404, "This run holds no edits yet.")
+        return studio.pages.page("annotate_nothing.html", one=one, name=name, work=listed)
+    waiting = place_to_begin(one, name, listed)
+    current = edit or waiting or order[0]
+    if current not in order:
+        raise HTTPException(404, "This run has no such edit.")
+    kept = one.edit(current)
+    place = order.index(current)
+    boxes = one.labels.boxes(name, current)
+    forms = _asked(one, listed.adjudicates, current)
+    return studio.pages.page(
+        "annotate.html",
+        one=one,
+        name=name,
+        work=listed,
+        edit=kept.edit,
+        edit_name=current,
+        pictures={role: hashes[0] for role, hashes in kept.pictures.items() if hashes},
+        further=further_pictures(one, kept),
+        forms=forms,
+        place=place,
+        total=len(order),
+        through=waiting is None,
+        previous=order[place - 1] if place else None,
+        following=order[place + 1] if place + 1 < len(order) else None,
+        boxes=[list(box) for box in (kept.edit.target_boxes if boxes is None else boxes)],
+        said=given_by(one, current) if listed.adjudicates else {},
+        remarks=_remarks(one, current) if listed.adjudicates else {},
+        state=_state(studio, one, name, listed.adjudicates, current),
+    )
+
+
+@router.post("/runs/{key}/random-subset")
+async def random_subset(request: Request, key: str) -> Response:
+    """Draw a random subset of the run's edits and return the worklist it is kept as."""
+    _needs_json(request)
+    try:
+        wanted = await parse_json(request, SubsetRequest)
+    except ValidationError as error:
+        raise UserError(f"a random subset: {first_error(error).message}") from None
+    studio = studio_of(request)
+    return studio.pages.json({"work": keep_random_subset(studio.run(key), wanted.size, wanted.seed)})
+
+
+@router.post("/runs/{key}/labels")
+async def give(request: Request, key: str) -> Response:
+    """Save one keystroke and return what is known of the edit afterwards."""
+    _needs_json(request)
+    try:
+        given = await parse_json(request, LabelRequest)
+    except ValidationError as error:
+        raise UserError(first_error(error).message) from None
+    studio = studio_of(request)
+    one, name = studio.run(key), plain_name(given.annotator)
+    if not name:
+        raise UserError("an annotator needs a name")
+    adjudicates = given.work == DIFFER
+    moved = None
+    if given.undo:
+        undone = one.labels.undo(name)
+        moved = undone.edit_id if undone else None
+    else:
+        known = one.edit(given.edit).edit
+        about = {"edit_id": known.id, "model": known.model}
+        if given.boxes is not None:
+            one.labels.draw(name, given.edit, given.boxes, **about)
+        elif given.skip is not None:
+            one.labels.skip(name, given.edit, given.skip, **about)
+        elif given.comment is not None:
+            one.labels.remark(name, given.edit, given.comment, **about)
+        else:
+            label_edit(one, name, given, _asked(one, adjudicates, given.edit), adjudicates, about)
+    return studio.pages.json({**_state(studio, one, name, adjudicates, moved or given.edit), "moved_to": moved})
+
+
+@router.get("/runs/{key}/annotators")
+def annotators(request: Request, key: str, work: Work = ALL) -> Response:
+    """Return everybody's progress and how well they agree."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    with one.index.reading() as rows:
+        criteria, people = criteria_of(rows), one.index.people.given
+    agreement = []
+    for criterion, protocol in criteria:
+        value, why, shared = alpha(by for (_, c), by in people.get(protocol, {}).items() if c == criterion)
+        agreement.append({"criterion": criterion, "protocol": protocol, "alpha": value, "why": why, "shared": shared})
+    done = progress(one, {name: worklist(one, work, name, studio.settings.queues) for name in one.labels.annotators()})
+    return studio.pages.page(
+        "parts/annotators.html",
+        one=one,
+        done=done,
+        agreement=agreement,
+        differ=len(differing(one)),
+        waiting=open_differences(one),
+        differ_key=DIFFER,
+    )
+
+
+def _needs_json(request: Request) -> None:
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise HTTPException(415, "This address takes JSON.")
+
+
+def _asked(one: OpenRun, adjudicates: bool, name: str) -> list[RubricForm]:
+    """Return what is asked of an edit: everything, or what annotators differ on."""
+    forms = rubric_forms(one, one.edit(name).edit, name)
+    if not adjudicates:
+        return forms
+    apart = differing(one).get(name, set())
+    return [form for form in forms if form.rubric.criterion in apart]
+
+
+def _remarks(one: OpenRun, edit_name: str) -> dict[str, str]:
+    return {who: said for who in one.labels.annotators() if (said := one.labels.comment(who, edit_name))}
+
+
+def _state(studio: Studio, one: OpenRun, name: str, adjudicates: bool, edit_name: str) -> dict[str, Any]:
+    """Return what an annotator said of an edit; the judge's verdicts only once all of it is labelled, and to no adjudicator."""
+    if not edit_name:
+        return {"labels": {}, "checks": {}, "unsure": [], "verdicts": "", "complete": False, "boxes": None}
+    forms = _asked(one, adjudicates, edit_name)
+    said = one.labels.about(name, edit_name, "adjudicated" if adjudicates else "label")
+    complete = all_done(forms, said)
+    boxes = one.labels.boxes(name, edit_name)
+    html = ""
+    if complete and not adjudicates:
+        # From the label file itself: merging all labels of a large run would take longer than a keystroke may.
+        others = {
+            criterion: {who: label for who, label in by.items() if who != name}
+            for (edit, criterion), by in one.labels.labels().items()
+            if edit == edit_name
+        }
+        html = studio.pages.text("parts/revealed.html", one=one, units=one.units(edit_name), others=others)
+    return {
+        "labels": {criterion: one.label for criterion, one in said.items() if one.label is not None},
+        "checks": {criterion: dict(one.checks) for criterion, one in said.items() if one.checks},
+        "unsure": [criterion for criterion, one in said.items() if one.unsure],
+        "skipped": edit_name in one.labels.skipped(name),
+        "comment": one.labels.comment(name, edit_name),
+        "boxes": None if boxes is None else [list(box) for box in boxes],
+        "complete": complete,
+        "verdicts": html,
+    }

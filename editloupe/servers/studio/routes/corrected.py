@@ -1,0 +1,70 @@
+"""The page of corrected scores: beside each mean of the judge, what people would have said of all edits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import Response
+
+from editloupe.evals.trust.label_queue import FILE, LabelQueue, join_queues
+from editloupe.servers.studio.damage import readable
+from editloupe.servers.studio.library import OpenRun
+from editloupe.servers.studio.queries import Facts, facts_of
+from editloupe.servers.studio.studio import studio_of
+from editloupe.servers.studio.versions import served_notes
+from editloupe.servers.studio.worklists import proposed_work, queue_files
+from editloupe.types import UserError
+
+router = APIRouter()
+Text = Annotated[str, Query(max_length=300)]
+Names = Annotated[list[str] | None, Query(max_length=20)]
+
+
+@router.get("/runs/{key}/corrected")
+def corrected(
+    request: Request, key: str, configuration: Text = "", queue: Names = None, chosen: bool = False
+) -> Response:
+    """Return the corrected scores of a run; unless told otherwise by the studio's --queue, else the one in its folder."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    files = queue_files(one, studio.settings.queues)
+    names = [name for name in queue or () if name in files]
+    if not chosen and not names:
+        proposed = proposed_work(one, studio.settings.queues)
+        names = [proposed] if proposed == FILE or files.get(proposed) in studio.settings.queues else []
+    with one.index.reading() as rows:
+        facts = facts_of(rows, configuration)
+    blocks: list[Any] = []
+    why = ""
+    try:
+        drawn = join_queues([LabelQueue.read(files[name]) for name in names]) if names else None
+        blocks = list(_blocks(one, facts, drawn))
+    except UserError as error:
+        why = str(error)
+    return studio.pages.page(
+        "corrected.html",
+        one=one,
+        facts_of_run=facts,
+        blocks=[(type(block).__name__, block) for block in blocks],
+        why=why,
+        queues=list(files),
+        names=names,
+        versions=served_notes(one, facts.configuration) if facts.configuration else (),
+    )
+
+
+def _blocks(one: OpenRun, facts: Facts, queue: LabelQueue | None) -> Any:
+    if not facts.configuration:
+        raise UserError("nothing has been judged in this run yet")
+    try:
+        from editloupe.evals.analysis.human import human_labels
+        from editloupe.evals.analysis.run_rows import table_of
+        from editloupe.evals.report.corrected_blocks import corrected_blocks
+        from editloupe.evals.trust.corrected import corrected_scores
+    except ImportError as error:
+        raise UserError(f"corrected scores need {error.name}, which is not installed") from None
+    with readable(one.name):
+        table = table_of(one.run.folder, configuration=facts.configuration)
+        people = human_labels(table, studio=one.labels.path)
+        return corrected_blocks(corrected_scores(table, people, queue), table.titles)

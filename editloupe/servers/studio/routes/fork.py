@@ -1,0 +1,203 @@
+"""Forks on the page: the form at a step, and a fork beside its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from editloupe.agent.providers.registry import PROVIDERS
+from editloupe.evals.forks import Fork, fork, forks_of
+from editloupe.evals.forks.fork_groups import fork_groups
+from editloupe.evals.forks.kept_trace import KeptTrace, find_trace
+from editloupe.evals.forks.records import distribution, label_of, parting
+from editloupe.evals.forks.shelf import fork_numbered
+from editloupe.evals.forks.stopping import ForkStop, ForkStopped
+from editloupe.evals.runs.damage import RunDamaged
+from editloupe.graphs.fork_change import box_name
+from editloupe.judge.settings import setup_names
+from editloupe.rubrics.registry import known_protocol
+from editloupe.servers.studio.damage import readable
+from editloupe.servers.studio.fork_request import TOOL_SETTINGS, ForkRequest, read_fork_request
+from editloupe.servers.studio.library import HERE, OpenRun
+from editloupe.servers.studio.routes.judge import json_only
+from editloupe.servers.studio.studio import Studio, studio_of
+from editloupe.servers.studio.trace_view import kinds_of, steps_of
+from editloupe.types import UserError
+
+router = APIRouter()
+Id = Annotated[str, Query(max_length=1000)]
+
+
+@router.get("/runs/{key}/fork")
+def form(
+    request: Request,
+    key: str,
+    edit: Id,
+    criterion: Id,
+    step: int,
+    repeat: int | None = None,
+    configuration: Id = "",
+    target: int | None = None,
+    parent: int | None = None,
+) -> Response:
+    """Return the form of a fork at a step."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    names: dict[str, Any] = {"repeat": repeat, "target": target, "configuration": configuration or None, "fork": parent}
+    try:
+        with readable(one.name):
+            kept = find_trace(one.run, edit, criterion, **names)
+    except RunDamaged:
+        raise
+    except UserError as error:
+        raise HTTPException(404, str(error)) from None
+    steps = kept.parent.trace.steps
+    if not 1 <= step <= len(steps):
+        have = f"{len(steps)} step{'s' * (len(steps) != 1)}"
+        raise HTTPException(404, f"The trace has {have}, counted from 1; there is no step {step}.")
+    view = steps_of(kept.parent.trace, _first(kept))[step - 1]
+    protocol = known_protocol(kept.protocol)
+    calls = [
+        {"call": call, "box": ", ".join(f"{n:g}" for n in call.parameters[name]) if (name := box_name(call)) else None}
+        for call in view.step.calls
+    ]
+    where = {**names, "edit": kept.parent.edit, "criterion": criterion, "step": step, "parent": parent}
+    return studio.pages.page(
+        "fork.html",
+        one=one,
+        kept=kept,
+        view=view,
+        step=step,
+        calls=calls,
+        where={name: value for name, value in where.items() if value is not None and name != "fork"},
+        modes=list(protocol.modes) if protocol else [kept.mode],
+        proposed=list(dict.fromkeys([kept.judge, "rules", *(provider.example for provider in PROVIDERS)])),
+        servers=list(studio.settings.servers),
+        title=one.title_of(criterion, kept.protocol),
+        setups=setup_names(),
+        tool_settings=TOOL_SETTINGS,
+        job=secrets.token_urlsafe(12),
+    )
+
+
+@router.post("/runs/{key}/fork")
+async def make(request: Request, key: str) -> Response:
+    """Make a fork and say where it is shown; whoever leaves meanwhile finds it there all the same."""
+    json_only(request)
+    studio, asked = studio_of(request), await asyncio.to_thread(read_fork_request, await request.body())
+    one = studio.run(key)
+    with studio.forks.room(asked.job or secrets.token_urlsafe(12)) as stop:
+        try:
+            made, stopped = await asyncio.to_thread(_made, studio, one, asked, stop), ""
+        except ForkStopped as error:
+            made, stopped = sorted(error.made, key=lambda fork: fork.number), str(error)
+    address = f"/runs/{key}/forks/{made[0].number}" if made else None
+    told = {"stopped": stopped} if stopped else {}
+    return JSONResponse({"address": address, "labels": distribution(made), **told})
+
+
+@router.post("/forking/{job}/stop")
+async def stop(request: Request, job: str) -> Response:
+    """Stop a fork that is under way."""
+    if not await asyncio.to_thread(studio_of(request).forks.stop, job):
+        raise HTTPException(404, "This fork is not under way any more.")
+    return JSONResponse({"stopped": True})
+
+
+def _made(studio: Studio, one: OpenRun, asked: ForkRequest, stop: ForkStop) -> list[Fork]:
+    with asked.rubric_files() as rubrics:
+        return fork(
+            one.run.folder,
+            asked.edit,
+            asked.criterion,
+            asked.step,
+            thought=asked.thought,
+            drop=asked.dropped,
+            again=asked.again,
+            boxes=asked.box_numbers(),
+            pictures=asked.picture_files(studio.uploads),
+            other=asked.other(studio.settings, rubrics),
+            repeat=asked.repeat,
+            target=asked.target,
+            configuration=asked.configuration,
+            parent=asked.parent,
+            times=asked.times,
+            out=studio.library.writer() if one.key == HERE else None,
+            stop=stop,
+        )
+
+
+@router.get("/runs/{key}/forks")
+def all_forks(request: Request, key: str) -> Response:
+    """Return the list of a run's forks."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    with readable(one.name):
+        groups = fork_groups(one.run)
+    return studio.pages.page("forks.html", one=one, groups=groups)
+
+
+@router.get("/runs/{key}/forks/{number}")
+def page(request: Request, key: str, number: int) -> Response:
+    """Return a fork beside its parent."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    try:
+        with readable(one.name):
+            found = fork_numbered(one.run, number)
+            alike = [other for other in forks_of(one.run, found.parent.edit) if other.identity == found.identity]
+    except UserError as error:
+        raise HTTPException(404, str(error)) from None
+    shas = {role: hashes[0] for role, hashes in found.pictures.items() if hashes}
+    parted = parting(found.parent.trace, found.trace)
+    parent = "The parent" if found.parent.fork is None else f"Fork {found.parent.fork}"
+    sides = [
+        (letter, name, trace, steps_of(trace, shas, letter), outcome)
+        for letter, name, trace, outcome in (
+            ("A", parent, found.parent.trace, found.parent.outcome),
+            ("B", f"Fork {found.number}", found.trace, found.outcome),
+        )
+    ]
+    return studio.pages.page(
+        "fork_result.html",
+        one=one,
+        fork=found,
+        title=one.title_of(found.parent.criterion, found.protocol),
+        pictures=shas,
+        parted=parted,
+        sides=sides,
+        kinds=kinds_of(step for _, _, _, steps, _ in sides for step in steps),
+        labels=distribution(alike),
+        alike=alike,
+        label_of=label_of,
+        parent_link=_parent_link(one, found),
+        fork_link=lambda step: (
+            f"/runs/{key}/fork?" + urlencode({**_where(found), "step": step, "parent": found.number})
+        ),
+    )
+
+
+def _where(found: Fork) -> dict[str, Any]:
+    return {"edit": found.parent.edit, "criterion": found.parent.criterion}
+
+
+def _parent_link(one: OpenRun, found: Fork) -> str | None:
+    """Return the address of the parent, where this run holds it."""
+    if found.parent.fork is not None:
+        return f"/runs/{one.key}/forks/{found.parent.fork}"
+    try:
+        one.edit(found.parent.edit)
+    except UserError:
+        return None
+    place = {**_where(found), "repeat": found.parent.repeat}
+    return f"/runs/{one.key}/trace?{urlencode(place, errors='replace')}"
+
+
+def _first(kept: KeptTrace) -> dict[str, str]:
+    return {role: shas[0] for role, shas in kept.pictures.items() if shas}

@@ -1,0 +1,162 @@
+"""The Judge page: one edit, its steps as they happen, its verdicts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, cast
+
+from fastapi import APIRouter, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Send
+
+from editloupe.agent.providers.registry import PROVIDERS
+from editloupe.demo import demo_manifest
+from editloupe.evals.manifests.datasets import read_manifest
+from editloupe.judge import DEFAULT_JUDGE, JUDGE_VARIABLE
+from editloupe.judge.settings import setup_names
+from editloupe.picture_file import in_file
+from editloupe.rubrics.registry import protocols as all_protocols
+from editloupe.servers.studio.live import LiveJob
+from editloupe.servers.studio.request import JudgeRequest, edit_of, filled_in, further_roles, judge_of, read_request
+from editloupe.servers.studio.studio import Studio, studio_of
+from editloupe.types import UserError
+
+router = APIRouter()
+PROPOSED = ("rules", *(provider.example for provider in PROVIDERS))
+
+
+@router.get("/judge")
+def page(request: Request, job: str = "", run: str = "", edit: str = "") -> Response:
+    """Return the page; with a job it shows that one again, with an edit of a run it is filled in with that."""
+    studio = studio_of(request)
+    found = studio.jobs.get(job)
+    asked = found.request if found else JudgeRequest(judge=_default_judge(studio))
+    if run and edit and not found:
+        asked = filled_in(asked, studio.run(run), edit, studio.uploads)
+    protocols = [
+        {
+            "name": one.name,
+            "title": one.title,
+            "modes": list(one.modes),
+            "default": one.default_mode,
+            "types": list(one.types),
+            "roles": list(further_roles(one)),
+            "criteria": {rubric.criterion: rubric.title for rubric in one.rubrics},
+        }
+        for one in all_protocols()
+    ]
+    return studio.pages.page(
+        "judge.html",
+        asked=asked,
+        job=found.id if found else "",
+        protocols=protocols,
+        further={role: name for one in all_protocols() for role, name in further_roles(one).items()},
+        setups=setup_names(),
+        examples=_examples(),
+        proposed=list(dict.fromkeys([asked.judge, *PROPOSED])),
+        servers=list(studio.settings.servers),
+        server=_default_server(studio) if asked.base_url is None else asked.base_url,
+    )
+
+
+@router.post("/uploads")
+async def upload(request: Request) -> Response:
+    """Take one picture; the body is the file itself."""
+    uploads = studio_of(request).uploads
+    async with aclosing(request.stream()) as parts:
+        received = await uploads.receive(parts)
+    return JSONResponse(await asyncio.to_thread(uploads.take, received))
+
+
+@router.post("/examples/{name}")
+def example(request: Request, name: str) -> Response:
+    """Put a bundled example on the page, as if its pictures had been uploaded."""
+    edit = next((edit for edit in read_manifest(demo_manifest()) if edit.id == name), None)
+    if edit is None:
+        raise HTTPException(404, "There is no such example.")
+    uploads = studio_of(request).uploads
+    return JSONResponse(
+        {
+            "name": edit.id,
+            "instruction": edit.instruction,
+            "instruction_type": edit.instruction_type or "",
+            "boxes": [list(box) for box in edit.target_boxes],
+            "pictures": {role: uploads.copy(in_file(paths[0])) for role, paths in edit.files.items()},
+        }
+    )
+
+
+@router.post("/judge")
+async def start(request: Request) -> Response:
+    """Begin judging and say where the steps can be followed."""
+    json_only(request)
+    studio, asked = studio_of(request), await asyncio.to_thread(read_request, await request.body())
+    studio.jobs.check_room()
+    edit = edit_of(asked, studio.uploads)
+    judge = await asyncio.to_thread(judge_of, asked, studio.settings)
+    try:
+        job = studio.jobs.start(asked, judge, edit)
+    except BaseException:
+        await judge.aclose()
+        raise
+    return JSONResponse({"job": job.id})
+
+
+@router.get("/jobs/{key}/events")
+async def events(request: Request, key: str) -> Response:
+    """Send the events of a job as they happen; after a break, from where the page had got to."""
+    last = request.headers.get("last-event-id", "")
+    place = int(last) if last.isascii() and last.isdigit() else 0
+    return _Events(
+        _job(request, key).follow(place), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+    )
+
+
+@router.post("/jobs/{key}/stop")
+async def stop(request: Request, key: str) -> Response:
+    """Stop a job."""
+    studio_of(request).jobs.stop(_job(request, key))
+    return JSONResponse({"stopped": True})
+
+
+class _Events(StreamingResponse):
+    """A stream that is closed at once when the browser leaves it, not when the garbage is collected."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the events until there are no more."""
+        events = cast(AsyncGenerator[str, None], self.body_iterator)
+        async with aclosing(events):
+            await super().stream_response(send)
+
+
+def _job(request: Request, key: str) -> LiveJob:
+    job = studio_of(request).jobs.get(key)
+    if job is None:
+        raise HTTPException(404, "This judging is no longer known here.")
+    return job
+
+
+def json_only(request: Request) -> None:
+    """Refuse anything else: a form of another site cannot send JSON without being asked first; this one can."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise HTTPException(415, "This address takes JSON.")
+
+
+def _default_judge(studio: Studio) -> str:
+    return studio.settings.judge or os.environ.get(JUDGE_VARIABLE) or DEFAULT_JUDGE
+
+
+def _default_server(studio: Studio) -> str:
+    return next(iter(studio.settings.servers), "")
+
+
+def _examples() -> list[dict[str, Any]]:
+    try:
+        edits = list(read_manifest(demo_manifest()))
+    except UserError:
+        return []
+    return [{"id": edit.id, "instruction": edit.instruction, "type": edit.instruction_type} for edit in edits]

@@ -1,0 +1,186 @@
+"""The pages of a benchmark in the making: people draw boxes, and review samples without seeing what others decided."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import Field, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from editloupe._util.errors import first_error
+from editloupe.evals.making.boxes import draw_boxes
+from editloupe.evals.making.folder import MakingFolder, Sample
+from editloupe.evals.making.records import MOST_TARGETS, REGENERATIONS, Decision
+from editloupe.evals.making.reviews import review, review_agreement
+from editloupe.evals.making.types_of_edits import types_of_edits
+from editloupe.servers.studio.making import BOXES, REVIEW, turns
+from editloupe.servers.studio.request import parse_json
+from editloupe.servers.studio.studio import Studio, studio_of
+from editloupe.types import Boxes, Record, UserError
+
+router = APIRouter()
+Name = Annotated[str, Query(max_length=80)]
+Id = Annotated[str, Query(max_length=1000)]
+CORRECTABLE = ("edit_instruction", "modified_object", "prompt_clean", "prompt_adv")
+"""What a reviewer may write anew, beside the instruction type."""
+WORDS = {
+    "metadata": "Wait for metadata",
+    "boxes": "Wait for boxes",
+    "confirm boxes": "Boxes to look at",
+    "reference": "Wait for a reference",
+    "review": "Wait for review",
+    "regenerate": "Reference to be made anew",
+    "accepted": "Accepted",
+    "discarded": "Discarded",
+    "disputed": "Disputed among reviewers",
+    "left out": "Left out",
+}
+SHOWN = {
+    "edit_instruction": "Instruction",
+    "modified_object": "Target",
+    "prompt_clean": "Caption of the source",
+    "prompt_adv": "Caption of the reference",
+}
+
+
+class BoxesRequest(Record):
+    """The boxes of a sample as a person drew or confirmed them; none says that the target is not in the picture."""
+
+    name: str = Field(min_length=1, max_length=80)
+    sample: str = Field(max_length=1000)
+    boxes: Boxes = Field(max_length=MOST_TARGETS)
+
+
+class ReviewRequest(Record):
+    """A reviewer's decision about a sample."""
+
+    name: str = Field(min_length=1, max_length=80)
+    sample: str = Field(max_length=1000)
+    key: str = Field(max_length=64)
+    decision: Decision
+    checks: dict[str, bool] = Field(default_factory=dict)
+    note: str = Field(default="", max_length=2000)
+    corrected: dict[str, str] = Field(default_factory=dict)
+    boxes: Boxes | None = Field(default=None, max_length=MOST_TARGETS)
+
+
+@router.get("/making")
+def shelf(request: Request) -> Response:
+    """List the benchmarks in the making."""
+    studio = studio_of(request)
+    found = [(key, folder.path.resolve().name) for key, folder in studio.making.folders.items()]
+    return studio.pages.page("making_choose.html", found=found)
+
+
+@router.get("/making/{key}")
+def overview(request: Request, key: str) -> Response:
+    """Say where the samples stand, and ask who is here."""
+    studio, folder = studio_of(request), _folder(request, key)
+    return studio.pages.page(
+        "making.html",
+        key=key,
+        name=folder.path.resolve().name,
+        steps=folder.steps(),
+        words=WORDS,
+        names=sorted(folder.people()),
+        agreement=review_agreement(folder),
+    )
+
+
+@router.get("/making/{key}/boxes")
+def boxes_page(request: Request, key: str, name: Name = "", sample: Id = "") -> Response:
+    """Return one sample whose boxes are to be drawn or confirmed."""
+    return _page(request, key, BOXES, name, sample)
+
+
+@router.get("/making/{key}/review")
+def review_page(request: Request, key: str, name: Name = "", sample: Id = "") -> Response:
+    """Return one sample to review; what others decided about it stays hidden."""
+    return _page(request, key, REVIEW, name, sample)
+
+
+@router.post("/making/{key}/boxes")
+async def give_boxes(request: Request, key: str) -> Response:
+    """Write down boxes."""
+    given = await _body(request, BoxesRequest)
+    folder = _folder(request, key)
+    draw_boxes(folder, given.sample, given.boxes, _name(given.name))
+    return _next(request, key, BOXES, given.name)
+
+
+@router.post("/making/{key}/review")
+async def give_review(request: Request, key: str) -> Response:
+    """Write down a decision."""
+    given = await _body(request, ReviewRequest)
+    folder = _folder(request, key)
+    review(
+        folder,
+        given.sample,
+        _name(given.name),
+        given.decision,
+        given.checks,
+        given.note,
+        given.corrected,
+        given.boxes,
+        given.key,
+    )
+    return _next(request, key, REVIEW, given.name)
+
+
+def _page(request: Request, key: str, task: str, who: str, wanted: str) -> Response:
+    studio, folder = studio_of(request), _folder(request, key)
+    name = " ".join(who.split())
+    if not name:
+        return overview(request, key)
+    waiting = turns(folder, task, name)
+    sample = folder.sample(wanted) if wanted else (waiting[0] if waiting else None)
+    about: dict[str, Any] = {"key": key, "name": name, "folder": folder.path.resolve().name, "left": len(waiting)}
+    if sample is None:
+        return studio.pages.page("making_done.html", task=task, **about)
+    return studio.pages.page(f"making_{task}.html", **about, **_facts(studio, sample))
+
+
+def _facts(studio: Studio, sample: Sample) -> dict[str, Any]:
+    boxes = sample.boxes.boxes if sample.boxes else ()
+    found = studio.picture_cache.find(sample.question.sha) is not None
+    return {
+        "sample": sample,
+        "boxes": [list(box) for box in boxes],
+        "has_picture": found,
+        "fields": [(field, SHOWN[field], getattr(sample.metadata, field, "")) for field in CORRECTABLE],
+        "types": types_of_edits(),
+        "last": bool(sample.reference and sample.reference.made_anew >= REGENERATIONS),
+        "most": MOST_TARGETS,
+    }
+
+
+def _next(request: Request, key: str, task: str, who: str) -> Response:
+    """Say how many samples are left; the page asks for the next one itself."""
+    folder = _folder(request, key)
+    return studio_of(request).pages.json({"left": len(turns(folder, task, _name(who)))})
+
+
+def _folder(request: Request, key: str) -> MakingFolder:
+    folder = studio_of(request).making.folders.get(key)
+    if folder is None:
+        raise HTTPException(404, "There is no such benchmark here.")
+    folder.refresh()
+    return folder
+
+
+def _name(given: str) -> str:
+    name = " ".join(given.split())
+    if not name:
+        raise UserError("a reviewer needs a name")
+    return name
+
+
+async def _body(request: Request, kind: type[Any]) -> Any:
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise HTTPException(415, "This address takes JSON.")
+    try:
+        return await parse_json(request, kind)
+    except ValidationError as error:
+        raise UserError(first_error(error).message) from None

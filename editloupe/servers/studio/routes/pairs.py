@@ -1,0 +1,109 @@
+"""Pairs: a person rates each of two candidates, then says which is better, without knowing whose they are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import parse_qs, quote
+
+from fastapi import APIRouter, Query, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse, Response
+
+from editloupe.evals.preferences.pair_answers import SCALE
+from editloupe.evals.preferences.records import TIE, OpenPair
+from editloupe.servers.studio.pair_shelf import PairFile
+from editloupe.servers.studio.studio import studio_of
+from editloupe.types import UserError
+
+router = APIRouter()
+Name = Annotated[str, Query(max_length=80)]
+Id = Annotated[str, Query(max_length=200)]
+WORDS = {1: "very bad", 2: "bad", 3: "fair", 4: "good", 5: "very good"}
+
+
+@router.get("/pairs")
+def choose(request: Request) -> Response:
+    """Go to the only file of pairs, or let a person choose."""
+    studio = studio_of(request)
+    files = studio.pairs.all()
+    if len(files) == 1:
+        return RedirectResponse(f"/pairs/{files[0].key}")
+    return studio.pages.page("pairs_choose.html", files=files)
+
+
+@router.get("/pairs/{key}")
+def page(request: Request, key: str, annotator: Name = "", pair: Id = "") -> Response:
+    """Return the pair a person is to answer next, or the one that is named; without a name the page asks for one."""
+    studio, one, who = studio_of(request), _file(request, key), " ".join(annotator.split())
+    if not who:
+        return studio.pages.page("pairs_start.html", one=one, people=one.people())
+    queue = one.queue(who)
+    asked = _pair(one, pair) if pair else queue.first
+    if asked is None:
+        return studio.pages.page("pairs_start.html", one=one, people=one.people(), finished=who)
+    answer = one.answers.of(asked.id, who)
+    rated = {side: answer.ratings.get(getattr(asked, side).key) for side in ("a", "b")}
+    return studio.pages.page(
+        "pairs.html",
+        one=one,
+        who=who,
+        pair=asked,
+        choosing=asked.kind == "rationales" or bool(answer.ratings),
+        rated=rated,
+        words=WORDS,
+        references=len(asked.references),
+        done=queue.done,
+        left=queue.left,
+    )
+
+
+@router.post("/pairs/{key}/answers")
+async def answer(request: Request, key: str) -> Response:
+    """Keep ratings or a choice, and go on to what is asked next."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
+        raise HTTPException(415, "This address takes a form.")
+    one = _file(request, key)
+    try:
+        given = {name: values[-1] for name, values in parse_qs((await request.body()).decode()).items()}
+    except ValueError:
+        raise UserError("the form cannot be read") from None
+    who = " ".join(given.get("annotator", "").split())[:80]
+    if not who:
+        raise UserError("an annotator needs a name")
+    pair = _pair(one, given.get("pair", ""))
+    stay = ""
+    if "choice" in given:
+        sides = {"a": pair.a.key, "b": pair.b.key, TIE: TIE}
+        one.answers.choose(pair, who, sides.get(given["choice"], ""))
+    else:
+        one.answers.rate(pair, who, {pair.a.key: _rating(given.get("a")), pair.b.key: _rating(given.get("b"))})
+        stay = f"&pair={quote(pair.id)}"
+    return RedirectResponse(f"/pairs/{key}?annotator={quote(who)}{stay}", 303)
+
+
+@router.get("/pairs/{key}/pictures/{pair}/{which}")
+def picture(request: Request, key: str, pair: str, which: str) -> Response:
+    """Return one of a pair's pictures; its address tells nothing about where it comes from."""
+    one = _file(request, key)
+    found = one.picture(_pair(one, pair), which)
+    if found is None:
+        raise HTTPException(404, "This picture is not there.")
+    return Response(found[0], media_type=found[1])
+
+
+def _file(request: Request, key: str) -> PairFile:
+    found = studio_of(request).pairs.get(key)
+    if found is None:
+        raise HTTPException(404, "There is no such file of pairs here.")
+    return found
+
+
+def _pair(one: PairFile, name: str) -> OpenPair:
+    found = one.pairs().get(name)
+    if found is None:
+        raise HTTPException(404, "There is no such pair here.")
+    return found
+
+
+def _rating(said: str | None) -> int:
+    return next((value for value in SCALE if said == str(value)), 0)

@@ -1,0 +1,65 @@
+"""Pictures by hash: whole, small, and the difference of two."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path as FilePath
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, Response
+
+from editloupe.demo import demo_manifest
+from editloupe.evals.manifests.datasets import read_manifest
+from editloupe.images import open_picture
+from editloupe.picture_file import in_file
+from editloupe.servers.studio.picture_cache import MEDIA_TYPES, small_copy
+from editloupe.servers.studio.studio import studio_of
+from editloupe.servers.studio.uploads import SHA
+
+router = APIRouter()
+Sha = Annotated[str, Path(pattern=SHA)]
+FOREVER = {"cache-control": "private, max-age=31536000, immutable"}
+"""A hash never means another picture."""
+
+
+@router.get("/pictures/{sha}")
+def whole(request: Request, sha: Sha) -> Response:
+    """Return a picture as it is kept."""
+    path = studio_of(request).picture_cache.find(sha)
+    if path is None:
+        raise HTTPException(404, "No open run holds this picture.")
+    return FileResponse(path, media_type=MEDIA_TYPES[path.suffix], headers=FOREVER)
+
+
+@router.get("/pictures/{sha}/small")
+def small(request: Request, sha: Sha) -> Response:
+    """Return a small copy."""
+    return _made(studio_of(request).picture_cache.small(sha), "image/jpeg")
+
+
+@router.get("/pictures/{sha}/difference/{other}")
+def difference(request: Request, sha: Sha, other: Sha) -> Response:
+    """Return where the second picture differs from the first, as a transparent overlay."""
+    return _made(studio_of(request).picture_cache.difference(sha, other), "image/png")
+
+
+@router.get("/examples/{name}/small")
+def example(name: str) -> Response:
+    """Return a small copy of a bundled example's edited picture."""
+    path = _example_pictures().get(name)
+    if path is None:
+        raise HTTPException(404, "There is no such example.")
+    return _made(small_copy(open_picture(path).pixels), "image/jpeg")
+
+
+@cache
+def _example_pictures() -> dict[str, FilePath]:
+    return {edit.id: in_file(edit.edited) for edit in read_manifest(demo_manifest())}
+
+
+def _made(data: bytes | None, media_type: str) -> Response:
+    if data is None:
+        raise HTTPException(404, "No open run holds this picture.")
+    return Response(data, media_type=media_type, headers=FOREVER)

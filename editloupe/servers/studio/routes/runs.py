@@ -1,0 +1,173 @@
+"""The Runs page: all runs, and the table of one with its filters, order, pages and charts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from editloupe.evals.forks.fork_groups import count_forks
+from editloupe.evals.runs.damage import RunDamaged
+from editloupe.rubrics.registry import protocols
+from editloupe.servers.studio.charts import TITLES
+from editloupe.servers.studio.damage import readable
+from editloupe.servers.studio.human_labels import choices
+from editloupe.servers.studio.library import ClosedRun, OpenRun
+from editloupe.servers.studio.queries import AGREEMENTS, NO_MODEL, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, page_of
+from editloupe.servers.studio.studio import studio_of
+from editloupe.servers.studio.versions import served_notes
+from editloupe.types import UserError
+
+router = APIRouter()
+Text = Annotated[str, Query(max_length=300)]
+
+
+@dataclass(frozen=True)
+class RunCard:
+    """A run as the list shows it: what it holds, or why that cannot be told."""
+
+    run: OpenRun | ClosedRun
+    facts: Facts | None = None
+    versions: tuple[str, ...] = ()
+    """A sentence for each judge that was served in several versions."""
+    forks: int = 0
+    fault: str = ""
+
+
+def _card(run: OpenRun) -> RunCard:
+    facts = run.index.facts()
+    versions = (said for known in facts.configurations for said in served_notes(run, known["configuration"]))
+    with readable(run.name):
+        return RunCard(run, facts, tuple(dict.fromkeys(versions)), count_forks(run.run))
+
+
+@router.get("/runs")
+def all_runs(request: Request) -> Response:
+    """Return the list of runs."""
+    studio = studio_of(request)
+    found = []
+    for one in studio.library.all():
+        try:
+            if isinstance(one, ClosedRun):
+                raise RunDamaged(one.why)
+            found.append(_card(one))
+        except UserError as error:
+            found.append(RunCard(one, fault=str(error)))
+    return studio.pages.page("runs.html", found=found)
+
+
+@router.get("/runs/{key}")
+def one_run(
+    request: Request,
+    key: str,
+    text: Text = "",
+    type: Text = "",
+    model: Text = "",
+    criterion: Text = "",
+    label: Text = "",
+    status: Text = "",
+    apart: Text = "",
+    order: Text = "manifest",
+    page: Annotated[int, Query(ge=1, le=10**9)] = 1,
+    configuration: Text = "",
+) -> Response:
+    """Return the table of a run, or only its rows where the page's script asks for them."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    wanted = Wanted(
+        text=text,
+        type=type,
+        model=model,
+        criterion=criterion,
+        label=label,
+        status=status if status in STATUSES else "",
+        apart=apart if apart in AGREEMENTS else "",
+        order=order if order in ORDERS else "manifest",
+        page=page,
+    )
+    facts = one.index.facts(configuration)
+    with one.index.reading() as rows:
+        wanted = replace(wanted, configuration=facts.configuration if len(facts.configurations) > 1 else "")
+        found = page_of(rows, wanted)
+    values: dict[str, Any] = {
+        "one": one,
+        "wanted": wanted,
+        "page": found,
+        "run_facts": facts,
+        "criteria": _criteria(facts),
+        "models": [name for name in facts.models if name != NO_MODEL],
+    }
+    if request.headers.get("x-part") == "rows":
+        return studio.pages.page("parts/rows.html", **values)
+    with readable(one.name):
+        forks = count_forks(one.run)
+    studio.charts.make_ready()
+    return studio.pages.page(
+        "run.html",
+        **values,
+        orders=ORDERS,
+        statuses=STATUSES,
+        agreements=AGREEMENTS,
+        bars=_bars(one, facts),
+        repeated=facts.repeats > 1,
+        faults=one.index.people.faults,
+        versions=served_notes(one, facts.configuration),
+        forks=forks,
+    )
+
+
+@router.get("/runs/{key}/charts")
+def charts(request: Request, key: str, configuration: Text = "") -> Response:
+    """Return the report's answer and its figures; worked out here, so the page asks for them after it is shown."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    chosen = _configuration(one, configuration)
+    found = studio.charts.charts(one, chosen) if chosen else None
+    return studio.pages.page("parts/charts.html", one=one, charts=found, configuration=chosen, titles=TITLES)
+
+
+@router.get("/runs/{key}/charts/{name}")
+def chart(request: Request, key: str, name: str, configuration: Text = "") -> Response:
+    """Return one figure as SVG."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    chosen = _configuration(one, configuration)
+    found = studio.charts.figure(one, chosen, name) if chosen else None
+    if found is None:
+        raise HTTPException(404, "There is no such figure.")
+    return Response(found, media_type="image/svg+xml")
+
+
+def _configuration(one: OpenRun, wanted: str) -> str:
+    """Return a configuration of the run: the one asked for, else the first; nothing where nothing was judged."""
+    return one.index.facts(wanted).configuration
+
+
+def _criteria(facts: Facts) -> list[tuple[str, str]]:
+    """Return criteria with their protocols, in the protocols' order."""
+    order = [rubric.criterion for known in protocols() for rubric in known.rubrics]
+    return sorted(facts.criteria, key=lambda one: order.index(one[0]) if one[0] in order else len(order))
+
+
+def _bars(one: OpenRun, facts: Facts) -> list[dict[str, Any]]:
+    """Return the shares of every criterion's labels, worst first, unjudged last."""
+    bars = []
+    for criterion, protocol in _criteria(facts):
+        counts = dict(facts.counts.get(criterion, {}))
+        rubric = one.index.rubric(protocol, criterion)
+        known = {choice.value: choice.place for choice in (choices(rubric.answer) if rubric else ())}
+        names = [
+            name for name in (*known, *sorted(set(counts) - set(known) - {UNJUDGED}), UNJUDGED) if counts.get(name)
+        ]
+        total, place, parts = sum(counts.values()), 0.0, []
+        for name in names:
+            share = counts[name] / total
+            parts.append(
+                {"label": name, "count": counts[name], "share": share, "from": place, "place": known.get(name)}
+            )
+            place += share
+        bars.append({"criterion": criterion, "protocol": protocol, "parts": parts, "total": total})
+    return bars

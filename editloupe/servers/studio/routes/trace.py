@@ -1,0 +1,264 @@
+"""The Trace page: pictures, boxes and steps of one verdict, alone or beside another one of the same edit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from editloupe.evals.analysis.consensus import name_of_score
+from editloupe.evals.forks.fork_groups import ForkGroup, fork_groups
+from editloupe.evals.runs.damage import RunDamaged
+from editloupe.evals.runs.readback import KeptEdit
+from editloupe.evals.runs.records import Unit
+from editloupe.rubrics.model import Rubric
+from editloupe.servers.studio.beside import differences, verdicts_beside
+from editloupe.servers.studio.damage import readable
+from editloupe.servers.studio.library import OpenRun
+from editloupe.servers.studio.raw_exchange import note_of, reply_of, request_of
+from editloupe.servers.studio.studio import studio_of
+from editloupe.servers.studio.trace_lab import around
+from editloupe.servers.studio.trace_view import StepView, kinds_of, parting, parting_sentence, steps_of
+from editloupe.types import Trace, UserError
+
+router = APIRouter()
+Id = Annotated[str, Query(max_length=1000)]
+
+
+@dataclass(frozen=True)
+class Tab:
+    """One of several traces behind a verdict."""
+
+    name: str
+    target: int | None
+    part: str
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class VerdictView:
+    """One verdict with the steps behind it."""
+
+    one: OpenRun
+    unit: Unit
+    trace: Trace | None
+    """None where the unit ended before its first step."""
+    views: tuple[StepView, ...]
+    tabs: tuple[Tab, ...]
+    """All traces behind the verdict: targets judged one by one, and judges that answered together."""
+
+    @property
+    def name(self) -> str:
+        """Who judged how, in a few words."""
+        repeat = f", repeat {self.unit.repeat + 1}" if self.unit.repeat else ""
+        return f"{self.unit.judge} · {self.unit.mode}{repeat}"
+
+    @property
+    def place(self) -> str:
+        """Configuration and repeat, which tell this verdict from others of the same edit and criterion."""
+        return place_of(self.one, self.unit)
+
+    @property
+    def rubric(self) -> Rubric | None:
+        """The criterion's rubric."""
+        return self.one.index.rubric(self.unit.protocol, self.unit.criterion)
+
+    def link(self, **more: Any) -> str:
+        """Return the address of this verdict."""
+        return self._address("trace", **more)
+
+    def raw_link(self, step: int) -> str:
+        """Return the address of the request and the reply behind a step."""
+        shown = self.trace
+        return self._address("raw", step=step, target=shown and shown.target, part=(shown and shown.part) or None)
+
+    def fork_link(self, position: int) -> str:
+        """Return the address of the form that forks this trace at a step."""
+        target = self.trace.target if self.trace else None
+        given = {"edit": self.unit.name, "criterion": self.unit.criterion, "repeat": self.unit.repeat}
+        given |= {"configuration": self.unit.configuration or "", "step": position + 1}
+        given |= {} if target is None else {"target": target + 1}
+        return f"/runs/{self.one.key}/fork?{urlencode(given, errors='replace')}"
+
+    def _address(self, page: str, **more: Any) -> str:
+        given = {"edit": self.unit.name, "criterion": self.unit.criterion, "verdict": self.place, **more}
+        known = {name: value for name, value in given.items() if value is not None}
+        return f"/runs/{self.one.key}/{page}?{urlencode(known, errors='replace')}"
+
+
+def place_of(one: OpenRun, unit: Unit) -> str:
+    """Return what tells a unit from others of the same edit and criterion, as CONFIGURATION~REPEAT."""
+    return f"{one.configuration_of(unit)}~{unit.repeat}"
+
+
+@router.get("/runs/{key}/trace")
+def page(
+    request: Request,
+    key: str,
+    edit: Id,
+    criterion: Id = "",
+    repeat: int | None = None,
+    target: int | None = None,
+    part: Id = "",
+    beside: Id = "",
+    configuration: Id = "",
+    verdict: Id = "",
+    where: Annotated[str | None, Query(max_length=5000)] = None,
+    order: Id = "manifest",
+) -> Response:
+    """Return the page of one verdict of an edit, which goes by its name.
+
+    `verdict` names configuration and repeat as CONFIGURATION~REPEAT; `beside` another one of an open run, with the
+    run's key before them. `where` and `order` are the filter that is being gone through.
+    """
+    studio = studio_of(request)
+    one = studio.run(key)
+    known, pictures, name = _edit(one, edit)
+    units = one.units(name)
+    if verdict:
+        configuration, repeat = _placed(verdict)
+        if not any(u.repeat == repeat and u.criterion == criterion and one.asks(configuration, u.asked) for u in units):
+            configuration, repeat = "", None  # another criterion was chosen, which was judged by others
+    unit = _chosen(one, units, criterion, repeat, configuration)
+    shas = {role: str(hashes[0]) for role, hashes in pictures.items() if hashes}
+    left = _verdict_view(one, unit, (target, part), shas, "A" if beside else "") if unit else None
+    others = verdicts_beside(studio.library, one, left.unit) if left else []
+    right = None
+    if left and beside:
+        found = next((other for other in others if _is_beside(other, beside)), None)
+        if found is None:
+            raise HTTPException(404, "There is no such trace of the same pictures and instruction to compare with.")
+        right = _verdict_view(found[0], found[1], (target, part), shas, "B")
+        beside = f"{found[0].key}~{right.place}"
+    both = (left.trace, right.trace) if left and left.trace and right and right.trace else None
+    parted = parting(*both) if both else None
+    return studio.pages.page(
+        "trace.html",
+        one=one,
+        edit=known,
+        edit_name=name,
+        siblings=one.siblings(known.id),
+        pictures=shas,
+        units=units,
+        places=[(place_of(one, u), u) for u in units if left and u.criterion == left.unit.criterion],
+        left=left,
+        right=right,
+        kinds=kinds_of(step for view in (left, right) if view for step in view.views),
+        others=[(f"{other.key}~{place_of(other, u)}", other, u) for other, u in others],
+        beside=beside,
+        parted_at=parted,
+        differs=differences((one, left.unit), (right.one, right.unit)) if left and right else [],
+        parting=parting_sentence(*both, parted) if both else "One of them ended before its first step.",
+        human=_human(one, name),
+        around=around(one, left.unit, where, order) if left else None,
+        forks_from=_forks_from,
+    )
+
+
+@router.get("/runs/{key}/raw")
+def raw(
+    request: Request,
+    key: str,
+    edit: Id,
+    criterion: Id,
+    step: int,
+    repeat: int | None = None,
+    target: int | None = None,
+    part: Id = "",
+    verdict: Id = "",
+) -> Response:
+    """Return the request and the reply behind one step."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    configuration = ""
+    if verdict:
+        configuration, repeat = _placed(verdict)
+    unit = _chosen(one, one.units(_edit(one, edit).name), criterion, repeat, configuration)
+    traces = one.traces(unit) if unit else ()
+    trace = next((found for found in traces if (found.target, found.part) == (target, part)), None)
+    if trace is None or not 0 <= step < len(trace.steps):
+        raise HTTPException(404, "There is no such step.")
+    with readable(one.name):
+        exchange = {"request": request_of(trace, step), "reply": reply_of(one.run, trace, step)}
+    if note := note_of(trace, step):
+        exchange = {"note": note, **exchange}
+    return studio.pages.json(exchange)
+
+
+def _placed(verdict: str) -> tuple[str, int | None]:
+    """Return configuration and repeat of CONFIGURATION~REPEAT."""
+    configuration, _, repeat = verdict.rpartition("~")
+    if not repeat.isdecimal():
+        raise HTTPException(404, "There is no such verdict.")
+    return configuration, int(repeat)
+
+
+def _is_beside(other: tuple[OpenRun, Unit], beside: str) -> bool:
+    """True for what `beside` names: KEY~CONFIGURATION~REPEAT, or KEY~REPEAT where that says enough."""
+    one, unit = other
+    return beside in (f"{one.key}~{place_of(one, unit)}", f"{one.key}~{unit.repeat}")
+
+
+def _edit(one: OpenRun, name: str) -> KeptEdit:
+    try:
+        return one.edit(name)
+    except RunDamaged:
+        raise
+    except UserError as error:
+        raise HTTPException(404, str(error)) from None
+
+
+def _chosen(
+    one: OpenRun, units: list[Unit], criterion: str, repeat: int | None, configuration: str = ""
+) -> Unit | None:
+    fitting = [u for u in units if criterion in ("", u.criterion) and repeat in (None, u.repeat)]
+    own = [unit for unit in fitting if one.asks(configuration, unit.asked)] if configuration else fitting
+    fitting = own if criterion or repeat is not None else own or fitting
+    if fitting:
+        return min(fitting, key=lambda unit: (unit.criterion != fitting[0].criterion, one.place_of(unit), unit.repeat))
+    if criterion or repeat is not None:
+        raise HTTPException(404, "This edit was not judged by that criterion and repeat.")
+    return None
+
+
+def _verdict_view(
+    one: OpenRun, unit: Unit, wanted: tuple[int | None, str], shas: dict[str, str], side: str
+) -> VerdictView:
+    """Return a verdict with the trace of one target and part; with the first where none is named or there is no such."""
+    traces = one.traces(unit)
+    target, part = wanted
+    fitting = [found for found in traces if target in (None, found.target) and part in ("", found.part)]
+    trace = next(iter((*fitting, *traces)), None)
+    views = steps_of(trace, shas, side) if trace else ()
+    tabs = tuple(Tab(_tab_name(found), found.target, found.part, found is trace) for found in traces)
+    return VerdictView(one, unit, trace, views, tabs)
+
+
+def _tab_name(trace: Trace) -> str:
+    target = "" if trace.target is None else f"Target {trace.target + 1}"
+    part = f"{trace.part.capitalize()}: {trace.judge}" if trace.part else ""
+    return " · ".join(filter(None, (part, target))) or "Steps"
+
+
+def _forks_from(verdict: VerdictView) -> list[ForkGroup]:
+    """Return the forks of a verdict's trace."""
+    own = verdict.unit
+    with readable(verdict.one.name):
+        found = fork_groups(verdict.one.run, own.name, own.criterion)
+    return [one for one in found if (one.repeat, one.asked) == (own.repeat, own.asked)]
+
+
+def _human(one: OpenRun, name: str) -> dict[str, dict[str, str]]:
+    """Return what people said, by criterion and annotator, by the rule that `agree` goes by."""
+    said: dict[str, dict[str, str]] = {}
+    for protocol, given in one.index.people.given.items():
+        for (edit, criterion), scores in given.items():
+            if edit == name and criterion not in said:
+                rubric = one.index.rubric(protocol, criterion)
+                answer = rubric.answer if rubric else None
+                said[criterion] = {who: name_of_score(answer, score) for who, score in scores.items()}
+    return said

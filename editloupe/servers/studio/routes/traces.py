@@ -1,0 +1,187 @@
+"""All traces of a run, filtered; their statistics; two runs as one list; notes on a trace; a trace to send."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import Field, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from editloupe._util.errors import first_error
+from editloupe.evals.report.trace_html import trace_html
+from editloupe.evals.traces.differing import differences, page_of_differences
+from editloupe.evals.traces.expression import LONGEST, ExpressionError
+from editloupe.evals.traces.finding import ORDERS, WORKLIST
+from editloupe.evals.traces.trace_notes import TracePlace, write_note
+from editloupe.evals.traces.trace_statistics import NO_EXPERIMENT
+from editloupe.evals.traces.vocabulary import COUNTS, EXAMPLES, FIELDS, SEARCHES
+from editloupe.servers.studio.damage import readable
+from editloupe.servers.studio.library import OpenRun
+from editloupe.servers.studio.queries import PAGE_SIZE
+from editloupe.servers.studio.request import parse_json
+from editloupe.servers.studio.studio import studio_of
+from editloupe.servers.studio.trace_lab import Links, asking, narrowed, traces_link
+from editloupe.types import Record, UserError
+
+router = APIRouter()
+Where = Annotated[str, Query(max_length=10 * LONGEST)]
+"""What is longer than a filter may be is told beside it, as every other mistake is."""
+Id = Annotated[str, Query(max_length=1000)]
+PageNumber = Annotated[int, Query(ge=1, le=10**9)]
+
+
+class NoteRequest(Record):
+    """What somebody notes about a trace."""
+
+    edit: str = Field(max_length=1000)
+    criterion: str = Field(max_length=1000)
+    repeat: int
+    asked: str = Field(max_length=1000)
+    tags: str = Field(default="", max_length=2000)
+    """With commas between them."""
+    note: str = Field(default="", max_length=5000)
+
+
+@router.get("/runs/{key}/traces")
+def traces(request: Request, key: str, where: Where = "", order: Id = "manifest", page: PageNumber = 1) -> Response:
+    """Return the traces that fit a filter; one that cannot be understood is told beside it."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    if (progress := studio.indexing.progress(one)) is not None:
+        return studio.pages.page("indexing.html", one=one, done=progress[0], whole=progress[1])
+    order = order if order in ORDERS else "manifest"
+    fault, notes = "", tuple[str, ...]()
+    hits: list[Any] = []
+    total = whole = 0
+    try:
+        with asking(one, where) as opened:
+            whole, total, notes = opened.whole(), opened.count(), opened.notes
+            page = max(1, min(page, -(-total // PAGE_SIZE)))
+            hits = list(opened.hits(order, PAGE_SIZE, (page - 1) * PAGE_SIZE))
+    except ExpressionError as error:
+        fault = str(error)
+    last = max(1, -(-total // PAGE_SIZE))
+    kept = None if order == "manifest" else order
+    return studio.pages.page(
+        "traces.html",
+        one=one,
+        where=where,
+        order=order,
+        orders=ORDERS,
+        fault=fault,
+        notes=notes,
+        standings=[known for known in one.index.facts().configurations if known["standing"]],
+        hits=hits,
+        total=total,
+        whole=whole,
+        page=page,
+        last=last,
+        first=(page - 1) * PAGE_SIZE + 1,
+        links=Links(one),
+        turn={n: traces_link(key, where, order=kept, page=n) for n in (page - 1, page + 1)},
+        worklist=traces_link(key, WORKLIST[0], order=WORKLIST[1]),
+        examples=[(text, words, traces_link(key, text)) for text, words in EXAMPLES],
+        fields=FIELDS,
+        functions={name: words for name, (_, words) in (*COUNTS.items(), *SEARCHES.items())},
+        others=[other for other in studio.library.runs() if other.key != key],
+    )
+
+
+@router.get("/runs/{key}/traces/statistics")
+def statistics(request: Request, key: str, where: Where = "") -> Response:
+    """Return the statistics of what fits, as a part of the page."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    with asking(one, where) as opened:
+        counted = opened.statistics()
+
+    def cell(criterion: str, people: str, judge: str) -> str:
+        return traces_link(key, narrowed(where, criterion=criterion, human=people, label=judge))
+
+    return studio.pages.page("parts/trace_statistics.html", one=one, counted=counted, cell=cell, warning=NO_EXPERIMENT)
+
+
+@router.get("/runs/{key}/differences")
+def differing(request: Request, key: str, other: Id = "", where: Where = "", page: PageNumber = 1) -> Response:
+    """Return the verdicts on which two runs differ, each opening both traces."""
+    studio = studio_of(request)
+    one, second = studio.run(key), studio.run(other)
+    for each in (one, second):
+        if (progress := studio.indexing.progress(each)) is not None:
+            return studio.pages.page("indexing.html", one=each, done=progress[0], whole=progress[1])
+    rows: list[dict[str, Any]] = []
+    fault, shared, total, several = "", 0, 0, tuple[str, ...]()
+    try:
+        with asking(one, where) as left, asking(second) as right:
+            found = differences(left, right)
+            shared, total, several = found.shared, len(found.pairs), found.several
+            page = max(1, min(page, -(-total // PAGE_SIZE)))
+            pairs = page_of_differences(left, right, found, PAGE_SIZE, (page - 1) * PAGE_SIZE)
+            rows = _rows(one, second, pairs)
+    except ExpressionError as error:
+        fault = str(error)
+    return studio.pages.page(
+        "differences.html",
+        one=one,
+        second=second,
+        where=where,
+        fault=fault,
+        rows=rows,
+        shared=shared,
+        total=total,
+        several=several,
+        page=page,
+        last=max(1, -(-total // PAGE_SIZE)),
+        first=(page - 1) * PAGE_SIZE + 1,
+    )
+
+
+def _rows(one: OpenRun, second: OpenRun, pairs: list[Any]) -> list[dict[str, Any]]:
+    own, others = Links(one), Links(second)
+    found = []
+    for pair in pairs:
+        beside = f"{second.key}~{others.place(pair.second)}"
+        links = {"first": own.trace(pair.first), "second": others.trace(pair.second)}
+        found.append({"pair": pair, "both": own.trace(pair.first, beside=beside), **links})
+    return found
+
+
+@router.post("/runs/{key}/trace/note")
+async def note(request: Request, key: str) -> Response:
+    """Write tags and a note on a trace."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    try:
+        given = await parse_json(request, NoteRequest)
+    except ValidationError as error:
+        raise UserError(f"the note cannot be read: {first_error(error).message}") from None
+    if not any(
+        (unit.criterion, unit.repeat, unit.asked) == (given.criterion, given.repeat, given.asked)
+        for unit in one.units(given.edit)
+    ):
+        raise HTTPException(404, "There is no such trace in this run.")
+    place = TracePlace(given.edit, given.criterion, given.repeat, given.asked)
+    written = write_note(one.run.folder, place, given.tags.split(","), given.note)
+    return studio.pages.json({"tags": ", ".join(written.tags), "note": written.note})
+
+
+@router.get("/runs/{key}/trace.html")
+def sent(request: Request, key: str, edit: Id, criterion: Id, repeat: int, asked: Id) -> Response:
+    """Return one trace as a file that holds everything, to be sent to somebody."""
+    studio = studio_of(request)
+    one = studio.run(key)
+    kept = one.edit(edit)
+    units = [
+        unit for unit in one.units(kept.name) if (unit.criterion, unit.repeat, unit.asked) == (criterion, repeat, asked)
+    ]
+    if not units:
+        raise HTTPException(404, "There is no such trace in this run.")
+    with one.index.reading() as rows:
+        people = dict(rows.execute("SELECT criterion, label FROM people WHERE name = ?", (kept.name,)).fetchall())
+    with readable(one.name):
+        text = trace_html(one.run, kept, [(unit, one.traces(unit)) for unit in units], people)
+    plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in kept.edit.id)[:60] or "trace"
+    name = {"content-disposition": f'attachment; filename="{plain}.html"'}
+    return Response(studio.pages.redact(text).encode("utf-8", "replace"), media_type="text/html", headers=name)

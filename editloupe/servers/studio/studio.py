@@ -1,0 +1,132 @@
+"""Everything the routes work with, in one place."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass, replace
+from typing import Any, cast
+from urllib.parse import urlencode
+
+from fastapi import Request
+from starlette.exceptions import HTTPException
+
+from editloupe.evals.runs.single import keep_judgement
+from editloupe.images import Album
+from editloupe.judge import Judge
+from editloupe.servers.studio.charts import ChartCache
+from editloupe.servers.studio.decoding_threads import DecodingThreads
+from editloupe.servers.studio.fork_jobs import ForkJobs
+from editloupe.servers.studio.library import Library, OpenRun
+from editloupe.servers.studio.live import LiveJobs, Renderer
+from editloupe.servers.studio.making import MakingShelf, split_folders
+from editloupe.servers.studio.pair_shelf import PairShelf
+from editloupe.servers.studio.picture_cache import PictureCache
+from editloupe.servers.studio.redaction import Redaction
+from editloupe.servers.studio.render import Pages
+from editloupe.servers.studio.settings import StudioSettings
+from editloupe.servers.studio.trace_indexing import TraceIndexing
+from editloupe.servers.studio.trace_view import step_view
+from editloupe.servers.studio.uploads import Uploads
+from editloupe.types import Judgement, Step, Trace
+
+
+@dataclass(frozen=True)
+class Studio:
+    """The studio of one program."""
+
+    settings: StudioSettings
+    library: Library
+    uploads: Uploads
+    budget: DecodingThreads
+    picture_cache: PictureCache
+    pages: Pages
+    jobs: LiveJobs
+    forks: ForkJobs
+    charts: ChartCache
+    indexing: TraceIndexing
+    making: MakingShelf
+    pairs: PairShelf
+
+    @classmethod
+    def open(cls, settings: StudioSettings) -> Studio:
+        """Open the runs and make everything ready."""
+        pairs = PairShelf(settings.pairs)
+        runs, places = split_folders(settings.runs)
+        making = MakingShelf(places)
+        library, budget, redact = Library(replace(settings, runs=runs)), DecodingThreads(), Redaction()
+        try:
+            uploads = Uploads(budget)
+        except BaseException:
+            library.close()
+            raise
+        picture_cache = PictureCache(lambda: [*library.folders(), *making.pictures, uploads.shown], budget)
+        pages = Pages({"settings": settings, "making": bool(places), "size_of": picture_cache.size}, redact)
+        saver = _Saver(library)
+        render = Renderer(
+            step=lambda trace, step, named: _step(pages, trace, step, named),
+            verdicts=lambda judgement, repeat: _verdicts(pages, library, judgement, repeat),
+        )
+        jobs = LiveJobs(render, uploads, saver.save, redact, settings.longest)
+        charts, indexing = ChartCache(), TraceIndexing()
+        return cls(
+            settings, library, uploads, budget, picture_cache, pages, jobs, ForkJobs(), charts, indexing, making, pairs
+        )
+
+    async def end(self) -> None:
+        """End what is under way: whoever waits for it is told."""
+        await asyncio.gather(asyncio.to_thread(self.forks.close), self.jobs.close())
+
+    def close(self) -> None:
+        """Close the runs and remove what is temporary; closing again does nothing."""
+        self.forks.close()
+        self.budget.close()
+        self.indexing.close()
+        self.library.close()
+        self.uploads.close()
+
+    def leave(self) -> None:
+        """Remove what is temporary without waiting for anybody, where the program is about to end by force."""
+        self.library.remove_temporary()
+        self.uploads.close()
+
+    def run(self, key: str) -> OpenRun:
+        """Return a run by its key; an unknown one is a page that does not exist."""
+        found = self.library.get(key)
+        if found is None:
+            raise HTTPException(404, "There is no such run here.")
+        return found
+
+
+def studio_of(request: Request) -> Studio:
+    """Return the studio a request is for."""
+    return cast(Studio, request.app.state.studio)
+
+
+class _Saver:
+    """Keeps judgements in the run of the Judge page: the same edit judged again is a further repeat."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._lock = threading.Lock()
+
+    def save(self, judge: Judge, judgement: Judgement, album: Album) -> int:
+        """Keep a judgement and return the repeat it is kept as."""
+        with self._lock:
+            return keep_judgement(self._library.writer(), judge, judgement, album)
+
+
+def _step(pages: Pages, trace: Trace, step: Step, named: dict[str, str]) -> str:
+    side = f"{trace.criterion}-{trace.target}"
+    return pages.text("parts/step.html", view=step_view(step, step.index, named, side), raw_link=None, parted=False)
+
+
+def _verdicts(pages: Pages, library: Library, judgement: Judgement, repeat: int) -> str:
+    run: Any = library.judged_here()
+    links = {}
+    for unit in run.units(judgement.edit.id):  # of several ways to ask, the last one is this judgement's
+        if (unit.judge, unit.mode, unit.repeat) == (judgement.judge, judgement.mode, repeat):
+            place = {"edit": unit.name, "criterion": unit.criterion, "repeat": repeat}
+            place["configuration"] = run.configuration_of(unit)
+            links[unit.criterion] = f"/runs/{run.key}/trace?{urlencode(place)}"
+    return pages.text("parts/verdicts.html", judgement=judgement, links=links)

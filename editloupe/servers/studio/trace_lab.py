@@ -1,0 +1,111 @@
+"""What the pages about many traces work with: a run's index, links that carry the filter, and what stands around a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from editloupe.evals.runs.records import Unit
+from editloupe.evals.traces.finding import ORDERS, SearchedRun, TraceHit, searching
+from editloupe.evals.traces.trace_notes import TraceNote, TracePlace, read_notes
+from editloupe.servers.studio.damage import readable
+
+if TYPE_CHECKING:
+    from editloupe.servers.studio.library import OpenRun
+
+
+@contextmanager
+def asking(one: OpenRun, where: str = "") -> Iterator[SearchedRun]:
+    """Give a run of the studio ready to be asked, with the labels the studio writes."""
+    with readable(one.name), searching(one.run, where, studio=one.labels.path) as opened:
+        yield opened
+
+
+class Links:
+    """Addresses of the traces of one run."""
+
+    def __init__(self, one: OpenRun) -> None:
+        self._one = one
+        with one.index.reading() as rows:
+            query = (
+                "SELECT asked, configuration FROM asked JOIN configurations USING (configuration) ORDER BY place DESC"
+            )
+            self._of_asked = {row["asked"]: row["configuration"] for row in rows.execute(query)}
+
+    def place(self, hit: TraceHit) -> str:
+        """Return configuration and repeat, which tell a verdict from others of the same edit and criterion."""
+        return f"{self._of_asked.get(hit.asked, '')}~{hit.repeat}"
+
+    def trace(self, hit: TraceHit, **more: Any) -> str:
+        """Return the address of a trace."""
+        given = {"edit": hit.name, "criterion": hit.criterion, "verdict": self.place(hit), **more}
+        return f"/runs/{self._one.key}/trace?{_query(given)}"
+
+
+def traces_link(key: str, where: str = "", **more: Any) -> str:
+    """Return the address of the list of a run's traces."""
+    given = _query({"where": where or None, **more})
+    return f"/runs/{key}/traces" + (f"?{given}" if given else "")
+
+
+def narrowed(where: str, **fields: str) -> str:
+    r"""Return a filter that also asks for these values.
+
+    >>> narrowed("score < 3 or repairs > 0", label='the "best"')
+    '(score < 3 or repairs > 0) and label = "the \\"best\\""'
+    """
+    more = " and ".join(f"{name} = {_text(value)}" for name, value in fields.items())
+    return f"({where}) and {more}" if where.strip() else more
+
+
+@dataclass(frozen=True)
+class Around:
+    """What stands around a trace: its place within a filter, its tags and its note."""
+
+    note: TraceNote
+    tags: str
+    where: str | None
+    """None where no filter is being gone through."""
+    order: str
+    back: str
+    """The address of the list."""
+    number: int | None = None
+    """Its place among those that fit, from 1; None where it does not fit."""
+    total: int = 0
+    previous: str | None = None
+    following: str | None = None
+
+
+def around(one: OpenRun, unit: Unit, where: str | None, order: str) -> Around:
+    """Return what stands around a trace; a filter is gone through where there is one."""
+    place = TracePlace(unit.name, unit.criterion, unit.repeat, unit.asked)
+    with readable(one.name):
+        note = read_notes(one.run.folder).get(place, TraceNote())
+    order = order if order in ORDERS else "manifest"
+    back = traces_link(one.key, where or "", order=None if order == "manifest" else order)
+    plain = Around(note, ", ".join(note.tags), where, order, back)
+    if where is None:
+        return plain
+    with asking(one, where) as opened:
+        numbers = opened.numbers(order)
+        own = opened.number_of(unit.name, unit.criterion, unit.repeat, unit.asked)
+        at = numbers.index(own) if own in numbers else None
+        links = Links(one)
+        found = []
+        for place_of_other in (None, None) if at is None else (at - 1, at + 1):
+            inside = place_of_other is not None and 0 <= place_of_other < len(numbers)
+            hit = opened.hit(numbers[place_of_other]) if inside and place_of_other is not None else None
+            found.append(links.trace(hit, where=where, order=order) if hit else None)
+    number = None if at is None else at + 1
+    return Around(note, plain.tags, where, order, back, number, len(numbers), *found)
+
+
+def _query(given: dict[str, Any]) -> str:
+    return urlencode({name: value for name, value in given.items() if value is not None}, errors="replace")
+
+
+def _text(value: str) -> str:
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

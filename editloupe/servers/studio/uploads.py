@@ -1,0 +1,139 @@
+"""What is given to the Judge page or made while it judges: files in a temporary folder, bounded, gone with the program."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from starlette.exceptions import HTTPException
+
+from editloupe.evals.runs.pictures import PictureFolder, file_of
+from editloupe.images import Picture, decode
+from editloupe.servers.studio.decoding_threads import DecodingThreads
+from editloupe.servers.studio.settings import UPLOAD_PIXELS
+from editloupe.types import Sha, UserError
+
+SHA = r"^[0-9a-f]{32}$"
+MOST_BYTES = 1024 * 2**20
+"""Uploaded files and pictures shown while judging are kept up to this much; the oldest go first."""
+
+
+class Uploads:
+    """Uploaded files under their hashes, and the pictures the page shows of them and of what the tools made."""
+
+    def __init__(self, budget: DecodingThreads, most_bytes: int = MOST_BYTES) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="editloupe-studio-"))
+        self.shown = PictureFolder(self.folder / "shown")
+        self._files = self.folder / "files"
+        self._files.mkdir()
+        self._budget = budget
+        self._most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._held: Counter[Sha] = Counter()
+
+    async def receive(self, parts: AsyncIterator[bytes]) -> Path:
+        """Write a body to a file as it comes; where it breaks off, nothing stays."""
+        part = self._files / f".{secrets.token_hex(8)}.part"
+        try:
+            with part.open("wb") as file:
+                async for data in parts:
+                    file.write(data)
+        except BaseException as error:
+            part.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise _no_room(error) from None
+            raise
+        return part
+
+    def take(self, part: Path) -> dict[str, object]:
+        """Open a received file safely, keep it under its hash, and say what it is; anything else is removed."""
+        try:
+            pixels = self._budget.pixels_of(part)
+            if pixels is not None and pixels > UPLOAD_PIXELS:
+                raise HTTPException(
+                    413, f"this picture is larger than the limit of {UPLOAD_PIXELS // 10**6} megapixels"
+                )
+            sha, (width, height) = self._budget.run(lambda: self._decoded(part), part)
+            part.replace(self._files / sha)
+        except OSError as error:
+            raise _no_room(error) from None
+        finally:
+            part.unlink(missing_ok=True)
+        self._prune()
+        return {"sha": sha, "width": width, "height": height}
+
+    def _decoded(self, part: Path) -> tuple[Sha, tuple[int, int]]:
+        """Show a received picture and say what it is; its pixels are let go at the end."""
+        picture = decode(part.read_bytes(), "this file")
+        self.show(picture)
+        return picture.sha, picture.size
+
+    def copy(self, file: Path) -> dict[str, object]:
+        """Take a file of this machine as if it had been uploaded."""
+        part = self._files / f".{secrets.token_hex(8)}.part"
+        try:
+            shutil.copyfile(file, part)
+        except OSError as error:
+            raise _no_room(error) from None
+        return self.take(part)
+
+    def show(self, picture: Picture) -> None:
+        """Put a picture where the page finds it."""
+        if not self.shown.find(picture.sha):
+            self.shown.keep_bytes(picture.sha, *file_of(picture))
+
+    def path(self, sha: Sha) -> Path:
+        """Return an uploaded file by its hash; a hash has no slashes or dots, so it cannot leave the folder."""
+        path = self._files / sha
+        if not re.fullmatch(SHA, sha) or not path.is_file():
+            raise UserError("a picture is missing on the server; choose it again")
+        return path
+
+    def pixels(self, shas: Iterable[Sha]) -> int:
+        """Return how many pixels some uploaded files have together."""
+        return sum(self._budget.pixels_of(self.path(sha)) or 0 for sha in shas if sha)
+
+    @contextmanager
+    def held(self, shas: Iterable[Sha]) -> Iterator[None]:
+        """Keep some files while they are being judged."""
+        wanted = [sha for sha in shas if sha]
+        with self._lock:
+            self._held.update(wanted)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held.subtract(wanted)
+            self._prune()
+
+    def close(self) -> None:
+        """Remove everything."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _prune(self) -> None:
+        """Remove the oldest files until the rest fits."""
+        with self._lock:
+            found: list[tuple[float, int, Path]] = []
+            for path in self.folder.rglob("*"):
+                with suppress(OSError):  # somebody else has just removed it
+                    about = path.stat()
+                    if path.is_file() and not path.name.startswith("."):
+                        found.append((about.st_mtime, about.st_size, path))
+            left = sum(size for _, size, _ in found)
+            for _, size, path in sorted(found):
+                if left <= self._most_bytes:
+                    return
+                if not self._held[path.stem]:
+                    path.unlink(missing_ok=True)
+                    left -= size
+
+
+def _no_room(error: OSError) -> HTTPException:
+    return HTTPException(507, f"the picture cannot be kept on the server ({error.strerror or error})")

@@ -1,0 +1,209 @@
+"""Pickles are read as data; one that would do anything does nothing."""
+
+from __future__ import annotations
+
+import collections
+import io
+import os
+import pickle
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image, PngImagePlugin
+
+from editloupe.servers.reward.unpickling import NotData, unpickled
+from tests.pictures import textured
+
+PROTOCOLS = [2, 3, 4, 5]
+
+
+def opened(format: str, mode: str = "RGB") -> Image.Image:
+    file = io.BytesIO()
+    Image.fromarray(textured(20, 16)).convert(mode).save(file, format)
+    return Image.open(io.BytesIO(file.getvalue()))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        {"a": [1, 2.5, True, "text", b"bytes"], "b": (1, 2)},
+        {"deep": {"deeper": [{"deepest": "x"}]}},
+        [b"\x00\xff" * 300, bytearray(b"abc"), 2**70, -1],
+        collections.OrderedDict(a=1),
+    ],
+)
+def test_data_is_read_as_it_is(value: Any, protocol: int) -> None:
+    def plain(one: Any) -> Any:
+        return list(map(plain, one)) if isinstance(one, (list, tuple)) else one
+
+    found = unpickled(pickle.dumps(value, protocol))
+    wanted = {name: plain(one) for name, one in value.items()} if isinstance(value, dict) else plain(value)
+    assert found == wanted
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_sets_become_lists(protocol: int) -> None:
+    assert sorted(unpickled(pickle.dumps({1, 2}, protocol))) == [1, 2]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array(["one", "two words", "ü"]),
+        np.arange(6, dtype=np.float32).reshape(2, 3),
+        np.arange(6).reshape(2, 3).T,
+        np.array([b"x", b"yz"]),
+        np.array([True, False]),
+        np.arange(3, dtype=">i4"),
+        np.array([], dtype=np.float64),
+    ],
+)
+def test_arrays_of_numbers_and_texts_are_read(array: Any, protocol: int) -> None:
+    assert np.array_equal(unpickled(pickle.dumps(array, protocol)), array)
+
+
+def test_arrays_of_objects_are_lists_and_numbers_of_numpy_are_numbers() -> None:
+    assert unpickled(pickle.dumps(np.array([{"a": 1}, "b"], dtype=object))) == [{"a": 1}, "b"]
+    found = unpickled(pickle.dumps([np.float32(0.5), np.int64(3), np.str_("x")]))
+    assert found == [0.5, 3, "x"]
+    assert all(type(one) in (float, int, str) for one in found)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "image",
+    [
+        Image.fromarray(textured(20, 16)),
+        *(
+            Image.fromarray(textured(20, 16)).convert(mode)
+            for mode in ("L", "RGBA", "P", "1", "CMYK", "LA", "I", "F", "HSV")
+        ),
+        *(opened(format) for format in ("PNG", "JPEG", "WEBP", "BMP", "TIFF")),
+    ],
+    ids=lambda one: f"{type(one).__name__}-{one.mode}",
+)
+def test_pil_images_show_the_same(image: Image.Image, protocol: int) -> None:
+    found = unpickled(pickle.dumps(image, protocol))
+    assert type(found) is Image.Image
+    assert (found.mode, found.size, found.tobytes()) == (image.mode, image.size, image.tobytes())
+    assert found.convert("RGB").tobytes() == image.convert("RGB").tobytes()
+
+
+def test_a_picture_with_notes_is_read_without_them() -> None:
+    image = Image.fromarray(textured(20, 16))
+    image.info["said"] = PngImagePlugin.iTXt("a note", "en", "said")
+    assert unpickled(pickle.dumps([image]))[0].tobytes() == image.tobytes()
+
+
+class Calls:
+    """Pickles as a call."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> tuple[Any, Any]:
+        return self.call
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        os.system,
+        os.remove,
+        eval,
+        exec,
+        __import__,
+        getattr,
+        open,
+        Image.open,
+        np.load,
+        np.array,
+        Image.new,
+        print,
+        type,
+        object,
+    ],
+    ids=lambda one: f"{one.__module__}.{one.__name__}",
+)
+def test_whatever_a_pickle_wants_called_is_not(function: Any, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    mark.write_text("still here")
+    for argument in (f"touch {tmp_path}/made", str(mark), f"open({str(tmp_path / 'made')!r}, 'w')"):
+        for wrapped in (Calls(function, argument), {"images": [Calls(function, argument)]}):
+            with pytest.raises(NotData, match="which is no data"):
+                unpickled(pickle.dumps(wrapped))
+    assert [path.name for path in tmp_path.iterdir()] == ["mark"]
+
+
+HOSTILE = {
+    "a protocol-0 call": b"cos\nsystem\n(S'true'\ntR.",
+    "an INST call": b"(S'true'\nios\nsystem\n.",
+    "an OBJ call": b"(cos\nsystem\nS'true'\no.",
+    "a persistent id": b"Pwhatever\n.",
+    "an extension": b"\x82\x01.",
+    "memory by a length": b"\x80\x05\x96" + struct.pack("<Q", 2**40) + b"abc.",
+    "memory by a place": b"\x80\x04Nr\xff\xff\xff\x7f.",
+    "memory by a call": b"\x80\x04cbuiltins\nbytearray\n\x8a\x06\x00\x00\x00\x00\x00\x01\x85R.",
+    "a size that is none": pickle.dumps(Calls(bytearray, 10)).replace(b"K\n", b"K\xff"),
+    "no end": b"\x80\x04]",
+    "nothing": b"",
+    "text": b"hello",
+    "an attribute of a stand-in": b"\x80\x04c_codecs\nencode\n(N}\x8c\x05_makeNsu\x86b.",
+    "an attribute of a class": b"\x80\x04cPIL.Image\nImage\n}\x8c\x05value\x8c\x01xsb.",
+    "a dotted name": b"\x80\x04\x8c\x09PIL.Image\x8c\x0cImage.__init\x93.",
+    "a module of ours": b"\x80\x04\x8c\x15editloupe._util.files\x8c\x09read_text\x93.",
+}
+
+
+@pytest.mark.parametrize("data", HOSTILE.values(), ids=list(HOSTILE))
+def test_a_hostile_pickle_is_refused_in_one_sentence(data: bytes) -> None:
+    with pytest.raises(NotData) as told:
+        unpickled(data)
+    assert len(str(told.value).splitlines()) == 1
+
+
+def test_stand_ins_are_the_same_after_a_hostile_pickle() -> None:
+    before = unpickled(pickle.dumps(Image.fromarray(textured(8, 8)), 2))
+    for data in HOSTILE.values():
+        with pytest.raises(NotData):
+            unpickled(data)
+    assert unpickled(pickle.dumps(Image.fromarray(textured(8, 8)), 2)) == before
+    assert unpickled(pickle.dumps(b"x" * 10, 2)) == b"x" * 10
+
+
+def test_references_that_multiply_are_refused() -> None:
+    laughs: Any = ["ha"] * 10
+    for _ in range(12):
+        laughs = [laughs] * 10
+    with pytest.raises(NotData, match="too often"):
+        unpickled(pickle.dumps(laughs))
+    deep: Any = []
+    for _ in range(60):
+        deep = [deep]
+    with pytest.raises(NotData, match="too deep"):
+        unpickled(pickle.dumps(deep))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        [{}, "RGB", (10**6, 10**6), None, b""],
+        [{}, "RGB", (4, 4), None, b"x"],
+        [{}, "RGB", (-4, -4), None, b"x" * 48],
+        [{}, "RGB", ("4", 4), None, b"x" * 48],
+        [{}, "made up", (4, 4), None, b"x" * 48],
+        [{}, "RGB", (4, 4)],
+        {"size": (4, 4)},
+        None,
+    ],
+)
+def test_an_image_whose_size_its_bytes_do_not_bear_out_is_refused(state: Any) -> None:
+    body = pickle.dumps(state, 2)[2:-1]
+    with pytest.raises(NotData):
+        unpickled(b"\x80\x02cPIL.Image\nImage\n)\x81" + body + b"b.")

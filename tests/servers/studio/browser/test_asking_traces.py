@@ -1,0 +1,161 @@
+"""Asking all traces in a real browser: filter, statistics, going through what fits, notes, anchors, two runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.evals.traces.samples import FIND, ZOOM, Told, write_run
+from tests.servers.studio.browser.conftest import NewPage
+from tests.servers.studio.browser.test_appearance import NAMELESS, PALE
+from tests.servers.studio.conftest import served
+
+RIGHT, OVER, WRONG = "Flawless Execution", "Over Modification", "Wrong Action"
+TOLD = (
+    Told("a", OVER, (ZOOM,), RIGHT, 0.6, picture=1, thought="The rim is green."),
+    Told("b", WRONG, (FIND, ZOOM), RIGHT, 0.9, picture=2),
+    Told("c", RIGHT, (FIND,), RIGHT, 0.8, picture=3),
+    Told("d", OVER, (FIND,), RIGHT, 0.7, picture=4),
+    Told("e", None, (ZOOM + "!",), picture=5),
+)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> object:
+    folder = tmp_path_factory.mktemp("asked")
+    first = write_run(folder / "one", TOLD)
+    second = write_run(folder / "two", [Told("a", RIGHT, (), picture=1), Told("c", RIGHT, picture=3)], "rules")
+    with served(runs=(first, second)) as where:
+        yield where
+
+
+def press(page: Page, key: str) -> None:
+    """Press a key once the page listens: its scripts have run when it is loaded."""
+    page.wait_for_load_state("load")
+    page.keyboard.press(key)
+
+
+def test_a_filter_is_typed_kept_in_the_address_and_gone_through_by_keys(address: str, new_page: NewPage) -> None:
+    page: Page = new_page(address)
+    page.goto("/runs/one")
+    page.click("text=Ask all traces")
+    expect(page.locator(".count")).to_contain_text("of 5 verdicts")
+    press(page, "/")
+    page.keyboard.type("human != label")
+    press(page, "Enter")
+    expect(page.locator(".count")).to_contain_text("1–3 of 3 verdicts")
+    page.wait_for_load_state("load")
+    page.select_option("[name=order]", "confident")
+    expect(page.locator(".found .what .small").first).to_contain_text("b")
+    assert "where=human" in page.url
+    assert "order=confident" in page.url
+    page.locator("[name=order]").blur()
+    press(page, "j")
+    press(page, "Enter")
+    expect(page.locator(".within")).to_contain_text("1 of 3 in human != label")
+    press(page, "]")
+    expect(page.locator(".within")).to_contain_text("2 of 3")
+    expect(page.locator(".page-head .facts")).to_contain_text("d")
+    press(page, "]")
+    expect(page.locator(".within")).to_contain_text("3 of 3")
+    press(page, "[")
+    expect(page.locator(".within")).to_contain_text("2 of 3")
+    page.click(".within code")
+    expect(page.locator(".count")).to_contain_text("1–3 of 3 verdicts")
+
+
+def test_statistics_come_when_asked_for_and_a_cell_opens_its_edits(address: str, new_page: NewPage) -> None:
+    page: Page = new_page(address)
+    page.goto("/runs/one/traces")
+    page.wait_for_load_state("load")
+    page.click(".lab-statistics summary")
+    expect(page.locator(".lab")).to_contain_text("Did a tool change the mind?")
+    expect(page.locator(".lab")).to_contain_text("This is not an experiment")
+    page.click(f'.confusion a[aria-label*="judge {OVER}"]')
+    expect(page.locator(".count")).to_contain_text("1–2 of 2 verdicts")
+    expect(page.get_by_role("searchbox")).to_have_value(
+        f'criterion = "instruction_following" and human = "{RIGHT}" and label = "{OVER}"'
+    )
+
+
+def test_a_mistake_is_told_and_the_filter_stays_to_be_mended(address: str, new_page: NewPage) -> None:
+    page: Page = new_page(address)
+    page.goto("/runs/one/traces")
+    page.get_by_role("searchbox").fill('thougth("green")')
+    page.click("text=Find")
+    expect(page.locator("[role=alert]")).to_contain_text("did you mean thought(…)?")
+    page.get_by_role("searchbox").fill('thought("rim is green")')
+    page.click("text=Find")
+    expect(page.locator(".count")).to_contain_text("1–1 of 1 verdict ")
+
+
+def test_tags_and_a_note_are_kept_and_found(address: str, new_page: NewPage) -> None:
+    page: Page = new_page(address)
+    page.goto("/runs/one/trace?edit=e")
+    press(page, "n")
+    page.keyboard.type("tool broke, check")
+    page.fill("[name=note]", "The zoom failed.")
+    page.get_by_role("button", name="Keep").click()
+    expect(page.locator(".toast")).to_have_text("Kept.")
+    page.reload()
+    expect(page.locator("[name=tags]")).to_have_value("tool broke, check")
+    page.goto('/runs/one/traces?where=tagged("check")')
+    expect(page.locator(".a-tag")).to_have_text(["check", "tool broke"])
+
+
+def test_a_link_to_a_step_puts_the_focus_on_it(address: str, new_page: NewPage) -> None:
+    page: Page = new_page(address)
+    page.goto("/runs/one/trace?edit=b#step-2")
+    expect(page.locator("#step-2")).to_be_focused()
+    page.click("#step-1 .anchor")
+    expect(page.locator("#step-1")).to_be_focused()
+    assert page.url.endswith("#step-1")
+
+
+def test_two_runs_are_one_list_that_opens_both_traces(address: str, new_page: NewPage) -> None:
+    page: Page = new_page(address)
+    page.goto("/runs/one/traces")
+    page.click("text=Where they differ")
+    expect(page.locator(".count")).to_contain_text("1–1 of 1 that differ, among 2 verdicts")
+    press(page, "j")
+    press(page, "Enter")
+    expect(page.locator(".timeline")).to_have_count(2)
+    expect(page.locator(".parting-line")).to_contain_text("They part at step 1")
+
+
+def test_the_worklist_has_the_surest_disagreement_first(address: str, new_page: NewPage) -> None:
+    page: Page = new_page(address)
+    page.goto("/runs/one/traces")
+    page.click("text=Disagreements, surest first")
+    expect(page.locator(".found .what .small")).to_have_text(["b", "d", "a"])
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1440, False), (390, True)])
+def test_the_pages_are_readable(address: str, new_page: NewPage, width: int, dark: bool) -> None:
+    page: Page = new_page(address, width=width, dark=dark)
+    for path in ("/runs/one/traces#statistics", "/runs/one/traces?where=oops", "/runs/one/differences?other=two"):
+        page.goto(path)
+        page.wait_for_load_state("load")
+        if "#" in path:
+            expect(page.locator(".lab")).to_be_visible()
+        for summary in page.locator(".language summary").all():
+            summary.click()
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, path
+        assert page.locator("h1").count() == 1, path
+        assert page.evaluate(NAMELESS) == [], path
+        assert page.evaluate(PALE) == [], path
+
+
+def test_a_sent_trace_opens_from_the_disk(address: str, new_page: NewPage, tmp_path: Path) -> None:
+    page: Page = new_page(address)
+    page.goto("/runs/one/trace?edit=a")
+    with page.expect_download() as download:
+        page.click("text=Save as one file")
+    place = tmp_path / "a.html"
+    download.value.save_as(place)
+    page.goto(place.as_uri())
+    expect(page.locator("h1")).to_have_text("Paint the cup red")
+    for picture in page.locator("img").all():
+        expect(picture).not_to_have_js_property("naturalWidth", 0)

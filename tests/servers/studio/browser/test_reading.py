@@ -1,0 +1,185 @@
+"""The Runs and Trace pages in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.servers.studio.browser.conftest import NewPage
+from tests.servers.studio.conftest import Listen
+from tests.servers.studio.samples import HOSTILE, TYPES, long_trace, many_edits
+
+TRACE = "/runs/run/trace?edit=the-edit/../x"
+
+
+@pytest.fixture
+def trace(listen: Listen, new_page: NewPage, tmp_path: Path) -> Page:
+    page = new_page(listen(runs=(long_trace(tmp_path, repeats=2),)))
+    page.goto(TRACE)
+    expect(page.locator(".step")).to_have_count(12)
+    return page
+
+
+def zoom_of(page: Page, role: str) -> tuple[float, float]:
+    width, moved = page.locator(f"[data-pane={role}] img").evaluate(
+        "(one) => [parseFloat(one.style.width), one.style.transform]"
+    )
+    return width, float(moved.split("(")[1].split("px")[0])
+
+
+def test_five_thousand_edits_are_filtered_ordered_and_turned_by_keyboard(
+    listen: Listen, new_page: NewPage, thousands: Path
+) -> None:
+    page = new_page(listen(runs=(thousands,)))
+    page.goto("/")
+    expect(page.locator(".count")).to_contain_text("1–50 of 5 000")
+    page.keyboard.press("/")
+    page.keyboard.type("patch 49")
+    expect(page.locator(".count")).to_contain_text("of 111 edits")
+    assert "text=patch+49" in page.url
+    page.select_option("[name=type]", TYPES[0])
+    expect(page.locator(".count")).not_to_contain_text("of 111 edits")
+    page.reload()
+    expect(page.locator("[name=type]")).to_have_value(TYPES[0])
+    page.click("text=Clear")
+    expect(page.locator(".count")).to_contain_text("of 5 000")
+    page.keyboard.press("]")
+    expect(page.locator(".count")).to_contain_text("51–100 of 5 000")
+    page.keyboard.press("[")
+    expect(page.locator(".count")).to_contain_text("1–50 of 5 000")
+    page.select_option("[name=apart]", "people")
+    expect(page.locator(".count")).to_contain_text("of 500 edits")
+    expect(page.locator(".human.apart").first).to_be_visible()
+    page.select_option("[name=criterion]", "instruction_following")
+    page.select_option("[name=order]", "best")
+    expect(page.locator("tbody .chip").first).to_have_class("chip level-4")
+    page.select_option("[name=order]", "worst")
+    expect(page.locator("tbody .chip").first).to_have_class("chip level-2")
+    page.keyboard.press("Escape")
+    page.locator("[name=order]").blur()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1.instruction")).to_contain_text("Change the color of patch")
+
+
+def test_the_reports_charts_stand_on_top(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    page = new_page(listen(runs=(many_edits(tmp_path, 30),)))
+    page.goto("/runs/run")
+    expect(page.locator(".bar")).to_have_count(2)
+    figures = page.locator(".sheets img")
+    expect(figures.first).to_be_visible(timeout=60_000)
+    for number in range(figures.count()):
+        figures.nth(number).scroll_into_view_if_needed()  # a figure is drawn when it comes into sight
+        expect(figures.nth(number)).not_to_have_js_property("naturalWidth", 0)
+    page.click(".bar a >> nth=0")
+    expect(page.locator(".count")).not_to_contain_text("of 30 edits")
+
+
+def test_hovering_a_step_lights_its_box(trace: Page) -> None:
+    lit = trace.locator("[data-pane=edited] .mark.lit")
+    expect(lit).to_have_count(0)
+    trace.locator(".step").nth(1).hover()
+    expect(lit).to_have_count(1)
+    assert trace.locator("[data-pane=source] .mark.dim").count() > 3
+    trace.locator(".step").nth(2).focus()
+    expect(trace.locator("[data-pane=source] .mark.lit")).to_have_count(1)
+    trace.keyboard.press("j")
+    expect(trace.locator(".step").nth(3)).to_be_focused()
+    trace.keyboard.press("Enter")
+    expect(trace.locator(".zoom-level")).not_to_have_text("100 %")
+
+
+def test_both_pictures_zoom_and_move_together(trace: Page) -> None:
+    before = zoom_of(trace, "source")
+    trace.keyboard.press("+")
+    trace.keyboard.press("+")
+    assert zoom_of(trace, "source")[0] > 2 * before[0]
+    assert zoom_of(trace, "source") == zoom_of(trace, "edited")
+    trace.locator(".stage").focus()
+    trace.keyboard.press("ArrowRight")
+    moved = zoom_of(trace, "edited")
+    assert moved == zoom_of(trace, "source")
+    trace.locator("[data-pane=edited]").hover()
+    trace.mouse.wheel(0, -400)
+    expect(trace.locator(".zoom-level")).not_to_have_text("256 %")
+    assert zoom_of(trace, "source")[0] > moved[0]
+    trace.mouse.down()
+    trace.mouse.move(500, 400, steps=3)
+    trace.mouse.up()
+    assert zoom_of(trace, "source") == zoom_of(trace, "edited")
+    trace.keyboard.press("0")
+    assert zoom_of(trace, "source")[0] == before[0]
+
+
+def test_slider_blink_and_difference_show_the_pictures_over_each_other(trace: Page) -> None:
+    trace.keyboard.press("l")
+    handle = trace.locator(".handle")
+    expect(handle).to_be_visible()
+    handle.focus()
+    trace.keyboard.press("Home")
+    expect(handle).to_have_attribute("aria-valuenow", "0")
+    clip = "getComputedStyle(document.querySelector('[data-pane=edited]')).clipPath"
+    assert trace.evaluate(clip) == "inset(0px 0px 0px 0%)"
+    around = trace.locator(".stage").bounding_box()
+    assert around is not None
+    trace.mouse.move(around["x"] + 3, around["y"] + around["height"] / 2)
+    trace.mouse.down()
+    trace.mouse.move(around["x"] + around["width"] * 0.75, around["y"] + 40, steps=4)
+    trace.mouse.up()
+    expect(handle).to_have_attribute("aria-valuenow", "75")
+    trace.keyboard.press("b")
+    expect(trace.locator("[data-pane=edited].behind")).to_have_count(1)
+    expect(trace.locator("[data-pane=source].behind")).to_have_count(1)
+    trace.keyboard.press("d")
+    expect(trace.locator("img.difference")).to_have_js_property("naturalWidth", 200)
+    expect(trace.locator("img.difference")).to_be_visible()
+    trace.keyboard.press("x")
+    expect(trace.locator(".mark")).to_have_count(0)
+    trace.keyboard.press("s")
+    expect(trace.locator("[data-view=side]")).to_have_attribute("aria-pressed", "true")
+
+
+def test_raw_request_and_reply_come_on_demand(trace: Page) -> None:
+    asked: list[str] = []
+    trace.on("request", lambda request: asked.append(request.url))
+    raw = trace.locator("details.raw").nth(1)
+    expect(raw.locator("pre")).to_have_count(0)
+    raw.locator("summary").click()
+    expect(raw.locator("pre")).to_have_count(2)
+    expect(raw.locator("pre").first).to_contain_text("You judge edits.")
+    assert len([url for url in asked if "/raw?" in url]) == 1
+
+
+def test_two_traces_stand_beside_each_other(trace: Page) -> None:
+    trace.select_option("[name=beside]", index=1)
+    expect(trace.locator(".timeline")).to_have_count(2)
+    expect(trace.locator(".parting-line")).to_contain_text("They part at step 4")
+    expect(trace.locator(".step.parted")).to_have_count(2)
+    trace.wait_for_load_state()  # another page: measured before its style sheets are there, nothing stands in its place
+    left, right = (trace.locator(".timeline").nth(n).bounding_box() for n in (0, 1))
+    assert left is not None
+    assert right is not None
+    assert right["x"] > left["x"] + left["width"]
+    trace.locator(".timeline >> nth=1 >> .step >> nth=3").hover()
+    expect(trace.locator(".mark.lit")).to_have_count(1)
+
+
+def test_a_picture_the_judge_saw_opens_large(trace: Page) -> None:
+    trace.locator(".shot").first.click()
+    expect(trace.locator("dialog.lightbox")).to_be_visible()
+    trace.keyboard.press("Escape")
+    expect(trace.locator("dialog.lightbox")).to_be_hidden()
+    trace.keyboard.press("?")
+    expect(trace.locator("dialog.keys")).to_contain_text("Zoom in, out, fit")
+
+
+def test_a_hostile_thought_is_only_text(listen: Listen, new_page: NewPage, tmp_path: Path) -> None:
+    page = new_page(listen(runs=(long_trace(tmp_path, steps=3, thought=HOSTILE),)))
+    page.goto(TRACE)
+    expect(page.locator(".thought").first).to_contain_text("<script>document.title='owned'</script>")
+    page.locator("details.raw").first.locator("summary").click()
+    expect(page.locator("details.raw pre")).to_have_count(2)
+    assert page.title() == "the-edit/../x · EditLoupe"

@@ -1,0 +1,243 @@
+"""The table of a run: pages, filters and order worked out in SQL, up to date while the run grows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from editloupe.evals.runs.store import Run
+from editloupe.servers.studio.index import RunIndex
+from editloupe.servers.studio.labels import LabelBook
+from editloupe.servers.studio.queries import PAGE_SIZE, Wanted, conditions, facts_of, page_of, statement
+from editloupe.types import Edit, Judgement, Verdict
+from tests.evals.sample_runs import Line, make_run
+from tests.evals.watched_run import WatchedRun
+from tests.servers.studio.conftest import OpenStudio
+from tests.servers.studio.samples import LABELS, TYPES, many_edits, outcome
+
+FOLLOWING, JUDGE = "instruction_following", "openai:gpt-5.1"
+
+
+def opened(folder: Path) -> RunIndex:
+    return RunIndex(Run.open(folder), LabelBook(folder / "labels.jsonl"))
+
+
+@pytest.fixture(scope="module")
+def index(thousands: Path) -> RunIndex:
+    return opened(thousands)
+
+
+def ids(index: RunIndex, **wanted: object) -> list[str]:
+    with index.reading() as rows:
+        return [row.edit["edit_id"] for row in page_of(rows, Wanted(**wanted)).rows]  # type: ignore[arg-type]
+
+
+def total(index: RunIndex, **wanted: object) -> int:
+    with index.reading() as rows:
+        return page_of(rows, Wanted(**wanted)).total  # type: ignore[arg-type]
+
+
+@pytest.mark.long
+def test_a_page_holds_fifty_of_five_thousand(index: RunIndex) -> None:
+    assert ids(index) == [f"edit-{n:05}" for n in range(PAGE_SIZE)]
+    assert ids(index, page=100) == [f"edit-{n:05}" for n in range(4950, 5000)]
+    assert ids(index, page=10**6) == ids(index, page=100)
+    assert total(index) == 5000
+
+
+@pytest.mark.long
+def test_filters_find_exactly_what_fits(index: RunIndex) -> None:
+    verdicts = [outcome(FOLLOWING, n) for n in range(5000)]
+    wrong = [n for n, v in enumerate(verdicts) if isinstance(v, Verdict) and v.label == "Wrong Action"]
+    assert total(index, criterion=FOLLOWING, label="Wrong Action") == len(wrong)
+    assert total(index, type=TYPES[1]) == len([n for n in range(5000) if n % len(TYPES) == 1])
+    assert total(index, status="unjudged") == 250
+    assert total(index, status="judged") == 4750
+    assert total(index, label="unjudged", criterion=FOLLOWING) == 250
+    assert total(index, text="PATCH 4999 ") == 1
+    assert total(index, text="painter-2") == len([n for n in range(5000) if n % 3 == 2])
+    assert total(index, text="%") == 0
+    assert total(index, label="Scene Collapse", criterion=FOLLOWING) == 0
+    assert ids(index, text="patch 77 to red", criterion=FOLLOWING) == ["edit-00077"]
+
+
+def test_disagreement_with_people_can_be_asked_for(index: RunIndex) -> None:
+    assert total(index, apart="people") == 500
+    assert total(index, apart="agree") == 500
+    assert total(index, apart="none") == 4000
+    assert total(index, apart="people", criterion="visual_consistency") == 0
+    apart = ids(index, order="apart", criterion=FOLLOWING)
+    assert all(int(one.removeprefix("edit-")) % 10 == 0 for one in apart)
+
+
+def test_the_order_can_be_chosen(index: RunIndex) -> None:
+    with index.reading() as rows:
+        for order, name in (("worst", "place"), ("best", "place"), ("unsure", "confidence")):
+            found = page_of(rows, Wanted(order=order, criterion=FOLLOWING)).rows
+            values = [row.cells[FOLLOWING][name] for row in found]
+            assert values == sorted(values, reverse=order == "best")
+            assert len(values) == PAGE_SIZE
+
+
+def test_a_page_is_read_off_an_index_and_not_sorted_whole(index: RunIndex) -> None:
+    with index.reading() as rows:
+        plan = [
+            row["detail"]
+            for row in rows.execute(f"EXPLAIN QUERY PLAN {statement(Wanted())}", {"size": 50, "skipped": 0})
+        ]
+        assert plan == ["SCAN edits USING INDEX edits_in_order"]
+        wanted = Wanted(criterion=FOLLOWING, label="Wrong Action", status="judged", apart="people", type=TYPES[0])
+        values = {**conditions(wanted)[1], "size": 50, "skipped": 0}
+        plan = [row["detail"] for row in rows.execute(f"EXPLAIN QUERY PLAN {statement(wanted)}", values)]
+    assert not [line for line in plan if line.startswith("SCAN") and "edits" not in line]
+    assert any("edits_by_type" in line for line in plan)
+
+
+def test_texts_of_a_request_are_values_and_never_sql(index: RunIndex) -> None:
+    for nasty in ("' OR 1=1 --", '"; DROP TABLE edits; --', "\x00", "☃" * 50):
+        for name in ("text", "type", "label", "criterion"):
+            assert total(index, **{name: nasty}) == (5000 if name == "criterion" or not nasty.strip() else 0)
+    assert total(index) == 5000
+
+
+def test_the_table_grows_with_the_run_and_shows_what_was_judged_again(tmp_path: Path) -> None:
+    folder = many_edits(tmp_path, 3)
+    index = opened(folder)
+    assert total(index) == 3
+    with Run.write(folder) as run:
+        last = run.edit("edit-00002").edit
+        for edit in (last, last.model_copy(update={"id": "later"})):
+            verdict = Verdict(criterion=FOLLOWING, label="Wrong Action", score=2, score_100=100 / 3)
+            run.save(Judgement(edit=edit, protocol="dlebench", mode="tools", judge=JUDGE, verdicts=(verdict,)))
+        assert total(index) == 4
+        with index.reading() as rows:
+            found = {row.edit["edit_id"]: row.cells[FOLLOWING]["label"] for row in page_of(rows, Wanted()).rows}
+        assert (found["edit-00002"], found["later"]) == ("Wrong Action", "Wrong Action")
+        other = verdict.model_copy(update={"label": "Flawless Execution", "score": 4, "score_100": 100.0})
+        again = Judgement(edit=last, protocol="dlebench", mode="tools", judge=JUDGE, verdicts=(other,))
+        run.save(again)
+        assert ids(index, label="Flawless Execution", text="edit-00002") == ["edit-00002"]
+        run.save(again.model_copy(update={"verdicts": (verdict,)}), repeat=1)
+        assert ids(index, apart="repeats") == ["edit-00002"]
+
+
+def test_verdicts_committed_while_the_table_is_brought_up_to_date_come_with_the_next_reading(tmp_path: Path) -> None:
+    folder = many_edits(tmp_path, 3)
+    watched = WatchedRun.open(folder)
+    assert isinstance(watched, WatchedRun)
+    index = RunIndex(watched, LabelBook(folder / "labels.jsonl"))
+    with Run.write(folder) as writer:
+
+        def judge_again(*names: str) -> None:
+            verdict = Verdict(criterion=FOLLOWING, label="Wrong Action", score=2, score_100=100 / 3)
+            for name in names:
+                edit = writer.edit(name).edit
+                whole = Judgement(edit=edit, protocol="dlebench", mode="tools", judge=JUDGE, verdicts=(verdict,))
+                writer.save(whole, repeat=1)
+
+        assert total(index) == 3
+        judge_again("edit-00002")
+        watched.watch("FROM answers JOIN edits", lambda: judge_again("edit-00000", "edit-00001"))
+        assert total(index) == 3
+        assert watched.was_called, "verdicts were committed during the reading"
+        with index.reading() as rows:
+            repeats = {row.edit["edit_id"]: row.cells[FOLLOWING]["repeats"] for row in page_of(rows, Wanted()).rows}
+            units = rows.execute("SELECT sum(units) FROM configurations").fetchone()[0]
+    assert repeats == {"edit-00000": 2, "edit-00001": 2, "edit-00002": 2}
+    assert units == 9
+    index.close()
+
+
+def test_labels_given_by_people_come_into_the_table_at_once(tmp_path: Path) -> None:
+    folder = many_edits(tmp_path, 3)
+    book = LabelBook(folder / "labels.jsonl")
+    index = RunIndex(Run.open(folder), book)
+    assert total(index, apart="people") == 1
+    for name, label in (("ana", 0), ("ben", 3), ("cy", 0)):
+        book.give(name, "edit-00001", FOLLOWING, LABELS[FOLLOWING][label])
+    with index.reading() as rows:
+        found = {row.edit["edit_id"]: row.people for row in page_of(rows, Wanted()).rows}
+        assert found["edit-00001"][FOLLOWING]["label"] == LABELS[FOLLOWING][0]
+        assert found["edit-00001"][FOLLOWING]["count"] == 3
+        assert facts_of(rows).labelled == 2
+    book.undo("ana")
+    with index.reading() as rows:
+        found = {row.edit["edit_id"]: row.people for row in page_of(rows, Wanted()).rows}
+    assert found["edit-00001"][FOLLOWING]["count"] == 2
+
+
+@pytest.mark.long
+def test_the_page_shows_only_its_rows_and_says_how_long_it_took(studio: OpenStudio, thousands: Path) -> None:
+    client = studio(runs=(thousands,))
+    page = client.get("/runs/run", params={"type": TYPES[0], "page": 2})
+    assert page.text.count('<tr data-edit="') == PAGE_SIZE
+    assert "Page 2 of" in page.text
+    assert page.headers["server-timing"].startswith("studio;dur=")
+    part = client.get("/runs/run", params={"type": TYPES[0], "page": 2}, headers={"x-part": "rows"}).text
+    assert part.count('<tr data-edit="') == PAGE_SIZE
+    assert "<html" not in part
+    assert "No edit fits" in client.get("/runs/run", params={"text": "no such thing"}).text
+
+
+def test_scores_without_a_label_can_be_filtered_like_labels(tmp_path: Path) -> None:
+    folder = many_edits(tmp_path, 2)
+    with Run.write(folder) as run:
+        for number in range(2):
+            edit = run.edit(f"edit-{number:05}").edit
+            verdict = Verdict(criterion="visual_quality", score=7.0 + number, score_100=70.0)
+            run.save(Judgement(edit=edit, protocol="wiseedit", mode="plain", judge="rules", verdicts=(verdict,)))
+    index = opened(folder)
+    with index.reading() as rows:
+        first, second = (one["configuration"] for one in facts_of(rows).configurations)
+        assert facts_of(rows, second).counts == {"visual_quality": {"7": 1, "8": 1}}
+        assert set(facts_of(rows).counts) == set(LABELS)
+    assert ids(index, criterion="visual_quality", label="8", configuration=second) == ["edit-00001"]
+    assert ids(index, criterion="visual_quality", label="8", configuration=first) == []
+
+
+def test_an_edit_without_a_verdict_is_shown_too(tmp_path: Path) -> None:
+    folder = many_edits(tmp_path, 1)
+    with Run.write(folder) as run:
+        edit = Edit(id="waiting", source=tmp_path / "a.png", edited=tmp_path / "b.png", instruction="Wait")
+        run.save(Judgement(edit=edit, protocol="dlebench", mode="tools", judge="rules", verdicts=()))
+    assert ids(opened(folder)) == ["edit-00000", "waiting"]
+
+
+def two_models_two_judges(folder: Path) -> Path:
+    """One id of two models, both judged by two judges that disagree, and an edit that only the second one judged."""
+    lines = [Line("a", 4, model="A"), Line("a", 1, model="B"), Line("b", 2, model=None)]
+    make_run(folder / "run", lines, pictures=True)
+    turned = [Line("a", 1, model="A"), Line("a", 4, model="B"), Line("b", 3, model=None), Line("c", 4, model="B")]
+    return make_run(folder / "run", turned, judge="openai:other", pictures=True)
+
+
+def test_models_under_one_id_are_rows_of_their_own_and_can_be_filtered(tmp_path: Path) -> None:
+    index = opened(two_models_two_judges(tmp_path))
+    with index.reading() as rows:
+        found = page_of(rows, Wanted()).rows
+        assert facts_of(rows).models == ("A", "B", "(no model)")
+    told = [(row.edit["name"], row.edit["edit_id"], row.edit["model"], row.cells[FOLLOWING]["score"]) for row in found]
+    assert told == [("a", "a", "A", 4), ("a@B", "a", "B", 1), ("b", "b", None, 2)]
+    assert [total(index, model=model) for model in ("A", "B", "(no model)", "C")] == [1, 1, 1, 0]
+    assert ids(index, order="model") == ["b", "a", "a"]
+
+
+def test_two_judges_of_one_run_are_never_mixed(tmp_path: Path) -> None:
+    index = opened(two_models_two_judges(tmp_path))
+    with index.reading() as rows:
+        first, second = facts_of(rows).configurations
+        assert [one["title"] for one in (first, second)] == [
+            "openai:gpt-5.1 · dlebench · tools mode",
+            "openai:other · dlebench · tools mode",
+        ]
+        counts = [facts_of(rows, one["configuration"]).counts[FOLLOWING] for one in (first, second)]
+        found = page_of(rows, Wanted(configuration=second["configuration"])).rows
+    assert [sum(one.values()) for one in counts] == [3, 4]
+    assert [(row.edit["name"], row.cells[FOLLOWING]["score"]) for row in found] == [
+        ("a", 1),
+        ("a@B", 4),
+        ("b", 3),
+        ("c", 4),
+    ]
+    assert ids(index, text="c", configuration=first["configuration"], model="B") == ["a"]

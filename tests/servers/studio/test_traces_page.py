@@ -1,0 +1,164 @@
+"""The pages about many traces, asked directly."""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractContextManager
+from html import unescape
+from pathlib import Path
+from sqlite3 import Connection
+from threading import Event
+from urllib.parse import quote
+
+import pytest
+from starlette.testclient import TestClient
+
+from editloupe.evals.runs.store import Run
+from editloupe.evals.traces.index_file import Progress
+from tests.evals.sample_runs import IF
+from tests.evals.traces.samples import FIND, ZOOM, Told, write_run
+from tests.servers.studio.conftest import OpenStudio
+
+TOLD = (
+    Told("a", "Over Modification", (ZOOM,), "Flawless Execution", 0.6, picture=1),
+    Told("b", "Wrong Action", (FIND,), "Flawless Execution", 0.9, picture=2),
+    Told("c", "Flawless Execution", (FIND, ZOOM), "Flawless Execution", 0.8, picture=3),
+    Told("d", None, thought="<b>bold</b>", instruction="<script>alert(1)</script>"),
+)
+
+
+@pytest.fixture
+def client(studio: OpenStudio, tmp_path: Path) -> TestClient:
+    return studio(runs=(write_run(tmp_path / "run", TOLD),))
+
+
+def links(page: str, kind: str = "row-link") -> list[str]:
+    return [unescape(link) for link in re.findall(rf'class="{kind}" href="([^"]+)"', page)]
+
+
+def test_the_list_is_filtered_and_its_links_carry_the_filter(client: TestClient) -> None:
+    page = client.get("/runs/run/traces", params={"where": "human != label", "order": "confident"}).text
+    assert "1–2 of 2 verdicts" in page
+    found = links(page)
+    assert [re.search(r"edit=(\w+)", link)[1] for link in found] == ["b", "a"]  # type: ignore[index]
+    opened = client.get(found[0])
+    assert opened.status_code == 200
+    assert "1 of 2 in" in opened.text
+    assert 'rel="next"' in opened.text
+    assert 'rel="prev"' not in opened.text
+
+
+def test_a_filter_that_cannot_be_understood_is_told_beside_it(client: TestClient) -> None:
+    answer = client.get("/runs/run/traces", params={"where": 'lable = "<b>"'})
+    assert answer.status_code == 200
+    assert "did you mean label?" in answer.text
+    assert 'value="lable = &#34;&lt;b&gt;&#34;"' in answer.text
+
+
+def test_what_a_manifest_says_is_shown_as_text(client: TestClient) -> None:
+    page = client.get("/runs/run/traces").text
+    assert "<script>alert(1)" not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_cells_of_the_confusion_open_their_edits(client: TestClient) -> None:
+    part = client.get("/runs/run/traces/statistics").text
+    assert "This is not an experiment" in part
+    cells = [unescape(link) for link in re.findall(r'<td[^>]*><a href="([^"]+)"', part)]
+    assert len(cells) == 3
+    for cell in cells:
+        assert "1–1 of 1 verdict " in client.get(cell).text
+
+
+def test_a_note_is_kept_found_and_shown(client: TestClient, tmp_path: Path) -> None:
+    trace = client.get(links(client.get("/runs/run/traces", params={"where": 'edit = "a"'}).text)[0]).text
+    asked = re.search(r'data-asked="([^"]+)"', trace)
+    assert asked
+    body = {
+        "edit": "a",
+        "criterion": IF,
+        "repeat": 0,
+        "asked": asked[1],
+        "tags": "odd, odd,  look again",
+        "note": "Hm.",
+    }
+    assert client.post("/runs/run/trace/note", json=body).json() == {"tags": "odd, look again", "note": "Hm."}
+    page = client.get("/runs/run/traces", params={"where": 'tagged("look again")'}).text
+    assert "1–1 of 1 verdict " in page
+    assert "Statistics of this verdict<" in page
+    assert "odd" in page
+    assert 'value="odd, look again"' in client.get(links(page)[0]).text
+    assert (tmp_path / "run" / "trace_notes.jsonl").is_file()
+    assert client.post("/runs/run/trace/note", json={**body, "edit": "b"}).status_code == 200
+    assert client.post("/runs/run/trace/note", json={**body, "criterion": "beauty"}).status_code == 404
+    assert client.post("/runs/run/trace/note", json={**body, "repeat": "x"}).status_code == 400
+
+
+def test_a_trace_is_handed_out_as_one_file(client: TestClient) -> None:
+    page = client.get("/runs/run/trace?edit=a").text
+    link = re.search(r'href="([^"]+)" download', page)
+    assert link
+    sent = client.get(unescape(link[1]))
+    assert sent.headers["content-disposition"] == 'attachment; filename="a.html"'
+    assert "data:image/" in sent.text
+    assert "People: <strong>Flawless Execution</strong>" in sent.text
+    assert client.get(unescape(link[1]).replace("repeat=0", "repeat=7")).status_code == 404
+
+
+def test_two_runs_are_one_list_that_opens_both_traces(studio: OpenStudio, tmp_path: Path) -> None:
+    first = write_run(tmp_path / "first", TOLD)
+    second = write_run(tmp_path / "second", [Told("a", "Flawless Execution", picture=1), Told("c", picture=3)], "rules")
+    client = studio(runs=(first, second))
+    assert "Where they differ" in client.get("/runs/first/traces").text
+    page = client.get("/runs/first/differences", params={"other": "second"}).text
+    assert "1–1 of 1 that differ, among 2 verdicts" in page
+    both = client.get(links(page)[0])
+    assert both.status_code == 200
+    assert "They part at step" in both.text
+    filtered = client.get(f"/runs/first/differences?other=second&where={quote('score = 4')}").text
+    assert "The one verdict on the same pictures" in filtered
+    assert client.get("/runs/first/differences?other=nowhere").status_code == 404
+
+
+def test_a_large_run_is_indexed_in_the_background(
+    studio: OpenStudio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from editloupe.servers.studio import trace_indexing
+
+    go_on = Event()
+    usual = trace_indexing.open_index
+
+    def slowly(run: Run, progress: Progress) -> AbstractContextManager[Connection]:
+        assert go_on.wait(60)
+        return usual(run, progress)
+
+    monkeypatch.setattr(trace_indexing, "AT_ONCE", 2)
+    monkeypatch.setattr(trace_indexing, "open_index", slowly)
+    client = studio(runs=(write_run(tmp_path / "run", TOLD),))
+    assert "The traces are being indexed" in client.get("/runs/run/traces").text
+    go_on.set()
+    for job in client.app.state.studio.indexing._jobs.values():  # type: ignore[attr-defined]
+        job.thread.join(60)
+    assert "1–4 of 4 verdicts" in client.get("/runs/run/traces").text
+
+
+def test_a_filter_that_is_too_long_is_told_beside_it(client: TestClient) -> None:
+    page = client.get("/runs/run/traces", params={"where": "x" * 6000})
+    assert page.status_code == 200
+    assert "it has 6000 characters, and 5000 are the most" in page.text
+
+
+def test_edits_that_show_the_same_stand_beside_a_trace_once(studio: OpenStudio, tmp_path: Path) -> None:
+    first = write_run(tmp_path / "first", TOLD)
+    twins = [Told(name, "Wrong Action", picture=1) for name in ("other", "a", "further")]
+    client = studio(runs=(first, write_run(tmp_path / "second", twins, "rules")))
+    page = client.get("/runs/first/trace?edit=a").text
+    assert len(re.findall(r'<option value="second~', page)) == 1
+    (link,) = re.findall(r'<option value="(second~[^"]+)"', page)
+    beside = client.get("/runs/first/trace", params={"edit": "a", "beside": link}).text
+    assert "calls this edit" not in beside, "the edit of the same name is taken"
+
+
+def test_the_list_of_runs_says_how_many_are_unjudged(studio: OpenStudio, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [Told("a"), Told("b", None)])
+    assert "1 of 2 unjudged" in studio(runs=(run,)).get("/runs").text
