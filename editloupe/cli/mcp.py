@@ -53,7 +53,7 @@ def mcp(
 
     Example: editloupe mcp --root pictures --root runs --judge openai:gpt-5.1
     """
-    from editloupe.servers.studio.settings import new_token
+    from editloupe.servers.http.access import new_token
 
     made = http is not None and token is None
     settings = McpSettings(roots=tuple(root or ()), out=out, token=new_token() if made else token)

@@ -78,7 +78,7 @@ def serve(
 
     Example: editloupe serve --judge openai:gpt-5.1 --out runs/rewards
     """
-    from editloupe.servers.studio.settings import is_loopback, new_token
+    from editloupe.servers.http.access import is_loopback, new_token
 
     made = token is None and not is_loopback(host)
     settings = RewardServerSettings(

@@ -64,7 +64,8 @@ def studio(
 
     Example: editloupe studio runs/demo
     """
-    from editloupe.servers.studio.settings import StudioSettings, new_token
+    from editloupe.servers.http.access import new_token
+    from editloupe.servers.studio.settings import StudioSettings
 
     settings = StudioSettings(
         runs=tuple(runs or ()),

@@ -252,7 +252,7 @@ def test_a_mistake_is_one_sentence(options: list[str], sentence: str, capfd: pyt
 
 
 def test_a_port_that_is_taken_is_one_sentence(capfd: pytest.CaptureFixture[str]) -> None:
-    from editloupe.servers.studio.stoppable_server import listen
+    from editloupe.servers.http.server import listen
 
     with listen("127.0.0.1", 0, "the test") as taken:
         port = str(taken.getsockname()[1])

@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from editloupe.cli.main import run
-from editloupe.servers.studio.serve import address, listening
+from editloupe.servers.http.server import listen
+from editloupe.servers.studio.serve import address
 from editloupe.servers.studio.settings import StudioSettings
 from tests.servers.studio.samples import many_edits
 
@@ -62,7 +63,7 @@ def test_it_serves_a_run_until_interrupted_and_leaves_nothing_behind(tmp_path: P
 def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
     runs = [str(many_edits(tmp_path / name, 1)) for name in ("a", "b")]
-    with listening(StudioSettings(port=0)) as taken:
+    with listen("127.0.0.1", 0, "the test") as taken:
         for arguments, sentence in (
             (["--token", "too-short"], "at least 16 characters"),
             (["--base-url", "ftp://models/v1"], "--base-url"),

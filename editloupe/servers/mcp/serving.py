@@ -9,19 +9,17 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 
-import uvicorn
 from starlette.types import ASGIApp
 
 from editloupe.judge import Judge
+from editloupe.servers.http.access import server_url
+from editloupe.servers.http.guard import ProgramGuard
+from editloupe.servers.http.server import Ending, StoppableServer, listen
 from editloupe.servers.mcp.settings import HOST, McpSettings
 from editloupe.servers.mcp.tool_server import ToolServer, create_server
-from editloupe.servers.reward.guard import Guard
-from editloupe.servers.studio.stoppable_server import Ending, StoppableServer, listen
 from editloupe.types import UserError
 
 STOPPED = "editloupe: the MCP server was stopped"
-ANSWERING = 1
-"""Seconds for the last answers to go out once the judge is closed."""
 LEAVE_AFTER = 4.0
 PATH = "/mcp"
 
@@ -63,22 +61,10 @@ def serve_http(judge: Judge, settings: McpSettings, port: int) -> int:
     _log_plainly()
     with ExitStack() as stack:
         stack.enter_context(judge)
-        try:
-            listener = stack.enter_context(listen(HOST, port, "the MCP server"))
-        except OSError as error:
-            raise UserError(str(error).replace("--port", "--http")) from None
+        listener = stack.enter_context(listen(HOST, port, "the MCP server", "--http"))
         tools = stack.enter_context(closing(create_server(judge, settings)))
-        config = uvicorn.Config(
-            http_app(tools, settings),
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=ANSWERING,
-            ws="none",
-        )
-        server = StoppableServer(config, Ending(STOPPED, judge.aclose, lambda: None, LEAVE_AFTER))
-        where = f"http://{HOST}:{listener.getsockname()[1]}{PATH}"
+        server = StoppableServer(http_app(tools, settings), Ending(STOPPED, judge.aclose, lambda: None, LEAVE_AFTER))
+        where = server_url(HOST, listener.getsockname()[1]) + PATH
         print(f"EditLoupe MCP server: {where}\nPress Ctrl+C to stop.", file=sys.stderr, flush=True)
         server.run(sockets=[listener])
     server.say_stopped()
@@ -95,4 +81,4 @@ def http_app(tools: ToolServer, settings: McpSettings) -> ASGIApp:
     if settings.token is None:
         raise UserError("an MCP server over HTTP needs a token: others may have an account on this machine")
     app = tools.streamable_http_app(streamable_http_path=PATH, host=HOST, max_request_body_size=settings.body_bytes)
-    return Guard(app, settings)
+    return ProgramGuard(app, settings)

@@ -20,8 +20,8 @@ from starlette.requests import ClientDisconnect
 
 from editloupe._util.text import for_json
 from editloupe.evals.runs.redact import Redactor
+from editloupe.servers.http.guard import ProgramGuard, busy, error
 from editloupe.servers.reward import json_dialects, pickle_dialects
-from editloupe.servers.reward.guard import Guard, busy, error
 from editloupe.servers.reward.metrics import MEDIA_TYPE
 from editloupe.servers.reward.scoring import Busy, EditScorer, OutOfOrder, TooMany
 from editloupe.servers.reward.wire import BadRequest, Dialect, WireLimits
@@ -48,7 +48,7 @@ def create_app(scorer: EditScorer) -> FastAPI:
         app.add_api_route(path, _health(scorer), methods=["GET"], include_in_schema=path == "/health")
     app.add_api_route("/metrics", _metrics(scorer), methods=["GET"])
     app.add_exception_handler(HTTPException, _told)
-    app.add_middleware(Guard, settings=settings)
+    app.add_middleware(ProgramGuard, settings=settings)
     return app
 
 

@@ -6,17 +6,15 @@ import sys
 from contextlib import ExitStack, closing
 from dataclasses import replace
 
-import uvicorn
-
 from editloupe.evals.batch.local_executor import compare_in_pool
 from editloupe.evals.reward.edit_rewards import check_scorable
 from editloupe.judge import Judge
+from editloupe.servers.http.access import server_url
+from editloupe.servers.http.server import Ending, StoppableServer, listen
 from editloupe.servers.reward.app import create_app
 from editloupe.servers.reward.kept_run import KeptRun
 from editloupe.servers.reward.scoring import EditScorer
 from editloupe.servers.reward.settings import RewardServerSettings
-from editloupe.servers.studio.stoppable_server import Ending, StoppableServer, listen
-from editloupe.types import UserError
 
 STOPPED = "editloupe: the reward server was stopped"
 KEEP_ALIVE = 120
@@ -30,28 +28,14 @@ def serve_rewards(judge: Judge, settings: RewardServerSettings) -> int:
     with ExitStack() as stack:
         stack.enter_context(judge)
         check_scorable(judge)
-        try:
-            listener = stack.enter_context(listen(settings.host, settings.port, "the reward server"))
-        except OSError as error:
-            raise UserError(str(error)) from None
+        listener = stack.enter_context(listen(settings.host, settings.port, "the reward server"))
         settings = replace(settings, port=listener.getsockname()[1])
         if (pool := compare_in_pool(judge)) is not None:
             stack.callback(pool.close)
         run = stack.enter_context(closing(KeptRun(settings.out, judge))) if settings.out else None
         scorer = EditScorer(judge, settings, run)
-        config = uvicorn.Config(
-            create_app(scorer),
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_graceful_shutdown=ANSWERING,
-            timeout_keep_alive=KEEP_ALIVE,
-            backlog=1024,
-            ws="none",
-        )
         ending = Ending(STOPPED, scorer.stop, lambda: None, settings.grace + 2 * ANSWERING)
-        server = StoppableServer(config, ending)
+        server = StoppableServer(create_app(scorer), ending, ANSWERING, KEEP_ALIVE)
         _announce(scorer)
         server.run(sockets=[listener])
     server.say_stopped()
@@ -60,9 +44,8 @@ def serve_rewards(judge: Judge, settings: RewardServerSettings) -> int:
 
 def _announce(scorer: EditScorer) -> None:
     settings, judge = scorer.settings, scorer.judge
-    name = f"[{settings.host}]" if ":" in settings.host else settings.host
     lines = [
-        f"EditLoupe reward server: http://{name}:{settings.port}",
+        f"EditLoupe reward server: {server_url(settings.host, settings.port)}",
         f"judge {judge.spec}, {judge.protocol}, {judge.mode} mode; rewards from 0 to 1: {', '.join(scorer.names)}",
         *(f"note: {note}" for note in judge.notes),
         *([f"kept in {settings.out}"] if settings.out else []),

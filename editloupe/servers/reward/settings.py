@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from editloupe.servers.studio.settings import LOOPBACK_NAMES, check_token, is_loopback
+from editloupe.servers.http.access import LOOPBACK_NAMES, check_token, is_loopback
 from editloupe.types import UserError
 
 PORT = 8645

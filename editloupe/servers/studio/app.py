@@ -13,9 +13,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from editloupe.evals.runs.damage import RunDamaged
-from editloupe.servers.studio.guard import Guard
+from editloupe.servers.studio.guard import PageGuard
 from editloupe.servers.studio.library import OpenRun
-from editloupe.servers.studio.login import Login
 from editloupe.servers.studio.render import HERE
 from editloupe.servers.studio.routes import (
     annotate,
@@ -50,7 +49,7 @@ def create_app(settings: StudioSettings) -> FastAPI:
         redoc_url=None,
         openapi_url=None,
         lifespan=lifespan,
-        middleware=[Middleware(Guard, settings=settings, login=Login(settings, studio.pages))],
+        middleware=[Middleware(PageGuard, settings=settings, pages=studio.pages)],
     )
     app.state.studio = studio
     for part in (judge, runs, trace, traces, fork, annotate, corrected, making, pairs, pictures):

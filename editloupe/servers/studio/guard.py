@@ -1,15 +1,19 @@
-"""What stands before every page: host, origin and token are checked, bodies limited, safe headers added."""
+"""Who is let into the studio: host, origin and token are checked, bodies limited, safe headers added to every page."""
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 import time
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from editloupe.servers.studio.http_checks import counted, host_name, too_large
-from editloupe.servers.studio.login import READING, Login
+from editloupe.servers.http.access import TokenCheck, host_name, is_same_secret
+from editloupe.servers.http.guard import Guard
+from editloupe.servers.studio.render import Pages
 from editloupe.servers.studio.settings import FORM_BYTES, UPLOAD_BYTES, StudioSettings
 
 POLICY = (
@@ -26,26 +30,39 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
 UPLOADS = "/uploads"
+READING = ("GET", "HEAD")
+ENTER = "/token"
+"""Where the page that asks for the token sends it."""
+OPEN = frozenset({"/static/base.css", "/static/parts.css", "/static/pages.css", "/static/icon.svg"})
+"""What that page is drawn with; nothing of a run is among it."""
+LOGIN_BYTES = 8192
+LOGIN_SECONDS = 10.0
+NO_TOKEN = (
+    "This studio needs its token: open the address it printed when it started, or send it as Authorization: Bearer"
+)
 
 
-class Guard:
-    """Lets through what comes from this page, by the right name, with the token."""
+class PageGuard(Guard):
+    """Lets requests of the studio's own pages through that carry the token, by a name of this machine."""
 
-    def __init__(self, app: ASGIApp, settings: StudioSettings, login: Login) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, settings: StudioSettings, pages: Pages) -> None:
+        super().__init__(app)
         self._hosts = settings.hosts
-        self._login = login
+        self._login = Login(settings, pages)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a request, then pass it on or answer it here."""
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
-        if scope["type"] != "http":
-            return
-        headers, started = Headers(scope=scope), time.perf_counter()
+    def limit_of(self, scope: Scope) -> int:
+        """Return the limit of an upload, or of any other request."""
+        return UPLOAD_BYTES if scope["path"] == UPLOADS else FORM_BYTES
 
-        async def safely(message: Message) -> None:
+    def refusal(self, sentence: str, status: int, headers: dict[str, str] | None = None) -> Response:
+        """Return a sentence as plain text."""
+        return PlainTextResponse(f"{sentence[0].upper()}{sentence[1:].rstrip('.')}.", status, headers)
+
+    def with_headers(self, send: Send) -> Send:
+        """Add the safe headers and the time an answer took."""
+        started = time.perf_counter()
+
+        async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
                 sent = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
@@ -54,38 +71,136 @@ class Guard:
                 sent["server-timing"] = f"studio;dur={(time.perf_counter() - started) * 1000:.1f}"
             await send(message)
 
-        answer = self._refusal(scope, headers) or await self._login.answer(scope, headers, receive)
-        if answer is not None:
-            await answer(scope, receive, safely)
-            return
-        limit = UPLOAD_BYTES if scope["path"] == UPLOADS else FORM_BYTES
-        if int(headers.get("content-length") or 0) > limit:
-            await PlainTextResponse(too_large(limit), 413)(scope, receive, safely)
-            return
-        await self._app(scope, counted(receive, limit), safely)
+        return send_safely
 
-    def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
-        host = headers.get("host", "")
-        if host_name(host) not in self._hosts:
-            return PlainTextResponse("This studio does not answer to that host name.", 421)
-        length = headers.get("content-length", "0")
-        if not (length.isascii() and length.isdigit() and len(length) < 16):
-            return PlainTextResponse("The length of the request cannot be read.", 400)
-        site = headers.get("sec-fetch-site", "same-origin")
-        foreign = site not in ("same-origin", "none")
-        if scope["method"] in READING:
-            # Another page may link here; it may not have anything loaded or worked out.
-            linked = headers.get("sec-fetch-mode") == "navigate"
-            return _foreign() if foreign and not linked else None
-        origin = headers.get("origin")
-        if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
-            return _foreign()
-        if foreign:
-            return _foreign()
-        if "content-length" not in headers:
-            return PlainTextResponse("The length of the request must be stated.", 411)
+    async def refuse_sender(self, scope: Scope, headers: Headers, receive: Receive) -> Response | None:
+        """Refuse unknown host names and other sites' pages, then ask for the token."""
+        if host_name(headers.get("host", "")) not in self._hosts:
+            return self.refusal("this studio does not answer to that host name", 421)
+        if _is_foreign(scope, headers):
+            return self.refusal("requests from other pages are not taken", 403)
+        return await self._login.answer(scope, headers, receive)
+
+
+def _is_foreign(scope: Scope, headers: Headers) -> bool:
+    foreign = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
+    if scope["method"] in READING:
+        # Another page may link here; it may not have anything loaded or computed.
+        return foreign and headers.get("sec-fetch-mode") != "navigate"
+    host, origin = headers.get("host", "").lower(), headers.get("origin")
+    return foreign or (origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"))
+
+
+class Login:
+    """Asks for the token; a browser that has shown it gets a cookie and an address without it.
+
+    The cookie holds a secret of this very start: it tells nothing about the token and ends with the program.
+    """
+
+    def __init__(self, settings: StudioSettings, pages: Pages) -> None:
+        self._pages = pages
+        # Cookies do not know ports: studios on two ports would overwrite each other's.
+        self._cookie = f"editloupe-{settings.port}"
+        self._session = secrets.token_urlsafe(32)
+        self._check = TokenCheck(settings.token)
+
+    async def answer(self, scope: Scope, headers: Headers, receive: Receive) -> Response | None:
+        """Return None for whoever may pass, else what they are told."""
+        path, reading = scope["path"], scope["method"] in READING
+        shown = _cookies(headers, self._cookie)
+        known = any(is_same_secret(value, self._session) for value in shown)
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = next((value for name, value in query if name == "token"), None)
+        if reading and given is not None:
+            return self._enter(scope, headers, given, _place(scope, query), known)
+        if path == ENTER:
+            form = dict(parse_qsl(await _form(receive), keep_blank_values=True)) if scope["method"] == "POST" else {}
+            return self._enter(scope, headers, form.get("token"), form.get("then", "/"), known)
+        if known or (reading and path in OPEN):
+            return None
+        kind, _, bearer = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return self._refusal(scope, headers, bearer.strip())
+        return self._asked(scope, headers, stale=bool(shown))
+
+    def _enter(self, scope: Scope, headers: Headers, given: str | None, there: str, known: bool) -> Response:
+        """Let a browser in that showed the token, and send it on to an address without it."""
+        refusal = None if known else self._refusal(scope, headers, given, there)
+        if refusal is not None:
+            return refusal
+        answer = RedirectResponse(_inside(there), 303)
+        answer.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path="/")
+        return answer
+
+    def _refusal(self, scope: Scope, headers: Headers, given: str | None, there: str | None = None) -> Response | None:
+        if given is None:
+            return self._asked(scope, headers, then=there)
+        client = scope.get("client")
+        if seconds := self._check.seconds_to_wait(client):
+            problem = f"Too many wrong tokens came from here; try again in {seconds} seconds."
+            return self._asked(scope, headers, 429, problem, there, {"retry-after": str(seconds)})
+        if not self._check.accepts(given, client):
+            return self._asked(scope, headers, problem="That is not the token of this studio.", then=there)
         return None
 
+    def _asked(
+        self,
+        scope: Scope,
+        headers: Headers,
+        status: int = 401,
+        problem: str = "",
+        then: str | None = None,
+        more: dict[str, str] | None = None,
+        stale: bool = False,
+    ) -> Response:
+        """Ask for the token: a person by a page, a program by a sentence."""
+        sent = {"www-authenticate": 'Bearer realm="EditLoupe studio"'} if status == 401 else {}
+        sent |= more or {}
+        if "text/html" not in headers.get("accept", ""):
+            return PlainTextResponse(problem or NO_TOKEN, status, sent)
+        if then is None:
+            then = _place(scope, parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        # A strict cookie stays away when another page leads here; the page's own request brings it.
+        from_elsewhere = scope["method"] in READING and headers.get("sec-fetch-site") == "cross-site" and not problem
+        answer = self._pages.page(
+            "login.html", status, problem=problem, then=_inside(then), stale=stale, again=from_elsewhere, enter=ENTER
+        )
+        answer.headers.update(sent)
+        return answer
 
-def _foreign() -> Response:
-    return PlainTextResponse("Requests from other pages are not taken.", 403)
+
+def _place(scope: Scope, query: list[tuple[str, str]]) -> str:
+    """Return where a request wanted to go, without the token."""
+    rest = urlencode([(name, value) for name, value in query if name != "token"])
+    return quote(scope["path"]) + (f"?{rest}" if rest else "")
+
+
+def _inside(place: str) -> str:
+    """Return an address of this studio: one slash at the front, for two would name another host."""
+    return "/" + place.lstrip("/\\")
+
+
+async def _form(receive: Receive) -> str:
+    """Read a small form; what is too long or too slow is no token."""
+    data = bytearray()
+    try:
+        async with asyncio.timeout(LOGIN_SECONDS):
+            while True:
+                message = await receive()
+                data += message.get("body", b"")
+                if message["type"] != "http.request" or len(data) > LOGIN_BYTES:
+                    return ""
+                if not message.get("more_body"):
+                    return data.decode("utf-8", "replace")
+    except TimeoutError:
+        return ""
+
+
+def _cookies(headers: Headers, name: str) -> list[str]:
+    """Return the values of a cookie, whatever others on this host have put beside it.
+
+    Cookies do not know ports, and the standard library's parser drops all of them where it dislikes one. There may be several
+    of one name: a browser sends those of longer paths first, whoever set them.
+    """
+    sent = (pair.partition("=") for line in headers.getlist("cookie") for pair in line.split(";"))
+    return [value.strip() for given, _, value in sent if given.strip() == name]

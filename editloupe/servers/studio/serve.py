@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import threading
 import webbrowser
@@ -16,13 +15,11 @@ from pathlib import Path
 from types import FrameType
 from urllib.parse import quote
 
-import uvicorn
-
+from editloupe.servers.http.access import server_url
+from editloupe.servers.http.server import STOPPING, Ending, StoppableServer, listen
 from editloupe.servers.studio.app import create_app
 from editloupe.servers.studio.settings import StudioSettings
-from editloupe.servers.studio.stoppable_server import STOPPING, Ending, StoppableServer, listen
 from editloupe.servers.studio.studio import Studio
-from editloupe.types import UserError
 
 STOPPED = "editloupe: the studio was stopped"
 LEAVE_AFTER = 1.6
@@ -34,7 +31,7 @@ def serve(settings: StudioSettings, open_browser: bool = False) -> int:
 
     This is the last thing a program does: once stopped, the process ends within two seconds.
     """
-    with listening(settings) as listener:
+    with listen(settings.host, settings.port, "the studio") as listener:
         settings = replace(settings, port=listener.getsockname()[1])
         app = create_app(settings)
         studio: Studio = app.state.studio
@@ -42,16 +39,7 @@ def serve(settings: StudioSettings, open_browser: bool = False) -> int:
             studio.pages.warm()
             where = address(settings)
             print(f"EditLoupe studio: {where}\nPress Ctrl+C to stop.", file=sys.stderr, flush=True)
-            config = uvicorn.Config(
-                app,
-                log_level="warning",
-                access_log=False,  # it would write the token of the first address down
-                server_header=False,
-                proxy_headers=False,  # whoever is on this machine could pretend to be somebody else with every guess
-                timeout_graceful_shutdown=1,
-                ws="none",
-            )
-            server = StoppableServer(config, Ending(STOPPED, studio.end, studio.leave, LEAVE_AFTER))
+            server = StoppableServer(app, Ending(STOPPED, studio.end, studio.leave, LEAVE_AFTER))
             if open_browser:
                 webbrowser.open(_way_in(studio.uploads.folder, where).as_uri())
             server.run(sockets=[listener])
@@ -80,19 +68,10 @@ def _leaving_properly(studio: Studio) -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-def listening(settings: StudioSettings) -> socket.socket:
-    """Return a socket on the wanted address."""
-    try:
-        return listen(settings.host, settings.port, "the studio")
-    except OSError as error:
-        raise UserError(str(error)) from None
-
-
 def address(settings: StudioSettings) -> str:
     """Return the address to open; it holds the token."""
-    name = f"[{settings.host}]" if ":" in settings.host else settings.host
-    name = "127.0.0.1" if name in ("0.0.0.0", "[::]") else name
-    return f"http://{name}:{settings.port}/?token={quote(settings.token, safe='')}"
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host
+    return f"{server_url(host, settings.port)}/?token={quote(settings.token, safe='')}"
 
 
 def _way_in(folder: Path, where: str) -> Path:

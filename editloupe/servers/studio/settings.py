@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import secrets
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from editloupe.agent.secrets import shown as shown_address
 from editloupe.evals.runs.redact import Redactor
+from editloupe.servers.http.access import LOOPBACK_NAMES, check_token, is_loopback, machine_names, new_token
 from editloupe.types import UserError
 
-LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 UPLOAD_BYTES = 40 * 2**20
 """The largest picture file the page takes."""
 FORM_BYTES = 2**20
 """The largest request of any other kind."""
 UPLOAD_PIXELS = 50_000_000
 """The largest picture the page takes; decoded it holds 150 MB, and judging makes several copies of it."""
-SHORTEST_TOKEN = 16
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class StudioSettings:
     """By which the edits of a manifest that nobody judged are labelled."""
     host: str = "127.0.0.1"
     port: int = 8642
-    token: str = field(default_factory=lambda: new_token(), repr=False)
+    token: str = field(default_factory=new_token, repr=False)
     """What a request must show, also on this machine: others may have an account on it."""
     allowed_hosts: tuple[str, ...] = ()
     """Further names this machine is called by."""
@@ -83,34 +79,7 @@ class StudioSettings:
             return frozenset(given)
         if self.host not in ("0.0.0.0", "::", ""):
             return frozenset({*given, self.host.lower()})
-        return frozenset(given | _host_names())
-
-
-def new_token() -> str:
-    """Return a token nobody can guess."""
-    return secrets.token_urlsafe(24)
-
-
-def check_token(token: str, whose: str) -> None:
-    """Refuse a token that a header cannot carry, or that can be guessed."""
-    if not all("!" <= letter <= "~" for letter in token):
-        raise UserError(f"{whose} takes plain letters, digits and signs, without spaces")
-    if len(token) < SHORTEST_TOKEN:
-        raise UserError(f"{whose} needs at least {SHORTEST_TOKEN} characters; without --token one is made")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address stays on this machine.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0"), is_loopback("example.org")
-    (True, False, False)
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+        return frozenset(given | machine_names())
 
 
 def _check_address(base_url: str) -> None:
@@ -121,12 +90,3 @@ def _check_address(base_url: str) -> None:
         good = False
     if not good or not base_url.isprintable() or " " in base_url:
         raise UserError("--base-url takes the address of a server, such as http://127.0.0.1:8000/v1")
-
-
-def _host_names() -> set[str]:
-    name = socket.gethostname().lower()
-    try:
-        found = {str(entry[4][0]).lower() for entry in socket.getaddrinfo(name, None)}
-    except OSError:
-        found = set()
-    return {name, *found}

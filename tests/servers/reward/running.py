@@ -16,10 +16,10 @@ import uvicorn
 from PIL import Image
 
 from editloupe import Judge
+from editloupe.servers.http.server import listen
 from editloupe.servers.reward import EditScorer, RewardServerSettings, create_app
 from editloupe.servers.reward.kept_run import KeptRun
 from editloupe.servers.reward.serving import KEEP_ALIVE
-from editloupe.servers.studio.stoppable_server import listen
 from tests.pictures import textured
 from tests.scripted import Request, ScriptedServer, final
 

@@ -10,8 +10,8 @@ import pytest
 from starlette.datastructures import Headers
 
 from editloupe import Judge, UserError
+from editloupe.servers.http.guard import token_of
 from editloupe.servers.reward import RewardServerSettings
-from editloupe.servers.reward.guard import shown
 from tests.servers.reward.running import Running, own, running
 
 TOKEN = "a-token-of-some-length"
@@ -72,7 +72,7 @@ def test_guessing_is_slowed_down() -> None:
 
 
 def test_a_header_that_is_no_text_is_no_token() -> None:
-    assert shown(Headers({"authorization": "Basic /w=="})) == ""
+    assert token_of(Headers({"authorization": "Basic /w=="})) == ""
 
 
 def test_a_name_that_leads_here_by_a_trick_is_not_answered(local: Running) -> None:

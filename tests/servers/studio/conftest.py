@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import uvicorn
 from starlette.testclient import TestClient
 
+from editloupe.servers.http.server import Ending, StoppableServer
+from editloupe.servers.http.server import listen as listen_on
 from editloupe.servers.studio.app import create_app
-from editloupe.servers.studio.serve import LEAVE_AFTER, STOPPED, listening
+from editloupe.servers.studio.serve import LEAVE_AFTER, STOPPED
 from editloupe.servers.studio.settings import StudioSettings
-from editloupe.servers.studio.stoppable_server import Ending, StoppableServer
 from tests.servers.studio.samples import many_edits
 
 TOKEN = "open-sesame-0123456789"
@@ -50,12 +50,11 @@ def studio() -> Iterator[OpenStudio]:
 def served(**options: object) -> Iterator[str]:
     """Serve a studio on a free port and give its address; it asks for TOKEN."""
     settings = StudioSettings(**{"port": 0, "token": TOKEN, **options})  # type: ignore[arg-type]
-    with listening(settings) as listener:
+    with listen_on(settings.host, settings.port, "the test") as listener:
         port = listener.getsockname()[1]
         app = create_app(replace(settings, port=port))
-        config = uvicorn.Config(app, log_level="error", ws="none", proxy_headers=False, timeout_graceful_shutdown=1)
         studio = app.state.studio
-        server = StoppableServer(config, Ending(STOPPED, studio.end, studio.leave, LEAVE_AFTER))
+        server = StoppableServer(app, Ending(STOPPED, studio.end, studio.leave, LEAVE_AFTER))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

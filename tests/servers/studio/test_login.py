@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from editloupe.servers.http.access import TokenCheck, new_token
 from editloupe.servers.studio.app import create_app
-from editloupe.servers.studio.http_checks import TokenAttempts
-from editloupe.servers.studio.settings import StudioSettings, new_token
+from editloupe.servers.studio.settings import StudioSettings
 from editloupe.types import UserError
 from tests.servers.studio.conftest import BEARER, TOKEN, OpenStudio
 from tests.servers.studio.samples import many_edits
@@ -134,20 +134,22 @@ def test_guesses_are_limited_and_a_right_one_does_not_tell_itself_apart_meanwhil
 
 def test_who_waited_may_try_again_and_others_never_had_to_wait() -> None:
     now = 0.0
-    attempts = TokenAttempts(at_once=3, seconds=5.0, clock=lambda: now)
+    check = TokenCheck(TOKEN, at_once=3, seconds=5.0, clock=lambda: now)
+    first, second = ("10.0.0.1", 1), ("10.0.0.2", 1)
     for _ in range(3):
-        assert attempts.wait("a") == 0
-        attempts.wrong("a")
-    assert (attempts.wait("a"), attempts.wait("b")) == (5.0, 0)
+        assert check.seconds_to_wait(first) == 0
+        assert not check.accepts("wrong", first)
+    assert (check.seconds_to_wait(first), check.seconds_to_wait(second)) == (5, 0)
     now = 5.0
-    assert attempts.wait("a") == 0
-    attempts.wrong("a")
-    assert attempts.wait("a") == 5.0
+    assert check.seconds_to_wait(first) == 0
+    assert not check.accepts("wrong", first)
+    assert check.seconds_to_wait(first) == 5
     now = 1000.0
-    assert attempts.wait("a") == 0
+    assert check.seconds_to_wait(first) == 0
+    assert check.accepts(TOKEN, first)
     for number in range(9000):
-        attempts.wrong(str(number))
-    assert len(attempts._until) <= 4096
+        check.accepts("wrong", (str(number), 1))
+    assert len(check._until) <= 4096
 
 
 def test_two_studios_do_not_fight_over_one_cookie_and_do_not_take_each_others() -> None:

@@ -1,4 +1,4 @@
-"""A web server that ends properly: what is under way is told first, and the process never outlives its time."""
+"""Run a web application until it is stopped: what is under way ends first, and the process never outlives its time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,13 @@ from dataclasses import dataclass
 from types import FrameType
 
 import uvicorn
+from starlette.types import ASGIApp
+
+from editloupe.types import UserError
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
+BACKLOG = 1024
+"""Connections that may wait to be accepted."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +40,28 @@ class Ending:
 class StoppableServer(uvicorn.Server):
     """A server that ends what it has under way when it is stopped, and ends by itself instead of raising the signal anew."""
 
-    def __init__(self, config: uvicorn.Config, ending: Ending) -> None:
-        super().__init__(config)
+    def __init__(self, app: ASGIApp, ending: Ending, answering: int = 1, keep_alive: int = 5) -> None:
+        """Configure the server.
+
+        Args:
+            app: The application.
+            ending: How the server ends.
+            answering: Seconds for the last answers to go out once `ending.before` is done.
+            keep_alive: Seconds an idle connection stays open.
+        """
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,  # it would write down a token that is part of an address
+                server_header=False,
+                proxy_headers=False,  # else anyone on this machine could pose as another sender with every guess
+                timeout_graceful_shutdown=answering,
+                timeout_keep_alive=keep_alive,
+                backlog=BACKLOG,
+                ws="none",
+            )
+        )
         self._ending = ending
         self.stopped_by: int | None = None
         self._said = False
@@ -88,8 +113,8 @@ class StoppableServer(uvicorn.Server):
         os._exit(self.exit_code)
 
 
-def listen(host: str, port: int, what: str) -> socket.socket:
-    """Return a socket on an address; raises OSError with one sentence where it is taken."""
+def listen(host: str, port: int, what: str, option: str = "--port") -> socket.socket:
+    """Return a listening socket; raise UserError, with the option that chooses the port, if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -98,6 +123,6 @@ def listen(host: str, port: int, what: str) -> socket.socket:
     except OSError as error:
         listener.close()
         why = error.strerror or str(error)
-        raise OSError(f"{what} cannot listen on {host} port {port} ({why}); choose another with --port") from None
-    listener.listen(1024)
+        raise UserError(f"{what} cannot listen on {host} port {port} ({why}); choose another with {option}") from None
+    listener.listen(BACKLOG)
     return listener

@@ -1,0 +1,123 @@
+"""Tokens and host names: who may send requests to a server. Needs no web framework, so that settings are checked first."""
+
+from __future__ import annotations
+
+import hmac
+import math
+import secrets
+import socket
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from ipaddress import IPv6Address, ip_address
+
+from editloupe.types import UserError
+
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
+SHORTEST_TOKEN = 16
+MOST_SENDERS = 4096
+"""Senders whose wrong tokens are counted; beyond that the oldest are forgotten."""
+
+
+def new_token() -> str:
+    """Return a token nobody can guess."""
+    return secrets.token_urlsafe(24)
+
+
+def check_token(token: str, whose: str) -> None:
+    """Raise UserError for a token that a header cannot carry, or that can be guessed."""
+    if not all("!" <= letter <= "~" for letter in token):
+        raise UserError(f"{whose} takes plain letters, digits and signs, without spaces")
+    if len(token) < SHORTEST_TOKEN:
+        raise UserError(f"{whose} needs at least {SHORTEST_TOKEN} characters; without --token one is made")
+
+
+def is_same_secret(given: str, wanted: str) -> bool:
+    """Compare two secrets in constant time."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+
+
+class TokenCheck:
+    """Compares tokens and slows down guessing.
+
+    After `at_once` wrong tokens a sender has one try every `seconds`. While it has to wait, the right token is refused as
+    well: otherwise the answer would reveal that it was right.
+    """
+
+    def __init__(
+        self, token: str, at_once: int = 10, seconds: float = 6.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._token = token
+        self._at_once = at_once
+        self._seconds = seconds
+        self._clock = clock
+        self._until: OrderedDict[str, float] = OrderedDict()
+
+    def seconds_to_wait(self, client: tuple[str, int] | None) -> int:
+        """Return the whole seconds before a sender may try again; 0 if it may now."""
+        ahead = self._until.get(_sender(client), 0.0) - self._clock()
+        return max(0, math.ceil(ahead - (self._at_once - 1) * self._seconds))
+
+    def accepts(self, token: str, client: tuple[str, int] | None) -> bool:
+        """Return whether a token is right; a wrong one is counted."""
+        if is_same_secret(token, self._token):
+            return True
+        sender = _sender(client)
+        self._until[sender] = max(self._until.pop(sender, 0.0), self._clock()) + self._seconds
+        while len(self._until) > MOST_SENDERS:
+            self._until.popitem(last=False)
+        return False
+
+
+def _sender(client: tuple[str, int] | None) -> str:
+    """Return whose guesses are counted together: an address, or the network of an IPv6 address."""
+    host = client[0] if client else ""
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    return address.packed[:8].hex() if isinstance(address, IPv6Address) else host
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address can be reached from this machine only.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0"), is_loopback("example.org")
+    (True, False, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def host_name(host: str) -> str:
+    """Return the name in a Host header, without port and brackets.
+
+    >>> host_name("localhost:8642"), host_name("[::1]:8642"), host_name("127.0.0.1")
+    ('localhost', '::1', '127.0.0.1')
+    """
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()
+
+
+def machine_names() -> set[str]:
+    """Return the name of this machine and its addresses."""
+    name = socket.gethostname().lower()
+    try:
+        addresses = {str(entry[4][0]).lower() for entry in socket.getaddrinfo(name, None)}
+    except OSError:
+        addresses = set()
+    return {name, *addresses}
+
+
+def server_url(host: str, port: int) -> str:
+    """Return the URL of a server.
+
+    >>> server_url("::1", 80)
+    'http://[::1]:80'
+    """
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

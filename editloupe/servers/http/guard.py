@@ -1,0 +1,173 @@
+"""Checks before the application sees a request: who sends it, by which host name, and how many bytes it may hold."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from editloupe.servers.http.access import TokenCheck, host_name
+
+NO_TOKEN = "this server needs its token: Authorization: Bearer TOKEN, or http://any:TOKEN@host in the address"
+WITH_BODY = ("POST", "PUT", "PATCH")
+"""Methods of requests whose length must be stated."""
+
+
+class Guard(ABC):
+    """ASGI middleware: refuses a request, or passes it on with its length limited."""
+
+    def __init__(self, app: ASGIApp, bodies_bytes: int | None = None) -> None:
+        self._app = app
+        self._bodies_bytes = bodies_bytes
+        self._held = 0
+        """Bytes of the requests that are being answered."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request, then pass it on or answer it here."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        send = self.with_headers(send)
+        limit = self.limit_of(scope)
+        stated = headers.get("content-length", None if scope["method"] in WITH_BODY else "0")
+        refusal = await self.refuse_sender(scope, headers, receive) or self._refuse_length(stated, limit)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        length = int(stated or 0)
+        self._held += length
+        try:
+            await self._app(scope, counted(receive, limit), send)
+        finally:
+            self._held -= length
+
+    def _refuse_length(self, stated: str | None, limit: int) -> Response | None:
+        if stated is None:
+            return self.refusal("the length of the request must be stated", 411)
+        if not (stated.isascii() and stated.isdigit() and len(stated) < 16):
+            return self.refusal("the length of the request cannot be read", 400)
+        if int(stated) > limit:
+            return self.refusal(too_large(limit), 413)
+        if self._bodies_bytes is not None and self._held + int(stated) > self._bodies_bytes:
+            return self.refusal("the server holds as many requests as it has memory for", 429, {"retry-after": "1"})
+        return None
+
+    def with_headers(self, send: Send) -> Send:
+        """Return how responses are sent; a server may add headers to all of them."""
+        return send
+
+    @abstractmethod
+    def limit_of(self, scope: Scope) -> int:
+        """Return the largest number of bytes a request may have."""
+
+    @abstractmethod
+    def refusal(self, sentence: str, status: int, headers: dict[str, str] | None = None) -> Response:
+        """Return a refusal in the form this server's clients read."""
+
+    @abstractmethod
+    async def refuse_sender(self, scope: Scope, headers: Headers, receive: Receive) -> Response | None:
+        """Return the answer for a sender who may not pass; None for one who may."""
+
+
+class GuardedServer(Protocol):
+    """Settings that a server for programs is guarded by."""
+
+    @property
+    def token(self) -> str | None:
+        """What a request must carry; None if no token is needed."""
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Names a request may call this machine by, if no token is needed."""
+
+    @property
+    def body_bytes(self) -> int:
+        """The largest request."""
+
+    @property
+    def bodies_bytes(self) -> int:
+        """What all requests together may hold at one time."""
+
+
+class ProgramGuard(Guard):
+    """Lets programs in that carry the token, or without a token programs of this machine; never web pages."""
+
+    def __init__(self, app: ASGIApp, settings: GuardedServer) -> None:
+        super().__init__(app, settings.bodies_bytes)
+        self._body_bytes = settings.body_bytes
+        self._hosts = settings.hosts
+        self._check = None if settings.token is None else TokenCheck(settings.token)
+
+    def limit_of(self, scope: Scope) -> int:
+        """Return the limit of the settings."""
+        return self._body_bytes
+
+    def refusal(self, sentence: str, status: int, headers: dict[str, str] | None = None) -> Response:
+        """Return a JSON object with the sentence."""
+        return error(sentence, status, headers)
+
+    async def refuse_sender(self, scope: Scope, headers: Headers, receive: Receive) -> Response | None:
+        """Refuse web pages, unknown host names and wrong tokens."""
+        # A web page that a browser on this machine shows is not a program of its user.
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") or "origin" in headers:
+            return error("requests of web pages are not taken", 403)
+        if self._check is None:
+            known = host_name(headers.get("host", "")) in self._hosts
+            return None if known else error("this server does not answer to that host name", 421)
+        client = scope.get("client")
+        if seconds := self._check.seconds_to_wait(client):
+            return busy("too many wrong tokens", seconds)
+        if self._check.accepts(token_of(headers), client):
+            return None
+        return error(NO_TOKEN, 401, {"www-authenticate": "Bearer"})
+
+
+def token_of(headers: Headers) -> str:
+    """Return the token of a request: as a bearer's, or as the password of an address such as http://x:TOKEN@host."""
+    kind, _, value = headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return value.strip()
+    if kind.lower() != "basic":
+        return ""
+    try:
+        return base64.b64decode(value.strip(), validate=True).decode().partition(":")[2]
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def counted(receive: Receive, limit: int) -> Receive:
+    """Count the bytes that really come: a request can state one length and send another."""
+    taken = 0
+
+    async def receive_some() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > limit:
+            raise HTTPException(413, too_large(limit))
+        return message
+
+    return receive_some
+
+
+def too_large(limit: int) -> str:
+    """Say that a request is larger than it may be."""
+    return f"That is more than the limit of {limit // 2**20} MB."
+
+
+def error(sentence: str, status: int, headers: dict[str, str] | None = None) -> Response:
+    """Return a refusal in one sentence, as JSON."""
+    return JSONResponse({"error": sentence}, status, headers)
+
+
+def busy(sentence: str, seconds: int) -> Response:
+    """Return the refusal that asks to come back."""
+    return error(sentence, 429, {"retry-after": str(seconds)})
