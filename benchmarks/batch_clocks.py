@@ -44,14 +44,14 @@ def clocked(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def put_clocks() -> None:
     """Put clocks around decoding, encoding, hashing, tools and the store."""
-    from editloupe import images, picture_encoding
     from editloupe.evals.runs.store import Run
     from editloupe.graphs import observation_cache
+    from editloupe.pictures import decode, encode
 
     for part, home, names in (
-        ("decoding", images, ("decode",)),
-        ("encoding", picture_encoding, ("_wire", "encode")),
-        ("hashing", images, ("hash_bytes", "hash_pixels")),
+        ("decoding", decode, ("decode",)),
+        ("encoding", encode, ("_wire", "encode")),
+        ("hashing", decode, ("hash_bytes", "hash_pixels")),
         ("tools here", observation_cache, ("_run",)),
         ("store", Run, ("keep_reply", "reply", "pay", "save_all", "checkpoint")),
     ):

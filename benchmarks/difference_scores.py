@@ -13,7 +13,8 @@ import cv2
 import numpy as np
 from skimage.metrics import structural_similarity
 
-from editloupe.images import Pixels, open_picture
+from editloupe.pictures.decode import open_picture
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.geometry import iou, overlap
 from editloupe.types import Box
 

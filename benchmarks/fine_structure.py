@@ -26,7 +26,7 @@ from benchmarks.sign_pairs import (
     sign_pairs,
     written,
 )
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.difference import boxes
 from editloupe.tools.read_text import ReadText, line_through
 from editloupe.tools.settings import ToolSettings

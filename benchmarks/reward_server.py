@@ -26,7 +26,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.reward_overhead import images
-from editloupe.images import encode
+from editloupe.pictures.encode import encode
 
 MODEL = """
 import sys

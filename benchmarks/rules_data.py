@@ -11,7 +11,7 @@ from typing import Any
 from editloupe.agent.rules import instruction_following, reading, regions
 from editloupe.agent.rules.change_request import ChangeRequest
 from editloupe.agent.rules.understand import understand
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 from editloupe.rubrics.registry import protocol
 from editloupe.tools.difference import compare

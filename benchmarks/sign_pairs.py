@@ -15,7 +15,8 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from editloupe.images import Pixels, open_picture
+from editloupe.pictures.decode import open_picture
+from editloupe.pictures.pixels import Pixels
 from editloupe.types import Box
 
 SHARES = (0.0001, 0.0002, 0.0005, 0.001, 0.003)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.geometry import iou, overlap
 from editloupe.tools.grounding import GroundingDino
 from editloupe.tools.settings import ToolSettings

@@ -28,7 +28,7 @@ from benchmarks.fine_structure import ask_signs, reading_rows, reframed, sign_ro
 from benchmarks.sign_pairs import photographs
 from benchmarks.tiling_recall import SHARES as OBJECT_SHARES
 from benchmarks.tiling_recall import figures, layouts
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.difference import boxes
 from editloupe.tools.geometry import overlap
 from editloupe.tools.grounding import GroundingDino

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from editloupe.edit_scores import EditScore, edit_score, explained, unscored, why_no_edit
 from editloupe.judge import Judge
 from editloupe.judge.opened_judge import OpenedJudge
-from editloupe.message_pictures import first_picture, last_picture, last_words, plain_picture
+from editloupe.pictures.messages import first_picture, last_picture, last_words, plain_picture
 from editloupe.types import Edit, Judgement, UserError
 
 Result = dict[str, Any]

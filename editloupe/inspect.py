@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from editloupe.agent.secrets import shown
 from editloupe.edit_scores import EditScore, edit_score, unscored, why_no_edit
 from editloupe.judge.opened_judge import OpenedJudge
-from editloupe.message_pictures import first_picture, last_picture, last_words, plain_picture
+from editloupe.pictures.messages import first_picture, last_picture, last_words, plain_picture
 from editloupe.types import Edit, Mode, Reason, UserError
 
 NO_PICTURE = "the model's output holds no picture"

@@ -18,7 +18,7 @@ from editloupe.edit_scores import why_no_edit
 from editloupe.evals.reward.edit_rewards import Reward, areward, rewards
 from editloupe.judge import Judge
 from editloupe.judge.opened_judge import OpenedJudge
-from editloupe.message_pictures import last_picture, last_words, plain_picture
+from editloupe.pictures.messages import last_picture, last_words, plain_picture
 from editloupe.types import Edit, UserError
 
 Row = Mapping[str, Any]

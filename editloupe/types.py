@@ -16,8 +16,7 @@ from editloupe.asked_messages import AskedMessage
 from editloupe.frozen_record import Record as Record
 from editloupe.frozen_record import Several
 from editloupe.frozen_record import Sha as Sha
-from editloupe.memory_picture import MemoryPicture, PictureSource
-from editloupe.picture_file import File, taken_picture
+from editloupe.pictures.memory import File, MemoryPicture, PictureSource, taken_picture
 
 Mode = Literal["tools", "oracle", "plain"]
 FARTHEST = 2**40

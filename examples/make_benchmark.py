@@ -24,7 +24,8 @@ import numpy as np
 from editloupe.cli.main import run
 from editloupe.demo import demo_manifest
 from editloupe.evals.making import MakingFolder, review
-from editloupe.images import decode, encode
+from editloupe.pictures.decode import decode
+from editloupe.pictures.encode import encode
 
 PICTURES = demo_manifest().parent / "pictures"
 PLANNED = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 
 
 def textured(width: int = 160, height: int = 120, seed: int = 0) -> Pixels:

@@ -13,7 +13,7 @@ import pytest
 
 from editloupe.demo import demo_manifest
 from editloupe.evals.papers.layouts import load_manifest
-from editloupe.images import open_picture
+from editloupe.pictures.decode import open_picture
 from editloupe.rubrics.dlebench import DLEBENCH
 from editloupe.rubrics.model import LabelAnswer
 from editloupe.types import Box, Edit

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.images import Album, ImageError, WireLimits, open_picture
+from editloupe.pictures.decode import Album, open_picture
+from editloupe.pictures.encode import WireLimits
+from editloupe.pictures.pixels import ImageError
 from tests.pictures import save, textured
 
 

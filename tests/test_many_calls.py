@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from editloupe import Edit, Judge, reward
-from editloupe.images import Album, Picture
-from editloupe.memory_picture import MemoryPicture
+from editloupe.pictures.decode import Album, Picture
+from editloupe.pictures.memory import MemoryPicture
 from editloupe.rewards import trl
 from tests.conftest import StartServer
 from tests.pictures import textured

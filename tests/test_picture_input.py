@@ -16,12 +16,14 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from editloupe import Edit, Judge, Unjudged, UserError, picture_input, reward
+from editloupe import Edit, Judge, Unjudged, UserError, reward
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.runs.single import keep_judgement
 from editloupe.evals.runs.store import Run
-from editloupe.images import Album, ImageError, hash_bytes, hash_pixels, open_picture
-from editloupe.memory_picture import MemoryPicture
+from editloupe.pictures import input as picture_input
+from editloupe.pictures.decode import Album, open_picture
+from editloupe.pictures.memory import MemoryPicture
+from editloupe.pictures.pixels import ImageError, hash_bytes, hash_pixels
 from editloupe.tools.comparison_pool import ComparisonPool
 from editloupe.tools.difference import compare
 from tests.conftest import StartServer

@@ -17,7 +17,8 @@ from functools import cached_property
 from typing import Any
 
 from editloupe.agent.profiles import Profile
-from editloupe.images import Album, Wire, WireLimits
+from editloupe.pictures.decode import Album
+from editloupe.pictures.encode import Wire, WireLimits
 from editloupe.types import Sha
 
 _ATTACHED: ContextVar[tuple[Album, WireLimits] | None] = ContextVar("editloupe_attached", default=None)

@@ -11,7 +11,8 @@ from langchain_core.messages import AIMessage, AnyMessage
 
 from editloupe.agent.endings import ReplyFacts
 from editloupe.agent.profiles import Profile
-from editloupe.images import Album, WireLimits
+from editloupe.pictures.decode import Album
+from editloupe.pictures.encode import WireLimits
 from editloupe.rubrics.case import Case
 from editloupe.types import Record, Usage
 

@@ -13,7 +13,8 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 
 from editloupe._util.storable import fits, storable
 from editloupe.agent.attachments import PictureForm
-from editloupe.images import Album, WireLimits
+from editloupe.pictures.decode import Album
+from editloupe.pictures.encode import WireLimits
 from editloupe.rubrics.wording import USUAL_WORDING, Wording, filled
 from editloupe.types import Observation, Sent, Sha
 

@@ -39,7 +39,7 @@ from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.provider import ROUTE, Provider
 from editloupe.agent.span_content import put_question, put_reply
 from editloupe.agent.usage import UNSEEN_REPLY, counted, estimated_input
-from editloupe.images import WireLimits
+from editloupe.pictures.encode import WireLimits
 from editloupe.spans import answered, chat_span
 from editloupe.types import Reason, Usage
 

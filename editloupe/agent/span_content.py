@@ -9,7 +9,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 from editloupe.agent.messages import PICTURE
-from editloupe.images import Album, WireLimits
+from editloupe.pictures.decode import Album
+from editloupe.pictures.encode import WireLimits
 from editloupe.spans import Span, holds_content, holds_pictures
 from editloupe.types import Sha
 

@@ -10,7 +10,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage
 
 from editloupe.agent.messages import PICTURE
-from editloupe.images import Album, WireLimits
+from editloupe.pictures.decode import Album
+from editloupe.pictures.encode import WireLimits
 from editloupe.types import Usage
 
 CHARACTERS_A_TOKEN = 4

@@ -15,7 +15,7 @@ from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.report import chosen_format, deliver, width_for
 from editloupe.cli.splice import Without, spliced
 from editloupe.cli.telling import tell
-from editloupe.memory_picture import MemoryPicture, PictureSource
+from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.types import UserError
 
 if TYPE_CHECKING:

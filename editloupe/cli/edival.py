@@ -28,7 +28,7 @@ from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.files import SceneFile, pictures_in, read_folder
 from editloupe.evals.edival.instruct import LISTS, Instructor
 from editloupe.evals.edival.picture_queue import PictureTally
-from editloupe.images import LONG_SIDE
+from editloupe.pictures.encode import LONG_SIDE
 from editloupe.rubrics.edival.tasks import FORMS, TYPES
 from editloupe.tools.finders import WholePictureFinder
 from editloupe.types import UserError

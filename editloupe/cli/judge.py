@@ -19,9 +19,9 @@ from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.splice import spliced
 from editloupe.cli.telling import tell
 from editloupe.evals.papers.types_read import type_reader
-from editloupe.images import Album
 from editloupe.judge import Judge
 from editloupe.judge.panels import opinion_lines
+from editloupe.pictures.decode import Album
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.types import Edit, Judgement, Outcome, Step, Trace, UserError, Verdict

@@ -15,7 +15,8 @@ from rich.text import Text
 from editloupe._util.text import for_json, printable
 from editloupe.cli.options import ToolOptions
 from editloupe.cli.splice import Without, spliced
-from editloupe.images import Album, encode
+from editloupe.pictures.decode import Album
+from editloupe.pictures.encode import encode
 from editloupe.tools.contract import ToolError, ToolResult, View
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.zoom import BOTH

@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 
 from editloupe.generators.billiards import HEIGHT, RADIUS, WIDTH, Point, Scene, shoot
 from editloupe.generators.drawing import font, pixels_of
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 
 RIM = 36
 CLOTH, WOOD, WHITE, GREY, BLACK = (236, 240, 235), (112, 74, 46), (255, 255, 255), (165, 165, 165), (15, 15, 15)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 
 SAME_SHAPE = 0.02
 """Two pictures whose sides are in proportions that differ by less show the same layout."""

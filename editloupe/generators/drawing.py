@@ -11,7 +11,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
 from editloupe.generators.contract import Undecided
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 
 Colour = tuple[int, int, int]
 Mask = npt.NDArray[np.bool_]

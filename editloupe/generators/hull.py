@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw
 
 from editloupe.generators.contract import Checked, Puzzle, PuzzleKind
 from editloupe.generators.drawing import BLACK, RED, WHITE, Mask, mask_of, pixels_of, share_of
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 
 SIDE, UNIT = 700, 70
 """A canvas of 10 × 10 units; points lie between 1 and 9 (Edit-Compass, A.3.5)."""

@@ -10,7 +10,7 @@ from PIL import Image, ImageDraw
 
 from editloupe.generators.contract import Checked, Puzzle, PuzzleKind
 from editloupe.generators.drawing import BARE, BLACK, GREEN, GREY, TINTED, WHITE, font, mask_of, pixels_of, share_of
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 
 CARD, GAP, COLUMNS, HEAD = (170, 150), 24, 4, 70
 NAMES = ("cup", "lamp", "book", "clock", "radio", "boot", "kite", "drum")

@@ -13,7 +13,7 @@ from typing import Any
 from editloupe.generators.contract import Checked, Puzzle, PuzzleKind, Undecided
 from editloupe.generators.drawing import YELLOW, Cell, CellGrid, pixels_of, tinted_cells
 from editloupe.generators.lexicon import Lexicon, Node, lexicon
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.types import UserError
 
 RARE = "XZQJ"

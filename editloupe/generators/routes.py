@@ -23,7 +23,7 @@ from editloupe.generators.drawing import (
     joined_cells,
     pixels_of,
 )
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 
 ROAD, GRASS, WATER, WALL = "road", "grass", "water", "wall"
 COSTS: Mapping[str, int | None] = {ROAD: 1, GRASS: 3, WATER: 8, WALL: None}

@@ -22,7 +22,7 @@ from editloupe.generators.drawing import (
     pixels_of,
     tinted_cells,
 )
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 
 Numbers = Sequence[Sequence[int]]
 

@@ -16,7 +16,8 @@ from editloupe.generators import billiards
 from editloupe.generators import billiards_drawing as table
 from editloupe.generators.contract import Checked, PuzzleKind
 from editloupe.generators.registry import task as find_task
-from editloupe.images import Pixels, open_picture
+from editloupe.pictures.decode import open_picture
+from editloupe.pictures.pixels import Pixels
 from editloupe.types import UserError
 
 MANIFEST, FACTS = "manifest.jsonl", "facts.jsonl"

@@ -15,7 +15,8 @@ from pydantic_core import CoreSchema, core_schema
 from editloupe.agent.chat import Chat, RetryBudget
 from editloupe.agent.hooks import Watcher
 from editloupe.graphs.observation_cache import ObservationCache
-from editloupe.images import Album, WireLimits
+from editloupe.pictures.decode import Album
+from editloupe.pictures.encode import WireLimits
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Record
 

@@ -18,8 +18,8 @@ from editloupe.graphs.context import LiveContext, SharedContext
 from editloupe.graphs.engine import Engine, Judged
 from editloupe.graphs.loop import CaseContext, Failure, usage_of_steps
 from editloupe.graphs.registry import ENGINES
-from editloupe.images import ImageError
-from editloupe.memory_picture import MemoryPicture
+from editloupe.pictures.memory import MemoryPicture
+from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label

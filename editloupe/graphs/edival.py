@@ -25,7 +25,7 @@ from editloupe.graphs.edival_observations import Detection, compare, cut_out, de
 from editloupe.graphs.engine import Graph
 from editloupe.graphs.loop import LOOP, CaseContext, Failure, opening, usage_of_steps
 from editloupe.graphs.stage import texts_of
-from editloupe.images import ImageError
+from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.case import EDITED, SOURCE, Case
 from editloupe.rubrics.edival.questions import compare_text, crop_queries, precheck, question
 from editloupe.rubrics.edival.rules import DetectorQuery, Hit, decide, detector_queries

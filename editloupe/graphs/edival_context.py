@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from editloupe.graphs.context import LiveContext, SharedContext
-from editloupe.images import Picture
+from editloupe.pictures.decode import Picture
 from editloupe.rubrics.edival.rules import Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.model import Rubric

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from editloupe.graphs.edival_context import EdivalContext
-from editloupe.images import Picture
+from editloupe.pictures.decode import Picture
 from editloupe.rubrics.edival.questions import enlarged
 from editloupe.rubrics.edival.rules import DetectorQuery, Hit, usable
 from editloupe.tools.drawing import crop, resized, with_boxes

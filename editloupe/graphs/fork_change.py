@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field
 
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.types import Observation, Record, Sha, Step, ToolCall, UserError
 
 NO_RESULT = "No result: this call was not carried out."

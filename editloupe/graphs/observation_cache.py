@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 
-from editloupe.images import WireLimits
+from editloupe.pictures.encode import WireLimits
 from editloupe.spans import observed, tool_span
 from editloupe.tools.contract import ToolError, View
 from editloupe.tools.registry import Toolbox

@@ -12,7 +12,7 @@ from editloupe.agent.models import ModelSettings
 from editloupe.agent.providers.registry import client_packages
 from editloupe.agent.secrets import shown
 from editloupe.judge.question_key import Asked
-from editloupe.memory_picture import PictureSource
+from editloupe.pictures.memory import PictureSource
 from editloupe.types import Edit, Mode, Sha
 
 PACKAGES = ("editloupe", "langgraph", "langchain-core")

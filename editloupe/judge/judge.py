@@ -17,7 +17,6 @@ from editloupe.graphs.by_loop import tool_notes
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, outcome_of
 from editloupe.graphs.forking import ForkPlan, fork_edit
-from editloupe.images import Album
 from editloupe.judge.lifecycle import JudgeLifecycle, edits_at_once
 from editloupe.judge.panels import Answered, Ask, Together
 from editloupe.judge.plans import Cascade, Member, Plan, SeveralChats, Stage, members_of, open_chats, plan_of, promise
@@ -25,7 +24,8 @@ from editloupe.judge.protocol_judge import ProtocolJudge
 from editloupe.judge.question_facts import plan_facts, question_facts
 from editloupe.judge.question_key import Asked
 from editloupe.judge.settings import JudgeSettings, Setup, find_setup, protocol_of
-from editloupe.pixel_budget import room_for
+from editloupe.pictures.decode import Album
+from editloupe.pictures.pixel_budget import room_for
 from editloupe.rubrics.model import Rubric
 from editloupe.spans import edit_span, evaluated
 from editloupe.tools.registry import Toolbox, build_toolbox

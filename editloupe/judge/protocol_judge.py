@@ -8,7 +8,7 @@ from typing import Any
 from editloupe.agent.specs import RULES
 from editloupe.judge.described_judge import DescribedJudge
 from editloupe.judge.question_facts import shown_of
-from editloupe.memory_picture import PictureSource
+from editloupe.pictures.memory import PictureSource
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol
 from editloupe.rubrics.registry import DEFAULT

@@ -20,7 +20,7 @@ from editloupe.judge.panels import RULE
 from editloupe.judge.plans import Member, Panel, Plan, Stage
 from editloupe.judge.question_key import TELLS, TOOLS
 from editloupe.judge.settings import JudgeSettings
-from editloupe.memory_picture import PictureSource
+from editloupe.pictures.memory import PictureSource
 from editloupe.rubrics.model import LabelAnswer, Rubric, Telling
 from editloupe.rubrics.protocol import Protocol, all_facts, no_facts
 from editloupe.rubrics.roles import make_cases, paths_in, role_of

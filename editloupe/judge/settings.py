@@ -15,7 +15,7 @@ from editloupe._util.errors import describe_error
 from editloupe.agent.models import ModelSettings
 from editloupe.agent.tool_words import without_usual
 from editloupe.graphs.context import Differences
-from editloupe.images import LONG_SIDE
+from editloupe.pictures.encode import LONG_SIDE
 from editloupe.rubrics.model import Rubric, TargetCrop, Telling
 from editloupe.rubrics.protocol import Protocol, cropping, telling, without_ours
 from editloupe.rubrics.registry import DEFAULT

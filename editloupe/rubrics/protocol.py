@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.load import load_rubric
 from editloupe.rubrics.model import LabelAnswer, PartText, Rubric, TargetCrop, Telling

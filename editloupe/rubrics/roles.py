@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from editloupe.images import Album
-from editloupe.memory_picture import PictureSource
+from editloupe.pictures.decode import Album
+from editloupe.pictures.memory import PictureSource
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from editloupe.images import Album, Picture, Pixels
+from editloupe.pictures.decode import Album, Picture
+from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.case import SOURCE, Case
 from editloupe.rubrics.model import Rubric, TargetCrop
 from editloupe.rubrics.protocol import MissingInput

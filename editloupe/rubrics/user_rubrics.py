@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.rubrics import roles
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.load import mistake, with_tools

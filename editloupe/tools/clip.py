@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.devices import module
 from editloupe.tools.features import DinoFeatures, FeatureSettings, Loaded, Vectors, prepared
 from editloupe.tools.result_cache import key

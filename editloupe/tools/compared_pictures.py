@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from editloupe.images import Picture, Pixels
+from editloupe.pictures.decode import Picture
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
 from editloupe.tools.difference import Comparison, compare
 from editloupe.types import Box

@@ -23,7 +23,8 @@ from typing import IO, Any
 import cv2
 import numpy as np
 
-from editloupe.images import Picture, Pixels, decode
+from editloupe.pictures.decode import Picture, decode
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.compared_pictures import ComparedPictures, compare_here, compared
 
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(64 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(256 * 2**20)}

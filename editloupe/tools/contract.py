@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from editloupe._util.text import quoted
-from editloupe.images import Album, Picture, Pixels
+from editloupe.pictures.decode import Album, Picture
+from editloupe.pictures.pixels import Pixels
 from editloupe.types import Box
 
 T = TypeVar("T")

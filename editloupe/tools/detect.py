@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from editloupe._util.text import quoted
-from editloupe.images import Picture
+from editloupe.pictures.decode import Picture
 from editloupe.tools import drawing
 from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View
 from editloupe.tools.grounding import GroundingDino

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from editloupe.images import Pixels, hash_pixels
+from editloupe.pictures.pixels import Pixels, hash_pixels
 from editloupe.tools.contract import Kept, NoResultCache, ResultCache
 from editloupe.tools.realesrgan import RealESRGAN, SpandrelModel, gpu_for_ncnn
 from editloupe.tools.result_cache import key

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Protocol
 
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.devices import module
 from editloupe.tools.geometry import whole_pixels
 from editloupe.tools.grounding import GroundingDino

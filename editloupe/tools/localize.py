@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from editloupe._util.text import quoted
-from editloupe.images import Picture, Pixels
+from editloupe.pictures.decode import Picture
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
 from editloupe.tools.compared_pictures import ComparePictures, both_sides, compare_here
 from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View

@@ -8,7 +8,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from editloupe.images import Picture, Pixels
+from editloupe.pictures.decode import Picture
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
 from editloupe.tools.compared_pictures import CONTEXT, SMALLEST
 from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View

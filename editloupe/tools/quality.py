@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.devices import module, pick_device
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from editloupe._util.text import quoted
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
 from editloupe.tools.contract import Kept, ToolResult, View
 from editloupe.tools.devices import module

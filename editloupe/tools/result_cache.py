@@ -16,7 +16,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from editloupe.images import ImageError, decode, encode
+from editloupe.pictures.decode import decode
+from editloupe.pictures.encode import encode
+from editloupe.pictures.pixels import ImageError
 from editloupe.tools.contract import Kept
 
 T = TypeVar("T")

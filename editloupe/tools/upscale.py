@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 
 Floats = npt.NDArray[np.float32]
 

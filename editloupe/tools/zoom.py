@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from editloupe.images import Picture
+from editloupe.pictures.decode import Picture
 from editloupe.tools import drawing, geometry
 from editloupe.tools.contract import ToolError, ToolPicture, ToolResult, View
 from editloupe.tools.enhance import Enhancer

@@ -15,7 +15,8 @@ from editloupe.agent.model_chat import ModelChat
 from editloupe.agent.models import ModelSettings, open_chat
 from editloupe.agent.providers import gemini as gemini_provider
 from editloupe.agent.providers import openai as openai_provider
-from editloupe.images import Album, WireLimits
+from editloupe.pictures.decode import Album
+from editloupe.pictures.encode import WireLimits
 from tests.conftest import StartServer
 from tests.scripted import say
 

@@ -14,7 +14,8 @@ from editloupe.agent.chat import ChatRequest
 from editloupe.agent.messages import picture_block, text_block
 from editloupe.agent.models import ModelSettings, adjusted, open_chat, sampling
 from editloupe.agent.specs import RULES, profile_of, split_spec
-from editloupe.images import Album, WireLimits
+from editloupe.pictures.decode import Album
+from editloupe.pictures.encode import WireLimits
 from tests.agent.rules.pictures import BLUE, disc, ground, make_case, make_edit
 
 JUDGES = json.loads((Path(__file__).parents[1] / "fixtures" / "keyed_judges.json").read_text())

@@ -87,7 +87,7 @@ def reading_of(words: str, tmp_path: Path) -> str:
 
 
 def view_of(instruction: str, tmp_path: Path) -> View:
-    from editloupe.images import Album
+    from editloupe.pictures.decode import Album
     from editloupe.tools.contract import Frame
 
     album = Album()

@@ -14,7 +14,8 @@ import pytest
 from editloupe.cli.main import run
 from editloupe.evals.making.folder import MakingFolder
 from editloupe.evals.making.reviews import review
-from editloupe.images import encode, open_picture
+from editloupe.pictures.decode import open_picture
+from editloupe.pictures.encode import encode
 from editloupe.types import Box
 from tests.conftest import StartServer
 from tests.evals.making.demo_questions import DEMO, METADATA, lines, make, models, painted, write_questions

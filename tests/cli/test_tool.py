@@ -9,7 +9,8 @@ import pytest
 from skimage import data
 
 from editloupe.cli.main import run
-from editloupe.images import encode, open_picture
+from editloupe.pictures.decode import open_picture
+from editloupe.pictures.encode import encode
 
 
 @pytest.fixture

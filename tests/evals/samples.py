@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.types import (
     Edit,
     Judgement,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image
 
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from tests.pictures import textured
 
 Maker = Callable[[random.Random], bytes]

@@ -20,8 +20,10 @@ from editloupe import Edit, Judge
 from editloupe.evals.batch.jobs import Planner
 from editloupe.evals.batch.local_executor import judge_job
 from editloupe.evals.runs.store import Run
-from editloupe.images import Album, ImageError, Picture, WireLimits, declared_pixels, decode, hash_file, open_picture
-from editloupe.pixel_budget import PixelBudget, pixel_budget
+from editloupe.pictures.decode import Album, Picture, declared_pixels, decode, hash_file, open_picture
+from editloupe.pictures.encode import WireLimits
+from editloupe.pictures.pixel_budget import PixelBudget, pixel_budget
+from editloupe.pictures.pixels import ImageError
 from editloupe.types import Reason, Unjudged, UserError
 from tests.conftest import StartServer
 from tests.faults.hostile_pictures import chunk, encoded, hostile, png
@@ -233,7 +235,7 @@ def test_a_large_picture_brought_to_rgb_in_strips_is_the_same_as_in_one_go(
         image = image.convert(mode)
     data = encoded(image, "TIFF")
     whole = decode(data, "whole").pixels
-    monkeypatch.setattr("editloupe.rgb_pixels.STRIP_PIXELS", 1000)
+    monkeypatch.setattr("editloupe.pictures.pixels.STRIP_PIXELS", 1000)
     assert np.array_equal(decode(data, "strips").pixels, whole)
 
 
@@ -245,7 +247,7 @@ def test_the_largest_picture_allowed_takes_bounded_memory(depth: int, colour: in
     path = tmp_path / "bomb.png"
     path.write_bytes(png(width, height, depth=depth, colour=colour, pixels=row * height))
     code = (
-        "import resource, sys; from pathlib import Path; from editloupe.images import open_picture;"
+        "import resource, sys; from pathlib import Path; from editloupe.pictures.decode import open_picture;"
         "p = open_picture(Path(sys.argv[1])); print(p.size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)

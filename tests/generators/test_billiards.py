@@ -14,7 +14,7 @@ import pytest
 from editloupe.generators.billiards import BALLS, HEIGHT, RADIUS, WIDTH, Point, make_scene, shoot
 from editloupe.generators.billiards_drawing import MARK, PATH, RIM, draw_input, draw_label, outputs
 from editloupe.generators.writing import write_billiards
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.registry import protocol as find_protocol
 
 SEEDS = range(40)

@@ -13,7 +13,7 @@ from editloupe.generators.drawing import YELLOW, CellGrid, pixels_of
 from editloupe.generators.letters import TASKS, with_words
 from editloupe.generators.lexicon import ENOUGH, Lexicon
 from editloupe.generators.registry import task
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.types import UserError
 
 GRID = ["BANANA", "QQQQQS", "QQQQQX"]

@@ -16,7 +16,7 @@ from editloupe.generators.drawing import YELLOW, CellGrid
 from editloupe.generators.lexicon import lexicon
 from editloupe.generators.registry import TASKS, task
 from editloupe.generators.routes import COSTS, LINES
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.editcompass.tasks import PARTS
 
 SEEDS = range(5)

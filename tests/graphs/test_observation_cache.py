@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from editloupe.graphs.observation_cache import ObservationCache
-from editloupe.images import Album, WireLimits
+from editloupe.pictures.decode import Album
+from editloupe.pictures.encode import WireLimits
 from editloupe.tools.contract import ToolError, ToolPicture, ToolResult, View
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings

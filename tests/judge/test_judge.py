@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, Unjudged, UserError, Verdict
-from editloupe.images import hash_file
+from editloupe.pictures.decode import hash_file
 from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer
 from tests.pictures import edit_pair, save, textured

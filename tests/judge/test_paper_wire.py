@@ -19,8 +19,8 @@ import pytest
 from PIL import Image as PillowImage
 
 from editloupe import Edit, Judge, Judgement, load_manifest
-from editloupe.images import Pixels
 from editloupe.judge.settings import Setup, find_setup
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.grounding import GroundingDino
 from editloupe.tools.realesrgan import MODEL
 from tests.conftest import StartServer

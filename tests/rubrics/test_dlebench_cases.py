@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.dlebench import DLEBENCH
 from editloupe.rubrics.protocol import MissingInput

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.rubrics.model import ChecksAnswer
 from editloupe.rubrics.vibe import VIBE
 from editloupe.rubrics.vibe.scoring import FORMULAS, LEVELS, formula_of, gated, sample_score, task_of

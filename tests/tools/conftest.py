@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from skimage import data
 
-from editloupe.images import Album, Pixels
+from editloupe.pictures.decode import Album
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import Frame, View
 from tests.tools.tiny_grounding import save_tiny_grounding_dino
 

@@ -12,14 +12,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from editloupe.images import Album, Picture, Pixels, decode, encode, hash_pixels
+from editloupe.pictures.decode import Album, Picture, decode
+from editloupe.pictures.encode import encode
+from editloupe.pictures.pixels import Pixels, hash_pixels
 from editloupe.tools.compared_pictures import ComparedPictures, compared
 from editloupe.tools.comparison_pool import ComparisonPool, _jpeg_pixels
 
 LEAVE_ONE_BEHIND = """
 import os, signal, sys
 import numpy as np
-from editloupe.images import Picture
+from editloupe.pictures.decode import Picture
 from editloupe.tools.comparison_pool import ComparisonPool
 if __name__ == "__main__":
     pool = ComparisonPool(1)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.detect import DetectObject
 from editloupe.tools.drawing import with_boxes

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from skimage import data
 
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.enhance import Enhancer, build_enhancer
 from editloupe.tools.realesrgan import RealESRGAN, mixed, packaged_weights, tiles
 from editloupe.tools.registry import build_toolbox

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from skimage import data
 
-from editloupe.images import Picture, Pixels
+from editloupe.pictures.decode import Picture
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.compared_pictures import ComparedPictures, compare_here
 from editloupe.tools.contract import ToolError
 from editloupe.tools.enhance import Enhancer

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.pixel_differences import KEPT, LocalizePixelDifferences, differing_places

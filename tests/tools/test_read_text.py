@@ -5,7 +5,7 @@ import threading
 import cv2
 import pytest
 
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.geometry import inside
 from editloupe.tools.read_text import ReadText, about_text
 from editloupe.tools.registry import build_toolbox

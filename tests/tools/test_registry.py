@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import Kept, Tool, ToolError, ToolResult, View
 from editloupe.tools.enhance import build_enhancer
 from editloupe.tools.registry import BUILT_IN, Toolbox, build_toolbox

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.geometry import inside

@@ -11,7 +11,7 @@ from editloupe.agent.clients import Client
 from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.provider import Opening, Provider, finish_reason, in_a_line
-from editloupe.images import Wire
+from editloupe.pictures.encode import Wire
 from editloupe.types import UserError
 
 if TYPE_CHECKING:

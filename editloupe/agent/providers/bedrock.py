@@ -18,7 +18,7 @@ from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.anthropic import LARGEST_PICTURE
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider
 from editloupe.agent.secrets import Secrets, remember
-from editloupe.images import Wire
+from editloupe.pictures.encode import Wire
 from editloupe.types import UserError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.gemini_batches import GeminiBatches
 from editloupe.agent.providers.gemini_images import open_image_client
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
-from editloupe.images import Wire
+from editloupe.pictures.encode import Wire
 from editloupe.types import UserError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from editloupe.agent.clients import Client
 from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider
-from editloupe.images import Wire
+from editloupe.pictures.encode import Wire
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 
 Lab = npt.NDArray[np.float32]
 """L 0 to 100, a and b about −128 to 127; one unit is about one just noticeable difference."""

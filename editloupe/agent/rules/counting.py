@@ -11,7 +11,7 @@ import numpy as np
 from editloupe.agent.rules.colours import Lab
 from editloupe.agent.rules.crops import DIFFERENT, REACH
 from editloupe.agent.rules.pixels import NINE, Map, Rect, clamp, distance, grown, resized, soft_lab
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 
 LONG_SIDE = 640
 PATTERN = 0.82

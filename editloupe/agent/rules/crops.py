@@ -27,7 +27,7 @@ from editloupe.agent.rules.pixels import (
     soft_lab,
     within,
 )
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 
 LONG_SIDE = 420
 """Crops are compared at most this large: small targets keep every pixel, large ones lose only what nobody would miss."""

@@ -12,7 +12,7 @@ from editloupe.agent.rules.change_request import ChangeRequest
 from editloupe.agent.rules.pixels import Rect
 from editloupe.agent.rules.reading import TextReading
 from editloupe.agent.rules.thresholds import FollowingChecks, LogisticCheck, Thresholds
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 
 Numbers = dict[str, float]

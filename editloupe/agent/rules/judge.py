@@ -21,7 +21,7 @@ from editloupe.agent.rules.decision import Decision, in_order, nothing_happened
 from editloupe.agent.rules.pixels import Rect
 from editloupe.agent.rules.thresholds import thresholds
 from editloupe.agent.rules.understand import understand
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.registry import DEFAULT

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from editloupe.agent.rules.colours import Lab, lab
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 
 Map = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from editloupe.agent.rules.change_request import ChangeRequest
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, Case
 from editloupe.tools.contract import ToolError, View
 from editloupe.tools.read_text import ReadText

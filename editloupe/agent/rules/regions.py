@@ -26,7 +26,7 @@ from editloupe.agent.rules.pixels import (
     soft_lab,
     within,
 )
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.tools.difference import align
 
 LONG_SIDE = 1100

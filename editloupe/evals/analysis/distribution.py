@@ -19,7 +19,8 @@ from editloupe.evals.analysis.run_units import RunUnit
 from editloupe.evals.analysis.unit_columns import UnitColumns
 from editloupe.evals.runs.pictures import PictureFolder
 from editloupe.evals.runs.store import PICTURES
-from editloupe.images import ImageError, declared_size
+from editloupe.pictures.decode import declared_size
+from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.model import NumberAnswer
 from editloupe.types import Record
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from editloupe.images import Album
 from editloupe.judge.question_key import Asked
-from editloupe.memory_picture import PictureSource
+from editloupe.pictures.decode import Album
+from editloupe.pictures.memory import PictureSource
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Edit, Judgement, Mode, Sha
 

@@ -8,8 +8,9 @@ from contextlib import suppress
 from editloupe._util.files import check_file
 from editloupe._util.storable import storable_text
 from editloupe.evals.runs.enrolment import Enrolled, Stamp
-from editloupe.images import ImageError, hash_file
-from editloupe.memory_picture import MemoryPicture, PictureSource
+from editloupe.pictures.decode import hash_file
+from editloupe.pictures.memory import MemoryPicture, PictureSource
+from editloupe.pictures.pixels import ImageError
 from editloupe.types import Edit, Sha
 
 

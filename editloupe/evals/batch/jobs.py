@@ -21,7 +21,7 @@ from editloupe.evals.runs.putting import Answer
 from editloupe.evals.runs.replacements import Replacement
 from editloupe.evals.runs.store import Run
 from editloupe.judge.question_key import Question
-from editloupe.memory_picture import PictureSource
+from editloupe.pictures.memory import PictureSource
 from editloupe.types import Edit, Sha
 
 ANNOUNCED_AT_ONCE = 500

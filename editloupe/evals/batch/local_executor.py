@@ -14,8 +14,8 @@ from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.jobs import Job
 from editloupe.evals.batch.replies import Work, working_on
 from editloupe.evals.runs.pictures import KeptPictures
-from editloupe.images import Album
 from editloupe.judge.lifecycle import edits_at_once
+from editloupe.pictures.decode import Album
 from editloupe.tools.comparison_pool import ComparisonPool
 from editloupe.types import Judgement, Reason, Unjudged, UserError
 

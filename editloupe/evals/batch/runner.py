@@ -17,7 +17,7 @@ from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.writer import Writer
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.types import Edit, Judgement, Outcome, Reason, Unjudged
 
 LOOK_AHEAD = 16

@@ -15,7 +15,8 @@ from editloupe.agent.answers import read_object
 from editloupe.agent.asking import Answered, ask_until_read
 from editloupe.agent.chat import Chat, ChatRequest
 from editloupe.agent.messages import announced, text_block
-from editloupe.images import Album, Picture, WireLimits
+from editloupe.pictures.decode import Album, Picture
+from editloupe.pictures.encode import WireLimits
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import ModeText, Rubric, TextAnswer
 from editloupe.rubrics.yaml_files import bundled_yaml

@@ -16,7 +16,8 @@ from editloupe.evals.edival.baselines import CLIP_DIR, EDIVAL_IF, LMM, BaselineT
 from editloupe.evals.edival.files import content_key
 from editloupe.evals.edival.scores_of_runs import PROTOCOL
 from editloupe.graphs.edival import FOLLOWING
-from editloupe.images import ImageError, open_picture
+from editloupe.pictures.decode import open_picture
+from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.edival.captions import captions
 from editloupe.rubrics.edival.turn import Turn, read_turn
 from editloupe.rubrics.protocol import MissingInput

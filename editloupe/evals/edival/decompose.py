@@ -12,7 +12,8 @@ from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.edival.asking import Asker, prompts
 from editloupe.evals.edival.files import SceneFile, content_key, held, relative_name, write_bytes, write_json
 from editloupe.evals.edival.picture_queue import PictureTally, work_through
-from editloupe.images import Album, Picture, encode
+from editloupe.pictures.decode import Album, Picture
+from editloupe.pictures.encode import encode
 from editloupe.rubrics.edival.rules import Hit, grounded, usable
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject, all_objects, read_listing
 from editloupe.rubrics.edival.settings import EdivalSettings

@@ -28,7 +28,8 @@ from editloupe.evals.edival.files import (
 )
 from editloupe.evals.edival.instruct import complex_prompts
 from editloupe.evals.manifests.readers import READERS, Row
-from editloupe.images import Album, ImageError
+from editloupe.pictures.decode import Album
+from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.edival.pools import Pools
 from editloupe.rubrics.edival.published_form import NotPublishedForm, read_published
 from editloupe.rubrics.edival.scene import SceneObject

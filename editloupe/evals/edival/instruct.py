@@ -26,7 +26,7 @@ from editloupe.evals.edival.files import (
     write_json,
 )
 from editloupe.evals.edival.picture_queue import PictureTally, work_through
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.rubrics.edival.instructions import (
     CONNECTORS,
     BadProposal,

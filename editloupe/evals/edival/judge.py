@@ -14,12 +14,12 @@ from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edival import CONSISTENCY, CRITERIA, EDIVAL_GRAPH, QUALITY
 from editloupe.graphs.edival_context import EdivalContext
 from editloupe.hashing import content_key
-from editloupe.images import Album
 from editloupe.judge.described_judge import DescribedJudge
 from editloupe.judge.question_key import Asked
 from editloupe.judge.settings import JudgeSettings
-from editloupe.memory_picture import PictureSource
-from editloupe.pixel_budget import room_for
+from editloupe.pictures.decode import Album
+from editloupe.pictures.memory import PictureSource
+from editloupe.pictures.pixel_budget import room_for
 from editloupe.rubrics.edival import ASKED, PRECHECKS
 from editloupe.rubrics.edival.questions import precheck, question
 from editloupe.rubrics.edival.settings import EdivalSettings, published

@@ -11,7 +11,7 @@ from editloupe.agent.asking import Unanswered
 from editloupe.agent.faults import ModelFailed
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.batch.replies import Work, working_on
-from editloupe.images import ImageError
+from editloupe.pictures.pixels import ImageError
 from editloupe.tools.contract import ToolError
 
 T = TypeVar("T")

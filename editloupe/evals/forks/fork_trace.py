@@ -20,9 +20,9 @@ from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.fork_change import StepChange
 from editloupe.graphs.forking import ForkPlan, KeptStep
-from editloupe.images import open_picture
 from editloupe.judge import Judge
 from editloupe.judge.question_key import changes
+from editloupe.pictures.decode import open_picture
 from editloupe.types import Judgement, Usage, UserError
 
 AT_ONCE = 8

@@ -15,8 +15,9 @@ from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.step_replies import reply_behind
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.forking import KeptStep
-from editloupe.images import Album, ImageError
-from editloupe.memory_picture import PictureSource
+from editloupe.pictures.decode import Album
+from editloupe.pictures.memory import PictureSource
+from editloupe.pictures.pixels import ImageError
 from editloupe.types import Edit, Sha, Step, UserError
 
 SINGLE = ("source", "edited", "reference")

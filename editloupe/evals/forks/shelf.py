@@ -14,7 +14,7 @@ from editloupe.evals.runs.records import timestamp
 from editloupe.evals.runs.redact import Redactor
 from editloupe.evals.runs.schema import FORKS, FORKS_THERE
 from editloupe.evals.runs.store import Run
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.types import Sha, Trace, UserError
 
 

@@ -11,7 +11,8 @@ from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
 from editloupe.agent.asking import Answered, ask_until_read
 from editloupe.agent.chat import Chat, ChatRequest
-from editloupe.images import Album, WireLimits
+from editloupe.pictures.decode import Album
+from editloupe.pictures.encode import WireLimits
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import ModeText, Rubric, TextAnswer
 from editloupe.types import Edit

@@ -11,7 +11,8 @@ from editloupe.agent.asking import Unanswered
 from editloupe.evals.making.folder import GIVEN, MakingFolder, Sample, boxes_key
 from editloupe.evals.making.records import MOST_TARGETS, Boxes, LeftOut
 from editloupe.evals.runs.records import timestamp
-from editloupe.images import ImageError, Pixels, open_picture
+from editloupe.pictures.decode import open_picture
+from editloupe.pictures.pixels import ImageError, Pixels
 from editloupe.tools.tiling import Found
 from editloupe.types import Box, UserError
 

@@ -12,7 +12,8 @@ from editloupe._util.files import make_folder, whole_file, write_text
 from editloupe._util.text import for_csv
 from editloupe.evals.making.folder import Sample
 from editloupe.evals.making.paste import cut
-from editloupe.images import encode, open_picture
+from editloupe.pictures.decode import open_picture
+from editloupe.pictures.encode import encode
 from editloupe.rubrics.target_pictures import crop_box, union
 
 CROPS, TODO_LIST = "crops", "todo.csv"

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.images import Pixels
+from editloupe.pictures.pixels import Pixels
 from editloupe.types import Box, Record
 
 Floats = npt.NDArray[np.float32]

@@ -20,7 +20,9 @@ from editloupe.evals.making.paste import Frame, WrongShape, checked_shape, cut, 
 from editloupe.evals.making.records import LeftOut, Reference, content_key, file_name
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.records import timestamp
-from editloupe.images import ImageError, Picture, decode, encode, hash_pixels, open_picture
+from editloupe.pictures.decode import Picture, decode, open_picture
+from editloupe.pictures.encode import encode
+from editloupe.pictures.pixels import ImageError, hash_pixels
 from editloupe.rubrics.target_pictures import crop_box, union
 from editloupe.tools.contract import ToolError
 from editloupe.types import Box, Usage

@@ -13,7 +13,7 @@ from editloupe.agent.hooks import OverBudget
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.batch.replies import Work, working_on
 from editloupe.evals.making.records import file_name
-from editloupe.images import ImageError
+from editloupe.pictures.pixels import ImageError
 from editloupe.tools.contract import ToolError
 
 

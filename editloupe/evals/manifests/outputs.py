@@ -12,7 +12,7 @@ from typing import Any
 from editloupe._util.text import number_of
 from editloupe.evals.manifests.benchmark import PICTURES
 from editloupe.evals.manifests.ids import IdSet
-from editloupe.picture_file import in_file
+from editloupe.pictures.memory import in_file
 from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.types import Edit, UserError
 

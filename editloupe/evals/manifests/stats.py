@@ -18,8 +18,9 @@ from editloupe._util.text import number_of, verb
 from editloupe.evals.manifests.datasets import Naming, edit_from
 from editloupe.evals.manifests.ids import IdSet
 from editloupe.evals.manifests.readers import Row, reader_for
-from editloupe.images import ImageError, declared_size
-from editloupe.picture_file import in_file
+from editloupe.pictures.decode import declared_size
+from editloupe.pictures.memory import in_file
+from editloupe.pictures.pixels import ImageError
 from editloupe.types import Box, Edit, Record, UserError
 
 NO_TYPE = "(no type)"

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from PIL import Image, ImageDraw
 
 from editloupe.evals.runs.store import Run
-from editloupe.images import ImageError, open_picture
+from editloupe.pictures.decode import open_picture
+from editloupe.pictures.pixels import ImageError
 from editloupe.tools.geometry import mapped, with_context
 from editloupe.types import Box, Edit, Sha
 

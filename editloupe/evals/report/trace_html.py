@@ -15,7 +15,8 @@ from editloupe._util.text import for_html, printable
 from editloupe.evals.runs.readback import KeptEdit
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
-from editloupe.images import ImageError, open_picture
+from editloupe.pictures.decode import open_picture
+from editloupe.pictures.pixels import ImageError
 from editloupe.types import Observation, Sha, Step, Trace, Usage, Verdict
 
 LARGEST = 600_000

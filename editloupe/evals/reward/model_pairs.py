@@ -12,7 +12,7 @@ from editloupe.evals.analysis.pair_results import Half, PairKey, pair_results, r
 from editloupe.evals.analysis.parts import BETWEEN, grouped, shared_apart_fields
 from editloupe.evals.analysis.run_rows import NO_MODEL, RunRow, Table
 from editloupe.evals.manifests.pairs import PAIRS, Pair
-from editloupe.picture_file import in_file
+from editloupe.pictures.memory import in_file
 from editloupe.rubrics.registry import known_protocol, pair_rules
 from editloupe.rubrics.roles import paths_in
 from editloupe.types import Edit, UserError, Verdict

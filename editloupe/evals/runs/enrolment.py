@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from editloupe._util.storable import record_json, storable_text
 from editloupe.evals.runs.redact import Redactor
 from editloupe.hashing import content_key
-from editloupe.memory_picture import PictureSource
+from editloupe.pictures.memory import PictureSource
 from editloupe.types import Edit, Sha
 
 

@@ -12,7 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from editloupe.images import LONG_SIDE, Album, ImageError, Picture, WireLimits, encode
+from editloupe.pictures.decode import Album, Picture
+from editloupe.pictures.encode import LONG_SIDE, WireLimits, encode
+from editloupe.pictures.pixels import ImageError
 from editloupe.types import Judgement, Sha
 
 SUFFIXES = {"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp"}

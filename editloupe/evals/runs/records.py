@@ -17,9 +17,9 @@ from editloupe.evals.runs.pictures import KeptPictures, PictureFolder, kept_pict
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.redact import Redactor
 from editloupe.hashing import content_key
-from editloupe.images import Album
 from editloupe.judge.question_key import Asked, Question
-from editloupe.memory_picture import PictureSource
+from editloupe.pictures.decode import Album
+from editloupe.pictures.memory import PictureSource
 from editloupe.types import Edit, Judgement, Mode, Outcome, Record, Trace, Usage, Verdict
 
 _OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)

@@ -7,10 +7,11 @@ from contextlib import closing, suppress
 
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
-from editloupe.images import Album, ImageError
 from editloupe.judge.described_judge import DescribedJudge
 from editloupe.judge.question_key import Question
-from editloupe.memory_picture import PictureSource
+from editloupe.pictures.decode import Album
+from editloupe.pictures.memory import PictureSource
+from editloupe.pictures.pixels import ImageError
 from editloupe.types import Judgement, Sha
 
 

@@ -23,8 +23,8 @@ from editloupe.evals.runs.readback import KeptEdit, Unreadable, read_about, read
 from editloupe.evals.runs.records import Filing, Unit, timestamp
 from editloupe.evals.runs.redact import Redactor
 from editloupe.hashing import content_key
-from editloupe.images import Album
 from editloupe.judge.question_key import Asked
+from editloupe.pictures.decode import Album
 from editloupe.types import Judgement, Trace, Usage, UserError
 
 FILE, ABOUT, LOCK, PICTURES = "run.sqlite", "run.json", "run.lock", "pictures"

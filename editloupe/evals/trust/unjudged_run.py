@@ -13,7 +13,7 @@ from editloupe.evals.runs.enrolment import Entry
 from editloupe.evals.runs.people_files import LABELS
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.rubrics.protocol import MissingInput, Protocol
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.registry import protocol as protocol_named

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput, letters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, SOURCE, Case
 from editloupe.rubrics.edival.reading import turn_for
 from editloupe.rubrics.edival.turn import KEY

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
-from editloupe.images import Album, Pixels, open_layer
-from editloupe.memory_picture import PictureSource
+from editloupe.pictures.decode import Album, open_layer
+from editloupe.pictures.memory import PictureSource
+from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics import roles
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import Rubric

@@ -15,8 +15,8 @@ from editloupe._util.text import one_line, shortened
 from editloupe.edit_scores import explained, why_no_edit
 from editloupe.evals.papers.types_read import type_reader
 from editloupe.frozen_record import StopAtFirst
-from editloupe.images import Album
 from editloupe.judge import Judge
+from editloupe.pictures.decode import Album
 from editloupe.servers.mcp.kept_judgements import KeptJudgements
 from editloupe.servers.mcp.looking import PictureText
 from editloupe.servers.mcp.picture_gate import PictureGate

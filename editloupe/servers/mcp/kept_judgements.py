@@ -9,8 +9,8 @@ from typing import Any
 
 from editloupe.evals.runs.single import keep_judgement
 from editloupe.evals.runs.store import Run
-from editloupe.images import Album
 from editloupe.judge import Judge
+from editloupe.pictures.decode import Album
 from editloupe.types import Judgement, UserError
 
 REMEMBERED = 32

@@ -8,9 +8,10 @@ from mcp_types import CallToolResult
 from pydantic import Field
 
 from editloupe.frozen_record import StopAtFirst
-from editloupe.images import Album, Picture, hash_pixels
-from editloupe.memory_picture import PictureSource
-from editloupe.pixel_budget import room_for
+from editloupe.pictures.decode import Album, Picture
+from editloupe.pictures.memory import PictureSource
+from editloupe.pictures.pixel_budget import room_for
+from editloupe.pictures.pixels import hash_pixels
 from editloupe.servers.mcp.picture_gate import PictureGate
 from editloupe.servers.mcp.records import LookResult
 from editloupe.servers.mcp.results import Shown, failure, success

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 
 from editloupe._util.text import one_line, shortened
-from editloupe.memory_picture import PictureSource
-from editloupe.picture_input import as_memory_picture
+from editloupe.pictures.input import as_memory_picture
+from editloupe.pictures.memory import PictureSource
 from editloupe.types import UserError
 
 LONGEST_PATH = 4096

@@ -12,7 +12,8 @@ from mcp_types import CallToolResult, ImageContent, TextContent
 from editloupe._util.storable import storable
 from editloupe.agent.faults import clean
 from editloupe.evals.runs.redact import Redactor
-from editloupe.images import LONG_SIDE, Picture, Wire, WireLimits
+from editloupe.pictures.decode import Picture
+from editloupe.pictures.encode import LONG_SIDE, Wire, WireLimits
 from editloupe.servers.mcp.records import PictureNote, Told
 
 MOST_PICTURES = 8

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from editloupe.evals.runs.export import each_once
 from editloupe.evals.runs.store import Run
-from editloupe.images import open_picture
+from editloupe.pictures.decode import open_picture
 from editloupe.servers.mcp.judging import verdict_note
 from editloupe.servers.mcp.kept_judgements import KeptJudgements
 from editloupe.servers.mcp.picture_gate import PictureGate

@@ -14,10 +14,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
-from editloupe.images import Album, ImageError, hash_file
 from editloupe.judge import Judge
 from editloupe.judge.question_key import Question
-from editloupe.memory_picture import PictureSource
+from editloupe.pictures.decode import Album, hash_file
+from editloupe.pictures.memory import PictureSource
+from editloupe.pictures.pixels import ImageError
 from editloupe.types import Edit, Judgement, Sha, Verdict
 
 T = TypeVar("T")

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from editloupe.agent.hooks import with_request_limit
 from editloupe.hashing import content_key
-from editloupe.images import Album
 from editloupe.judge import Judge
 from editloupe.judge.lifecycle import edits_at_once
+from editloupe.pictures.decode import Album
 from editloupe.servers.reward.kept_run import KeptRun
 from editloupe.servers.reward.metrics import Metrics
 from editloupe.servers.reward.settings import RewardServerSettings

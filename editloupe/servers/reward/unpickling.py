@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from editloupe.images import MAX_PIXELS
+from editloupe.pictures.decode import MAX_PIXELS
 
 DEEPEST = 20
 MOST_STEPS = 500_000

@@ -12,9 +12,9 @@ from PIL import Image
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from editloupe.images import declared_pixels
-from editloupe.memory_picture import MemoryPicture
-from editloupe.picture_input import as_memory_picture, from_base64
+from editloupe.pictures.decode import declared_pixels
+from editloupe.pictures.input import as_memory_picture, from_base64
+from editloupe.pictures.memory import MemoryPicture
 from editloupe.rubrics.load import mistake
 from editloupe.servers.reward.scoring import EditScorer, Scored, edit_key
 from editloupe.types import Edit

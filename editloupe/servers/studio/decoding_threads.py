@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from PIL import Image
 
-from editloupe.images import FORMATS
-from editloupe.pixel_budget import PixelBudget
+from editloupe.pictures.decode import FORMATS
+from editloupe.pictures.pixel_budget import PixelBudget
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from editloupe.images import Album
 from editloupe.judge import Judge
-from editloupe.pixel_budget import PixelBudget
+from editloupe.pictures.decode import Album
+from editloupe.pictures.pixel_budget import PixelBudget
 from editloupe.servers.studio.decoding_threads import JUDGED_AT_ONCE
 from editloupe.servers.studio.request import JudgeRequest
 from editloupe.servers.studio.trace_view import roles_of

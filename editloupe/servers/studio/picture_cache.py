@@ -12,7 +12,9 @@ import cv2
 import numpy as np
 
 from editloupe.evals.runs.pictures import SUFFIXES
-from editloupe.images import ImageError, Pixels, declared_size, encode, open_picture
+from editloupe.pictures.decode import declared_size, open_picture
+from editloupe.pictures.encode import encode
+from editloupe.pictures.pixels import ImageError, Pixels
 from editloupe.servers.studio.decoding_threads import DecodingThreads
 from editloupe.tools.difference import align
 from editloupe.types import Sha

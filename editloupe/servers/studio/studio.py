@@ -12,8 +12,8 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from editloupe.evals.runs.single import keep_judgement
-from editloupe.images import Album
 from editloupe.judge import Judge
+from editloupe.pictures.decode import Album
 from editloupe.servers.studio.charts import ChartCache
 from editloupe.servers.studio.decoding_threads import DecodingThreads
 from editloupe.servers.studio.fork_jobs import ForkJobs

@@ -15,7 +15,7 @@ from pathlib import Path
 from starlette.exceptions import HTTPException
 
 from editloupe.evals.runs.pictures import PictureFolder, file_of
-from editloupe.images import Picture, decode
+from editloupe.pictures.decode import Picture, decode
 from editloupe.servers.studio.decoding_threads import DecodingThreads
 from editloupe.servers.studio.settings import UPLOAD_PIXELS
 from editloupe.types import Sha, UserError

@@ -17,7 +17,8 @@ from editloupe.agent.attachments import fitting, wire_limits
 from editloupe.agent.providers import anthropic
 from editloupe.agent.providers.anthropic import addressless, leave_out
 from editloupe.agent.specs import profile_of
-from editloupe.images import Album, WireLimits
+from editloupe.pictures.decode import Album
+from editloupe.pictures.encode import WireLimits
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
 from tests.scripted import Request, ScriptedServer, call, calls, empty, final, say

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.registry import protocol
 from editloupe.types import Edit, Mode

@@ -7,8 +7,9 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
 from editloupe.agent.chat import ChatRequest
 from editloupe.agent.rules import RulesJudge
-from editloupe.images import Album, WireLimits
 from editloupe.judge import Judge
+from editloupe.pictures.decode import Album
+from editloupe.pictures.encode import WireLimits
 from editloupe.rubrics.case import Case
 from editloupe.types import Edit, Mode
 from tests.agent.rules.pictures import BLUE, BOX, GREEN, RED, Pixels, disc, ellipse, ground, make_case, make_edit

@@ -26,8 +26,8 @@ from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.papers.layouts import load_manifest
 from editloupe.evals.runs.store import Run
 from editloupe.graphs.loop import CaseContext, opening
-from editloupe.images import Album, Picture
 from editloupe.judge import Judge, JudgeSettings
+from editloupe.pictures.decode import Album, Picture
 from editloupe.types import Unjudged, UserError
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest

@@ -16,9 +16,9 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
 
-from editloupe import images
 from editloupe.evals.batch.batch import COLLECT_AFTER
-from editloupe.images import Picture
+from editloupe.pictures import decode as decoding
+from editloupe.pictures.decode import Picture
 from tests.conftest import StartServer
 from tests.evals.batch.test_batch import LABELS, batch, criterion_of, run
 from tests.scripted import Answer, Request, call, final
@@ -54,14 +54,14 @@ def steps() -> Iterator[Steps]:
 def decodes(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count the pictures that this process decodes whole, and those it only reads through."""
     counted: Counter[str] = Counter()
-    decode = images.decode
+    decode = decoding.decode
 
     def watched(data: bytes, name: str, lazily: bool = False) -> Picture:
         picture = decode(data, name, lazily)
         counted["whole" if picture.decoded else "read through"] += 1
         return picture
 
-    monkeypatch.setattr(images, "decode", watched)
+    monkeypatch.setattr(decoding, "decode", watched)
     return counted
 
 

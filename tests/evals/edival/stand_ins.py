@@ -12,7 +12,8 @@ import numpy as np
 
 from editloupe.evals.edival.files import ChainFile, ChainTurn, relative_name, write_json
 from editloupe.evals.edival.instruct import complex_prompts
-from editloupe.images import Pixels, decode
+from editloupe.pictures.decode import decode
+from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.edival.pools import start, update
 from editloupe.rubrics.edival.scene import SceneObject
 from editloupe.rubrics.edival.tasks import Task, wording

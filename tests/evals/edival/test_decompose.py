@@ -15,7 +15,7 @@ from editloupe.evals.edival.asking import Asker
 from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.files import SceneFile, pictures_in, read_json
 from editloupe.evals.edival.picture_queue import PictureTally
-from editloupe.images import open_picture
+from editloupe.pictures.decode import open_picture
 from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.types import UserError
 from tests.conftest import StartServer

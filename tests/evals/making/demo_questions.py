@@ -12,7 +12,8 @@ import cv2
 import numpy as np
 
 from editloupe.cli.main import run
-from editloupe.images import decode, encode
+from editloupe.pictures.decode import decode
+from editloupe.pictures.encode import encode
 from tests.scripted import Reply, Request, say
 from tests.scripted.images_wire import picture
 

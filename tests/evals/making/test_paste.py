@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from editloupe.evals.making.paste import Frame, WrongShape, checked_shape, cut, framed, outside_difference, pasted, seam
-from editloupe.images import Pixels, open_picture
+from editloupe.pictures.decode import open_picture
+from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.target_pictures import crop_box
 from editloupe.types import Box
 from tests.evals.making.demo_questions import DEMO

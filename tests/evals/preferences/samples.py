@@ -10,7 +10,7 @@ from PIL import Image
 
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.types import Edit, Judgement, Verdict
 
 Scores = Mapping[str, float]

@@ -7,7 +7,7 @@ from PIL import Image
 
 from editloupe.evals.report.thumbnails import CROP_SIDE, LONG_SIDE, Thumbnail, thumbnails
 from editloupe.evals.runs.store import Run
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.types import Box, Edit, Judgement, Reason, Unjudged
 
 

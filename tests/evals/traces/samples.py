@@ -9,7 +9,7 @@ from typing import Any
 
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.types import (
     Edit,
     Judgement,

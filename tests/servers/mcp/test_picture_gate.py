@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.memory_picture import MemoryPicture
+from editloupe.pictures.memory import MemoryPicture
 from editloupe.servers.mcp.picture_gate import PictureGate
 from editloupe.types import UserError
 from tests.pictures import save, textured

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from editloupe.agent.secrets import remember
-from editloupe.images import Picture, Pixels, hash_pixels
+from editloupe.pictures.decode import Picture
+from editloupe.pictures.pixels import Pixels, hash_pixels
 from editloupe.servers.mcp.records import LookResult
 from editloupe.servers.mcp.results import Shown, failure, success
 from tests.servers.mcp.asking import pictures_of, size_of, text_of

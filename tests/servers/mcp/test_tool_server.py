@@ -11,8 +11,8 @@ import pytest
 from editloupe import Judge
 from editloupe.agent import RetryPolicy
 from editloupe.evals.runs.store import Run
-from editloupe.images import Album
 from editloupe.judge.settings import JudgeSettings
+from editloupe.pictures.decode import Album
 from editloupe.servers.mcp.kept_judgements import KeptJudgements
 from editloupe.types import Edit, Judgement, UserError
 from tests.conftest import StartServer

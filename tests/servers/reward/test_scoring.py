@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from editloupe.evals.runs.store import Run
-from editloupe.images import encode
+from editloupe.pictures.encode import encode
 from editloupe.servers.reward import EditScorer, RewardServerSettings
 from editloupe.servers.reward.kept_run import KeptRun
 from editloupe.servers.reward.scoring import Busy

@@ -8,7 +8,8 @@ import numpy as np
 
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
-from editloupe.images import Album, Pixels
+from editloupe.pictures.decode import Album
+from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.registry import protocol
 from editloupe.types import (
     Box,

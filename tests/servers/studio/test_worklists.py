@@ -14,7 +14,7 @@ from editloupe.evals.analysis.agreement import agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.label_queue import Drawn, LabelQueue
-from editloupe.images import Album
+from editloupe.pictures.decode import Album
 from editloupe.rubrics.registry import protocol
 from editloupe.types import Edit, Judgement, Observation, Sent, Step, Trace, Verdict
 from tests.servers.studio.conftest import OpenStudio

@@ -18,7 +18,7 @@ from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.judge import DEFAULT_JUDGE, JUDGE_VARIABLE
 from editloupe.judge.settings import setup_names
-from editloupe.picture_file import in_file
+from editloupe.pictures.memory import in_file
 from editloupe.rubrics.registry import protocols as all_protocols
 from editloupe.servers.studio.live import LiveJob
 from editloupe.servers.studio.request import JudgeRequest, edit_of, filled_in, further_roles, judge_of, read_request

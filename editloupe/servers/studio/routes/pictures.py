@@ -12,8 +12,8 @@ from starlette.responses import FileResponse, Response
 
 from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import read_manifest
-from editloupe.images import open_picture
-from editloupe.picture_file import in_file
+from editloupe.pictures.decode import open_picture
+from editloupe.pictures.memory import in_file
 from editloupe.servers.studio.picture_cache import MEDIA_TYPES, small_copy
 from editloupe.servers.studio.studio import studio_of
 from editloupe.servers.studio.uploads import SHA

@@ -1,8 +1,7 @@
-"""Pictures by content hash: safe opening, EXIF, resizing and encoding for the wire, all of it recorded."""
+"""Open pictures safely and hold them by content hash: formats, limits, EXIF rotation, decoding when pixels are needed."""
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 import threading
@@ -12,20 +11,12 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO
 
-import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from editloupe._util.files import open_file, read_bytes
-from editloupe.memory_picture import MemoryPicture, PictureSource
-from editloupe.picture_encoding import LONG_SIDE as LONG_SIDE
-from editloupe.picture_encoding import ImageError as ImageError
-from editloupe.picture_encoding import Wire as Wire
-from editloupe.picture_encoding import WireLimits as WireLimits
-from editloupe.picture_encoding import encode as encode
-from editloupe.picture_encoding import encoded as encoded
-from editloupe.picture_encoding import shrunk as shrunk
-from editloupe.rgb_pixels import STRIP_PIXELS, to_rgb
-from editloupe.rgb_pixels import Pixels as Pixels  # most of the package takes them from here
+from editloupe.pictures.encode import Wire, WireLimits, encoded
+from editloupe.pictures.memory import MemoryPicture, PictureSource
+from editloupe.pictures.pixels import STRIP_PIXELS, ImageError, Pixels, hash_bytes, hash_pixels, to_rgb
 from editloupe.types import Sent, Sha
 
 FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP")
@@ -157,18 +148,6 @@ class Album:
         with self._lock:
             self._pictures.clear()
             self._by_path.clear()
-
-
-def hash_bytes(data: bytes) -> Sha:
-    """Return the name under which these bytes are kept."""
-    return hashlib.sha256(data).hexdigest()[:32]
-
-
-def hash_pixels(pixels: Pixels) -> Sha:
-    """Return the name under which made pixels are kept; size and values count."""
-    digest = hashlib.sha256(repr(pixels.shape).encode())
-    digest.update(np.ascontiguousarray(pixels).data)
-    return digest.hexdigest()[:32]
 
 
 def hash_file(path: PictureSource) -> Sha:

@@ -1,16 +1,18 @@
-"""Pictures encoded for the wire: small ones without loss, large ones as JPEG, none heavier than a model takes."""
+"""Encode pictures for requests: small ones without loss, large ones as JPEG, none heavier than a model takes."""
 
 from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import cv2
 import numpy as np
 
-from editloupe._util.errors import UserError
-from editloupe.rgb_pixels import Pixels
+from editloupe.pictures.pixels import ImageError, Pixels
+
+if TYPE_CHECKING:
+    from editloupe.pictures.decode import Picture
 
 LOSSLESS_PIXELS = 256 * 256
 """Made pictures up to this size go out as PNG; larger ones as a JPEG of high quality, which is ten times quicker to make."""
@@ -18,10 +20,6 @@ PACKED_QUALITY = 80
 """Of a JPEG in a request that would be too large otherwise: a third of the bytes or less."""
 LONG_SIDE = 2048
 """What is sent by default; above it providers shrink pictures themselves, without telling."""
-
-
-class ImageError(UserError):
-    """A picture that cannot be used, told in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -45,23 +43,7 @@ class WireLimits:
     """Of the same size, but always as JPEG and with less quality: for a request that would be too large otherwise."""
 
 
-class Encodable(Protocol):
-    """A picture as far as encoding needs it."""
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Width and height."""
-
-    @property
-    def file(self) -> tuple[str, bytes] | None:
-        """Media type and bytes of the file, where they show exactly these pixels."""
-
-    @property
-    def pixels(self) -> Pixels:
-        """Its pixels."""
-
-
-def encoded(picture: Encodable, limits: WireLimits) -> Wire:
+def encoded(picture: Picture, limits: WireLimits) -> Wire:
     """Encode within the limits; a picture too heavy at full size is sent smaller, and the size says so."""
     if limits.packed:
         size = encoded(picture, replace(limits, packed=False)).size

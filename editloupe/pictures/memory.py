@@ -1,14 +1,20 @@
-"""A picture that is in memory and in no file: what an edit holds in the place of a path."""
+"""Where a picture is: in a file, or in memory under its hash; `File` is the field of a record that holds either."""
 
 from __future__ import annotations
 
 import re
 import weakref
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BeforeValidator, InstanceOf, PlainSerializer, WithJsonSchema
+
+from editloupe._util.errors import UserError
+from editloupe._util.storable import storable_text
 
 if TYPE_CHECKING:
-    from editloupe.images import Picture, Pixels
+    from editloupe.pictures.decode import Picture
+    from editloupe.pictures.pixels import Pixels
 
 SCHEME = "memory:"
 _REFERENCE = re.compile(r"memory:([0-9a-f]{32})")
@@ -89,3 +95,40 @@ class MemoryPicture:
 
 PictureSource = Path | MemoryPicture
 """Where a picture is: in a file, or in memory."""
+
+
+def taken_picture(value: Any) -> Any:
+    """Return a picture in memory under its hash, and whatever names a file as it is."""
+    if value is None:
+        raise ValueError("there is no picture")
+    if isinstance(value, str):
+        if not value:
+            raise ValueError("there is no picture: its path is empty")
+        in_memory = value.startswith("data:") or (value.startswith(SCHEME) and MemoryPicture.named(value) is not None)
+        if not in_memory:
+            return value
+    elif isinstance(value, PurePath):
+        return value
+    from editloupe.pictures.input import as_memory_picture  # it loads what decodes pictures
+
+    return as_memory_picture(value)
+
+
+File = Annotated[
+    Path | InstanceOf[MemoryPicture],
+    BeforeValidator(taken_picture),
+    PlainSerializer(lambda source: storable_text(str(source)), return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "path"}),
+]
+"""A picture's path, or the picture itself: bytes, a data URL, a PIL image or a numpy array, kept under its hash.
+
+In JSON a path is written with whole characters even where the disk has a name that is no text, and a picture in memory
+as `memory:` and its hash.
+"""
+
+
+def in_file(source: PictureSource) -> Path:
+    """Return the path of a picture, where only files will do."""
+    if isinstance(source, MemoryPicture):
+        raise UserError(f"{source.told} is in no file, and one is needed here")
+    return source

@@ -15,8 +15,8 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 
-from editloupe.images import declared_pixels
-from editloupe.memory_picture import MemoryPicture, PictureSource
+from editloupe.pictures.decode import declared_pixels
+from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.types import UserError
 
 MEGAPIXELS = 500

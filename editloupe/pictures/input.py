@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from editloupe.images import ImageError, Pixels, hash_bytes, hash_pixels, pixels_of
-from editloupe.memory_picture import MemoryPicture
+from editloupe.pictures.decode import pixels_of
+from editloupe.pictures.memory import MemoryPicture
+from editloupe.pictures.pixels import ImageError, Pixels, hash_bytes, hash_pixels
 
 LONGEST_HEADER = 256
 """Letters before the comma of a data URL."""

@@ -1,16 +1,36 @@
-"""Pixels of every kind of picture as 8-bit RGB, without alpha."""
+"""Pixels: every kind of picture as 8-bit RGB without alpha, and the hashes that pictures are known by."""
 
 from __future__ import annotations
+
+import hashlib
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
+
+from editloupe._util.errors import UserError
 
 Pixels = npt.NDArray[np.uint8]
 """Height × width × 3, RGB."""
 
 STRIP_PIXELS = 4_000_000
 """Larger pictures are brought to RGB this much at a time: the steps between take up to thirty times a strip's bytes."""
+
+
+class ImageError(UserError):
+    """A picture that cannot be used, told in one sentence."""
+
+
+def hash_bytes(data: bytes) -> str:
+    """Return the name under which these bytes are kept."""
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def hash_pixels(pixels: Pixels) -> str:
+    """Return the name under which made pixels are kept; size and values count."""
+    digest = hashlib.sha256(repr(pixels.shape).encode())
+    digest.update(np.ascontiguousarray(pixels).data)
+    return digest.hexdigest()[:32]
 
 
 def to_rgb(image: Image.Image) -> Pixels:
