@@ -17,8 +17,7 @@ from editloupe.cli.otel import sending_spans
 from editloupe.cli.telling import tell
 from editloupe.evals.analysis.criterion_means import CriterionMean, criterion_means
 from editloupe.evals.analysis.reference import without_reference
-from editloupe.evals.analysis.run_rows import table_of_configuration
-from editloupe.evals.analysis.served_versions import version_notes
+from editloupe.evals.analysis.run_table import table_of_configuration, version_notes
 from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
 from editloupe.evals.batch.forecast import Forecast
 from editloupe.evals.batch.held import FAILED

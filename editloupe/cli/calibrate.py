@@ -65,7 +65,7 @@ def calibrate(
     Example: editloupe calibrate runs/gpt --human ada.csv --agreement 0.9 --error 0.05 --out trust.yaml
     """
     from editloupe.evals.analysis.reference import without_reference
-    from editloupe.evals.analysis.run_rows import table_of
+    from editloupe.evals.analysis.run_table import table_of
     from editloupe.evals.report.text import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import calibration_blocks
     from editloupe.evals.trust.calibrate import calibrate as calibrated

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from editloupe.evals.analysis.compare import RunComparison
     from editloupe.evals.analysis.matching import Question
     from editloupe.evals.analysis.model_records import ModelComparison
-    from editloupe.evals.analysis.run_rows import Table
+    from editloupe.evals.analysis.run_table import Table
 
 FORMATS = ("text", "md", "json")
 WIDTH = 100
@@ -98,7 +98,7 @@ def _as_json(found: RunComparison | tuple[ModelComparison, ...]) -> dict[str, An
 
 def _tables(runs: Sequence[Path], protocol: str | None, configurations: Sequence[str]) -> list[Table]:
     """Read the sides: one a run, or one a configuration of the only run."""
-    from editloupe.evals.analysis.run_rows import table_of
+    from editloupe.evals.analysis.run_table import table_of
 
     if len(runs) == 1 and len(configurations) > 1:
         return [table_of(runs[0], protocol, name) for name in configurations]

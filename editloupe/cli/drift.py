@@ -19,7 +19,7 @@ from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.analysis.run_rows import Table
+    from editloupe.evals.analysis.run_table import Table
     from editloupe.types import Edit
 
 CODES = {"same": 0, "changed": 1, "cannot tell": 4}
@@ -56,7 +56,7 @@ def drift(
     Example: editloupe drift runs/anchor --judge openai:gpt-5.1 --edits 200
     """
     kind = chosen_format(format, None, ("text", "json"))
-    from editloupe.evals.analysis.run_rows import table_of
+    from editloupe.evals.analysis.run_table import table_of
     from editloupe.evals.batch.batch import Batch, judge_batch
     from editloupe.evals.batch.traffic import Limits
     from editloupe.evals.report.text import WIDTH, as_text

@@ -78,7 +78,7 @@ def baselines(
 
     Example: editloupe edival baselines runs/edival --human labels.csv --judge openai:gpt-5.1 --clip path/to/clip --out runs/alone
     """
-    from editloupe.evals.analysis.run_rows import table_of
+    from editloupe.evals.analysis.run_table import table_of
     from editloupe.evals.edival.baseline_scores import compared, labelled_edits
     from editloupe.evals.edival.baselines import blocks, sections
     from editloupe.evals.edival.scores_of_runs import PROTOCOL

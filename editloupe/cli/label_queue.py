@@ -54,7 +54,7 @@ def label_queue(
     """
     from editloupe.evals.analysis.human import human_labels
     from editloupe.evals.analysis.reference import without_reference
-    from editloupe.evals.analysis.run_rows import table_of
+    from editloupe.evals.analysis.run_table import table_of
     from editloupe.evals.trust.confidence import KINDS
     from editloupe.evals.trust.label_queue import FILE, LabelQueue, draw_evenly, draw_queue, find_labelled
     from editloupe.evals.trust.unjudged_run import find_labelled_edits, manifest_edits

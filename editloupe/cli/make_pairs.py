@@ -15,7 +15,7 @@ from editloupe.cli.telling import tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.analysis.run_rows import Table
+    from editloupe.evals.analysis.run_table import Table
     from editloupe.evals.preferences.decided_pairs import Counts
     from editloupe.evals.preferences.pair_answers import PairAnswers
     from editloupe.evals.preferences.records import OpenPair
@@ -155,7 +155,7 @@ def _named(given: Sequence[str]) -> dict[str, str]:
 
 
 def _tables(runs: Sequence[Path], configurations: Sequence[str], rationales: bool) -> list[Table]:
-    from editloupe.evals.analysis.run_rows import table_of
+    from editloupe.evals.analysis.run_table import table_of
 
     if len(runs) == 1 and rationales and len(configurations) > 1:
         return [table_of(runs[0], None, name) for name in configurations]

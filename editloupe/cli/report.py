@@ -17,7 +17,7 @@ from editloupe.cli.telling import tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.analysis.run_rows import Table
+    from editloupe.evals.analysis.run_table import Table
     from editloupe.evals.analysis.scores import UnjudgedRule
     from editloupe.evals.report import Leaderboard, Report
     from editloupe.evals.trust.label_queue import LabelQueue
@@ -103,7 +103,7 @@ def report(
     if unjudged not in ("left_out", "worst"):
         raise UserError(f'--unjudged is left_out or worst, not "{unjudged}"')
     from editloupe.evals.analysis.bootstrap import Resampling
-    from editloupe.evals.analysis.run_rows import table_of
+    from editloupe.evals.analysis.run_table import table_of
     from editloupe.evals.report import build_leaderboard, build_report
 
     how = Resampling(resamples, seed)

@@ -23,7 +23,7 @@ from editloupe.cli.splice import Without, spliced
 from editloupe.cli.telling import tell
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.bradley_terry import Ranking
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.batch.batch import Ending
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.evals.manifests.pairs import Way

@@ -22,8 +22,8 @@ from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.telling import tell
 from editloupe.evals.analysis.pair_results import Accuracy, PairReport
-from editloupe.evals.analysis.run_rows import Table as RunTable
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import Table as RunTable
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.batch.batch import Ending
 from editloupe.evals.manifests.pairs import Pair, Way, load_pairs
 from editloupe.evals.reward.edit_rewards import check_scorable

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from editloupe.cli.main import run
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.rubrics.registry import protocol
 from tests.conftest import StartServer
 from tests.evals.papers.benchmarks import write_wiseedit, write_wiseedit_results

@@ -15,10 +15,9 @@ from editloupe.evals.analysis.among_people import AmongPeople, among_people
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Resampling, bootstrap, clusterings, estimate, kinds_of
 from editloupe.evals.analysis.estimate import Estimate, frame, missing
 from editloupe.evals.analysis.human import Files, Human, human_labels
-from editloupe.evals.analysis.over_repeats import lower_median, row_means
 from editloupe.evals.analysis.pairing import MEASURES, Pairing, alpha_estimate, used
-from editloupe.evals.analysis.run_rows import Table, table_of
-from editloupe.evals.analysis.table_warnings import warnings_of
+from editloupe.evals.analysis.run_table import Table, table_of, warnings_of
+from editloupe.evals.analysis.run_units import row_lower_medians, row_means
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, YesNoAnswer
 from editloupe.rubrics.registry import known_protocol
@@ -235,7 +234,7 @@ def pairing(judge: Floats, ratings: Floats, scale: tuple[float, ...]) -> tuple[P
     """Return the scores of items that have both, and the mask of those items."""
     x, y = row_means(judge), row_means(ratings)
     both = np.isfinite(x) & np.isfinite(y)
-    x_label, y_label = lower_median(judge), lower_median(ratings)
+    x_label, y_label = row_lower_medians(judge), row_lower_medians(ratings)
     values = st.values_of(x_label[both], y_label[both], scale=scale)
     return Pairing(x[both], y[both], x_label[both], y_label[both], values), both
 
@@ -261,7 +260,7 @@ def _measures(
     pairs, both = pairing(judge[members], counting[members], scale)
     here = [sources[place] for place in np.flatnonzero(members)]
     ways = clusterings([source for source, paired in zip(here, both, strict=True) if paired])
-    raters = np.concatenate([ratings[members], lower_median(judge[members])[:, None]], 1)
+    raters = np.concatenate([ratings[members], row_lower_medians(judge[members])[:, None]], 1)
     among, with_judge = alpha_estimate(ratings[members], here, how), alpha_estimate(raters, here, how)
     several = used(ratings).shape[1] > 1
     found = pairs.estimates(ways, how)

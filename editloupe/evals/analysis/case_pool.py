@@ -12,7 +12,7 @@ import numpy as np
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 from editloupe.evals.analysis.matching import edited
 from editloupe.evals.analysis.paired import CaseGrid
-from editloupe.evals.analysis.run_rows import NO_MODEL, RunRow, Table
+from editloupe.evals.analysis.run_table import NO_MODEL, RunRow, Table
 from editloupe.evals.analysis.sheet import Sheet
 
 

@@ -12,9 +12,9 @@ from editloupe.evals.analysis.agreement import pairing, scale_of
 from editloupe.evals.analysis.bootstrap import Floats, Resampling, bootstrap, clusterings, estimate, kinds_of
 from editloupe.evals.analysis.estimate import Estimate, missing
 from editloupe.evals.analysis.human import Human
-from editloupe.evals.analysis.over_repeats import row_means
 from editloupe.evals.analysis.pairing import HIGHER_IS_BETTER, MEASURES, Pairing
-from editloupe.evals.analysis.run_rows import Table
+from editloupe.evals.analysis.run_table import Table
+from editloupe.evals.analysis.run_units import row_means
 from editloupe.types import Record
 
 Side = Literal["a", "b"]

@@ -28,13 +28,12 @@ from editloupe.evals.analysis.matching import (
     question_of,
     same_judge,
 )
-from editloupe.evals.analysis.over_repeats import lower_median, row_means
 from editloupe.evals.analysis.paired import OVERALL, CaseGrid, Change, differences
 from editloupe.evals.analysis.parts import shared_apart_fields, value_of
-from editloupe.evals.analysis.run_rows import Table, table_of
+from editloupe.evals.analysis.run_table import Table, table_of, warnings_of
+from editloupe.evals.analysis.run_units import row_lower_medians, row_means
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.analysis.statistics import MOST_VALUES, confusion
-from editloupe.evals.analysis.table_warnings import warnings_of
 from editloupe.evals.runs.store import Run
 from editloupe.types import Record, UserError
 
@@ -290,7 +289,7 @@ def _disagreements(a: Table, b: Table, people: Human | None) -> tuple[Disagreeme
     found = []
     for criterion in (name for name in a.criteria if name in b.criteria):
         x, y = row_means(a.scores(criterion)), row_means(b.scores(criterion))
-        raw = [lower_median(table.scores(criterion, "score")) for table in (a, b)]
+        raw = [row_lower_medians(table.scores(criterion, "score")) for table in (a, b)]
         ratings = people.settled(a, criterion) if people else np.full((len(a.rows), 1), np.nan)
         target = row_means(ratings)
         means = [row_means(table.scores(criterion, "score")) for table in (a, b)]

@@ -13,10 +13,8 @@ from pydantic import Field
 from editloupe.evals.analysis import statistics as st
 from editloupe.evals.analysis.bootstrap import Floats, Ints, kinds_of, numbered
 from editloupe.evals.analysis.estimate import Number
-from editloupe.evals.analysis.over_repeats import row_means
-from editloupe.evals.analysis.run_rows import RunRow, Table
-from editloupe.evals.analysis.run_units import RunUnit
-from editloupe.evals.analysis.unit_columns import UnitColumns
+from editloupe.evals.analysis.run_table import RunRow, Table
+from editloupe.evals.analysis.run_units import RunUnit, UnitColumns, row_means
 from editloupe.evals.runs.pictures import PictureFolder
 from editloupe.evals.runs.store import PICTURES
 from editloupe.pictures.decode import declared_size
@@ -129,8 +127,8 @@ def _numbers(table: Table, criterion: str) -> tuple[str, ...]:
 
 
 def _answer(unit: RunUnit) -> str | None:
-    if unit.label is not None:
-        return unit.label
+    if unit.kind.label is not None:
+        return unit.kind.label
     return None if unit.score is None else f"{unit.score:.3g}"
 
 

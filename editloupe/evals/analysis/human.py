@@ -14,7 +14,7 @@ from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.consensus import counting_scores
 from editloupe.evals.analysis.label_merge import merged
 from editloupe.evals.analysis.label_rows import Answers, LabelReader, Named, label_files, rater_in, score_of
-from editloupe.evals.analysis.run_rows import Table
+from editloupe.evals.analysis.run_table import Table
 from editloupe.evals.runs.people_files import LABELS
 from editloupe.types import UserError
 

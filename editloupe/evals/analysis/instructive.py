@@ -12,8 +12,8 @@ from editloupe.evals.analysis.agreement import scale_of
 from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.compare import name_of
 from editloupe.evals.analysis.human import Human
-from editloupe.evals.analysis.over_repeats import row_means
-from editloupe.evals.analysis.run_rows import Table
+from editloupe.evals.analysis.run_table import Table
+from editloupe.evals.analysis.run_units import row_means
 from editloupe.types import Record, Unjudged, Verdict
 
 LOW = 0.5

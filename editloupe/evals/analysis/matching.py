@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from editloupe.evals.analysis.reference import without_reference
-from editloupe.evals.analysis.run_rows import NO_MODEL, RunRow, Table
+from editloupe.evals.analysis.run_table import NO_MODEL, RunRow, Table
 from editloupe.types import UserError
 
 Question = Literal["judges", "models"]

@@ -21,10 +21,9 @@ from editloupe.evals.analysis.model_records import ModelComparison, ModelEntry, 
 from editloupe.evals.analysis.paired import OVERALL, Change, differences
 from editloupe.evals.analysis.parts import Part, grouped, shared_apart_fields
 from editloupe.evals.analysis.reference import Reference, without_reference
-from editloupe.evals.analysis.run_rows import Table
+from editloupe.evals.analysis.run_table import Table, warnings_of
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.analysis.signflip import holm
-from editloupe.evals.analysis.table_warnings import warnings_of
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
 from editloupe.types import UserError
 

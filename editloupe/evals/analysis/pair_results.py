@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from editloupe.evals.analysis.run_rows import RunRow
+from editloupe.evals.analysis.run_table import RunRow
 from editloupe.evals.manifests.pairs import PAIRS, ROLES, Way
 from editloupe.rubrics.pairs import Decision, PairRules, is_right
 from editloupe.rubrics.protocol import MissingInput

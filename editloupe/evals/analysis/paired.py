@@ -14,7 +14,7 @@ import numpy as np
 from editloupe.evals.analysis.arithmetic import Arithmetic, Macro, group_weights, macro
 from editloupe.evals.analysis.bootstrap import Bools, Clusters, Floats, Ints, Resampling, clusterings, estimate
 from editloupe.evals.analysis.estimate import Estimate, missing
-from editloupe.evals.analysis.run_rows import RunRow, Table
+from editloupe.evals.analysis.run_table import RunRow, Table
 from editloupe.evals.analysis.sheet import NO_TYPE, Sheet, all_weights, free_clusters
 from editloupe.evals.analysis.signflip import sign_flip
 

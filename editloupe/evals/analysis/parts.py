@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
 
-from editloupe.evals.analysis.run_rows import RunRow, Table
+from editloupe.evals.analysis.run_table import RunRow, Table
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.rubrics.registry import known_protocol
 

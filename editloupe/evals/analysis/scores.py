@@ -14,7 +14,7 @@ from editloupe.evals.analysis.arithmetic import arithmetic_of
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Resampling, estimate
 from editloupe.evals.analysis.estimate import Estimate, missing
 from editloupe.evals.analysis.parts import BETWEEN, Part, grouped, grouping, parts_of
-from editloupe.evals.analysis.run_rows import RunRow, Table, table_of
+from editloupe.evals.analysis.run_table import RunRow, Table, table_of
 from editloupe.evals.analysis.score_records import (
     Bounds,
     Coverage,

@@ -10,8 +10,8 @@ import numpy as np
 from editloupe.evals.analysis.arithmetic import Arithmetic, Macro, arithmetic_of, group_weights, macro
 from editloupe.evals.analysis.bootstrap import Bools, Clusters, Floats, Ints, Resampling, clusterings
 from editloupe.evals.analysis.estimate import finite
-from editloupe.evals.analysis.over_repeats import row_means
-from editloupe.evals.analysis.run_rows import RunRow, Table
+from editloupe.evals.analysis.run_table import RunRow, Table
+from editloupe.evals.analysis.run_units import row_means
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit, UserError
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis.human import human_labels
 from editloupe.evals.analysis.label_file import append_line, read_label_rows
-from editloupe.evals.analysis.run_rows import RunRow, Table, table_of
+from editloupe.evals.analysis.run_table import RunRow, Table, table_of
 from editloupe.evals.edival.baselines import CLIP_DIR, EDIVAL_IF, LMM, BaselineTable, LabelledEdit, compare_methods
 from editloupe.evals.edival.files import content_key
 from editloupe.evals.edival.scores_of_runs import PROTOCOL

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.analysis.run_rows import choose
+from editloupe.evals.analysis.run_table import choose
 from editloupe.evals.edival.metrics import EdivalFigures, models_of
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run

@@ -9,8 +9,8 @@ import numpy as np
 
 from editloupe.evals.analysis.bootstrap import Clusters, Floats, Resampling, clusterings, estimate
 from editloupe.evals.analysis.estimate import finite
-from editloupe.evals.analysis.over_repeats import row_means
 from editloupe.evals.analysis.parts import Part
+from editloupe.evals.analysis.run_units import row_means
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.papers.layout import TOTAL, Layout, Mean, Value, means_in
 from editloupe.evals.papers.paper import Cell, Section

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.parts import Part, parts_of
-from editloupe.evals.analysis.run_rows import NO_MODEL, Table
+from editloupe.evals.analysis.run_table import NO_MODEL, Table
 from editloupe.evals.papers.model_rows import ModelRow, filled
 from editloupe.evals.papers.paper import Paper, Scored, Section
 from editloupe.evals.papers.registry import known_paper

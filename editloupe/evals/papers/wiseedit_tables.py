@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from editloupe.evals.analysis.run_rows import NO_MODEL
+from editloupe.evals.analysis.run_table import NO_MODEL
 from editloupe.evals.papers.layout import TOTAL, Column, Layout, Mean, averages
 from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.rubrics.wiseedit.scoring import (

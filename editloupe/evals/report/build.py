@@ -22,9 +22,8 @@ from editloupe.evals.analysis.model_pairs import compare_apart
 from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.parts import BETWEEN, parts_of
 from editloupe.evals.analysis.reference import without_reference
-from editloupe.evals.analysis.run_rows import BASELINE, NO_MODEL, Table, table_of
+from editloupe.evals.analysis.run_table import BASELINE, NO_MODEL, Table, table_of, version_notes
 from editloupe.evals.analysis.scores import Score, Scores, UnjudgedRule, scores
-from editloupe.evals.analysis.served_versions import version_notes
 from editloupe.evals.manifests.pairs import PAIRS
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.evals.report.corrected_blocks import corrected_table

@@ -11,8 +11,8 @@ from editloupe.evals.analysis.distribution import AreaTrend, Distribution
 from editloupe.evals.analysis.estimate import Estimate, Number
 from editloupe.evals.analysis.instructive import Instructive
 from editloupe.evals.analysis.model_records import ModelComparison
+from editloupe.evals.analysis.run_table import ServedVersion
 from editloupe.evals.analysis.scores import Coverage, Scores
-from editloupe.evals.analysis.served_versions import ServedVersion
 from editloupe.evals.trust.records import CorrectedScores
 from editloupe.types import Record
 

@@ -9,7 +9,7 @@ from editloupe.evals.analysis.matching import same_judge
 from editloupe.evals.analysis.model_pairs import compare_apart
 from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.parts import BETWEEN, parts_of, shared_apart_fields, value_of
-from editloupe.evals.analysis.run_rows import Table
+from editloupe.evals.analysis.run_table import Table
 
 
 def rank_runs(tables: Sequence[Table]) -> tuple[ModelComparison, ...]:

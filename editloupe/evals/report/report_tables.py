@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from editloupe.evals.analysis.parts import grouped, grouping
-from editloupe.evals.analysis.run_rows import RunRow, Table
+from editloupe.evals.analysis.run_table import RunRow, Table
 from editloupe.evals.analysis.score_records import Score, Scores
 from editloupe.evals.papers.paper import Cell, Section
 from editloupe.evals.report.model import Leaderboard, PaperTable, Report

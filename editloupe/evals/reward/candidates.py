@@ -8,7 +8,7 @@ from pathlib import Path
 
 from editloupe._util.files import read_text
 from editloupe.evals.analysis.pair_results import NOT_YET, row_halves
-from editloupe.evals.analysis.run_rows import Table
+from editloupe.evals.analysis.run_table import Table
 from editloupe.evals.manifests.readers import PICTURE_SUFFIXES
 from editloupe.evals.reward.edit_rewards import best_place
 from editloupe.evals.reward.judged_pairs import rows_of_edits

@@ -14,8 +14,8 @@ import numpy as np
 from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 from editloupe.evals.analysis.human import Files, Human, human_labels
-from editloupe.evals.analysis.over_repeats import lower_median
-from editloupe.evals.analysis.run_rows import Table
+from editloupe.evals.analysis.run_table import Table
+from editloupe.evals.analysis.run_units import row_lower_medians
 from editloupe.evals.trust.confidence import AUTO, KINDS, confidences
 from editloupe.evals.trust.earlier_stages import EarlierStage, asked_keys, left_over, places_before
 from editloupe.evals.trust.label_queue import LabelQueue
@@ -86,8 +86,8 @@ def calibrate(
     notes = ["Labels drawn by the queue were thinned to an even sample."] if queue is not None else []
     criteria, dropped = {}, 0
     for name in table.criteria:
-        mine = lower_median(table.scores(name, "score"))
-        theirs = lower_median(people.settled(table, name))
+        mine = row_lower_medians(table.scores(name, "score"))
+        theirs = row_lower_medians(people.settled(table, name))
         over = left_over(table, name, earlier)
         labelled = np.isfinite(mine) & np.isfinite(theirs) & np.isfinite(known[name]) & fair & over
         used = _one_each_source(table, labelled, random)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from editloupe.evals.analysis.bootstrap import Floats
-from editloupe.evals.analysis.run_rows import RunRow, Table, table_of_configuration
+from editloupe.evals.analysis.run_table import RunRow, Table, table_of_configuration
 from editloupe.evals.analysis.run_units import RunUnit
 from editloupe.evals.runs.store import Run
 from editloupe.judge.panels import mean_word, sameness, vote

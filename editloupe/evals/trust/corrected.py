@@ -16,7 +16,7 @@ from editloupe.evals.analysis.estimate import finite
 from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.parts import Part, parts_of
 from editloupe.evals.analysis.reference import without_reference
-from editloupe.evals.analysis.run_rows import Table, table_of
+from editloupe.evals.analysis.run_table import Table, table_of
 from editloupe.evals.analysis.sheet import Sheet, all_weights
 from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.label_queue import LabelQueue, can_be_drawn

@@ -18,8 +18,8 @@ from editloupe.evals.analysis.agreement import pairing, scale_of
 from editloupe.evals.analysis.bootstrap import Floats, numbered
 from editloupe.evals.analysis.estimate import Number
 from editloupe.evals.analysis.matching import match_pictures
-from editloupe.evals.analysis.over_repeats import row_means
-from editloupe.evals.analysis.run_rows import RunRow, Table
+from editloupe.evals.analysis.run_table import RunRow, Table
+from editloupe.evals.analysis.run_units import row_means
 from editloupe.evals.analysis.signflip import sign_flip
 from editloupe.types import Record, UserError
 

@@ -16,7 +16,7 @@ from editloupe._util.files import write_text
 from editloupe._util.text import for_json, number_of, plain_name
 from editloupe.evals.analysis.bootstrap import Floats, Ints
 from editloupe.evals.analysis.human import Human
-from editloupe.evals.analysis.run_rows import RunRow, Table
+from editloupe.evals.analysis.run_table import RunRow, Table
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.evals.runs.people_files import ALREADY_LABELLED, QUEUE
 from editloupe.evals.trust.confidence import AUTO, confidences
@@ -329,7 +329,7 @@ def draw_evenly(
 
 def needs_a_person(row: RunRow) -> bool:
     """Say whether no judge of a cascade could be trusted with an edit."""
-    return any(unit.reason == Reason.NEEDS_A_PERSON for units in row.units.values() for unit in units)
+    return any(unit.kind.reason == Reason.NEEDS_A_PERSON for units in row.units.values() for unit in units)
 
 
 def _uncertainty(known: Mapping[str, Floats]) -> Floats:

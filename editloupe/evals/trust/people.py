@@ -9,7 +9,7 @@ import numpy as np
 
 from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.human import Human
-from editloupe.evals.analysis.run_rows import RunRow
+from editloupe.evals.analysis.run_table import RunRow
 from editloupe.evals.analysis.run_units import JUDGED
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, YesNoAnswer
@@ -76,5 +76,5 @@ def _said_by_people(row: RunRow, given: Mapping[str, float]) -> RunRow:
     for criterion, judged in row.units.items():
         value = given.get(criterion)
         status = "unjudged" if value is None else JUDGED
-        units[criterion] = (judged[0]._replace(repeat=0, status=status, score=value, score_100=value),)
+        units[criterion] = (judged[0].with_kind(status=status)._replace(repeat=0, score=value, score_100=value),)
     return replace(row, units=units)

@@ -16,8 +16,8 @@ from editloupe._util.text import number_of
 from editloupe.evals.analysis.bootstrap import Bools, Floats
 from editloupe.evals.analysis.estimate import Number
 from editloupe.evals.analysis.human import Files, Human, human_labels
-from editloupe.evals.analysis.over_repeats import lower_median
-from editloupe.evals.analysis.run_rows import Table
+from editloupe.evals.analysis.run_table import Table
+from editloupe.evals.analysis.run_units import row_lower_medians
 from editloupe.rubrics.model import ChecksAnswer, NumberAnswer
 from editloupe.types import Record, UserError
 
@@ -63,7 +63,7 @@ def replace_annotators(table: Table, human: Human | Files = None, epsilon: float
     found = {}
     for criterion in table.criteria:
         scale = isinstance(table.answer(criterion), (NumberAnswer, ChecksAnswer))
-        judge = lower_median(table.scores(criterion, "score"))
+        judge = row_lower_medians(table.scores(criterion, "score"))
         found[criterion] = replacement(judge, people.matrix(table, criterion), people.annotators, epsilon, scale)
     return found
 

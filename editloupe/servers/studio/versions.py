@@ -6,7 +6,7 @@ import threading
 from contextlib import closing
 from weakref import WeakKeyDictionary
 
-from editloupe.evals.analysis.served_versions import version_notes, versions_counted
+from editloupe.evals.analysis.run_table import version_notes, versions_counted
 from editloupe.servers.studio.damage import readable
 from editloupe.servers.studio.index import RunIndex
 from editloupe.servers.studio.library import OpenRun

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.evals.analysis.human import Human, human_labels, score_of
-from editloupe.evals.analysis.run_rows import Table, table_of
+from editloupe.evals.analysis.run_table import Table, table_of
 from editloupe.rubrics.model import NumberAnswer, YesNoAnswer
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run

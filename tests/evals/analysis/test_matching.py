@@ -5,7 +5,7 @@ import pytest
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.compare import compare
 from editloupe.evals.analysis.matching import question_of
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
 from editloupe.types import UserError
 from tests.evals.model_runs import model_run

@@ -7,7 +7,7 @@ from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.compare import compare
 from editloupe.evals.analysis.model_pairs import compare_apart, compare_models
 from editloupe.evals.analysis.model_records import ModelComparison
-from editloupe.evals.analysis.run_rows import Table, table_of
+from editloupe.evals.analysis.run_table import Table, table_of
 from editloupe.evals.analysis.scores import scores
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
 from editloupe.rubrics.registry import known_protocol
@@ -166,7 +166,7 @@ def in_languages(run: Path) -> Table:
         edit = row.edit.model_copy(update={"instruction_type": kind, "extra": {"language": language}})
         (unit,) = row.units[IF]
         asked = [rubric.criterion for rubric in protocol.rubrics_for(edit)]
-        rows.append(replace(row, edit=edit, units={name: (unit._replace(criterion=name),) for name in asked}))
+        rows.append(replace(row, edit=edit, units={name: (unit.with_kind(criterion=name),) for name in asked}))
     return replace(table, protocol="wiseedit", rows=tuple(rows))
 
 

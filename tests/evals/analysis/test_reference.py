@@ -7,7 +7,7 @@ import pytest
 from editloupe.evals.analysis import reference as ref
 from editloupe.evals.analysis.paired import CaseGrid
 from editloupe.evals.analysis.reference import Reference, Unedited
-from editloupe.evals.analysis.run_rows import RunRow, Table, table_of
+from editloupe.evals.analysis.run_table import RunRow, Table, table_of
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit
@@ -30,7 +30,7 @@ def as_protocol(tmp_path: Path, protocol: str, kinds: list[str]) -> Table:
         edit = row.edit.model_copy(update={"instruction_type": kind})
         asked = [rubric.criterion for rubric in known.rubrics_for(edit)]
         (unit,) = row.units[IF]
-        units = {name: (unit._replace(criterion=name),) for name in asked}
+        units = {name: (unit.with_kind(criterion=name),) for name in asked}
         rows.append(replace(row, edit=edit, units=units))
     return replace(table, protocol=protocol, rows=tuple(rows))
 

@@ -8,7 +8,7 @@ import pytest
 from editloupe.evals.analysis import arithmetic
 from editloupe.evals.analysis.arithmetic import Arithmetic, group_weights, macro
 from editloupe.evals.analysis.bootstrap import Resampling
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.analysis.scores import scores
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.types import UserError

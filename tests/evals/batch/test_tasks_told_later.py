@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from tests.conftest import StartServer
 from tests.evals.batch.test_batch import batch, run
 from tests.evals.samples import write_picture

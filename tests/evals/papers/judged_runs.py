@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.papers.paper import Section
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.evals.runs.records import Filing

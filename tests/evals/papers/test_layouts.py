@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from editloupe.cli.main import run
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.papers.layouts import layout_help, load_benchmark
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.rubrics.registry import protocol as find_protocol

@@ -7,7 +7,7 @@ import pytest
 from editloupe.evals.analysis.agreement import agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.distribution import distribution
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.analysis.scores import scores
 from editloupe.evals.report import build_report
 from editloupe.evals.report.blocks import sequence

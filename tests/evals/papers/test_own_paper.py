@@ -279,7 +279,7 @@ def test_a_paper_of_ones_own_takes_many_models_and_says_what_they_are_run_on(
 
 
 def test_a_missing_output_is_marked_where_the_papers_rule_decides_it(tmp_path: Path) -> None:
-    from editloupe.evals.analysis.run_rows import table_of
+    from editloupe.evals.analysis.run_table import table_of
     from editloupe.evals.papers.tables import scored
 
     table = table_of(make_run(tmp_path / "run", [Line("a", 4, 4), Line("b", 1, 1)]))

@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 
 import pytest
 
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.analysis.scores import scores
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.analysis.scores import scores
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.rubrics.wiseedit.scoring import CF, DP, IF, KF, VQ

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.preferences.draw_outputs import Drawn, DrawSettings, by_margin, draw_pairs
 from editloupe.evals.preferences.records import TIE, UNCLEAR, OpenPair, Side
 from editloupe.types import UserError

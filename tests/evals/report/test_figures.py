@@ -11,7 +11,7 @@ from editloupe.evals.analysis.agreement import Ceiling, Confusion, Measures
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.distribution import area_trend, distribution
 from editloupe.evals.analysis.estimate import Estimate, missing
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.analysis.scores import scores
 from editloupe.evals.report import build_leaderboard, build_report, figures
 from editloupe.evals.report.draw_figures import drawings

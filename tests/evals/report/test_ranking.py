@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.evals.analysis.bootstrap import Resampling
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
 from editloupe.evals.report import Leaderboard, Report, build_leaderboard, build_report
 from editloupe.evals.report.block_types import Grid

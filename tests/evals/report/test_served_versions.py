@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.runs.store import FILE, Run
 from tests.conftest import StartServer
 from tests.evals.sample_runs import Line, make_run
@@ -58,7 +58,7 @@ def test_every_table_says_so(moved: Path, tmp_path: Path, capsys: pytest.Capture
 
 
 def test_two_runs_of_different_versions_say_so_when_they_are_compared(scripted: StartServer, tmp_path: Path) -> None:
-    from editloupe.evals.analysis.table_warnings import warnings_of
+    from editloupe.evals.analysis.run_table import warnings_of
 
     manifest = write_manifest(tmp_path, 1)
     tables = []

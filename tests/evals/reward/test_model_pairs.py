@@ -12,7 +12,7 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.evals.analysis.bootstrap import Resampling
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.reward.model_pairs import pairs_of_models, rank_models
 from editloupe.rubrics.wiseedit.scoring import DP, IF, KF, VQ
 from editloupe.types import Edit, UserError

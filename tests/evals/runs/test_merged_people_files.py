@@ -15,7 +15,7 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.analysis.human import human_labels
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.runs.merging import merge
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.trace_notes import TraceNote, TracePlace, read_notes, write_note

@@ -10,7 +10,7 @@ import pytest
 
 from editloupe import Edit, Judge
 from editloupe.cli.main import run as command
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.runs.standing import clock_seconds, standing_of

@@ -12,7 +12,7 @@ import yaml
 from scipy import stats
 
 from editloupe.cli.main import run as command
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.trust.calibrate import calibrate, fixed_sequence, lower_bound
 from editloupe.evals.trust.earlier_stages import check_table
 from editloupe.judge.calibration import Calibration

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.analysis.scores import scores
 from editloupe.evals.trust import corrected_scores, draw_queue
 from editloupe.types import UserError

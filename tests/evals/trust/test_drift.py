@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.trust.drift import anchor_rows, drift, shift_answer
 from editloupe.types import UserError
 from tests.conftest import StartServer

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.trust.corrected import corrected_scores
 from editloupe.evals.trust.label_queue import Drawn, LabelQueue, draw_queue, join_queues, probabilities, systematic
 from editloupe.types import UserError
@@ -77,7 +77,7 @@ def test_edits_that_need_a_person_are_drawn_first_and_alone_correct_nothing(tmp_
     table = table_of(make_run(tmp_path / "run", lines))
     needing = table.rows[3]
     units = {
-        name: (found[0]._replace(status="unjudged", reason="needs_a_person"),) for name, found in needing.units.items()
+        name: (found[0].with_kind(status="unjudged", reason="needs_a_person"),) for name, found in needing.units.items()
     }
     from dataclasses import replace
 

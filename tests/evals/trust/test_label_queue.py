@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.trust.label_queue import LabelQueue, draw_queue, find_queue, probabilities, systematic
 from editloupe.types import UserError
 from tests.evals.sample_runs import Line, make_run

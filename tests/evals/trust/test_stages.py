@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.analysis.run_rows import table_of
+from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.trust.calibrate import calibrate
 from editloupe.evals.trust.earlier_stages import EarlierStage, left_over, places_before
 from editloupe.judge.plans import Cascade, plan_of, stage_calibrations, stage_entries, write_stages

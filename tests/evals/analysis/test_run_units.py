@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.analysis.run_rows import table_of
-from editloupe.evals.analysis.run_units import RunUnit
-from editloupe.evals.analysis.unit_columns import UnitColumns, UnitKind
+from editloupe.evals.analysis.run_table import table_of
+from editloupe.evals.analysis.run_units import RunUnit, UnitColumns, UnitKind
 from editloupe.evals.runs.damage import RunDamaged
 from editloupe.evals.runs.store import FILE, Run
 from tests.evals.sample_runs import IF, VC, Line, make_run
@@ -18,9 +17,10 @@ from tests.faults.test_damaged_runs import column
 LINES = [Line("1", (4, None), (4, 1)), Line("2", (1, 2), (3, 3)), Line("3", None, 2)]
 
 
-def test_the_fields_of_a_unit_are_its_numbers_and_then_those_of_its_kind() -> None:
-    numbers = [name for name in UnitColumns.__dataclass_fields__ if name not in ("kinds", "of_kind")]
-    assert RunUnit._fields == (*numbers, *UnitKind._fields)
+def test_columns_hold_every_number_of_a_unit_and_the_kind_every_text() -> None:
+    fields = set(UnitColumns.__dataclass_fields__) - {"kinds", "of_kind"}
+    assert fields == set(RunUnit._fields) - {"kind"}
+    assert not fields & set(UnitKind._fields)
 
 
 def test_units_laid_out_and_taken_up_again_are_the_same(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""A run read into rows: edits in the manifest's order, and what was said of each, by criterion and repeat."""
+"""A run as a table: its edits in the manifest's order, each with its units by criterion and repeat."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,22 +11,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from editloupe._util.text import number_of
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints, numbered
-from editloupe.evals.analysis.run_units import RunUnit
-from editloupe.evals.analysis.served_versions import ServedVersion, served_versions
-from editloupe.evals.analysis.short_edits import Shortened
-from editloupe.evals.analysis.unit_columns import UnitColumns, gathered, no_collection, units_of
-from editloupe.evals.analysis.unit_numbers import Numbers, numbers_of
+from editloupe.evals.analysis.run_units import (
+    Numbers,
+    RunUnit,
+    UnitColumns,
+    gather_units,
+    no_collection,
+    numbers_of,
+    read_units,
+)
 from editloupe.evals.runs.configurations import Configuration, planned_repeats
-from editloupe.evals.runs.readback import recorded_answer, recorded_rubrics
+from editloupe.evals.runs.readback import KeptEdit, recorded_answer, recorded_rubrics
 from editloupe.evals.runs.standing import criteria_of
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import Answer, LabelAnswer
 from editloupe.rubrics.protocol import first_variant
 from editloupe.rubrics.registry import OWN, known_protocol
-from editloupe.types import Edit, UserError
+from editloupe.types import Edit, Record, Served, UserError
 
 RULES = "rules"
 BASELINE = (
@@ -33,7 +39,15 @@ BASELINE = (
     "its scores are not to be read as people's."
 )
 NO_MODEL = "(no model)"
+_SERVED: TypeAdapter[tuple[Served, ...]] = TypeAdapter(tuple[Served, ...])
 _EDIT_FIELDS = ("id", "instruction", "instruction_type", "model", "turn", "hint")
+
+
+class ServedVersion(Record):
+    """One version of one judge, and how many verdicts rest on replies of it."""
+
+    served: Served
+    verdicts: int
 
 
 @dataclass(frozen=True)
@@ -156,7 +170,7 @@ class Table:
 
     @cached_property
     def _gathered(self) -> tuple[UnitColumns, Ints]:
-        return gathered(row.units for row in self.rows)
+        return gather_units(row.units for row in self.rows)
 
     @cached_property
     def judges(self) -> tuple[str, ...]:
@@ -302,6 +316,54 @@ class Table:
         return int(self.asked[:, [name in wanted for name in self.criteria]].sum())
 
 
+def served_versions(units: Iterable[UnitColumns]) -> tuple[ServedVersion, ...]:
+    """Return what served these units, the most frequent first; empty for runs that did not record it."""
+    counts: Counter[str] = Counter()
+    for columns in units:
+        for kind, count in columns.counts.items():
+            if kind.served:
+                counts[kind.served] += count
+    return versions_counted(counts)
+
+
+def versions_counted(counts: Mapping[str, int]) -> tuple[ServedVersion, ...]:
+    """Return versions from how many verdicts have each record of what served them, as verdicts keep it."""
+    totals: Counter[Served] = Counter()
+    for text, count in counts.items():
+        try:
+            versions = _SERVED.validate_json(text)
+        except ValidationError:  # damage in this part only; the verdict itself could be read
+            continue
+        for served in versions:
+            totals[served] += count
+    return tuple(ServedVersion(served=served, verdicts=count) for served, count in totals.most_common())
+
+
+def version_notes(versions: Iterable[ServedVersion]) -> tuple[str, ...]:
+    """Say of every judge that was served in several versions which they were.
+
+    >>> versions = [ServedVersion(served=Served(judge="openai:m", model=m), verdicts=n) for m, n in (("m-1", 90), ("m-2", 10))]
+    >>> version_notes(versions)
+    ('openai:m was served in 2 versions: m-1 (90 verdicts) and m-2 (10 verdicts); scores may differ with them.',)
+    """
+    by_judge: dict[str, list[ServedVersion]] = {}
+    for version in versions:
+        by_judge.setdefault(version.served.judge, []).append(version)
+    return tuple(_note(judge, several) for judge, several in by_judge.items() if len(several) > 1)
+
+
+def _note(judge: str, versions: Sequence[ServedVersion]) -> str:
+    parts = [f"{version.served.told} ({number_of(version.verdicts, 'verdict')})" for version in versions]
+    listed = f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"{judge} was served in {len(versions)} versions: {listed}; scores may differ with them."
+
+
+def warnings_of(*tables: Table) -> tuple[str, ...]:
+    """Say where the rule-based judge gave verdicts, and where one judge was served in several versions, in one run or two."""
+    versions = tables[0].versions if len(tables) == 1 else served_versions(table.unit_columns for table in tables)
+    return (*((BASELINE,) if any(table.by_rules for table in tables) else ()), *version_notes(versions))
+
+
 def table_of(run: Run | Table | str | Path, protocol: str | None = None, configuration: str | None = None) -> Table:
     """Read a run, or pass on what was read; where it holds several protocols or configurations, one has to be named."""
     if isinstance(run, Table):
@@ -329,9 +391,36 @@ def table_of_configuration(run: Run, name: str, for_means: bool = False) -> Tabl
     return _read(run, Configuration(name, judge, mode, protocol, units=0), for_means)
 
 
+class _ShortEdits:
+    """Shortens edits to what the means of criteria need, and keeps equal ones once: whole edits are most of a long run's memory.
+
+    If the protocol scores whole edits, they stay as they are.
+    """
+
+    def __init__(self, protocol: str) -> None:
+        known = known_protocol(protocol)
+        self._needs_whole = known is not None and known.edit_score is not None
+        self._apart = known.apart if known else ()
+        self._short: dict[tuple[str, ...], KeptEdit] = {}
+
+    def __call__(self, kept: KeptEdit) -> KeptEdit:
+        """Return the edit with nothing but its model, its type and the fields that the paper reports separately."""
+        if self._needs_whole:
+            return kept
+        edit = kept.edit
+        columns = {name: edit.extra[name] for name in self._apart if name in edit.extra}
+        names = [name for name in ("model", "instruction_type", *self._apart) if name in Edit.model_fields]
+        fields: dict[str, Any] = {name: getattr(edit, name) for name in names}
+        key = repr(fields), repr(columns)
+        if (short := self._short.get(key)) is None:
+            bare = Edit.model_construct(source=Path(), edited=Path(), instruction="", extra=columns, **fields)
+            short = self._short[key] = KeptEdit(bare, {}, "")
+        return short
+
+
 def _read(run: Run, chosen: Configuration, for_means: bool = False) -> Table:
     with no_collection():
-        rows, waiting = _rows(run, chosen, Shortened(chosen.protocol) if for_means else None)
+        rows, waiting = _rows(run, chosen, _ShortEdits(chosen.protocol) if for_means else None)
     if not rows:
         raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.sentences())}")
     name, about = run.folder.resolve().name, run.about()
@@ -340,9 +429,9 @@ def _read(run: Run, chosen: Configuration, for_means: bool = False) -> Table:
     )
 
 
-def _rows(run: Run, chosen: Configuration, shorten: Shortened | None) -> tuple[tuple[RunRow, ...], tuple[Edit, ...]]:
+def _rows(run: Run, chosen: Configuration, shorten: _ShortEdits | None) -> tuple[tuple[RunRow, ...], tuple[Edit, ...]]:
     """Return the edits with their units, and those of which nothing was judged yet."""
-    by_edit = units_of(run, chosen.name)
+    by_edit = read_units(run, chosen.name)
     rows, waiting = [], []
     for kept in run.edits():
         if (units := by_edit.pop(kept.name, None)) is not None:
