@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from editloupe._util.storable import storable
-from editloupe.agent.secrets import without_secrets
+from editloupe.agent.secrets import value_without_secrets, without_secrets
 from editloupe.judge import Judge
 from editloupe.rubrics.load import mistake
 from editloupe.types import Judgement, Outcome, Reason, Unjudged, Usage, Verdict
@@ -49,7 +49,7 @@ def edit_score(judge: Judge, judgement: Judgement, mean_of_criteria: bool = Fals
         "notes": judgement.notes,
     }
     score = None if whole is None else whole / 100
-    return EditScore(score, "\n".join(lines), _clean(storable(facts)), left.reason if left else None)
+    return EditScore(score, "\n".join(lines), value_without_secrets(storable(facts)), left.reason if left else None)
 
 
 def unscored(sentence: str) -> EditScore:
@@ -90,11 +90,3 @@ def explained(outcome: Outcome) -> str:
 def _mean(verdicts: tuple[Outcome, ...]) -> float | None:
     found = [one.score_100 for one in verdicts if isinstance(one, Verdict) and one.score_100 is not None]
     return sum(found) / len(found) if found and len(found) == len(verdicts) else None
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return without_secrets(value)
-    if isinstance(value, dict):
-        return {name: _clean(inner) for name, inner in value.items()}
-    return [_clean(inner) for inner in value] if isinstance(value, list) else value

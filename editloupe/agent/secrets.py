@@ -6,7 +6,8 @@ import base64
 import html
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, unquote_plus, urlsplit, urlunsplit
 
 PLACEHOLDER = "[secret]"
@@ -153,6 +154,21 @@ class Secrets:
             text = _USER_IN_ADDRESS.sub("", text)
         return _IN_QUERY.sub(rf"\1{PLACEHOLDER}", text) if "=" in text else text
 
+    def in_value(self, value: Any) -> Any:
+        """Return a value without secrets in its texts, and in those of the lists, tuples and mappings it holds.
+
+        What is marked as HTML stays marked. Values of other kinds are returned unchanged.
+        """
+        if isinstance(value, str):
+            text = self(str(value))
+            return type(value)(text) if hasattr(value, "__html__") else text
+        if isinstance(value, Mapping):
+            return {self.in_value(name): self.in_value(inner) for name, inner in value.items()}
+        if isinstance(value, (list, tuple)):
+            items = (self.in_value(inner) for inner in value)
+            return tuple(items) if isinstance(value, tuple) else list(items)
+        return value
+
     def in_body(self, body: bytes) -> bytes:
         """Return the body of a reply without the keys held here."""
         self._learn()
@@ -175,6 +191,11 @@ class Secrets:
 def without_secrets(text: str) -> str:
     """Return a text without the keys this process holds."""
     return _EVERYTHING(text)
+
+
+def value_without_secrets(value: Any) -> Any:
+    """Return a text, list, tuple or mapping without the keys this process holds."""
+    return _EVERYTHING.in_value(value)
 
 
 def _blot(found: re.Match[str]) -> str:

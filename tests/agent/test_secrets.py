@@ -8,6 +8,7 @@ import json
 from urllib.parse import quote
 
 import pytest
+from markupsafe import Markup
 
 from editloupe.agent.secrets import Secrets, remember_address, shown, without_secrets
 
@@ -124,3 +125,15 @@ def test_a_long_text_is_searched_quickly() -> None:
     started = time.perf_counter()
     assert clean.in_body(text) == text
     assert time.perf_counter() - started < 2
+
+
+def test_secrets_are_taken_out_of_every_text_a_value_holds_and_html_stays_marked() -> None:
+    clean = Secrets(["a-key-of-mine-1"])
+    value = {"a-key-of-mine-1": ["see a-key-of-mine-1", 1, None], "pair": ("a-key-of-mine-1", {"x": "plain"})}
+    assert clean.in_value(value) == {
+        "[secret]": ["see [secret]", 1, None],
+        "pair": ("[secret]", {"x": "plain"}),
+    }
+    marked = clean.in_value(Markup("<b>a-key-of-mine-1</b>"))
+    assert isinstance(marked, Markup)
+    assert marked == Markup("<b>[secret]</b>")

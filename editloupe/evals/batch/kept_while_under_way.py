@@ -13,8 +13,8 @@ from typing import Any
 
 from editloupe._util.files import make_folder, whole_file
 from editloupe._util.storable import fits, storable
+from editloupe.agent.secrets import Secrets
 from editloupe.evals.batch.replies import current_work
-from editloupe.evals.runs.redact import Redactor
 
 FOLDER = ".replies"
 
@@ -24,7 +24,7 @@ class KeptWhileUnderWay:
 
     def __init__(self, out: Path) -> None:
         self._folder = out / FOLDER
-        self._without_secrets = Redactor()
+        self._without_secrets = Secrets()
 
     def get(self, key: str) -> Mapping[str, Any] | None:
         """Return the reply kept for this request, if any."""

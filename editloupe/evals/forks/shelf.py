@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from editloupe._util.storable import record_json, storable_text
+from editloupe.agent.secrets import Secrets
 from editloupe.evals.forks.records import Fork
 from editloupe.evals.runs.pictures import file_of
 from editloupe.evals.runs.records import timestamp
-from editloupe.evals.runs.redact import Redactor
 from editloupe.evals.runs.schema import FORKS, FORKS_THERE
 from editloupe.evals.runs.store import Run
 from editloupe.pictures.decode import Album
@@ -20,7 +20,7 @@ from editloupe.types import Sha, Trace, UserError
 
 def keep_fork(run: Run, fork: Fork, album: Album) -> Fork:
     """Write a fork with its pictures and return it with its number."""
-    clean = Redactor()
+    clean = Secrets()
     wanted = {sha for shas in fork.pictures.values() for sha in shas}
     for trace in (fork.trace, fork.parent.trace):
         wanted |= shown_in(trace)

@@ -12,9 +12,9 @@ from pydantic import TypeAdapter, ValidationError
 from editloupe._util.errors import first_error
 from editloupe._util.files import open_file
 from editloupe._util.text import for_json
+from editloupe.agent.secrets import Secrets
 from editloupe.evals.analysis.label_file import append_line
 from editloupe.evals.making.records import SampleRecord
-from editloupe.evals.runs.redact import Redactor
 from editloupe.types import UserError
 
 T = TypeVar("T", bound=SampleRecord)
@@ -33,7 +33,7 @@ class StageFile(Generic[T]):
         self._read = 0
         self._lines = 0
         self._lock = threading.Lock()
-        self._without_secrets = Redactor()
+        self._without_secrets = Secrets()
         self.refresh()
 
     def add(self, record: T) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from editloupe._util.storable import storable_text
-from editloupe.evals.runs.redact import Redactor
+from editloupe.agent.secrets import Secrets
 from editloupe.hashing import content_key
 from editloupe.judge.question_key import Asked, changes
 
@@ -59,7 +59,7 @@ def name_among(connection: sqlite3.Connection, asked: Sequence[tuple[str, str]],
     return content_key({"asked": sorted(key for _, key in asked)})[:16]
 
 
-def extend(connection: sqlite3.Connection, clean: Redactor, asked: Sequence[Asked], name: str) -> None:
+def extend(connection: sqlite3.Connection, clean: Secrets, asked: Sequence[Asked], name: str) -> None:
     """Keep questions, as those of a configuration."""
     for question in asked:
         facts = clean(storable_text(json.dumps(question.facts, sort_keys=True, ensure_ascii=False, default=str)))

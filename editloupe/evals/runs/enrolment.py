@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from editloupe._util.storable import record_json, storable_text
-from editloupe.evals.runs.redact import Redactor
+from editloupe.agent.secrets import Secrets
 from editloupe.hashing import content_key
 from editloupe.pictures.memory import PictureSource
 from editloupe.types import Edit, Sha
@@ -95,7 +95,7 @@ def same_edit(rows: Iterable[Enrolled], model: str | None, content: str | None) 
     return next((row for row in listed if row.content is None and row.model in (model, None)), None)
 
 
-def enrol(connection: sqlite3.Connection, entry: Entry, clean: Redactor) -> int:
+def enrol(connection: sqlite3.Connection, entry: Entry, clean: Secrets) -> int:
     """Bring the run's row of an edit up to date with the manifest, making one where there is none; return its number."""
     edit = entry.edit
     rows = rows_of(connection, edit.id)

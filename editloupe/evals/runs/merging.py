@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from editloupe.agent.secrets import Secrets
 from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.enrolment import Enrolled, Entry, enrol
 from editloupe.evals.runs.lock import RunLock
 from editloupe.evals.runs.people_files import EditName, PeopleFiles, RunFiles, merge_people_files
 from editloupe.evals.runs.putting import ANSWER, insert_unit, write_over
-from editloupe.evals.runs.redact import Redactor
 from editloupe.evals.runs.store import FILE, Run
 from editloupe.types import Edit, Usage, UserError
 
@@ -185,7 +185,7 @@ def _merge_edit(
         return None
     known = Enrolled(*(row[name] for name in Enrolled._fields))
     last = new.execute("SELECT coalesce(max(edit), 0) FROM edits").fetchone()[0]
-    number = enrol(new, Entry(edit, first + row["position"], row["content"], known.stamps(), pictures), Redactor())
+    number = enrol(new, Entry(edit, first + row["position"], row["content"], known.stamps(), pictures), Secrets())
     merged.edits += number > last
     for answer in old.execute(_ANSWERS, (row["edit"],)):
         place = (number, answer["own_asked"], answer["own_repeat"])

@@ -12,10 +12,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from editloupe._util.storable import finite_number, record_json, storable_text, whole_number
+from editloupe.agent.secrets import Secrets
 from editloupe.evals.runs.enrolment import Entry, content_of
 from editloupe.evals.runs.pictures import KeptPictures, PictureFolder, kept_pictures
 from editloupe.evals.runs.prices import Price
-from editloupe.evals.runs.redact import Redactor
 from editloupe.hashing import content_key
 from editloupe.judge.question_key import Asked, Question
 from editloupe.pictures.decode import Album
@@ -94,7 +94,7 @@ class Filing:
     passing: Collection[str] = ()
     """Criteria that ended unjudged for a reason that says nothing about the judge's reply."""
 
-    def ready(self, folder: PictureFolder, clean: Redactor) -> Rows:
+    def ready(self, folder: PictureFolder, clean: Secrets) -> Rows:
         """Write the pictures and return the rows."""
         edit, album = self.judgement.edit, self.album
         kept = kept_pictures(self.judgement, album, folder) if isinstance(album, Album) else album or KeptPictures()
@@ -114,7 +114,7 @@ class Filing:
     def _traces(self, outcome: Outcome) -> list[Trace]:
         return [trace for trace in self.judgement.traces if trace.criterion == outcome.criterion]
 
-    def _unit(self, outcome: Outcome, clean: Redactor) -> dict[str, Any]:
+    def _unit(self, outcome: Outcome, clean: Secrets) -> dict[str, Any]:
         judged = outcome if isinstance(outcome, Verdict) else None
         criterion, usage, traces = outcome.criterion, outcome.usage, self._traces(outcome)
         question = self.questions.get(criterion) or Question(self._unknown(criterion).key, None)
@@ -161,7 +161,7 @@ class Filing:
         verdicts = self.judgement.verdicts
         return [self._unknown(outcome.criterion) for outcome in verdicts if outcome.criterion not in self.questions]
 
-    def _trace(self, trace: Trace, clean: Redactor) -> tuple[tuple[Any, ...], list[tuple[float, str]]]:
+    def _trace(self, trace: Trace, clean: Secrets) -> tuple[tuple[Any, ...], list[tuple[float, str]]]:
         prompt = tuple(text_sha(_text(text, clean)) for text in trace.prompt)
         head = record_json(trace.model_copy(update={"prompt": prompt}), without={"steps"})
         steps = [(_duration(step.seconds), _text(record_json(step), clean)) for step in trace.steps]
@@ -187,7 +187,7 @@ def timestamp() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _text(text: str, clean: Redactor) -> str:
+def _text(text: str, clean: Secrets) -> str:
     return clean(storable_text(text))
 
 

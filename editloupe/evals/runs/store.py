@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from editloupe._util.storable import finite_number, storable, storable_text, whole_number
+from editloupe.agent.secrets import Secrets
 from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.damage import Damage, RunDamaged, rows_of
 from editloupe.evals.runs.enrolment import Entry, enrol, forget
@@ -21,7 +22,6 @@ from editloupe.evals.runs.pictures import PictureFolder
 from editloupe.evals.runs.putting import ANSWER, Answer, put
 from editloupe.evals.runs.readback import KeptEdit, Unreadable, read_about, read_edit, read_reply, read_trace
 from editloupe.evals.runs.records import Filing, Unit, timestamp
-from editloupe.evals.runs.redact import Redactor
 from editloupe.hashing import content_key
 from editloupe.judge.question_key import Asked
 from editloupe.pictures.decode import Album
@@ -40,7 +40,7 @@ class Run:
         self._connection = connection
         self._lock = lock
         self._turn = threading.RLock()
-        self._without_secrets = Redactor()
+        self._without_secrets = Secrets()
         self.damage = Damage()
         """What could not be read so far; the rest of the run is read all the same."""
 

@@ -11,7 +11,7 @@ from mcp_types import CallToolResult, ImageContent, TextContent
 
 from editloupe._util.storable import storable
 from editloupe.agent.faults import clean
-from editloupe.evals.runs.redact import Redactor
+from editloupe.agent.secrets import Secrets
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.encode import LONG_SIDE, Wire, WireLimits
 from editloupe.servers.mcp.records import PictureNote, Told
@@ -25,7 +25,7 @@ MOST_ENTRIES = 40
 """Entries of a single list, where shorter texts are not enough."""
 ENVELOPE = 2_000
 """Bytes for what the protocol puts around a result."""
-_CLEAN = Redactor()
+_CLEAN = Secrets()
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def success(text: str, told: Told, pictures: Sequence[Shown], limit: int) -> Cal
         notes.append(f"the first {MOST_PICTURES} of {len(pictures)} pictures are shown")
         pictures = pictures[:MOST_PICTURES]
     room = int(limit * TEXT_SHARE)
-    text, data, cut = _fitted(_CLEAN(text), _without_secrets(storable(told)), room // 2)
+    text, data, cut = _fitted(_CLEAN(text), _CLEAN.in_value(storable(told)), room // 2)
     notes += [cut] if cut else []
     wires = _encoded(pictures, limit - room - ENVELOPE)
     described = []
@@ -103,16 +103,6 @@ def _shorter(value: Any, longest: int, entries: int | None = None) -> Any:
         return {name: _shorter(inner, longest, entries) for name, inner in value.items()}
     if isinstance(value, list):
         return [_shorter(inner, longest, entries) for inner in value[:entries]]
-    return value
-
-
-def _without_secrets(value: Any) -> Any:
-    if isinstance(value, str):
-        return _CLEAN(value)
-    if isinstance(value, dict):
-        return {name: _without_secrets(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_without_secrets(inner) for inner in value]
     return value
 
 

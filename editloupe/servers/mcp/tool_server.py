@@ -13,7 +13,7 @@ from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
 from editloupe.agent.faults import clean
-from editloupe.evals.runs.redact import Redactor
+from editloupe.agent.secrets import Secrets
 from editloupe.judge import Judge
 from editloupe.rubrics.load import mistake
 from editloupe.servers.mcp.judging import Judging
@@ -43,7 +43,7 @@ class ToolServer(MCPServer[Any]):
             instructions=INSTRUCTIONS,
             log_level="WARNING",
         )
-        self._clean = Redactor()
+        self._clean = Secrets()
         self._kept = KeptJudgements(judge, settings.out)
         gate, most = PictureGate(settings.roots), settings.result_bytes
         looking = Looking(judge.toolbox, gate, most)

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from editloupe._util.text import for_json
-from editloupe.evals.runs.redact import Redactor
+from editloupe.agent.secrets import Secrets
 from editloupe.servers.http.guard import ProgramGuard, busy, error
 from editloupe.servers.reward import json_dialects, pickle_dialects
 from editloupe.servers.reward.metrics import MEDIA_TYPE
@@ -53,7 +53,7 @@ def create_app(scorer: EditScorer) -> FastAPI:
 
 
 def _route(dialect: Dialect, scorer: EditScorer) -> Callable[[Request], Awaitable[Response]]:
-    clean = Redactor()
+    clean = Secrets()
 
     async def ask(request: Request) -> Response:
         answer = await _answered(dialect, scorer, request, clean)
@@ -64,7 +64,7 @@ def _route(dialect: Dialect, scorer: EditScorer) -> Callable[[Request], Awaitabl
     return ask
 
 
-async def _answered(dialect: Dialect, scorer: EditScorer, request: Request, clean: Redactor) -> Response:
+async def _answered(dialect: Dialect, scorer: EditScorer, request: Request, clean: Secrets) -> Response:
     limits = WireLimits(scorer.settings.queue, scorer.settings.picture_pixels)
     try:
         # Nobody keeps the body, which the request itself would: the edits' pictures are copies, and wait long enough.
@@ -83,21 +83,10 @@ async def _answered(dialect: Dialect, scorer: EditScorer, request: Request, clea
     except Exception as fault:  # the client must hear of it, whatever it is
         print(clean(traceback.format_exc()), file=sys.stderr)
         return error(f"something went wrong inside the server ({type(fault).__name__})", 500)
-    found = _without_secrets(found, clean)
+    found = clean.in_value(found)  # a model's server may repeat a key in what it says
     if dialect.pickled:
         return Response(pickle.dumps(found), media_type="application/octet-stream")
     return Response(json.dumps(found, allow_nan=False), media_type="application/json")
-
-
-def _without_secrets(value: Any, clean: Redactor) -> Any:
-    """Return an answer without any key in its texts: a server may repeat one in what it says."""
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, list):
-        return [_without_secrets(item, clean) for item in value]
-    if isinstance(value, dict):
-        return {name: _without_secrets(item, clean) for name, item in value.items()}
-    return value
 
 
 async def _no_pickle(request: Request) -> Response:

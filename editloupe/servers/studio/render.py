@@ -12,10 +12,10 @@ from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 from starlette.responses import HTMLResponse, Response
 
+from editloupe.agent.secrets import Secrets
 from editloupe.judge.panels import opinion_lines
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.servers.studio.human_labels import rubric_of
-from editloupe.servers.studio.redaction import Redaction
 from editloupe.servers.studio.trace_view import KINDS
 
 HERE = Path(__file__).parent
@@ -101,11 +101,11 @@ _COMPILED = _Compiled()
 class Pages:
     """Renders pages and parts of pages."""
 
-    def __init__(self, common: Mapping[str, Any], redact: Redaction) -> None:
-        self.redact = redact
+    def __init__(self, common: Mapping[str, Any], secrets: Secrets) -> None:
+        self.redact = secrets.in_value
         self._environment = Environment(
             # Every value passes before it is escaped: a key with a sign that HTML escapes is found, too.
-            finalize=lambda value: redact(value) if isinstance(value, str) else value,
+            finalize=lambda value: secrets.in_value(value) if isinstance(value, str) else value,
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
             undefined=StrictUndefined,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from editloupe.agent.secrets import Secrets
 from editloupe.agent.secrets import shown as shown_address
-from editloupe.evals.runs.redact import Redactor
 from editloupe.servers.http.access import LOOPBACK_NAMES, check_token, is_loopback, machine_names, new_token
 from editloupe.types import UserError
 
@@ -58,7 +58,7 @@ class StudioSettings:
     def servers(self) -> Mapping[str, str]:
         """The allowed base URLs, by the name the page shows: the address itself, without a key it may hold."""
         shown: dict[str, str] = {}
-        clean = Redactor()
+        clean = Secrets()
         for base_url in dict.fromkeys(self.base_urls):
             name = plain = clean(shown_address(base_url))
             while name in shown:

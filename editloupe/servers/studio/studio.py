@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
+from editloupe.agent.secrets import Secrets
 from editloupe.evals.runs.single import keep_judgement
 from editloupe.judge import Judge
 from editloupe.pictures.decode import Album
@@ -22,7 +23,6 @@ from editloupe.servers.studio.live import LiveJobs, Renderer
 from editloupe.servers.studio.making import MakingShelf, split_folders
 from editloupe.servers.studio.pair_shelf import PairShelf
 from editloupe.servers.studio.picture_cache import PictureCache
-from editloupe.servers.studio.redaction import Redaction
 from editloupe.servers.studio.render import Pages
 from editloupe.servers.studio.settings import StudioSettings
 from editloupe.servers.studio.trace_indexing import TraceIndexing
@@ -54,20 +54,20 @@ class Studio:
         pairs = PairShelf(settings.pairs)
         runs, places = split_folders(settings.runs)
         making = MakingShelf(places)
-        library, budget, redact = Library(replace(settings, runs=runs)), DecodingThreads(), Redaction()
+        library, budget, secrets = Library(replace(settings, runs=runs)), DecodingThreads(), Secrets()
         try:
             uploads = Uploads(budget)
         except BaseException:
             library.close()
             raise
         picture_cache = PictureCache(lambda: [*library.folders(), *making.pictures, uploads.shown], budget)
-        pages = Pages({"settings": settings, "making": bool(places), "size_of": picture_cache.size}, redact)
+        pages = Pages({"settings": settings, "making": bool(places), "size_of": picture_cache.size}, secrets)
         saver = _Saver(library)
         render = Renderer(
             step=lambda trace, step, named: _step(pages, trace, step, named),
             verdicts=lambda judgement, repeat: _verdicts(pages, library, judgement, repeat),
         )
-        jobs = LiveJobs(render, uploads, saver.save, redact, settings.longest)
+        jobs = LiveJobs(render, uploads, saver.save, secrets.in_value, settings.longest)
         charts, indexing = ChartCache(), TraceIndexing()
         return cls(
             settings, library, uploads, budget, picture_cache, pages, jobs, ForkJobs(), charts, indexing, making, pairs
