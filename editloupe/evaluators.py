@@ -9,8 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from editloupe.edit_scores import EditScore, edit_score, explained, unscored, why_no_edit
-from editloupe.judge import Judge
-from editloupe.judge.opened_judge import OpenedJudge
+from editloupe.judge import Judge, judge_opener
 from editloupe.pictures.messages import first_picture, last_picture, last_words, plain_picture
 from editloupe.types import Edit, Judgement, UserError
 
@@ -42,8 +41,7 @@ def edit_evaluator(
     `each_criterion` there is a list: the edit's own score, then one result a criterion. The judge is one of yours,
     which stays open, or a spec that is opened at the first call with these options.
     """
-    opened = OpenedJudge(judge, options)
-    chosen = bool(opened.criteria)
+    open_judge, chosen = judge_opener(judge, options), bool(options.get("criteria"))
 
     def edit_of(inputs: Any, outputs: Any, reference_outputs: Any, attachments: Any) -> Edit | str:
         example = {
@@ -85,7 +83,7 @@ def edit_evaluator(
         edit = edit_of(inputs, outputs, reference_outputs, attachments)
         if isinstance(edit, str):
             return not_asked(edit)
-        used = opened.judge()
+        used = open_judge()
         return told(used, used.judge(edit, strict=False))
 
     async def evaluator_later(
@@ -94,7 +92,7 @@ def edit_evaluator(
         edit = await asyncio.to_thread(edit_of, inputs, outputs, reference_outputs, attachments)
         if isinstance(edit, str):
             return not_asked(edit)
-        used = await asyncio.to_thread(opened.judge)
+        used = await asyncio.to_thread(open_judge)
         return told(used, await used.ajudge(edit, strict=False))
 
     made = evaluator_later if asynchronous else evaluator

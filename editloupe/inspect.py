@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from editloupe.agent.secrets import shown
 from editloupe.edit_scores import EditScore, edit_score, unscored, why_no_edit
-from editloupe.judge.opened_judge import OpenedJudge
+from editloupe.judge import judge_opener
 from editloupe.pictures.messages import first_picture, last_picture, last_words, plain_picture
 from editloupe.types import Edit, Mode, Reason, UserError
 
@@ -49,7 +49,7 @@ def edit_judge(
             "Inspect writes a scorer's arguments into its log: keep the key out of base_url, in the environment"
         )
     options = {"protocol": protocol, "mode": mode, "base_url": base_url, "criteria": criteria, "setup": setup}
-    opened = OpenedJudge(judge, {name: value for name, value in options.items() if value is not None})
+    open_judge = judge_opener(judge, {name: value for name, value in options.items() if value is not None})
 
     async def score(state: TaskState, target: Target) -> Score:
         try:
@@ -60,7 +60,7 @@ def edit_judge(
             return _scored(unscored(why_no_edit(error)))
         except UserError as error:
             return _scored(unscored(str(error)))
-        opening = await asyncio.to_thread(opened.judge)
+        opening = await asyncio.to_thread(open_judge)
         judgement = await opening.ajudge(edit, strict=False)
         return _scored(edit_score(opening, judgement, mean_of_criteria=bool(criteria)))
 

@@ -16,8 +16,7 @@ from pydantic import ValidationError
 
 from editloupe.edit_scores import why_no_edit
 from editloupe.evals.reward.edit_rewards import Reward, areward, rewards
-from editloupe.judge import Judge
-from editloupe.judge.opened_judge import OpenedJudge
+from editloupe.judge import Judge, judge_opener
 from editloupe.pictures.messages import last_picture, last_words, plain_picture
 from editloupe.types import Edit, UserError
 
@@ -51,7 +50,7 @@ def trl(
     or a data URL in its text); and the instruction is the column of that name, or the last thing the user said in the prompt.
     The judge is one of yours, which stays open, or a spec that is opened at the first call with these options.
     """
-    opened = OpenedJudge(judge, options)
+    open_judge = judge_opener(judge, options)
 
     def edits(prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Edit | str]:
         rows = _rows(prompts, completions, columns)
@@ -67,10 +66,10 @@ def trl(
 
     def reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
         made = edits(prompts, completions, columns)
-        return told(_put(made, rewards(_only(made), opened.judge(), concurrency=concurrency)), columns)
+        return told(_put(made, rewards(_only(made), open_judge(), concurrency=concurrency)), columns)
 
     async def reward_later(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
-        made, ready = await asyncio.to_thread(lambda: (edits(prompts, completions, columns), opened.judge()))
+        made, ready = await asyncio.to_thread(lambda: (edits(prompts, completions, columns), open_judge()))
         return told(_put(made, await areward(_only(made), ready, concurrency=concurrency)), columns)
 
     chosen = reward_later if asynchronous else reward
@@ -100,8 +99,8 @@ def verl(
     if solution_image is not None:
         row["edited"] = solution_image
     edit = _edit(row, None, "edited" if row.get("edited") is not None else None, None)
-    opened = _shared(judge, {name: value for name, value in options.items() if name not in _VERLS_OWN})
-    (one,) = [Reward(score=None, why=edit)] if isinstance(edit, str) else rewards([edit], opened.judge())
+    open_judge = _shared_opener(judge, {name: value for name, value in options.items() if name not in _VERLS_OWN})
+    (one,) = [Reward(score=None, why=edit)] if isinstance(edit, str) else rewards([edit], open_judge())
     if one.score is None:
         if unjudged == "raise":
             raise NotJudged(f"this edit has no reward: {one.why}")
@@ -111,16 +110,16 @@ def verl(
 
 _VERLS_OWN = ("reward_router_address", "reward_model_tokenizer")
 """What verl adds where a reward model of its own runs."""
-_JUDGES: dict[str, OpenedJudge] = {}
+_OPENERS: dict[str, Callable[[], Judge]] = {}
 """Judges of `verl`, which is called sample by sample; by spec and options, for as long as the process lives."""
 _LOCK = threading.Lock()
 
 
-def _shared(judge: Judge | str | None, options: Mapping[str, Any]) -> OpenedJudge:
+def _shared_opener(judge: Judge | str | None, options: Mapping[str, Any]) -> Callable[[], Judge]:
     if isinstance(judge, Judge):
-        return OpenedJudge(judge, options)
+        return judge_opener(judge, options)
     with _LOCK:
-        return _JUDGES.setdefault(repr((judge, sorted(options.items()))), OpenedJudge(judge, options))
+        return _OPENERS.setdefault(repr((judge, sorted(options.items()))), judge_opener(judge, options))
 
 
 def _rows(prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Row]:

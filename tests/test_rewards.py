@@ -141,9 +141,9 @@ def test_verl_never_gets_a_number_that_nobody_gave(pair: tuple[Path, Path]) -> N
 def test_verl_opens_one_judge_for_all_samples(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     from editloupe import rewards
 
-    monkeypatch.setattr(rewards, "_JUDGES", {})
+    monkeypatch.setattr(rewards, "_OPENERS", {})
     info = {"source": str(pair[0]), "instruction": INSTRUCTION, "edited": str(pair[1])}
     for _ in range(3):
         assert verl("edits", "", "", info, judge="rules", mode="plain")["judged"]
-    assert len(rewards._JUDGES) == 1
-    next(iter(rewards._JUDGES.values())).judge().close()
+    assert len(rewards._OPENERS) == 1
+    next(iter(rewards._OPENERS.values()))().close()

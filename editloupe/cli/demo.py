@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from editloupe._util.text import one_line, printable, trace_command
+from editloupe.agent.specs import RULES
 from editloupe.cli.judge import judge_and_keep, show
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.splice import Only, spliced
@@ -55,7 +56,7 @@ def demo(
 
 
 def _next_steps(console: Console, spec: str, out: Path, first: str) -> None:
-    if spec == "rules":
+    if spec == RULES:
         console.print("These verdicts come from `rules`, a rule-based baseline: measured evidence, not an LMM.")
     console.print(Text(one_line(f"Everything is kept in {out}. Try next:")), soft_wrap=True)
     for command in (

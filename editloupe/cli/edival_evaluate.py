@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from editloupe.agent.specs import RULES
 from editloupe.cli.batch_ending import Closing, judge_into_run
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions
@@ -94,8 +95,8 @@ def evaluate(
         raise UserError(
             "there is nothing to judge: name a folder of results, or one a model with --results MODEL=FOLDER"
         )
-    spec = judge.named or "rules"
-    if spec == "rules":
+    spec = judge.named or RULES
+    if spec == RULES:
         tell("no LMM given with --judge: color, material, text and background changes will be left unjudged")
     chosen = judge.chosen()
     tools = chosen.tool_settings()

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from editloupe.judge.base_judge import BaseJudge
     from editloupe.judge.calibration import Calibration, CriterionTrust, Tested
-    from editloupe.judge.judge import DEFAULT_JUDGE, JUDGE_VARIABLE, Judge
+    from editloupe.judge.judge import DEFAULT_JUDGE, JUDGE_VARIABLE, Judge, judge_opener
     from editloupe.judge.plans import Cascade, Member, Panel, Plan, Stage, is_combined, plan_of
     from editloupe.judge.settings import JudgeSettings, Setup, find_setup, setup_names
 
 __all__ = [
     "DEFAULT_JUDGE",
     "JUDGE_VARIABLE",
+    "BaseJudge",
     "Calibration",
     "Cascade",
     "CriterionTrust",
@@ -28,6 +30,7 @@ __all__ = [
     "Tested",
     "find_setup",
     "is_combined",
+    "judge_opener",
     "plan_of",
     "setup_names",
 ]
@@ -35,8 +38,9 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        **dict.fromkeys(("DEFAULT_JUDGE", "JUDGE_VARIABLE", "Judge"), "judge"),
+        **dict.fromkeys(("DEFAULT_JUDGE", "JUDGE_VARIABLE", "Judge", "judge_opener"), "judge"),
         **dict.fromkeys(("Calibration", "CriterionTrust", "Tested"), "calibration"),
+        "BaseJudge": "base_judge",
         **dict.fromkeys(("JudgeSettings", "Setup", "find_setup", "setup_names"), "settings"),
         **dict.fromkeys(("Cascade", "Member", "Panel", "Plan", "Stage", "is_combined", "plan_of"), "plans"),
     },

@@ -1,10 +1,11 @@
-"""Judge: the one object most programs need. It opens a judge by its spec and judges edits, one or many."""
+"""`Judge`: open a judge by its spec, and judge one edit or many."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Sequence
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -13,32 +14,47 @@ from editloupe.agent.attachments import wire_limits
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
 from editloupe.agent.secrets import shown as shown_address
+from editloupe.agent.specs import RULES
 from editloupe.graphs.by_loop import tool_notes
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, outcome_of
 from editloupe.graphs.forking import ForkPlan, fork_edit
+from editloupe.judge.base_judge import BaseJudge
 from editloupe.judge.lifecycle import JudgeLifecycle, edits_at_once
 from editloupe.judge.panels import Answered, Ask, Together
-from editloupe.judge.plans import Cascade, Member, Plan, SeveralChats, Stage, members_of, open_chats, plan_of, promise
-from editloupe.judge.protocol_judge import ProtocolJudge
-from editloupe.judge.question_facts import plan_facts, question_facts
+from editloupe.judge.plans import (
+    Cascade,
+    Member,
+    Panel,
+    Plan,
+    SeveralChats,
+    Stage,
+    members_of,
+    open_chats,
+    plan_of,
+    promise,
+)
+from editloupe.judge.question_facts import plan_facts, question_facts, shown_of
 from editloupe.judge.question_key import Asked
 from editloupe.judge.settings import JudgeSettings, Setup, find_setup, protocol_of
 from editloupe.pictures.decode import Album
+from editloupe.pictures.memory import PictureSource
 from editloupe.pictures.pixel_budget import room_for
 from editloupe.rubrics.model import Rubric
+from editloupe.rubrics.protocol import MissingInput
+from editloupe.rubrics.registry import DEFAULT
 from editloupe.spans import edit_span, evaluated
-from editloupe.tools.registry import Toolbox, build_toolbox
+from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
-from editloupe.types import Edit, Judgement, Mode, Reason, Unjudged, UserError
+from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Unjudged, UserError, Verdict
 
 T = TypeVar("T")
 JUDGE_VARIABLE = "EDITLOUPE_JUDGE"
-DEFAULT_JUDGE = "rules"
+DEFAULT_JUDGE = RULES
 
 
-class Judge(ProtocolJudge):
-    """A judge of image edits; closing it ends its threads and connections, and whatever it still has under way.
+class Judge(BaseJudge):
+    """A judge of image edits. Close it, or use it in a `with` block, to end its threads, connections and open requests.
 
     >>> with Judge("rules", mode="plain") as judge:
     ...     judge.criteria
@@ -60,13 +76,33 @@ class Judge(ProtocolJudge):
         replies: Replies | None = None,
         traffic: Traffic | None = None,
     ) -> None:
+        """Open a judge.
+
+        Args:
+            spec: The model that answers, such as `openai:gpt-5.1`, `rules` (the embedded judge), `panel:SPEC,SPEC` or
+                `cascade:FILE`, or a plan. By default the environment variable EDITLOUPE_JUDGE, else `rules`.
+            protocol: The name of the protocol whose rubrics are asked; by default that of the set-up, else DLEBench.
+            mode: What the judge may look with: `plain` (pictures only), `tools` or `oracle` (targets are annotated). By
+                default that of the set-up, else the protocol's own.
+            base_url: The address of the model's server, if it is not the provider's own.
+            criteria: The criteria to judge; by default all of the protocol.
+            rubrics: YAML files with rubrics of your own, or with other words for those of the protocol.
+            settings: How the model is asked. What is set here overrides the set-up.
+            tools: How the tools look. What differs from the defaults here overrides the set-up.
+            setup: A preset: the name of one that comes with EditLoupe, a YAML file, or a `Setup`.
+            replies: A store of model replies by request; a reply it holds is not paid for again.
+            traffic: Decides when a request is sent: concurrency, rates, caps on costs.
+
+        Raises:
+            UserError: If a name, a file or a setting is wrong, or if the model's client cannot be opened.
+        """
         spec = spec or os.environ.get(JUDGE_VARIABLE) or DEFAULT_JUDGE
         self.plan: Plan = plan_of(spec, base_url) if isinstance(spec, str) else spec
-        """Who answers: one judge, a panel or a cascade."""
+        """The judge that answers: one model, a panel or a cascade."""
         self.spec = self.plan.spec
         self.base_url = base_url
         self.setup = find_setup(setup)
-        """Where settings come from that were not given one by one."""
+        """The preset that provides the settings that were not passed."""
         self.settings: JudgeSettings = self.setup.judge_settings(settings)
         looking = self.setup.tool_settings(tools)
         self._protocol = protocol_of(self.setup, protocol, rubrics, self.settings)
@@ -83,11 +119,12 @@ class Judge(ProtocolJudge):
         self.criteria = tuple(dict.fromkeys(rubric.criterion for rubric in self._rubrics))
         if looking.offered == () and self.uses_tools:
             raise UserError(f"{self.mode} mode of {self._protocol.title} looks with tools, and none is offered")
-        self._toolbox = build_toolbox(looking)
+        self.toolbox = build_toolbox(looking)
+        """The tools this judge looks with."""
         self._chats = open_chats(self.plan, self.settings, replies, traffic)
         self._chat = self._chats[self.plan] if isinstance(self.plan, Member) else SeveralChats(self._chats)
         self._rules = self.setup.rule_settings() if self.protocol == self.setup.protocol else None
-        self._lifecycle = JudgeLifecycle(self._chat, self._toolbox)
+        self._lifecycle = JudgeLifecycle(self._chat, self.toolbox)
         self._questions: dict[tuple[str, str], Asked] = {}
         if isinstance(self.plan, Cascade):
             self._check_calibrations(self.plan)
@@ -105,20 +142,25 @@ class Judge(ProtocolJudge):
         await self.aclose()
 
     @property
-    def toolbox(self) -> Toolbox:
-        """The tools this judge looks with."""
-        return self._toolbox
-
-    @property
     def notes(self) -> tuple[str, ...]:
-        """What a user should know before reading verdicts: tools that are not offered, parameters not sent, and why."""
+        """Notes for readers of the verdicts: tools that are not offered, parameters that are not sent, and why."""
         promised = promise(self.plan) if isinstance(self.plan, Cascade) else ()
-        return (*promised, *(tool_notes(self._toolbox) if self.uses_tools else ()), *self._chat.notes)
+        return (*promised, *(tool_notes(self.toolbox) if self.uses_tools else ()), *self._chat.notes)
 
     @property
     def uses_tools(self) -> bool:
-        """True where some rubric lets the judge look with tools in this mode."""
+        """True if some rubric allows tools in this mode."""
         return any(rubric.modes[self.mode].tools for rubric in self._rubrics)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The specs of all judges that may be asked; several only for a panel or a cascade."""
+        return tuple(dict.fromkeys(member.spec for member in members_of(self.plan)))
+
+    @property
+    def scores_edits(self) -> bool:
+        """True where the protocol has a formula that makes one score of an edit's criteria."""
+        return self._protocol.edit_score is not None
 
     async def ajudge(
         self,
@@ -153,29 +195,26 @@ class Judge(ProtocolJudge):
         async def ask(member: Member, names: tuple[str, ...], number: int, part: str) -> Answered:
             context = self._context(member, names, number, part, pictures, watcher, strict)
             end = await graph.ainvoke({"edit": edit}, {"recursion_limit": 10}, context=context)
-            traces = sorted((one.trace for one in end.get("judged", [])), key=lambda t: t.target or 0)
-            return Answered({one.criterion: one for one in end["outcomes"]}, tuple(traces))
+            traces = sorted((judged.trace for judged in end.get("judged", [])), key=lambda trace: trace.target or 0)
+            return Answered({outcome.criterion: outcome for outcome in end["outcomes"]}, tuple(traces))
 
         try:
             with edit_span(edit.id, self.protocol, self.mode, self.spec, repeat) as span:
-                found = await self._end(edit, wanted, repeat, ask, strict)
-                for outcome in found.outcomes.values():
+                answered = await self._end(edit, wanted, repeat, ask, strict)
+                for outcome in answered.outcomes.values():
                     evaluated(span, outcome)
         finally:
             if album is None:  # the graph's own references go later, in no certain order
                 pictures.clear()
-        order = {name: place for place, name in enumerate(wanted)}
-        return self._judgement(
-            edit,
-            sorted(found.outcomes.values(), key=lambda v: order[v.criterion]),
-            sorted(found.traces, key=lambda t: order[t.criterion]),
-        )
+        return self._judgement(edit, tuple(answered.outcomes.values()), answered.traces, wanted)
 
     async def _end(self, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask, strict: bool) -> Answered:
-        """Return how an edit ends; where a batch judges, every criterion has an outcome whatever happens."""
+        """Return the outcomes of an edit; without `strict`, every criterion has one whatever happens."""
         try:
             async with room_for(edit.paths):
-                return await self._lifecycle.until_closed(self._answer(edit, criteria, repeat, ask))
+                if isinstance(self.plan, Member):
+                    return await self._lifecycle.until_closed(ask(self.plan, criteria, repeat, ""))
+                return await self._lifecycle.until_closed(self._ask_together(self.plan, edit, criteria, repeat, ask))
         except UserError as error:  # one sentence, without the frames and notes of the graph it was raised in
             vars(error).pop("__notes__", None)
             raise error.with_traceback(None) from None
@@ -209,16 +248,16 @@ class Judge(ProtocolJudge):
         rubric = self._rubric_for(edit, criterion)
         async with room_for(edit.paths):
             judged = await self._lifecycle.until_closed(fork_edit(context, edit, rubric, target, plan))
-        return self._judgement(edit, [outcome_of([judged], context.min_confidence)], [judged.trace])
+        return self._judgement(edit, [outcome_of([judged], context.min_confidence)], [judged.trace], [criterion])
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do something on the judge's own thread; for forks and others who lead a conversation themselves."""
         return self._lifecycle.run(work)
 
-    async def _answer(self, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask) -> Answered:
-        """Have the plan answer; what a cascade's judges are not asked at all is settled or waits for a person."""
-        if isinstance(self.plan, Member):
-            return await ask(self.plan, criteria, repeat, "")
+    async def _ask_together(
+        self, plan: Panel | Cascade, edit: Edit, criteria: tuple[str, ...], repeat: int, ask: Ask
+    ) -> Answered:
+        """Ask a panel or a cascade about the criteria that the protocol does not settle by a rule."""
         criteria = tuple(name for name in self.criteria_for(edit) if name in criteria)
         settled = {
             name: outcome
@@ -232,8 +271,8 @@ class Judge(ProtocolJudge):
 
         together = Together(ask, covers, self.settings.min_confidence)
         left = tuple(name for name in criteria if name not in settled)
-        found = await together.answer(self.plan, left, repeat) if left else Answered()
-        return Answered({**settled, **found.outcomes}, found.traces)
+        answered = await together.answer(plan, left, repeat) if left else Answered()
+        return Answered({**settled, **answered.outcomes}, answered.traces)
 
     def _context(
         self,
@@ -245,13 +284,13 @@ class Judge(ProtocolJudge):
         watcher: Watcher | None,
         strict: bool,
     ) -> EditContext:
-        """Return everything one judge is asked about an edit with."""
+        """Return the context in which one model judges an edit."""
         settings, chat = self.settings, self._chats[member]
         shared = SharedContext(
             chat=chat,
             judge=member.spec,
             part=part,
-            toolbox=self._toolbox,
+            toolbox=self.toolbox,
             album=album,
             wire=wire_limits(settings.long_side, chat.profile),
             limits=LoopLimits(max_turns=settings.max_turns, max_repairs=settings.max_repairs),
@@ -327,6 +366,40 @@ class Judge(ProtocolJudge):
             with suppress(UserError):  # closed meanwhile, which ended everything
                 self._lifecycle.run(leave())
 
+    def criteria_for(self, edit: Edit) -> tuple[str, ...]:
+        """Return the criteria this edit is asked; all of them where it does not say what that depends on."""
+        try:
+            return tuple(rubric.criterion for rubric in self._protocol.rubrics_for(edit, self.criteria))
+        except MissingInput:
+            return self.criteria
+
+    def score(self, edit: Edit, verdicts: Sequence[Outcome]) -> float | None:
+        """Return the edit's own score by the protocol's formula, 0 to 100; None where a criterion lacks a number."""
+        known = {v.criterion: v.score_100 for v in verdicts if isinstance(v, Verdict) and v.score_100 is not None}
+        return self._protocol.score_of(edit, known)
+
+    def why_unscorable(self) -> str | None:
+        """Explain why this judge leaves every edit unjudged; None if it can judge some of its criteria."""
+        from editloupe.agent.rules.judge import knows_rubric  # loads the tools' libraries
+
+        by_engine = self._protocol.parts and self.mode == "tools"
+        if set(self.members) != {RULES} or by_engine or any(map(knows_rubric, self._rubrics)):
+            return None
+        return (
+            f"{RULES} judges {DEFAULT.title}'s two criteria only, not {self._protocol.title}; name another judge, or "
+            f"{DEFAULT.name} as the protocol"
+        )
+
+    def rubric(self, criterion: str) -> Rubric:
+        """Return the rubric of a criterion, in its first wording."""
+        return self._protocol.rubric(criterion)
+
+    def _rubric_for(self, edit: Edit, criterion: str) -> Rubric:
+        try:
+            return next(iter(self._protocol.rubrics_for(edit, [criterion])), self._protocol.rubric(criterion))
+        except MissingInput:
+            return self._protocol.rubric(criterion)
+
     def asked(self) -> tuple[Asked, ...]:
         """Return every question this judge puts: of each criterion all its wordings."""
         return tuple(self._asked_by(rubric, self.plan) for rubric in self._rubrics)
@@ -335,13 +408,17 @@ class Judge(ProtocolJudge):
         """Return how one edit is asked on one criterion."""
         return self._asked_by(self._rubric_for(edit, criterion), self.plan)
 
+    def shown(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> str | None:
+        """Return the key of what of an edit the judge is shown; None where a picture it needs has no hash."""
+        return shown_of(self._protocol, self._rubric_for(edit, criterion), self.mode, edit).key(hashes)
+
     def _asked_by(self, rubric: Rubric, plan: Plan) -> Asked:
         """Return how a rubric is put to a plan; to one judge of several it is put as if that were alone."""
         if (known := self._questions.get((rubric.name, plan.spec))) is None:
 
             def of(member: Member) -> dict[str, Any]:
                 profile = self._chats[member].profile
-                facts = question_facts(rubric, self.mode, member.spec, self.settings, profile, self._toolbox.facts())
+                facts = question_facts(rubric, self.mode, member.spec, self.settings, profile, self.toolbox.facts())
                 return {**facts, "own_rules": self._rules.model_dump(mode="json")} if self._rules is not None else facts
 
             known = Asked(rubric.criterion, plan_facts(plan, of))
@@ -360,7 +437,7 @@ class Judge(ProtocolJudge):
 
     def further_parameters(self) -> dict[str, Any]:
         """Return what the tools' observations depend on."""
-        facts = {"setup": self.setup.describe(), "tools": self._toolbox.facts()}
+        facts = {"setup": self.setup.describe(), "tools": self.toolbox.facts()}
         if isinstance(self.plan, Member):
             return facts
         each = [
@@ -373,15 +450,28 @@ class Judge(ProtocolJudge):
         ]
         return {**facts, "members": each}
 
-    @property
-    def members(self) -> tuple[str, ...]:
-        """The specs of all judges that may be asked: one, where none answer together."""
-        return tuple(dict.fromkeys(member.spec for member in members_of(self.plan)))
+    def rubric_texts(self) -> dict[str, Any]:
+        """Return the rubrics that are asked, whole, by name."""
+        return {rubric.name: rubric.model_dump(mode="json") for rubric in self._rubrics}
 
-    def close(self) -> None:
-        """End everything under way, the background thread, the tools' threads and the connections; may be called again."""
-        self._lifecycle.close()
 
-    async def aclose(self) -> None:
-        """End everything as `close` does, without blocking the event loop."""
-        await self._lifecycle.aclose()
+def judge_opener(judge: Judge | str | None, options: Mapping[str, Any]) -> Callable[[], Judge]:
+    """Return a function that opens a judge at its first call and returns the same judge at every later one.
+
+    Args:
+        judge: A spec, or a judge that is open already; that one stays its owner's to close.
+        options: The keyword arguments of `Judge`; empty for a judge that is open already.
+    """
+    if isinstance(judge, Judge):
+        if options:
+            raise UserError("a judge that is open already takes no options; give them where it is opened")
+        return lambda: judge
+    lock, opened = threading.Lock(), list[Judge]()
+
+    def open_once() -> Judge:
+        with lock:
+            if not opened:
+                opened.append(Judge(judge, **options))
+            return opened[0]
+
+    return open_once

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from editloupe._util.loop_thread import AskedFromWithin, LoopClosed, LoopThread
 from editloupe.agent.chat import Chat
+from editloupe.agent.specs import RULES
 from editloupe.tools.registry import Toolbox
 from editloupe.types import UserError
 
@@ -105,6 +106,6 @@ def _let_go(loop_thread: LoopThread, chat: Chat) -> None:
 
 def edits_at_once(spec: str, criteria: int, concurrency: int) -> int:
     """Return how many edits keep so many requests under way; the embedded judge has no requests, only cores."""
-    if spec == "rules":
+    if spec == RULES:
         return max(1, min(concurrency, 2 * (os.cpu_count() or 1)))
     return max(1, round(SLACK * concurrency / criteria))

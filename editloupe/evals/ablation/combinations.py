@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from editloupe.evals.batch.batch import Batch
-from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.runs.readback import recorded_answer, recorded_rubrics
+from editloupe.judge.base_judge import BaseJudge
 from editloupe.rubrics.model import Answer
 from editloupe.types import UserError
 
@@ -88,7 +88,7 @@ def asking_of(combinations: Sequence[Combination]) -> list[Asking]:
     return found
 
 
-def _count(batch: Batch, judge: BatchJudge) -> tuple[Counter[str], frozenset[Named]]:
+def _count(batch: Batch, judge: BaseJudge) -> tuple[Counter[str], frozenset[Named]]:
     units: Counter[str] = Counter()
     edits: set[Named] = set()
     for edit in batch.edits():

@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from editloupe._util.text import number_of
+from editloupe.agent.specs import RULES
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints, numbered
 from editloupe.evals.analysis.run_units import (
     Numbers,
@@ -33,7 +34,6 @@ from editloupe.rubrics.protocol import first_variant
 from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.types import Edit, Record, Served, UserError
 
-RULES = "rules"
 BASELINE = (
     "Judged by rules, a rule-based baseline that decides from measured pixels and is not a multimodal model; "
     "its scores are not to be read as people's."

@@ -23,7 +23,6 @@ from editloupe.evals.batch.batch_api_executor import (
     in_rounds,
     room_within,
 )
-from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.cap_gate import CapGate
 from editloupe.evals.batch.first_failures import FirstFailures
 from editloupe.evals.batch.forecast import Assume, Forecast, assumed, expectation, forecast
@@ -38,13 +37,14 @@ from editloupe.evals.runs import configurations, replacements
 from editloupe.evals.runs.empty_runs import nothing_left_of
 from editloupe.evals.runs.prices import Price, price_of_all
 from editloupe.evals.runs.store import FILE, Run
+from editloupe.judge.base_judge import BaseJudge
 from editloupe.types import OF_THE_SERVER, Edit, UserError
 
 WORKERS = 8
 """Threads that read, decode and encode pictures beside the event loop."""
 COLLECT_AFTER = 10_000
 """Objects that are made, beyond those that went, between two looks for garbage while edits are judged."""
-OpenJudge = Callable[..., BatchJudge]
+OpenJudge = Callable[..., BaseJudge]
 """Opens the judge of the batch with the hooks `replies` and `traffic`; Ray sends it to its workers."""
 Say = Callable[[str], None]
 Edits = Callable[[], Iterable[Edit]]
@@ -263,7 +263,7 @@ def _little_to_collect() -> Iterator[None]:
         gc.unfreeze()
 
 
-async def _executor(batch: Batch, run: Run, judge: BatchJudge, traffic: TrafficControl) -> Executor:
+async def _executor(batch: Batch, run: Run, judge: BaseJudge, traffic: TrafficControl) -> Executor:
     if batch.executor == "ray":
         from editloupe.evals.batch.ray_executor import RayExecutor
 
@@ -279,7 +279,7 @@ async def _executor(batch: Batch, run: Run, judge: BatchJudge, traffic: TrafficC
     return LocalExecutor(judge, batch.limits.concurrency, batch.deadline)
 
 
-def _price(batch: Batch, judge: BatchJudge) -> Price | None:
+def _price(batch: Batch, judge: BaseJudge) -> Price | None:
     known = price_of_all(judge.members, batch.prices)
     price = batch.price or known
     return half(price) if batch.executor == "batch-api" else price

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 
 from editloupe._util.text import number_of
 from editloupe.agent.providers.batch_http import BatchRefused
+from editloupe.agent.specs import RULES
 from editloupe.evals.batch.batch_api_desk import DEFERRED, UNIT, BatchDesk
-from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.cap_gate import Expect
 from editloupe.evals.batch.jobs import Job
 from editloupe.evals.batch.local_executor import Done, judge_job, share_cores
@@ -20,6 +20,7 @@ from editloupe.evals.batch.stopping import Stop
 from editloupe.evals.batch.traffic import Limits, Spending
 from editloupe.evals.runs.prices import Price
 from editloupe.judge import Judge
+from editloupe.judge.base_judge import BaseJudge
 from editloupe.types import Judgement, Reason, Unjudged, Usage, UserError
 
 HALF = 0.5
@@ -39,7 +40,7 @@ def half(price: Price | None) -> Price | None:
     return Price(input=price.input * HALF, output=price.output * HALF, cached=cached)
 
 
-def check_fits(judge: BatchJudge) -> None:
+def check_fits(judge: BaseJudge) -> None:
     """Raise where a judge asks more than once about a unit, or looks with tools: a file holds single requests."""
     several = any("stage" in asked.facts or "parts" in asked.facts for asked in judge.asked())
     if not isinstance(judge, Judge) or judge.mode != "plain" or judge.uses_tools or several:
@@ -49,7 +50,7 @@ def check_fits(judge: BatchJudge) -> None:
         )
     if len(judge.members) > 1:
         raise UserError("--executor batch-api asks one model; judges that answer together are asked in conversations")
-    if judge.spec == "rules":
+    if judge.spec == RULES:
         raise UserError("--executor batch-api needs a model; the embedded judge `rules` asks nobody")
 
 
@@ -77,7 +78,7 @@ class BatchApiExecutor:
 
     places = PLACES
 
-    def __init__(self, judge: BatchJudge, expect: Expect) -> None:
+    def __init__(self, judge: BaseJudge, expect: Expect) -> None:
         share_cores()
         self._judge, self._expect = judge, expect
 

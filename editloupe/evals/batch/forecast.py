@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from editloupe.agent.specs import RULES
 from editloupe.evals.batch.jobs import Job
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
@@ -37,7 +38,7 @@ class Forecast:
 
 def assumed(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[str, float]:
     """Return assumed tokens of one unit; every request carries the conversation so far."""
-    if description["spec"] == "rules":
+    if description["spec"] == RULES:
         return {"requests": 0.0}
     mode = str(description["mode"])
     requests = REQUESTS[mode]

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.edit_files import EditFiles
 from editloupe.evals.batch.held import Held, HeldUnit
 from editloupe.evals.batch.shared_units import SharedUnits
@@ -20,6 +19,7 @@ from editloupe.evals.runs.enrolment import Enrolled, Entry
 from editloupe.evals.runs.putting import Answer
 from editloupe.evals.runs.replacements import Replacement
 from editloupe.evals.runs.store import Run
+from editloupe.judge.base_judge import BaseJudge
 from editloupe.judge.question_key import Question
 from editloupe.pictures.memory import PictureSource
 from editloupe.types import Edit, Sha
@@ -85,7 +85,7 @@ class Planner:
     def __init__(
         self,
         run: Run,
-        judge: BatchJudge,
+        judge: BaseJudge,
         how: Again | None = None,
         repeats: int = 1,
     ) -> None:
@@ -141,7 +141,7 @@ class Planner:
     ) -> Iterator[tuple[str, str]]:
         """Yield, for every verdict of an edit that does not answer any more, what changed and the criterion."""
         for criterion in criteria:
-            question = self._question(edit, criterion, hashes)
+            question = self._judge.question_key(edit, criterion, hashes)
             for repeat in range(self._repeats):
                 if what := self._held.change(number, question, repeat):
                     yield what, criterion
@@ -165,9 +165,6 @@ class Planner:
             f"the run holds under the same id and model: {kept}"
         )
 
-    def _question(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> Question:
-        return Question(self._judge.asked_of(edit, criterion).key, self._judge.shown(edit, criterion, hashes))
-
     def jobs(self, edits: Iterable[tuple[int, Edit]]) -> Iterator[Job]:
         """Yield the jobs of these edits, in order; what the run holds already is passed over."""
         for position, edit in edits:
@@ -184,7 +181,7 @@ class Planner:
         files = EditFiles(edit, rows)
         number = self._enrolled(position, edit, files, rows)
         criteria = self._judge.criteria_for(edit)
-        questions = {criterion: self._question(edit, criterion, files.hashes) for criterion in criteria}
+        questions = {criterion: self._judge.question_key(edit, criterion, files.hashes) for criterion in criteria}
         self._take_back(number, {question.asked for question in questions.values()})
         for repeat in range(self._repeats):
             missing: dict[int, dict[str, Question]] = {}

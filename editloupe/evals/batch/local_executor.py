@@ -10,10 +10,11 @@ from typing import Protocol
 import cv2
 
 from editloupe.agent.faults import clean
-from editloupe.evals.batch.batch_judge import BatchJudge
+from editloupe.agent.specs import RULES
 from editloupe.evals.batch.jobs import Job
 from editloupe.evals.batch.replies import Work, working_on
 from editloupe.evals.runs.pictures import KeptPictures
+from editloupe.judge.base_judge import BaseJudge
 from editloupe.judge.lifecycle import edits_at_once
 from editloupe.pictures.decode import Album
 from editloupe.tools.comparison_pool import ComparisonPool
@@ -49,7 +50,7 @@ class Executor(Protocol):
 class LocalExecutor:
     """Judges in this process."""
 
-    def __init__(self, judge: BatchJudge, concurrency: int, deadline: float | None = None) -> None:
+    def __init__(self, judge: BaseJudge, concurrency: int, deadline: float | None = None) -> None:
         share_cores()
         self._judge = judge
         self._deadline = deadline
@@ -74,16 +75,16 @@ def share_cores() -> None:
     cv2.setNumThreads(1)
 
 
-def compare_in_pool(judge: BatchJudge) -> ComparisonPool | None:
+def compare_in_pool(judge: BaseJudge) -> ComparisonPool | None:
     """Have the judge's pictures compared in other processes, one a core at most."""
-    if judge.spec == "rules" or not judge.uses_tools:
+    if judge.spec == RULES or not judge.uses_tools:
         return None
     pool = ComparisonPool(min(8, os.cpu_count() or 1))
     judge.toolbox.compare_by(pool)
     return pool
 
 
-async def judge_job(judge: BatchJudge, job: Job, deadline: float | None) -> Done:
+async def judge_job(judge: BaseJudge, job: Job, deadline: float | None) -> Done:
     """Judge a job; whatever befalls this one edit becomes an outcome, not the end of the run."""
     album = Album(job.hashes)
     with working_on(Work(job.edit.id, job.tries)):
@@ -103,6 +104,6 @@ async def judge_job(judge: BatchJudge, job: Job, deadline: float | None) -> Done
     return Done(job, judgement, album)
 
 
-def _left(judge: BatchJudge, job: Job, reason: Reason, sentence: str) -> Judgement:
+def _left(judge: BaseJudge, job: Job, reason: Reason, sentence: str) -> Judgement:
     verdicts = tuple(Unjudged(criterion=name, reason=reason, detail=sentence) for name in job.criteria)
     return Judgement(edit=job.edit, protocol=judge.protocol, mode=judge.mode, judge=judge.spec, verdicts=verdicts)

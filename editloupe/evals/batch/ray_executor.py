@@ -12,7 +12,6 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any
 
-from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.jobs import Job
 from editloupe.evals.batch.local_executor import Done
 from editloupe.evals.batch.processes import command_of, descendants, end_all
@@ -21,6 +20,7 @@ from editloupe.evals.batch.ray_worker import JudgeWorker, Switchboard
 from editloupe.evals.batch.stopping import keeping_signal_handlers
 from editloupe.evals.batch.traffic import Limits, TrafficControl
 from editloupe.evals.runs.store import Run
+from editloupe.judge.base_judge import BaseJudge
 from editloupe.judge.lifecycle import edits_at_once
 from editloupe.types import UserError
 
@@ -112,8 +112,8 @@ class RayExecutor:
     async def open(
         cls,
         run: Run,
-        open_judge: Callable[..., BatchJudge],
-        judge: BatchJudge,
+        open_judge: Callable[..., BaseJudge],
+        judge: BaseJudge,
         traffic: TrafficControl,
         *,
         address: str | None = None,
@@ -133,8 +133,8 @@ class RayExecutor:
         self,
         cluster: Cluster,
         run: Run,
-        open_judge: Callable[..., BatchJudge],
-        judge: BatchJudge,
+        open_judge: Callable[..., BaseJudge],
+        judge: BaseJudge,
         traffic: TrafficControl,
         workers: int | None,
         deadline: float | None,
@@ -162,7 +162,7 @@ class RayExecutor:
         self._rests_until: dict[int, float] = dict.fromkeys(range(count), 0.0)
         self._news = asyncio.create_task(self._listen())
 
-    def _vision(self, judge: BatchJudge, name: str) -> Any:
+    def _vision(self, judge: BaseJudge, name: str) -> Any:
         """Return the actor with the heavy models, on a GPU where the cluster has one; None where there are none."""
         if not (judge.uses_tools and worth_sharing(judge.toolbox)):
             return None

@@ -11,13 +11,13 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from editloupe.agent.hooks import OverBudget, Ticket
-from editloupe.evals.batch.batch_judge import BatchJudge
 from editloupe.evals.batch.jobs import Job
 from editloupe.evals.batch.local_executor import judge_job, share_cores
 from editloupe.evals.batch.ray_vision import share_vision
 from editloupe.evals.batch.replies import current_work, reply_key
 from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
 from editloupe.evals.runs.pictures import KeptPictures, kept_pictures
+from editloupe.judge.base_judge import BaseJudge
 from editloupe.types import Judgement, Usage
 
 REMEMBERED = 100_000
@@ -182,7 +182,7 @@ class JudgeWorker:
 
     def __init__(
         self,
-        open_judge: Callable[..., BatchJudge],
+        open_judge: Callable[..., BaseJudge],
         limits: Limits,
         deadline: float | None,
         session: str,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from editloupe.agent.specs import RULES
 from editloupe.evals.batch.forecast import CHARACTERS_A_TOKEN, TOKENS_A_PICTURE, TOKENS_A_REPLY
 from editloupe.evals.edival.files import ChainFile, read_folder
 from editloupe.evals.edival.instruments import Instruments, open_instruments
@@ -113,7 +114,7 @@ def assumed(edit: Edit, criterion: str, description: Mapping[str, Any]) -> dict[
 
     A pre-check is assumed for every task that may have one; those that the boxes turn down already have none.
     """
-    if description["spec"] == "rules" or criterion != FOLLOWING:
+    if description["spec"] == RULES or criterion != FOLLOWING:
         return {"requests": 0.0}
     try:
         tasks = read_turn(edit).tasks

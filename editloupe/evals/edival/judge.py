@@ -14,7 +14,8 @@ from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edival import CONSISTENCY, CRITERIA, EDIVAL_GRAPH, QUALITY
 from editloupe.graphs.edival_context import EdivalContext
 from editloupe.hashing import content_key
-from editloupe.judge.described_judge import DescribedJudge
+from editloupe.judge.base_judge import BaseJudge
+from editloupe.judge.lifecycle import JudgeLifecycle
 from editloupe.judge.question_key import Asked
 from editloupe.judge.settings import JudgeSettings
 from editloupe.pictures.decode import Album
@@ -26,18 +27,16 @@ from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.rubrics.edival.turn import KEY, read_turn
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
-from editloupe.tools.registry import Toolbox, build_toolbox
+from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Edit, Judgement, Mode, Reason, Sha, Unjudged, UserError
 
 
-class EdivalJudge(DescribedJudge):
+class EdivalJudge(BaseJudge):
     """Judges pictures of chains: EdiVal-IF, EdiVal-CC and EdiVal-VQ."""
 
     protocol = "edival"
     mode: Mode = "tools"
-    uses_tools = False
-    """Its looks are taken by the instruments; the model has no tools."""
 
     def __init__(
         self,
@@ -64,12 +63,14 @@ class EdivalJudge(DescribedJudge):
         self.settings: JudgeSettings = settings or JudgeSettings()
         self._chat = open_chat(spec, base_url, self.settings, replies, traffic)
         self._questions: dict[str, Asked] = {}
-        self._toolbox = build_toolbox(replace(tools or ToolSettings.from_environment(), enhancer="none"))
+        self.toolbox = build_toolbox(replace(tools or ToolSettings.from_environment(), enhancer="none"))
+        """The tools of its machine; the model is offered none of them."""
+        self._lifecycle = JudgeLifecycle(self._chat, self.toolbox)
 
     @property
-    def toolbox(self) -> Toolbox:
-        """The tools of its machine; the model is offered none of them."""
-        return self._toolbox
+    def uses_tools(self) -> bool:
+        """False: the instruments look at the pictures, and the model has no tools."""
+        return False
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -91,7 +92,7 @@ class EdivalJudge(DescribedJudge):
         shared = SharedContext(
             chat=self._chat,
             judge=self.spec,
-            toolbox=self._toolbox,
+            toolbox=self.toolbox,
             album=album or Album(),
             wire=wire_limits(self.settings.long_side, self._chat.profile),
             limits=LoopLimits(max_turns=self.settings.max_turns, max_repairs=self.settings.max_repairs),
@@ -107,21 +108,10 @@ class EdivalJudge(DescribedJudge):
             if strict:
                 raise
             outcomes = [Unjudged(criterion=c, reason=Reason.MISSING_INPUT, detail=str(error)) for c in wanted]
-            return self._judgement(edit, outcomes, [])
+            return self._judgement(edit, outcomes, [], CRITERIA)
         async with room_for(edit.paths):
             end = await EDIVAL_GRAPH.ainvoke({"edit": edit, "turn": turn}, {"recursion_limit": 12}, context=context)
-        return self._judgement(edit, end["outcomes"], end.get("traces", []))
-
-    def _judgement(self, edit: Edit, outcomes: Sequence[Any], traces: Sequence[Any]) -> Judgement:
-        return Judgement(
-            edit=edit,
-            protocol=self.protocol,
-            mode=self.mode,
-            judge=self.spec,
-            verdicts=tuple(sorted(outcomes, key=lambda v: CRITERIA.index(v.criterion))),
-            traces=tuple(sorted(traces, key=lambda t: CRITERIA.index(t.criterion))),
-            notes=self.notes,
-        )
+        return self._judgement(edit, end["outcomes"], end.get("traces", []), CRITERIA)
 
     def criteria_for(self, edit: Edit) -> tuple[str, ...]:
         """Return the criteria this picture is asked: all of them."""
@@ -196,13 +186,3 @@ class EdivalJudge(DescribedJudge):
     def rubric_texts(self) -> dict[str, Any]:
         """Return none: what is asked depends on the turn and stands among the parameters."""
         return {}
-
-    def close(self) -> None:
-        """Let go of the worker threads and the connections."""
-        self._toolbox.close()
-        self._chat.drop()
-
-    async def aclose(self) -> None:
-        """Let go of everything as `close` does, without blocking the event loop."""
-        self._toolbox.close()
-        await self._chat.aclose()

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
+from editloupe.agent.specs import RULES
 from editloupe.rubrics.load import mistake
 from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
 from editloupe.types import Opinion, Outcome, Record, Usage, UserError
@@ -73,7 +74,7 @@ def price_of(spec: str, table: str | Path | None = None) -> Price | None:
     A table that is named is read whoever is asked for: one that is not there is a mistake, needed or not.
     """
     prices = _table(Path(table) if table else None)
-    if spec == "rules":
+    if spec == RULES:
         return FREE
     provider, _, model = spec.partition(":")
     model = model.removeprefix("models/")

@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
-from editloupe.judge.described_judge import DescribedJudge
+from editloupe.judge.base_judge import BaseJudge
 from editloupe.judge.question_key import Question
 from editloupe.pictures.decode import Album
 from editloupe.pictures.memory import PictureSource
@@ -15,15 +15,12 @@ from editloupe.pictures.pixels import ImageError
 from editloupe.types import Judgement, Sha
 
 
-def keep_judgement(run: Run, judge: DescribedJudge, judgement: Judgement, album: Album) -> int:
+def keep_judgement(run: Run, judge: BaseJudge, judgement: Judgement, album: Album) -> int:
     """Keep what a judge said of an edit and return the repeat it is kept as."""
     configuration = run.configure(judge.describe(), judge.asked())
     edit, hashes = judgement.edit, _hashes(judgement, album)
     questions = {
-        outcome.criterion: Question(
-            judge.asked_of(edit, outcome.criterion).key, judge.shown(edit, outcome.criterion, hashes)
-        )
-        for outcome in judgement.verdicts
+        outcome.criterion: judge.question_key(edit, outcome.criterion, hashes) for outcome in judgement.verdicts
     }
     repeat = _next_repeat(run, questions.values())
     run.save_all([Filing(judgement, repeat, album, questions=questions, configuration=configuration)])

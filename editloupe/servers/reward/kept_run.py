@@ -84,7 +84,4 @@ class KeptRun:
             except ImageError:
                 continue
         judge = self._judge
-        return {
-            criterion: Question(judge.asked_of(edit, criterion).key, judge.shown(edit, criterion, hashes))
-            for criterion in judge.criteria_for(edit)
-        }
+        return {criterion: judge.question_key(edit, criterion, hashes) for criterion in judge.criteria_for(edit)}

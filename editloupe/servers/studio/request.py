@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, field
 from starlette.requests import Request
 
 from editloupe._util.errors import describe_error
+from editloupe.agent.specs import RULES
 from editloupe.judge import Judge
 from editloupe.judge.plans import names_a_file
 from editloupe.judge.settings import DEFAULT_SETUP, setup_names
@@ -158,7 +159,7 @@ def judge_of(request: JudgeRequest, settings: StudioSettings) -> Judge:
 
 def _server(request: JudgeRequest, spec: str | None, settings: StudioSettings) -> str | None:
     """Return the address the judge is asked at: one that was named at the start, for the key goes where it points."""
-    if spec == "rules":
+    if spec == RULES:
         return None
     if request.base_url is None:
         return settings.base_urls[0] if settings.base_urls and spec == settings.judge else None

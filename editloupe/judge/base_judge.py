@@ -1,0 +1,137 @@
+"""The interface of a judge that batches and runs use; `Judge` and EdiVal's judge of chains implement it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+from editloupe.agent.chat import Chat
+from editloupe.agent.models import ModelSettings
+from editloupe.agent.providers.registry import client_packages
+from editloupe.agent.secrets import shown as shown_address
+from editloupe.judge.lifecycle import JudgeLifecycle
+from editloupe.judge.question_key import Asked, Question
+from editloupe.pictures.decode import Album
+from editloupe.pictures.memory import PictureSource
+from editloupe.tools.registry import Toolbox
+from editloupe.types import Edit, Judgement, Mode, Outcome, Sha, Trace
+
+PACKAGES = ("editloupe", "langgraph", "langchain-core")
+"""Packages whose versions are kept with a run, in addition to those of the providers' clients."""
+
+
+class BaseJudge(ABC):
+    """A judge that batches and runs can work with; it describes itself without secrets, and can be closed."""
+
+    spec: str
+    """The model, panel or cascade that answers."""
+    base_url: str | None
+    protocol: str
+    """The name of the protocol whose rubrics are asked."""
+    mode: Mode
+    criteria: tuple[str, ...]
+    settings: ModelSettings
+    toolbox: Toolbox
+    _chat: Chat
+    _lifecycle: JudgeLifecycle
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The specs of all judges that may be asked; several only for a panel or a cascade."""
+        return (self.spec,)
+
+    @property
+    @abstractmethod
+    def notes(self) -> tuple[str, ...]:
+        """Notes for readers of the verdicts, such as tools that are not offered."""
+
+    @property
+    @abstractmethod
+    def uses_tools(self) -> bool:
+        """True if the model may call the tools of the toolbox."""
+
+    @abstractmethod
+    async def ajudge(
+        self,
+        edit: Edit,
+        *,
+        criteria: Sequence[str] | None = None,
+        repeat: int = 0,
+        strict: bool = False,
+        album: Album | None = None,
+    ) -> Judgement:
+        """Judge one edit; one that cannot be judged ends unjudged, or raises with `strict`."""
+
+    @abstractmethod
+    def criteria_for(self, edit: Edit) -> tuple[str, ...]:
+        """Return the criteria that one edit is judged by."""
+
+    @abstractmethod
+    def asked(self) -> tuple[Asked, ...]:
+        """Return every question of this judge, whatever the edit."""
+
+    @abstractmethod
+    def asked_of(self, edit: Edit, criterion: str) -> Asked:
+        """Return the question that one edit is asked on one criterion."""
+
+    @abstractmethod
+    def shown(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> str | None:
+        """Return the key of what the judge is shown of an edit; None if a picture it needs has no hash."""
+
+    def question_key(self, edit: Edit, criterion: str, hashes: Mapping[PictureSource, Sha]) -> Question:
+        """Return the key of one unit, except for its repeat.
+
+        Args:
+            edit: The edit to judge.
+            criterion: A criterion of this judge.
+            hashes: The hashes of the edit's pictures, without those that cannot be read.
+        """
+        return Question(self.asked_of(edit, criterion).key, self.shown(edit, criterion, hashes))
+
+    @abstractmethod
+    def further_parameters(self) -> dict[str, Any]:
+        """Return the parts of the description that only this kind of judge has."""
+
+    @abstractmethod
+    def rubric_texts(self) -> dict[str, Any]:
+        """Return the rubrics that are asked, whole, by name."""
+
+    def describe(self) -> dict[str, Any]:
+        """Return the description that a run keeps: the judge, its protocol, settings, prompts and versions; no secrets."""
+        return {
+            "spec": self.spec,
+            "base_url": shown_address(self.base_url) if self.base_url else self.base_url,
+            "protocol": self.protocol,
+            "mode": self.mode,
+            "settings": self.settings.model_dump(mode="json", exclude={"retry", "timeout"}),
+            "profile": self._chat.profile.model_dump(mode="json"),
+            **self.further_parameters(),
+            "criteria": list(self.criteria),
+            "rubrics": self.rubric_texts(),
+            "versions": {name: version(name) for name in (*PACKAGES, *client_packages(*self.members))},
+            "notes": list(self.notes),
+        }
+
+    def _judgement(
+        self, edit: Edit, outcomes: Sequence[Outcome], traces: Sequence[Trace], order: Sequence[str]
+    ) -> Judgement:
+        """Return a judgement with its outcomes and traces in the order of these criteria."""
+        return Judgement(
+            edit=edit,
+            protocol=self.protocol,
+            mode=self.mode,
+            judge=self.spec,
+            verdicts=tuple(sorted(outcomes, key=lambda outcome: order.index(outcome.criterion))),
+            traces=tuple(sorted(traces, key=lambda trace: order.index(trace.criterion))),
+            notes=self.notes,
+        )
+
+    def close(self) -> None:
+        """End everything under way, the background thread, the tools' threads and the connections; may be called again."""
+        self._lifecycle.close()
+
+    async def aclose(self) -> None:
+        """End everything as `close` does, without blocking the event loop."""
+        await self._lifecycle.aclose()
