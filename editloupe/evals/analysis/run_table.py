@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from editloupe._util.text import number_of
 from editloupe.agent.specs import RULES
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints, numbered
+from editloupe.evals.analysis.run_table import ServedVersion, served_versions
 from editloupe.evals.analysis.run_units import (
     Numbers,
     RunUnit,
@@ -25,6 +26,7 @@ from editloupe.evals.analysis.run_units import (
     numbers_of,
     read_units,
 )
+from editloupe.evals.manifests.ids import case_key
 from editloupe.evals.runs.configurations import Configuration, planned_repeats
 from editloupe.evals.runs.readback import KeptEdit, recorded_answer, recorded_rubrics
 from editloupe.evals.runs.standing import criteria_of
@@ -68,10 +70,8 @@ class RunRow:
 
     @property
     def case(self) -> tuple[Any, ...]:
-        """What the outputs of two editing models share: source picture, instruction, targets and further inputs."""
-        given = [role for role in self.pictures if role not in ("source", "edited")]
-        inputs = tuple((role, *self.pictures[role]) for role in sorted(given)) if given else ()
-        return self.source, self.edit.instruction, self.edit.target_boxes, self.edit.turn, inputs
+        """What the outputs of two editing models share, with content hashes as far as the run has them."""
+        return case_key(self.edit, self.pictures)
 
     @property
     def case_id(self) -> str:

@@ -1,9 +1,29 @@
-"""A compact set of ids: sixteen bytes an id, so that a manifest of millions can be checked for duplicates."""
+"""What identifies edits: a compact set of ids for manifests of millions, and the key of a case."""
 
 from __future__ import annotations
 
 import hashlib
 from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from editloupe.types import Edit
+
+
+def case_key(edit: Edit, pictures: Mapping[str, Sequence[Any]]) -> tuple[Any, ...]:
+    """Return the key of an edit's case, which is the same for the outputs of all editing models.
+
+    A case is a source picture with an instruction, targets, a turn and further input pictures. A hint is for the judge: it
+    decides an answer, but does not separate cases.
+
+    Args:
+        edit: The edit.
+        pictures: By role, what identifies each picture: content hashes or paths. Without a source, the edit's path is used.
+    """
+    roles = [role for role in pictures if role not in ("source", "edited")]
+    inputs = tuple((role, *pictures[role]) for role in sorted(roles)) if roles else ()
+    source = sources[0] if (sources := pictures.get("source")) else str(edit.source)
+    return source, edit.instruction, edit.target_boxes, edit.turn, inputs
 
 
 class IdSet:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 
+from editloupe.evals.manifests.ids import case_key
 from editloupe.rubrics.protocol import OUTPUT
 from editloupe.types import Edit
 
@@ -24,20 +25,14 @@ def untouched(edit: Edit) -> Edit:
 def with_untouched(edits: Iterable[Edit]) -> Iterator[Edit]:
     """Stream the edits and, behind the first edit of every case, the same case with nothing edited.
 
-    A case is a source with its instruction, targets, turn and further pictures, whoever edited it. Sixteen bytes of each are
-    remembered, so that manifests of any length can be streamed.
+    Sixteen bytes of each case's key are remembered, so that manifests of any length can be streamed.
     """
     seen: set[bytes] = set()
     for edit in edits:
         yield edit
-        case = _case(edit)
+        key = repr(case_key(edit, edit.files)).encode("utf-8", "surrogatepass")
+        case = hashlib.blake2b(key, digest_size=16).digest()
         if case not in seen:
             seen.add(case)
             if edit.model != NOTHING_EDITED:
                 yield untouched(edit)
-
-
-def _case(edit: Edit) -> bytes:
-    further = {role: paths for role, paths in sorted(edit.files.items()) if role != "edited"}
-    parts = (edit.instruction, [list(box) for box in edit.target_boxes], edit.turn, further)
-    return hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()

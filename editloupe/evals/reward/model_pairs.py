@@ -11,6 +11,7 @@ from editloupe.evals.analysis.bradley_terry import Comparison, Ranking, bradley_
 from editloupe.evals.analysis.pair_results import Half, PairKey, pair_results, row_halves
 from editloupe.evals.analysis.parts import BETWEEN, grouped, shared_apart_fields
 from editloupe.evals.analysis.run_table import NO_MODEL, RunRow, Table
+from editloupe.evals.manifests.ids import case_key
 from editloupe.evals.manifests.pairs import PAIRS, Pair
 from editloupe.pictures.memory import in_file
 from editloupe.rubrics.registry import known_protocol, pair_rules
@@ -31,7 +32,7 @@ def pairs_of_models(edits: Iterable[Edit], dimensions: Sequence[str], file: str 
     for edit in edits:
         if edit.model is None:
             raise UserError(f'edit {edit.id} names no "model", so its output cannot be set against another one\'s')
-        cases.setdefault(_case(edit), []).append(edit)
+        cases.setdefault(case_key(edit, edit.files), []).append(edit)
     pairs = []
     for number, outputs in enumerate(cases.values(), start=1):
         seen = [edit.model for edit in outputs]
@@ -47,11 +48,6 @@ def pairs_of_models(edits: Iterable[Edit], dimensions: Sequence[str], file: str 
     return pairs
 
 
-def _case(edit: Edit) -> Hashable:
-    further = tuple(sorted((role, paths) for role, paths in edit.files.items() if role not in ("source", "edited")))
-    return edit.source, edit.instruction, edit.target_boxes, edit.turn, edit.hint, further
-
-
 def _pair(first: Edit, second: Edit, dimension: str, number: int, file: str) -> Pair:
     return Pair(
         id=f"case_{number:05d}:{first.model}|{second.model}:{dimension}",
@@ -63,7 +59,7 @@ def _pair(first: Edit, second: Edit, dimension: str, number: int, file: str) -> 
         label="open",
         task=first.instruction_type,
         references=tuple(map(in_file, paths_in(first, "references"))),
-        hint=first.hint,
+        hint=first.hint or second.hint,
         file=file,
         models=(str(first.model), str(second.model)),
     )

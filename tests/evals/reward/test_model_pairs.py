@@ -12,7 +12,8 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.evals.analysis.bootstrap import Resampling
-from editloupe.evals.analysis.run_table import table_of
+from editloupe.evals.analysis.run_table import RunRow, table_of
+from editloupe.evals.manifests import NOTHING_EDITED, with_untouched
 from editloupe.evals.reward.model_pairs import pairs_of_models, rank_models
 from editloupe.rubrics.wiseedit.scoring import DP, IF, KF, VQ
 from editloupe.types import Edit, UserError
@@ -200,6 +201,17 @@ def test_pairs_of_models_are_made_of_the_same_source_and_instruction() -> None:
         pairs_of_models([edit("1", "a"), edit("2", "a")], ("IA",))
     with pytest.raises(UserError, match="no two models have an output"):
         pairs_of_models([edit("1", "a"), edit("2", "b", "Else")], ("IA",))
+
+
+def test_a_hint_for_the_judge_does_not_separate_the_outputs_of_a_case() -> None:
+    outputs = [
+        Edit(id=model, source=Path("s.png"), edited=Path(f"{model}.png"), instruction="Do it", model=model, hint=hint)
+        for model, hint in (("a", None), ("b", "It melts"))
+    ]
+    (pair,) = pairs_of_models(outputs, ("IA",))
+    assert (pair.models, pair.hint) == (("a", "b"), "It melts")
+    assert sum(edit.model == NOTHING_EDITED for edit in with_untouched(outputs)) == 1
+    assert len({RunRow(edit, {}, {}).case for edit in outputs}) == 1
 
 
 def test_languages_that_a_paper_keeps_apart_are_ranked_apart(tmp_path: Path) -> None:
