@@ -1,12 +1,11 @@
-"""General code names no paper: a paper is its own files, a line in the registries, and nothing else."""
+"""General code names no paper: a paper is its own folder, a line in the registry, and nothing else."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from editloupe.evals.papers.registry import PAPERS
-from editloupe.rubrics.registry import PROTOCOLS
+from editloupe.rubrics.registry import PAPERS, PROTOCOLS
 
 PACKAGE = Path(__file__).parent.parent / "editloupe"
 SUFFIXES = (".py", ".yaml", ".html", ".js", ".css")
@@ -19,7 +18,6 @@ CITATION = re.compile(
 """Where a number or a rule comes from, such as (DLEBench, Section 7.3), may be said wherever it stands."""
 REGISTRIES = (
     "cli/main.py",
-    "evals/papers/registry.py",
     "generators/registry.py",
     "graphs/registry.py",
     "rubrics/registry.py",
@@ -67,7 +65,6 @@ def test_every_spelling_of_a_name_is_found_and_a_citation_is_not() -> None:
     assert spelled("as DLEBench has it (Section 7.3)") == {"dlebench"}
 
 
-def test_every_protocol_has_a_paper_and_every_paper_a_protocol() -> None:
-    assert {id(paper.protocol) for paper in PAPERS} == {id(protocol) for protocol in PROTOCOLS}
-    assert {protocol.name for protocol in PROTOCOLS} == {paper.name for paper in PAPERS}
-    assert len(PAPERS) == len(FOLDERS)
+def test_every_folder_of_rubrics_is_a_registered_paper() -> None:
+    assert [paper.protocol for paper in PAPERS] == list(PROTOCOLS)
+    assert len({paper.name for paper in PAPERS}) == len(PAPERS) == len(FOLDERS)

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package whose public names live in the modules given, relative to the package.
+    """Return the `__getattr__` of a package whose public names live in the modules given: relative to the package, or whole.
 
     >>> import editloupe
     >>> editloupe.Judge.__module__
@@ -19,7 +19,8 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(f"{package}.{homes[name]}"), name)
+        home = homes[name]
+        value = getattr(import_module(home if home.startswith("editloupe.") else f"{package}.{home}"), name)
         setattr(sys.modules[package], name, value)
         return value
 

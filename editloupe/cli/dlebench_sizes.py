@@ -18,7 +18,7 @@ from editloupe.cli.splice import Only, spliced
 from editloupe.cli.telling import tell
 from editloupe.evals.manifests.datasets import Naming
 from editloupe.evals.papers import layouts
-from editloupe.evals.papers.registry import known_paper
+from editloupe.rubrics.registry import known_paper
 from editloupe.types import UserError
 
 ASKED = ("judge", "setup", "base_url", "max_output_tokens", "timeout")

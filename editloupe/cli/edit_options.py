@@ -12,9 +12,9 @@ import typer
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.telling import tell
 from editloupe.evals.batch.batch import Edits
-from editloupe.evals.manifests.benchmark import LANGUAGES
 from editloupe.evals.papers import layouts
-from editloupe.evals.papers.types_read import Note
+from editloupe.evals.papers.layouts import Note
+from editloupe.rubrics.benchmark import LANGUAGES
 from editloupe.rubrics.registry import DEFAULT
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.types import UserError

@@ -16,9 +16,9 @@ from editloupe.types import UserError
 
 if TYPE_CHECKING:
     from editloupe.evals.edival.metrics import EdivalFigures
-    from editloupe.evals.papers.paper import Section
     from editloupe.evals.report.block_types import Block
     from editloupe.rubrics.edival.scoring import Missing
+    from editloupe.rubrics.tables import PrintedTable
 
 FORMATS = ("text", "md", "html", "json", "latex", "csv")
 SUFFIXES = {".html": "html", ".md": "md", ".json": "json", ".txt": "text", ".tex": "latex", ".csv": "csv"}
@@ -152,7 +152,7 @@ def rendered(
     kind: str,
     blocks: list[Block],
     facts: dict[str, Any],
-    sections: Sequence[Section],
+    sections: Sequence[PrintedTable],
     drawings: Callable[[], Mapping[str, Any]],
 ) -> str:
     """Return tables in a format: as blocks, as facts or as sections."""

@@ -18,7 +18,7 @@ from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.splice import spliced
 from editloupe.cli.telling import tell
-from editloupe.evals.papers.types_read import type_reader
+from editloupe.evals.papers.layouts import type_reader
 from editloupe.judge import Judge
 from editloupe.judge.panels import opinion_lines
 from editloupe.pictures.decode import Album

@@ -14,8 +14,7 @@ from editloupe.cli.options import one_of
 from editloupe.cli.report import width_for
 from editloupe.cli.telling import tell
 from editloupe.evals.papers import layouts
-from editloupe.evals.papers.registry import known_paper
-from editloupe.rubrics.registry import DEFAULT
+from editloupe.rubrics.registry import DEFAULT, known_paper
 from editloupe.rubrics.registry import protocol as find_protocol
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def stats(
     Example: editloupe manifest stats small-objects.jsonl other-benchmark.jsonl --out figures
     """
     from editloupe.evals.manifests.stats import manifest_stats
-    from editloupe.evals.papers.types_read import type_reader
+    from editloupe.evals.papers.layouts import type_reader
 
     paper = known_paper(one_of("--layout", layout, layouts.sample_layouts()))
     naming = paper.fields if paper else None

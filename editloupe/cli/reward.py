@@ -28,8 +28,7 @@ from editloupe.evals.batch.batch import Ending
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.evals.manifests.pairs import Way
 from editloupe.evals.manifests.readers import READERS
-from editloupe.evals.papers.pair_table import AVERAGE, Line, line_of, pair_table
-from editloupe.evals.papers.paper import Section
+from editloupe.evals.papers.tables import AVERAGE, Line, line_of, pair_table
 from editloupe.evals.report.table_formats import FORMATS
 from editloupe.evals.reward.candidates import choices
 from editloupe.evals.reward.judged_pairs import pair_edits
@@ -37,6 +36,7 @@ from editloupe.evals.reward.model_pairs import pairs_of_models, rank_models
 from editloupe.evals.reward.table import is_run, lines_of
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.registry import DEFAULT, DEFAULT_FOR_PAIRS, pair_rules
+from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import UserError
 
 WHAT, RANKING, BEST = "What is asked for", "Ranking models", "The best of several"
@@ -262,7 +262,7 @@ def _print_table(lines: Sequence[Line], published: bool, kind: str) -> None:
         print(FORMATS[kind](section), end="")
 
 
-def _print_section(section: Section) -> None:
+def _print_section(section: PrintedTable) -> None:
     print(section.title)
     table = Table(box=None, header_style="bold")
     for number, name in enumerate(section.columns):

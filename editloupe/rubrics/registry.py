@@ -1,55 +1,107 @@
-"""All protocols: the bundled ones in one list, those of installed packages, and those a program registers."""
+"""All papers and their protocols: the bundled ones, those of installed packages, and those a program registers.
+
+A package names its paper's record in the entry points `editloupe.papers`.
+"""
 
 from __future__ import annotations
 
 import re
 import warnings
+from functools import cache
+from importlib.metadata import entry_points
 
-from editloupe.rubrics.dlebench import DLEBENCH
-from editloupe.rubrics.editcompass import EDIT_COMPASS
-from editloupe.rubrics.editreward import EDITREWARD_COMPASS
-from editloupe.rubrics.edival import EDIVAL
-from editloupe.rubrics.installed import PaperLeftOut, installed_papers
+from editloupe._util.text import one_line
+from editloupe.rubrics import editreward, edival
+from editloupe.rubrics.dlebench import paper as dlebench
+from editloupe.rubrics.editcompass import paper as editcompass
 from editloupe.rubrics.pairs import PairRules
+from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import Protocol
-from editloupe.rubrics.vibe import VIBE
-from editloupe.rubrics.wiseedit import WISEEDIT
+from editloupe.rubrics.vibe import paper as vibe
+from editloupe.rubrics.wiseedit import paper as wiseedit
 from editloupe.types import UserError
 
-PROTOCOLS: tuple[Protocol, ...] = (DLEBENCH, WISEEDIT, VIBE, EDIT_COMPASS, EDITREWARD_COMPASS, EDIVAL)
+PAPERS: tuple[Paper, ...] = (
+    dlebench.PAPER,
+    wiseedit.PAPER,
+    editcompass.PAPER,
+    vibe.PAPER,
+    editreward.PAPER,
+    edival.PAPER,
+)
 """The bundled ones."""
-DEFAULT = DLEBENCH
+PROTOCOLS: tuple[Protocol, ...] = tuple(paper.protocol for paper in PAPERS)
+"""The bundled ones."""
+DEFAULT = dlebench.PAPER.protocol
 """What a judge follows that is told no protocol; the embedded judge's rules are made for it."""
-DEFAULT_FOR_PAIRS = EDITREWARD_COMPASS
+DEFAULT_FOR_PAIRS = editreward.PAPER.protocol
 """What preference pairs are judged by where no protocol is named."""
+ENTRY_POINTS = "editloupe.papers"
 OWN = "own"
 """The name that rubric files without a paper are judged under."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
-_registered: dict[str, Protocol] = {}
+_registered: dict[str, Paper] = {}
 
 
-def register(added: Protocol) -> None:
-    """Make a protocol known by its name in this process; the last one of a name holds.
+class PaperLeftOut(UserWarning):
+    """An installed paper cannot be used."""
 
-    A name that is taken or is no name, and rubrics that say another protocol, raise UserError and change nothing.
+
+def register(paper: Paper) -> None:
+    """Make a paper and its protocol known in this process: to judges, `load_benchmark`, `load_manifest` and reports.
+
+    Registered again, the last record holds, also over an installed one. If an error is raised, nothing changes.
+
+    Raises:
+        UserError: The record is not a `Paper`, its name is a bundled paper's or not a name, or its rubrics name another
+            protocol.
     """
-    if fault := _fault(added):
+    if not isinstance(paper, Paper):
+        raise UserError(f"a paper is a record `Paper` of editloupe.evals.papers, not {type(paper).__name__}")
+    if fault := _fault(paper.protocol):
         raise UserError(fault)
-    _registered[added.name] = added
+    _registered[paper.name] = paper
+
+
+@cache
+def installed_papers() -> tuple[Paper, ...]:
+    """Load the papers of installed packages, once; one that cannot be loaded is left out with a warning."""
+    loaded: list[Paper] = []
+    for entry in entry_points(group=ENTRY_POINTS):
+        try:
+            paper = entry.load()
+            if not isinstance(paper, Paper):
+                raise TypeError(f"{entry.value} is not a paper")
+            loaded.append(paper)
+        except (Exception, SystemExit) as error:  # whatever another package's module raises
+            why = one_line(f"{type(error).__name__}: {error}")
+            warnings.warn(f"the paper {entry.name} cannot be loaded: {why}", PaperLeftOut, stacklevel=2)
+    return tuple(loaded)
+
+
+def papers() -> tuple[Paper, ...]:
+    """Return all papers, the bundled ones first."""
+    return (*PAPERS, *_added().values())
+
+
+def known_paper(name: str | None) -> Paper | None:
+    """Return a paper by the name of its protocol; None for rubrics without a paper and a paper no longer installed."""
+    if name is None or name == OWN:
+        return None
+    bundled = next((paper for paper in PAPERS if paper.name == name), None)
+    return bundled or _registered.get(name) or _added().get(name)
 
 
 def protocols() -> tuple[Protocol, ...]:
     """Return all protocols, the bundled ones first."""
-    return (*PROTOCOLS, *_added().values())
+    return tuple(paper.protocol for paper in papers())
 
 
 def known_protocol(name: str | None) -> Protocol | None:
-    """Return a protocol by name; None where there is none, as for rubric files and for papers no longer installed."""
-    if name is None or name == OWN:
-        return None
-    bundled = next((known for known in PROTOCOLS if known.name == name), None)
-    return bundled or _registered.get(name) or _added().get(name)
+    """Return a protocol by name; None for rubric files and for papers no longer installed."""
+    paper = known_paper(name)
+    return paper.protocol if paper else None
 
 
 def protocol(name: str) -> Protocol:
@@ -73,14 +125,14 @@ def pair_rules(name: str | None = None) -> PairRules:
     return rules
 
 
-def _added() -> dict[str, Protocol]:
-    found = {}
+def _added() -> dict[str, Paper]:
+    installed = {}
     for paper in installed_papers():
         if fault := _fault(paper.protocol):
             warnings.warn(f"an installed paper is left out: {fault}", PaperLeftOut, stacklevel=2)
         else:
-            found[paper.protocol.name] = paper.protocol
-    return found | _registered
+            installed[paper.name] = paper
+    return installed | _registered
 
 
 def _fault(added: Protocol) -> str | None:

@@ -13,6 +13,7 @@ from editloupe import Edit, Judge, UserError
 from editloupe.graphs.registry import ENGINES
 from editloupe.rubrics import registry
 from editloupe.rubrics.case import Case
+from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.registry import DEFAULT
 from tests.pictures import edit_pair
 
@@ -36,7 +37,7 @@ def odd(usual: Judge, monkeypatch: pytest.MonkeyPatch) -> Iterator[Judge]:
     def make_cases(*given: Any) -> list[Case]:
         return [case.model_copy(update={"engine": "steam"}) for case in DEFAULT.make_cases(*given)]
 
-    monkeypatch.setattr(registry, "PROTOCOLS", (replace(DEFAULT, make_cases=make_cases),))
+    monkeypatch.setattr(registry, "PAPERS", (Paper(replace(DEFAULT, make_cases=make_cases)),))
     with Judge("rules", mode="plain") as judge:
         yield judge
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.papers.types_read import type_reader
+from editloupe.evals.papers.layouts import type_reader
 from editloupe.rubrics.registry import protocol
 from editloupe.types import Edit, UserError
 

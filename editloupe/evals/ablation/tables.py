@@ -8,10 +8,10 @@ from dataclasses import replace
 from editloupe._util.text import number_of
 from editloupe.evals.ablation.records import MEASURES, Ablation, AblationCell
 from editloupe.evals.analysis.estimate import Estimate
-from editloupe.evals.papers.paper import Cell, Section
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
 from editloupe.evals.report.blocks import letter, p_value
 from editloupe.evals.report.report_tables import HIGH, LOW
+from editloupe.rubrics.tables import Cell, PrintedTable
 
 TITLES = {"spearman": "ρ", "accuracy": "exact", "mae": "MAE"}
 EFFORT = ("tool calls", "remembered", "seconds", "cost")
@@ -19,7 +19,7 @@ SHORT = ("calls", "shared", "seconds", "cost")
 """The same where the columns of a terminal are few."""
 
 
-def ablation_table(found: Ablation, criterion: str | None = None) -> Section:
+def ablation_table(found: Ablation, criterion: str | None = None) -> PrintedTable:
     """Return one row a combination and criterion, ends of intervals in columns of their own; or those of one criterion."""
     people = found.origin is not None
     columns = ["combination"] + ([] if criterion else ["criterion"]) + ["judged", "expected", "mean"]
@@ -37,10 +37,10 @@ def ablation_table(found: Ablation, criterion: str | None = None) -> Section:
     title = f"Ablation of {', '.join(found.varied)}"
     if criterion:
         title = f"{found.titles.get(criterion, criterion)}: {title[0].lower()}{title[1:]}"
-    return Section(title, (*columns, *EFFORT), tuple(lines), notes_of(found))
+    return PrintedTable(title, (*columns, *EFFORT), tuple(lines), notes_of(found))
 
 
-def for_readers(section: Section) -> Section:
+def for_readers(section: PrintedTable) -> PrintedTable:
     """Return a table of ablations with its p-values and costs as readers are told them, whatever their size."""
     told = {"p": p_value, "cost": _cost}
     rows = tuple(

@@ -12,8 +12,9 @@ import numpy as np
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 from editloupe.evals.analysis.matching import edited
 from editloupe.evals.analysis.paired import CaseGrid
-from editloupe.evals.analysis.run_table import NO_MODEL, RunRow, Table
+from editloupe.evals.analysis.run_table import RunRow, Table
 from editloupe.evals.analysis.sheet import Sheet
+from editloupe.rubrics.tables import NO_MODEL
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from statistics import stdev
 
 from editloupe.evals.analysis.estimate import finite
 from editloupe.evals.analysis.parts import Part, parts_of
-from editloupe.evals.analysis.run_table import NO_MODEL, Table
+from editloupe.evals.analysis.run_table import Table
+from editloupe.rubrics.tables import NO_MODEL
 
 
 @dataclass(frozen=True)

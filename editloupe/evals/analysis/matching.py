@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from editloupe.evals.analysis.reference import without_reference
-from editloupe.evals.analysis.run_table import NO_MODEL, RunRow, Table
+from editloupe.evals.analysis.run_table import RunRow, Table
+from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import UserError
 
 Question = Literal["judges", "models"]

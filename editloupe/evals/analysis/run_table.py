@@ -16,7 +16,6 @@ from pydantic import TypeAdapter, ValidationError
 from editloupe._util.text import number_of
 from editloupe.agent.specs import RULES
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints, numbered
-from editloupe.evals.analysis.run_table import ServedVersion, served_versions
 from editloupe.evals.analysis.run_units import (
     Numbers,
     RunUnit,
@@ -34,13 +33,13 @@ from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import Answer, LabelAnswer
 from editloupe.rubrics.protocol import first_variant
 from editloupe.rubrics.registry import OWN, known_protocol
+from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import Edit, Record, Served, UserError
 
 BASELINE = (
     "Judged by rules, a rule-based baseline that decides from measured pixels and is not a multimodal model; "
     "its scores are not to be read as people's."
 )
-NO_MODEL = "(no model)"
 _SERVED: TypeAdapter[tuple[Served, ...]] = TypeAdapter(tuple[Served, ...])
 _EDIT_FIELDS = ("id", "instruction", "instruction_type", "model", "turn", "hint")
 

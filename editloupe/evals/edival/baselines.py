@@ -9,10 +9,10 @@ import numpy as np
 
 from editloupe.evals.analysis import statistics as st
 from editloupe.evals.analysis.bootstrap import Bools, Floats
-from editloupe.evals.papers.paper import Cell, Section
 from editloupe.evals.report.block_types import Block, Grid, Heading, Points
 from editloupe.evals.report.table_formats import cell_text
 from editloupe.rubrics.edival.tasks import TYPES
+from editloupe.rubrics.tables import Cell, PrintedTable
 from editloupe.types import Record
 
 EDIVAL_IF, LMM, CLIP_DIR = "EdiVal-IF", "LMM alone", "CLIP_dir"
@@ -138,7 +138,7 @@ def best_threshold(scores: Floats, human: Floats) -> float:
     return float(ranked[place]) if place < len(ranked) else float("inf")
 
 
-def sections(found: BaselineTable) -> list[Section]:
+def sections(found: BaselineTable) -> list[PrintedTable]:
     """Return accuracy by type (Figure 4) and the further measures (Table 13)."""
     kinds = tuple(dict.fromkeys(one.kind for one in found.agreements))
     by = {(one.kind, one.method): one for one in found.agreements}
@@ -150,10 +150,10 @@ def sections(found: BaselineTable) -> list[Section]:
         (one.kind, one.method, *map(_cell, (one.plcc, one.kappa, one.f1, one.threshold))) for one in found.agreements
     ]
     return [
-        Section(
+        PrintedTable(
             "Figure 4: agreement with people, %", ("type", "edits", *found.methods), tuple(accuracy), _standing(found)
         ),
-        Section("Table 13: further measures", ("type", "method", "PLCC", "κ", "F1", "threshold"), tuple(measures)),
+        PrintedTable("Table 13: further measures", ("type", "method", "PLCC", "κ", "F1", "threshold"), tuple(measures)),
     ]
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from editloupe.evals.analysis.statistics import pearson, spearman
 from editloupe.evals.edival.metrics import EdivalFigures, TurnFigures
-from editloupe.evals.papers.paper import Section
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph
+from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import Record, UserError
 
 METRICS: Mapping[str, Callable[[TurnFigures], float | None]] = {
@@ -95,13 +95,13 @@ def differences(a: Mapping[str, object], b: Mapping[str, object], within: str = 
     return found
 
 
-def section(found: SettingsComparison) -> Section:
+def section(found: SettingsComparison) -> PrintedTable:
     """Return the correlations as a table."""
     rows = tuple(
         (one.metric, one.points, _cell(one.pearson), _cell(one.spearman), one.why or "") for one in found.correlations
     )
     columns = ("figure", "points", "Pearson", "Spearman", "why there is none")
-    return Section(f"Table 6: {found.a} against {found.b}, {found.mode}", columns, rows)
+    return PrintedTable(f"Table 6: {found.a} against {found.b}, {found.mode}", columns, rows)
 
 
 def blocks(found: SettingsComparison) -> list[Block]:

@@ -8,11 +8,11 @@ from types import ModuleType
 from editloupe.evals.edival.metrics import EdivalFigures, ModelFigures, TurnFigures
 from editloupe.evals.edival.results import MULTI
 from editloupe.evals.edival.tables import PaperTable, at_last_turn, tables
-from editloupe.evals.papers.paper import Section
 from editloupe.evals.report.block_types import Block, Drawing, Grid, Heading, Paragraph, Points
 from editloupe.evals.report.draw_figures import Draw
 from editloupe.evals.report.table_formats import NONE, cell_text
 from editloupe.rubrics.edival.scoring import pareto
+from editloupe.rubrics.tables import PrintedTable
 
 PAIRS = (("EdiVal-IF", "EdiVal-CC"), ("EdiVal-IF", "EdiVal-VQ"), ("EdiVal-CC", "EdiVal-VQ"))
 _RULES = {
@@ -87,7 +87,7 @@ def _caption(name: str) -> str:
     }[kind]
 
 
-def grid(section: Section) -> Grid:
+def grid(section: PrintedTable) -> Grid:
     """Return a table as a block."""
     rows = tuple(tuple(map(cell_text, row)) for row in section.rows)
     return Grid(section.columns, rows, " ".join(section.notes))

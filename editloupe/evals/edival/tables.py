@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from editloupe.evals.edival.metrics import EdivalFigures, ModelFigures, TurnFigures
 from editloupe.evals.edival.results import MODES, MULTI
-from editloupe.evals.papers.paper import Cell, Section
 from editloupe.rubrics.edival.scoring import Rate
 from editloupe.rubrics.edival.tasks import TYPES
+from editloupe.rubrics.tables import Cell, PrintedTable
 from editloupe.types import UserError
 
 Pick = Callable[[TurnFigures], float | Rate | None]
@@ -33,7 +33,7 @@ class PaperTable:
     numbers: tuple[str, ...]
     mode: str
     """Empty where the table sets modes against each other."""
-    section: Section
+    section: PrintedTable
     figure: str = ""
     """The name of the figure that shows the same."""
 
@@ -63,7 +63,7 @@ def _of_mode(figures: EdivalFigures, mode: str) -> Iterator[PaperTable]:
         said = ours if multi else theirs if mode == "complex" else ""
         numbers = tuple(said.split())
         head = f"Table{'s' if len(numbers) > 1 else ''} {' and '.join(numbers)}: " if numbers else ""
-        return PaperTable(numbers, mode, Section(f"{head}{title}, {mode}", tuple(columns), tuple(rows), notes))
+        return PaperTable(numbers, mode, PrintedTable(f"{head}{title}, {mode}", tuple(columns), tuple(rows), notes))
 
     yield table("3", "", "following, consistency and overall", *_overall(models))
     rates: Mapping[str, Pick] = {
@@ -149,13 +149,13 @@ def _across_modes(figures: EdivalFigures) -> Iterator[PaperTable]:
     columns = ("model", *(f"{mode} C{figures.turns}" for mode in complex_modes))
     rows = [(name, *(last[name].get(mode) for mode in complex_modes)) for name in names]
     title = "Table 5: one prompt with all instructions, by connector"
-    yield PaperTable(("5",), "", Section(title, columns, tuple(rows), notes))
+    yield PaperTable(("5",), "", PrintedTable(title, columns, tuple(rows), notes))
     both = [name for name in names if MULTI in last[name]]
     if both:
         head = (columns[0], f"multi-turn T{figures.turns}", *columns[1:])
         against = [(name, last[name][MULTI], *(last[name].get(mode) for mode in complex_modes)) for name in both]
         title = "Table 15: multi-turn against complex"
-        yield PaperTable(("15",), "", Section(title, head, tuple(against), notes), "multi-against-complex")
+        yield PaperTable(("15",), "", PrintedTable(title, head, tuple(against), notes), "multi-against-complex")
 
 
 def at_last_turn(figures: EdivalFigures) -> dict[str, dict[str, float | None]]:

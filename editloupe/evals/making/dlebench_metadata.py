@@ -29,8 +29,8 @@ from editloupe.evals.making.asking import TextAsker
 from editloupe.evals.making.folder import question_key
 from editloupe.evals.making.records import METADATA_KEYS, NOT_SHOWN, Metadata, Question
 from editloupe.evals.making.settings import MakingSettings
-from editloupe.evals.papers.dlebench import QUESTIONS
 from editloupe.evals.runs.records import timestamp
+from editloupe.rubrics.dlebench.paper import QUESTIONS
 from editloupe.rubrics.yaml_files import bundled_yaml
 
 LONGEST_INSTRUCTION = 60

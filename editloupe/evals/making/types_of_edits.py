@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from editloupe.evals.papers.registry import PAPERS
+from editloupe.rubrics.registry import PAPERS
 from editloupe.types import UserError
 
 

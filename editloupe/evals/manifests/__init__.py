@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
     from editloupe.evals.manifests.datasets import read_manifest
     from editloupe.evals.manifests.pairs import Pair, load_pairs
     from editloupe.evals.manifests.untouched import NOTHING_EDITED, with_untouched
+    from editloupe.rubrics.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
 
 __all__ = [
     "NOTHING_EDITED",
@@ -31,7 +31,9 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        **dict.fromkeys(("Benchmark", "further_columns", "make_edit", "picture_in", "read_json_list"), "benchmark"),
+        **dict.fromkeys(
+            ("Benchmark", "further_columns", "make_edit", "picture_in", "read_json_list"), "editloupe.rubrics.benchmark"
+        ),
         "read_manifest": "datasets",
         **dict.fromkeys(("Pair", "load_pairs"), "pairs"),
         **dict.fromkeys(("NOTHING_EDITED", "with_untouched"), "untouched"),

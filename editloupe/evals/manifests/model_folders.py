@@ -15,10 +15,10 @@ from editloupe.evals.manifests.outputs import (
     Read,
     Survey,
     check,
-    folders_in,
     nothing_found,
     survey,
 )
+from editloupe.rubrics.benchmark import folders_in
 from editloupe.types import UserError
 
 

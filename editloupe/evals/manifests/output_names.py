@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from editloupe.evals.manifests.benchmark import PICTURES, picture_in
 from editloupe.evals.manifests.ids import IdSet
 from editloupe.evals.manifests.readers import Row
+from editloupe.rubrics.benchmark import PICTURES, picture_in
 from editloupe.types import UserError
 
 WAYS = ("id", "edited", "source")

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from editloupe._util.text import number_of
-from editloupe.evals.manifests.benchmark import PICTURES
 from editloupe.evals.manifests.ids import IdSet
 from editloupe.pictures.memory import in_file
+from editloupe.rubrics.benchmark import PICTURES, folders_in
 from editloupe.rubrics.protocol import MISSING_OUTPUT, OUTPUT
 from editloupe.types import Edit, UserError
 
@@ -212,16 +212,6 @@ def _misspelt(surveyed: Survey, part: Part, known: set[Path]) -> str | None:
         return None
     others = [path.name for path in folders_in(missing[-1].parent) if path not in known]
     return next(iter(get_close_matches(missing[-1].name, others, 1, 0.75)), None)
-
-
-def folders_in(folder: Path) -> list[Path]:
-    """Return the folders in a folder by name, hidden ones left out; one that cannot be read is the user's mistake."""
-    if not folder.is_dir():
-        return []
-    try:
-        return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    except OSError as error:
-        raise UserError(f"{folder} cannot be read: {error.strerror or error}") from None
 
 
 def pictures_in(folder: Path) -> list[str]:

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from editloupe.evals.manifests.benchmark import read_json_list
 from editloupe.evals.manifests.readers import read_jsonl
+from editloupe.rubrics.benchmark import read_json_list
 from editloupe.rubrics.load import mistake
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.registry import known_protocol, pair_rules

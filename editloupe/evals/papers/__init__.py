@@ -1,4 +1,4 @@
-"""The papers: one record each, with its protocol, the layout of its benchmark and its tables.
+"""Papers on runs: manifests and benchmarks by layout, and the tables papers print; what a paper's record is made of.
 
 Public names are imported when they are first used.
 """
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from editloupe.evals.manifests.benchmark import Benchmark
-    from editloupe.evals.papers.layout import TOTAL, Average, Column, Layout, Mean
     from editloupe.evals.papers.layouts import load_benchmark, load_manifest, load_outputs
-    from editloupe.evals.papers.paper import Paper, Scored, Section
-    from editloupe.evals.papers.registry import papers, register
+    from editloupe.rubrics.benchmark import Benchmark
+    from editloupe.rubrics.paper import Paper, Scored
+    from editloupe.rubrics.registry import papers, register
+    from editloupe.rubrics.tables import TOTAL, Average, Column, Layout, Mean, PrintedTable, Section
 
 __all__ = [
     "TOTAL",
@@ -24,6 +24,7 @@ __all__ = [
     "Layout",
     "Mean",
     "Paper",
+    "PrintedTable",
     "Scored",
     "Section",
     "load_benchmark",
@@ -36,9 +37,12 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        **dict.fromkeys(("TOTAL", "Average", "Column", "Layout", "Mean"), "layout"),
-        **dict.fromkeys(("Benchmark", "load_benchmark", "load_manifest", "load_outputs"), "layouts"),
-        **dict.fromkeys(("Paper", "Scored", "Section"), "paper"),
-        **dict.fromkeys(("papers", "register"), "registry"),
+        **dict.fromkeys(("load_benchmark", "load_manifest", "load_outputs"), "layouts"),
+        "Benchmark": "editloupe.rubrics.benchmark",
+        **dict.fromkeys(("Paper", "Scored"), "editloupe.rubrics.paper"),
+        **dict.fromkeys(("papers", "register"), "editloupe.rubrics.registry"),
+        **dict.fromkeys(
+            ("TOTAL", "Average", "Column", "Layout", "Mean", "PrintedTable", "Section"), "editloupe.rubrics.tables"
+        ),
     },
 )

@@ -22,7 +22,7 @@ from editloupe.evals.analysis.model_pairs import compare_apart
 from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.parts import BETWEEN, parts_of
 from editloupe.evals.analysis.reference import without_reference
-from editloupe.evals.analysis.run_table import BASELINE, NO_MODEL, Table, table_of, version_notes
+from editloupe.evals.analysis.run_table import BASELINE, Table, table_of, version_notes
 from editloupe.evals.analysis.scores import Score, Scores, UnjudgedRule, scores
 from editloupe.evals.manifests.pairs import PAIRS
 from editloupe.evals.papers.tables import paper_tables
@@ -34,6 +34,7 @@ from editloupe.evals.runs.stage_counts import silent_members
 from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.records import CorrectedScores
 from editloupe.rubrics.registry import OWN, known_protocol
+from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import UserError
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from editloupe._util.text import number_of
-from editloupe.evals.papers.paper import Cell, Section
 from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
 from editloupe.evals.trust.records import FEWEST, Corrected, CorrectedPart, CorrectedScore, CorrectedScores
+from editloupe.rubrics.tables import Cell, PrintedTable
 
 TITLE = "Scores corrected by people"
 OVERALL, FINAL = "overall", "score"
@@ -103,7 +103,7 @@ def _yes_no(found: CorrectedScores, titles: Mapping[str, str], level: int) -> It
         yield Grid(columns, tuple(rows), " ".join(whys))
 
 
-def corrected_table(found: CorrectedScores, titles: Mapping[str, str]) -> Section:
+def corrected_table(found: CorrectedScores, titles: Mapping[str, str]) -> PrintedTable:
     """Return every corrected mean as one table: a row a model, type and score."""
     rows: list[tuple[Cell, ...]] = []
     for label, part in found.parts.items():
@@ -112,7 +112,7 @@ def corrected_table(found: CorrectedScores, titles: Mapping[str, str]) -> Sectio
             named = score.criteria.items() if len(score.criteria) > 1 else ()
             rows += [(label, kind, titles.get(name, name), *_cells(one)) for name, one in named]
     columns = ("model", "type", "of", "judge", "corrected", "low", "high", "labels", "as good as", "edits")
-    return Section(TITLE, columns, tuple(rows), (found.drawn,))
+    return PrintedTable(TITLE, columns, tuple(rows), (found.drawn,))
 
 
 def _cells(one: Corrected) -> tuple[Cell, ...]:

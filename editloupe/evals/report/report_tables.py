@@ -7,22 +7,22 @@ from collections.abc import Mapping, Sequence
 from editloupe.evals.analysis.parts import grouped, grouping
 from editloupe.evals.analysis.run_table import RunRow, Table
 from editloupe.evals.analysis.score_records import Score, Scores
-from editloupe.evals.papers.paper import Cell, Section
 from editloupe.evals.report.model import Leaderboard, PaperTable, Report
 from editloupe.evals.report.table_formats import cell_text
+from editloupe.rubrics.tables import Cell, PrintedTable
 
 LOW, HIGH, SD = " low", " high", " SD"
 """What the columns of an interval and of a standard deviation end in."""
 
 
-def printed(section: Section, protocol: str) -> PaperTable:
+def printed(section: PrintedTable, protocol: str) -> PaperTable:
     """Return a table as a report holds it."""
     return PaperTable(**vars(section), protocol=protocol)
 
 
-def cross_tables(table: Table, found: Scores, intervals: bool) -> list[Section]:
+def cross_tables(table: Table, found: Scores, intervals: bool) -> list[PrintedTable]:
     """Return the groupings by several fields as tables, each once: the last field across, the others down."""
-    made: dict[tuple[str, ...], Section] = {}
+    made: dict[tuple[str, ...], PrintedTable] = {}
     for fields, groups in found.by.items():
         names = grouping(table, fields)
         if len(names) > 1 and groups and names not in made:
@@ -45,7 +45,7 @@ def _cross(
     groups: Mapping[str, Score],
     counts: Mapping[tuple[str, ...], tuple[int, int]],
     intervals: bool,
-) -> Section:
+) -> PrintedTable:
     across = list(dict.fromkeys(score.group[-1] for score in groups.values()))
     down: dict[tuple[str, ...], dict[str, Score]] = {}
     for score in groups.values():
@@ -63,13 +63,13 @@ def _cross(
                 line += [one.low, one.high] if one else [None, None]
         lines.append((*line, *counts[key]))
     title = f"By {', '.join(names[:-1])} and {names[-1]}"
-    return Section(title, (*columns, "judged", "expected"), tuple(lines))
+    return PrintedTable(title, (*columns, "judged", "expected"), tuple(lines))
 
 
-def merged(table: PaperTable | Section) -> Section:
+def merged(table: PaperTable | PrintedTable) -> PrintedTable:
     """Return a table for readers: a value with its spread and its interval in one cell.
 
-    >>> table = Section("t", ("model", "AD", "AD low", "AD high"), (("a", 50.0, 40.0, 61.5),))
+    >>> table = PrintedTable("t", ("model", "AD", "AD low", "AD high"), (("a", 50.0, 40.0, 61.5),))
     >>> merged(table).columns, merged(table).rows
     (('model', 'AD'), (('a', '50.00 [40.00, 61.50]'),))
     """
@@ -83,7 +83,7 @@ def merged(table: PaperTable | Section) -> Section:
     hidden = {place for ends in more.values() for place in ends if place is not None}
     shown = [place for place in range(len(columns)) if place not in hidden]
     rows = tuple(tuple(_cell(row, place, more.get(place)) for place in shown) for row in table.rows)
-    return Section(table.title, tuple(columns[place] for place in shown), rows, tuple(table.notes))
+    return PrintedTable(table.title, tuple(columns[place] for place in shown), rows, tuple(table.notes))
 
 
 def _cell(row: Sequence[Cell], place: int, ends: Sequence[int | None] | None) -> Cell:
@@ -99,16 +99,16 @@ def _cell(row: Sequence[Cell], place: int, ends: Sequence[int | None] | None) ->
     return text
 
 
-def sections_of(found: Report | Leaderboard) -> list[Section]:
+def sections_of(found: Report | Leaderboard) -> list[PrintedTable]:
     """Return the tables of a report for LaTeX and CSV; where the protocol's paper has none, the scores by model."""
-    held = [Section(one.title, one.columns, one.rows, one.notes) for one in found.tables]
+    held = [PrintedTable(one.title, one.columns, one.rows, one.notes) for one in found.tables]
     if held:
         return held
     reports = [found] if isinstance(found, Report) else list(found.reports)
     return [section for report in reports if (section := _scores(report))]
 
 
-def _scores(report: Report) -> Section:
+def _scores(report: Report) -> PrintedTable:
     criteria = list(report.by_criterion)
     columns = ("model", "overall", *(report.titles[name] for name in criteria), "judged", "expected")
     rows = tuple(
@@ -121,4 +121,4 @@ def _scores(report: Report) -> Section:
         )
         for label, part in report.parts.items()
     )
-    return Section(f"{report.run}: {report.protocol}", columns, rows)
+    return PrintedTable(f"{report.run}: {report.protocol}", columns, rows)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from editloupe._util.text import for_csv, for_json, for_markdown, one_line
-from editloupe.evals.papers.paper import Cell, Section
+from editloupe.rubrics.tables import Cell, PrintedTable
 
 NONE = "–"
 """What stands where there is no value."""
@@ -67,10 +67,10 @@ def latex_text(text: str) -> str:
     return "".join(_ESCAPES.get(c) or _SYMBOLS.get(c, c) for c in one_line(text))
 
 
-def to_latex(section: Section) -> str:
+def to_latex(section: PrintedTable) -> str:
     r"""Return a table as LaTeX with the rules of `booktabs`; the first column is text, the others are numbers.
 
-    >>> print(to_latex(Section("Scores", ("model", "IF"), (("a_b", 75.93),))))
+    >>> print(to_latex(PrintedTable("Scores", ("model", "IF"), (("a_b", 75.93),))))
     \begin{table}
     \centering
     \caption{Scores}
@@ -99,10 +99,10 @@ def _latex_row(cells: Sequence[str]) -> str:
     return f"{{}}{row} \\\\" if row.startswith("[") else f"{row} \\\\"
 
 
-def to_csv(section: Section) -> str:
+def to_csv(section: PrintedTable) -> str:
     """Return a table as CSV with a header; numbers are whole, an empty cell has no value, title and notes are left out.
 
-    >>> print(to_csv(Section("Scores", ("model", "IF"), (("a", 75.93), ("b", None)))), end="")
+    >>> print(to_csv(PrintedTable("Scores", ("model", "IF"), (("a", 75.93), ("b", None)))), end="")
     model,IF
     a,75.93
     b,
@@ -114,7 +114,7 @@ def to_csv(section: Section) -> str:
     return target.getvalue()
 
 
-def to_markdown(section: Section) -> str:
+def to_markdown(section: PrintedTable) -> str:
     """Return a table as Markdown under its title."""
     lines = [f"### {for_markdown(section.title)}", "", _markdown_row(section.columns)]
     lines.append("|" + "|".join(["---", *["--:"] * (len(section.columns) - 1)]) + "|")
@@ -127,7 +127,7 @@ def _markdown_row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(map(for_markdown, cells)) + " |"
 
 
-def as_facts(section: Section) -> dict[str, Any]:
+def as_facts(section: PrintedTable) -> dict[str, Any]:
     """Return a table as JSON holds it."""
     return {
         "title": section.title,
@@ -137,12 +137,12 @@ def as_facts(section: Section) -> dict[str, Any]:
     }
 
 
-def to_json(section: Section) -> str:
+def to_json(section: PrintedTable) -> str:
     """Return a table as one JSON object: title, columns, rows, notes."""
     return for_json(as_facts(section), 2) + "\n"
 
 
-FORMATS: Mapping[str, Callable[[Section], str]] = {
+FORMATS: Mapping[str, Callable[[PrintedTable], str]] = {
     "latex": to_latex,
     "csv": to_csv,
     "md": to_markdown,
@@ -151,12 +151,12 @@ FORMATS: Mapping[str, Callable[[Section], str]] = {
 """How one table is written, by the name of the format."""
 
 
-def all_to_latex(sections: Sequence[Section]) -> str:
+def all_to_latex(sections: Sequence[PrintedTable]) -> str:
     """Return several tables as LaTeX, one behind the other; `booktabs` has to be loaded."""
     return "\n".join(("% needs \\usepackage{booktabs}\n", *map(to_latex, sections)))
 
 
-def all_to_csv(sections: Sequence[Section]) -> str:
+def all_to_csv(sections: Sequence[PrintedTable]) -> str:
     """Return several tables as one CSV: a line with the title before each, an empty line behind.
 
     A single table is its own header and rows alone, as any reader of CSV expects.

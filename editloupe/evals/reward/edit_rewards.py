@@ -56,7 +56,7 @@ def reward(
         judge: An open Judge, which stays open, or the spec of one to open for this call. A Judge that stays open saves
             the opening at every call.
         concurrency: The largest number of requests to the model at one time.
-        options: Options of `Judge`, if it is opened here; the protocol is dlebench unless another one is given.
+        options: Options of `Judge`, if it is opened here; without a protocol, the default one is used.
 
     Raises:
         UserError: If the judge cannot judge the protocol, or cannot be asked at all.

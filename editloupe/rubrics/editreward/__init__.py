@@ -8,10 +8,11 @@ from editloupe.rubrics.editcompass import EDIT_COMPASS
 from editloupe.rubrics.editcompass.tasks import TASKS, task_of
 from editloupe.rubrics.editreward.scoring import PAIRS, choose, reward
 from editloupe.rubrics.load import load_rubrics
+from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.roles import make_cases
 
-__all__ = ["EDITREWARD_COMPASS"]
+__all__ = ["EDITREWARD_COMPASS", "PAPER"]
 
 NAME = "editreward-compass"
 
@@ -45,3 +46,6 @@ EDITREWARD_COMPASS = Protocol(
     },
     pairs=PAIRS,
 )
+
+PAPER = Paper(EDITREWARD_COMPASS)
+"""Its pairs are judged by `editloupe reward`; Table 5 holds the accuracies, judges as rows."""

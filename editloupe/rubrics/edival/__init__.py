@@ -11,10 +11,11 @@ from editloupe.rubrics.edival.settings import published, sources
 from editloupe.rubrics.edival.tasks import TYPES, Task
 from editloupe.rubrics.load import bundled_rubric
 from editloupe.rubrics.model import Rubric
+from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import Protocol, Untouched
 from editloupe.types import Edit
 
-__all__ = ["ASKED", "EDIVAL", "PRECHECKS"]
+__all__ = ["ASKED", "EDIVAL", "PAPER", "PRECHECKS"]
 
 ASKED = (
     Task(type="color_alter", object="OBJECT", color="COLOR"),
@@ -75,3 +76,6 @@ EDIVAL = Protocol(
         not_for=tuple(kind for kind in TYPES if kind not in ("subject_add", "subject_remove")),
     ),
 )
+
+PAPER = Paper(EDIVAL)
+"""Its chains are read, judged and tabled by `editloupe edival`."""

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from editloupe._util.text import one_line, shortened
 from editloupe.edit_scores import explained, why_no_edit
-from editloupe.evals.papers.types_read import type_reader
+from editloupe.evals.papers.layouts import type_reader
 from editloupe.frozen_record import StopAtFirst
 from editloupe.judge import Judge
 from editloupe.pictures.decode import Album

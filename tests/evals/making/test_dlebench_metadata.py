@@ -9,8 +9,8 @@ import pytest
 from editloupe.evals.making.dlebench_metadata import drawn_option, operations, option_in, read_metadata, task_text
 from editloupe.evals.making.records import Question
 from editloupe.evals.making.settings import MakingSettings, read_making_settings
-from editloupe.evals.papers.dlebench import QUESTIONS as TYPE_OF
 from editloupe.rubrics.dlebench import TYPES
+from editloupe.rubrics.dlebench.paper import QUESTIONS as TYPE_OF
 from tests.evals.making.demo_questions import METADATA, QUESTIONS
 
 USUAL = MakingSettings()

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.evals.analysis.run_table import table_of
-from editloupe.evals.papers.paper import Section
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import Edit, Judgement, Reason, Unjudged, Verdict
 
 Given = tuple[Edit, Mapping[str, float | None]]
@@ -54,7 +54,7 @@ def tables(run: Path) -> dict[str, dict[str, dict[str, Any]]]:
     return {section.title: cells(section) for section in paper_tables(table_of(run))}
 
 
-def cells(section: Section) -> dict[str, dict[str, Any]]:
+def cells(section: PrintedTable) -> dict[str, dict[str, Any]]:
     """Return model to column to cell; a model has one row."""
     found = {str(row[0]): dict(zip(section.columns[1:], row[1:], strict=True)) for row in section.rows}
     assert len(found) == len(section.rows)

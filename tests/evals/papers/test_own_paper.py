@@ -18,10 +18,8 @@ import pytest
 from editloupe import Judge, UserError
 from editloupe.cli.main import run
 from editloupe.evals.papers import Paper, load_benchmark, load_manifest, load_outputs, papers, register
-from editloupe.evals.papers import registry as paper_registry
 from editloupe.evals.report import build_report
-from editloupe.rubrics import installed
-from editloupe.rubrics import registry as protocol_registry
+from editloupe.rubrics import registry
 from editloupe.rubrics.registry import DEFAULT, OWN, known_protocol
 from editloupe.rubrics.user_rubrics import protocol_from_folder
 from tests.conftest import StartServer
@@ -35,11 +33,11 @@ PAGE = (Path(__file__).parents[3] / "docs" / "extending.md").read_text("utf-8")
 @pytest.fixture(autouse=True)
 def _unregistered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let what a test registers or installs go with it."""
-    monkeypatch.setattr(paper_registry, "_registered", {})
-    monkeypatch.setattr(protocol_registry, "_registered", {})
-    installed.installed_papers.cache_clear()
+    monkeypatch.setattr(registry, "_registered", {})
+    installed_papers = registry.installed_papers
+    installed_papers.cache_clear()
     yield
-    installed.installed_papers.cache_clear()
+    installed_papers.cache_clear()
 
 
 @pytest.fixture
@@ -128,8 +126,7 @@ def test_a_run_whose_paper_is_gone_is_reported_with_the_plain_tables(
 ) -> None:
     register(paper)
     assert run(["batch", *benchmark, *judging(scripted(answer), tmp_path / "run"), "-q"]) == 0
-    monkeypatch.setattr(paper_registry, "_registered", {})
-    monkeypatch.setattr(protocol_registry, "_registered", {})
+    monkeypatch.setattr(registry, "_registered", {})
     report = build_report(tmp_path / "run")
     assert report.tables == ()
     assert report.overall.value == pytest.approx((75 + 100) / 2)
@@ -209,11 +206,9 @@ def test_an_installed_paper_with_a_name_that_is_taken_is_left_out_and_named(
     paper: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = replace(paper, protocol=replace(paper.protocol, name=DEFAULT.name))
-    for module in (paper_registry, protocol_registry):
-        monkeypatch.setattr(module, "installed_papers", lambda: (taken,))
+    monkeypatch.setattr(registry, "installed_papers", lambda: (taken,))
     with pytest.warns(UserWarning, match=f'left out: there is a protocol "{DEFAULT.name}" already'):
-        assert protocol_registry.protocols() == protocol_registry.PROTOCOLS
-    assert papers() == paper_registry.PAPERS
+        assert papers() == registry.PAPERS
 
 
 def test_a_folder_without_rubrics_or_with_somebody_elses_is_told_in_one_sentence(package: Path, tmp_path: Path) -> None:
@@ -236,13 +231,13 @@ def test_a_name_that_is_taken_and_rubrics_of_somebody_else_are_refused(paper: Pa
         with pytest.raises(UserError, match=words):
             register(replace(paper, protocol=wrong))
     assert known_protocol("sketchbench") is None
-    assert len(papers()) == len(paper_registry.PAPERS)
+    assert len(papers()) == len(registry.PAPERS)
 
 
 def test_the_last_one_registered_under_a_name_holds(paper: Paper) -> None:
     register(paper)
     register(again := replace(paper, tables=None))
-    assert papers()[len(paper_registry.PAPERS) :] == (again,)
+    assert papers()[len(registry.PAPERS) :] == (again,)
 
 
 def test_a_paper_may_read_sample_files_and_folders_both(

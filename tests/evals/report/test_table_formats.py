@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from editloupe.evals.papers.paper import Section
 from editloupe.evals.report.table_formats import all_to_csv, all_to_latex, to_csv, to_json, to_latex, to_markdown
+from editloupe.rubrics.tables import PrintedTable
 
-TABLE = Section(
+TABLE = PrintedTable(
     "Table 3: 100 % of edits",
     ("model", "IF T1", "|Δ| T1", "n"),
     (("nano_banana & co", 70.7049, None, 529), ("[odd] $x$", 0.0, 1.5, 0)),
@@ -40,7 +40,7 @@ def test_csv_reads_back_with_whole_numbers_and_empty_cells_for_nothing() -> None
 
 
 def test_a_name_that_a_spreadsheet_would_run_is_text() -> None:
-    rows = list(csv.reader(io.StringIO(to_csv(Section("t", ("model", "x"), (("=cmd()", 1.0),))))))
+    rows = list(csv.reader(io.StringIO(to_csv(PrintedTable("t", ("model", "x"), (("=cmd()", 1.0),))))))
     assert rows[1] == ["'=cmd()", "1.0"]
 
 

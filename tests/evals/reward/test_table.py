@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from editloupe.cli.main import run
-from editloupe.evals.papers.pair_table import Line, pair_table
+from editloupe.evals.papers.tables import Line, pair_table
 from editloupe.evals.reward import Accuracy
 from editloupe.rubrics.editreward.published import published
 from editloupe.rubrics.editreward.scoring import PAIRS

@@ -1,7 +1,7 @@
-"""How a paper's table is laid out: one row a model, columns that are means of edits, or averages of such means.
+"""Tables: one as it is printed, and how a paper lays out its own with one row per model.
 
-A layout is data. What it says is worked out by `model_rows.py` for any number of models and runs, with intervals where
-they are wanted, so that a paper's tables and a report's scores come from the same numbers.
+A layout is data: columns that are means of edits, or averages of such means. `evals/papers/tables.py` fills it in for any
+number of models and runs, with intervals on demand, so that a paper's tables and a report's scores come from the same numbers.
 """
 
 from __future__ import annotations
@@ -11,10 +11,27 @@ from dataclasses import dataclass, field
 
 from editloupe.types import Edit
 
+Cell = str | int | float | None
+NO_MODEL = "(no model)"
+"""The name of a row of edits that name no editing model."""
 TOTAL = "total"
 """The measure that is an edit's own score, by the protocol's arithmetic."""
 Measure = Callable[[Edit, Mapping[str, float]], float | None]
 """Makes a number from those of an edit's criteria (0 to 100) that were judged; None where one is missing that it needs."""
+
+
+@dataclass(frozen=True)
+class PrintedTable:
+    """One table."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+Section = PrintedTable
+"""Its name in packages of papers written before 0.3."""
 
 
 @dataclass(frozen=True)

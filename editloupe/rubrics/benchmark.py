@@ -97,6 +97,16 @@ def picture_in(folder: Path, stem: str) -> Path | None:
     return None
 
 
+def folders_in(folder: Path) -> list[Path]:
+    """Return the folders in a folder by name, hidden ones left out; one that cannot be read is the user's mistake."""
+    if not folder.is_dir():
+        return []
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except OSError as error:
+        raise UserError(f"{folder} cannot be read: {error.strerror or error}") from None
+
+
 def make_edit(where: str, **fields: Any) -> Edit:
     """Return an edit of a benchmark; a mistake in its fields is told with its place."""
     try:

@@ -1,4 +1,4 @@
-"""What a paper is here: its protocol, how its benchmark lies on disk, and the tables it prints, in one record."""
+"""The record of a paper: its protocol, how its benchmark lies on disk, and the tables it prints."""
 
 from __future__ import annotations
 
@@ -6,22 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from editloupe.evals.manifests.benchmark import Benchmark
-from editloupe.evals.papers.layout import Layout
+from editloupe.rubrics.benchmark import Benchmark
 from editloupe.rubrics.protocol import Protocol
+from editloupe.rubrics.tables import Layout, PrintedTable
 from editloupe.types import Edit
-
-Cell = str | int | float | None
-
-
-@dataclass(frozen=True)
-class Section:
-    """One table."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,8 +44,9 @@ class Paper:
     """Gives a line of the benchmark's sample file our names of fields (`--layout NAME`)."""
     layouts: Callable[[Sequence[Edit], Sequence[str]], Iterable[Layout]] | None = None
     """Lays out the tables the paper prints with one row a model, given a run's edits and the criteria that were asked."""
-    tables: Callable[[Sequence[Scored]], Iterable[Section]] | None = None
-    """Makes tables of any other form from one model's edits; `report` shows both behind its own."""
+    tables: Callable[[Sequence[Scored]], Iterable[PrintedTable]] | None = None
+    """Makes tables of any other form from one model's edits; `report` shows both after its own. Without it, a protocol with
+    rules for preference pairs has the table of its pairs."""
     question_types: Mapping[str, str] | None = None
     """What a question about a picture asks for to the type of the edits that are made of it, where the paper makes them so."""
     missing_output: str | None = None

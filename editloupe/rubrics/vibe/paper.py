@@ -1,17 +1,21 @@
-"""VIBE: its folders `Tasks/<Level>/<Task>/*.json`, a model's results in `<Level>/<Task>/`, and its tables."""
+"""VIBE's benchmark and tables.
+
+The benchmark lies in `Tasks/<Level>/<Task>/*.json`, a model's results in `<Level>/<Task>/`. The tables are tasks, levels and
+overall (1), the same over repeats (3), several tasks at once (2), and styles (4 and 5).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.manifests.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
-from editloupe.evals.papers.paper import Paper
-from editloupe.evals.papers.vibe_tables import layouts
+from editloupe.rubrics.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
+from editloupe.rubrics.paper import Paper
+from editloupe.rubrics.tables import TOTAL, Average, Column, Layout, Mean, Value, averages
 from editloupe.rubrics.vibe import VIBE
-from editloupe.rubrics.vibe.scoring import NAMES
+from editloupe.rubrics.vibe.scoring import LEVELS, NAMES, task_of
 from editloupe.types import Edit, UserError
 
 FOLDERS: Mapping[str, tuple[str, ...]] = {
@@ -29,7 +33,6 @@ FOLDERS: Mapping[str, tuple[str, ...]] = {
 """Names of the tasks' folders, in the data and in results."""
 READ = re.compile("id|file_paths|text_prompt|style")
 """Fields that are read into an edit's own; the others are kept under their names."""
-STYLES = ("animation", "real-world", "sketch")
 
 
 def read(benchmark: Benchmark) -> Iterator[Edit]:
@@ -91,7 +94,7 @@ def _edit(
     if target:
         more["golden"] = (benchmark.path(target, data),)
     further = {"text_prompt": other} if (other := further_columns(text, re.compile("input_prompt"))) else {}
-    style = str(item.get("style") or "") or next((name for name in STYLES if name in source.parts), None)
+    style = str(item.get("style") or "") or next((name for name in sorted(STYLES) if name in source.parts), None)
     return make_edit(
         where,
         id=number if number.startswith(tuple(FOLDERS[task])) else f"{task}/{number}",
@@ -115,6 +118,48 @@ def _output(results: Path, number: str, said: str | None) -> Path:
             except (OSError, RuntimeError, ValueError):
                 raise UserError(f"{said!r} leads nowhere in {results}") from None
     return picture_in(results / "imgs", number) or picture_in(results, number) or results / "imgs" / f"{number}.png"
+
+
+STYLES = {"animation": "Animation", "sketch": "Sketch", "real-world": "Real-world"}
+"""The styles in the order of Tables 4 and 5."""
+RULE = "A level that lacks a task has no average, and the overall is the mean of the levels that have one."
+ONCE = {1: "Single Task", 2: "Double Tasks", 3: "Triple Tasks"}
+
+
+def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
+    """Yield the tables that the run has the edits for: 1 and 3 of single tasks, 2 of several at once, 4 and 5 of styles."""
+    kinds = {_task(edit) for edit in edits}
+    columns: list[Column] = []
+    levels: list[Value] = []
+    for level, tasks in LEVELS.items():
+        columns += [Column(task, Mean(TOTAL, (task,))) for task in tasks]
+        levels.append(Average(tuple(Mean(TOTAL, (task,)) for task in tasks), complete=True))
+        columns.append(Column(f"{level} Avg", levels[-1]))
+    if kinds & NAMES.keys():
+        yield Layout("VIBE, Table 1", (*columns, averages("Overall", levels)), kind=_task, notes=(RULE,))
+        single = tuple(Column(task, Mean(TOTAL, (task,))) for task in NAMES)
+        yield Layout("VIBE, Table 3: mean and standard deviation over repeats", single, kind=_task, spread=True)
+    several = {n: tuple(kind for kind in kinds if kind and kind.count("+") == n - 1) for n in (2, 3)}
+    if any(several.values()):
+        more = [Column(ONCE[n], Mean(TOTAL, several[n])) for n in (2, 3)]
+        yield Layout("VIBE, Table 2: single and several tasks", (Column(ONCE[1], levels[0]), *more), kind=_task)
+    if any(_task(edit) == "DI" and _style(edit) for edit in edits):
+        named = list(
+            dict.fromkeys((*STYLES, *(_style(edit) for edit in edits if _style(edit) and _task(edit) == "DI")))
+        )
+        styles = tuple(Column(STYLES.get(name, name), Mean(TOTAL, (("DI", name),))) for name in named)
+        yield Layout("VIBE, Tables 4 and 5: Draft Instantiation by style", styles, kind=lambda e: (_task(e), _style(e)))
+
+
+def _task(edit: Edit) -> str | None:
+    try:
+        return task_of(edit)
+    except UserError:
+        return None
+
+
+def _style(edit: Edit) -> str:
+    return str(edit.extra.get("style") or "").lower()
 
 
 PAPER = Paper(VIBE, read=read, part=part, layouts=layouts)

@@ -1,4 +1,4 @@
-"""DLEBench: how the fields of its sample files are read; the whole mapping is in these tables.
+"""DLEBench's benchmark and tables: the fields of its sample files, Table 1 and Table 4.
 
 The paper names what a sample holds and prints the keys its metadata is made with (Table 15), but its files could not be
 seen when this was written, so the other spellings looked for are guesses at usual ones. Where the published files spell
@@ -7,14 +7,14 @@ a field otherwise, these tables are the only place to change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from editloupe.evals.papers.dlebench_tables import layouts
-from editloupe.evals.papers.paper import Paper
-from editloupe.rubrics.dlebench import DLEBENCH
+from editloupe.rubrics.dlebench import DLEBENCH, TYPES
+from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import letters
-from editloupe.types import UserError
+from editloupe.rubrics.tables import Average, Column, Layout, Mean, Value, averages
+from editloupe.types import Edit, UserError
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "sample_id", "index", "idx"),
@@ -105,6 +105,29 @@ def _type_made(values: Mapping[str, Any]) -> str | None:
     if len(kinds) > 1:
         raise UserError(f'"edit_ops" names operations of several types ({", ".join(sorted(kinds))}); an edit has one')
     return kinds.pop() if done else None
+
+
+AVERAGE = "Average"
+
+
+def layouts(edits: Sequence[Edit], criteria: Sequence[str]) -> Iterable[Layout]:
+    """Yield Tables 1 and 4; a type is the mean of its criteria, the average the plain mean over the types that are there.
+
+    Types of the user's own come behind the paper's seven. Table 1 needs both criteria and is left out where one was not asked.
+    """
+    types = list(dict.fromkeys((*TYPES, *(edit.instruction_type for edit in edits if edit.instruction_type))))
+    asked = [rubric for rubric in DLEBENCH.rubrics if rubric.criterion in criteria]
+    if len(asked) == len(DLEBENCH.rubrics):
+        finals = [Average(tuple(Mean(rubric.criterion, (kind,)) for rubric in asked), complete=True) for kind in types]
+        yield _layout("DLEBench, Table 1: final scores", types, finals)
+    for rubric in asked:
+        means = [Mean(rubric.criterion, (kind,)) for kind in types]
+        yield _layout(f"DLEBench, Table 4: {rubric.title}", types, means)
+
+
+def _layout(title: str, types: Sequence[str], values: Sequence[Value]) -> Layout:
+    columns = [Column(kind, value) for kind, value in zip(types, values, strict=True)]
+    return Layout(title, (*columns, averages(AVERAGE, values)), kind=lambda edit: edit.instruction_type)
 
 
 PAPER = Paper(DLEBENCH, fields=with_our_fields, layouts=layouts, question_types=QUESTIONS)
