@@ -55,7 +55,7 @@ def report(
 
     Example: editloupe edival report runs/edival --table 3 --format latex
     """
-    from editloupe.evals.edival.report import blocks, drawings, grid
+    from editloupe.evals.edival.report import blocks, drawings
     from editloupe.evals.edival.tables import chosen, tables
     from editloupe.evals.report.block_types import Heading
     from editloupe.evals.report.table_formats import as_facts
@@ -71,14 +71,13 @@ def report(
             for suffix in FIGURE_FORMATS:
                 save(figure, figures / f"{name}.{suffix}")
         tell(f"figures in {figures}")
-    sections = [one.section for one in printed]
     if table:
-        told: list[Block] = [block for one in sections for block in (Heading(one.title, 3), grid(one))]
-        facts: dict[str, Any] = {"tables": [as_facts(one) for one in sections]}
+        told: list[Block] = [block for one in printed for block in (Heading(one.title, 3), one)]
+        facts: dict[str, Any] = {"tables": [as_facts(one) for one in printed]}
     else:
         told = blocks(found)
-        facts = {**found.model_dump(mode="json"), "tables": [as_facts(one) for one in sections]}
-    deliver(rendered(kind, told, facts, sections, lambda: {} if table else drawings(found)), out)
+        facts = {**found.model_dump(mode="json"), "tables": [as_facts(one) for one in printed]}
+    deliver(rendered(kind, told, facts, printed, lambda: {} if table else drawings(found)), out)
 
 
 def compare(

@@ -96,8 +96,9 @@ def manifest_names(manifests: Sequence[Path]) -> dict[Path, str]:
 def manifest_blocks(found: Sequence[ManifestStats]) -> Iterator[Block]:
     """Tell the counts: one column a manifest."""
     from editloupe.evals.manifests.stats import QUANTILES
-    from editloupe.evals.report.block_types import Grid, Heading, Paragraph, Points
+    from editloupe.evals.report.block_types import Heading, Paragraph, Points
     from editloupe.evals.report.figures.manifests import told
+    from editloupe.rubrics.tables import PrintedTable
 
     names = [one.name for one in found]
     listed = [
@@ -114,10 +115,12 @@ def manifest_blocks(found: Sequence[ManifestStats]) -> Iterator[Block]:
         own = [kind for kind in kinds if any(kind in held for held in counts)]
         rows = [(kind, *(str(held.get(kind, 0)) for held in counts)) for kind in own]
         total = [("all of them", *(str(sum(held.values())) for held in counts))] if family else []
-        yield Grid((f"{family} type".strip(), *names), (*rows, *total))
+        yield PrintedTable("", (f"{family} type".strip(), *names), (*rows, *total))
     yield Heading("Samples by number of targets", 3)
     several = sorted({count for one in found for count in one.targets})
-    yield Grid(("targets", *names), tuple((str(n), *(str(one.targets.get(n, 0)) for one in found)) for n in several))
+    yield PrintedTable(
+        "", ("targets", *names), tuple((str(n), *(str(one.targets.get(n, 0)) for one in found)) for n in several)
+    )
     measured = [one for one in found if one.measured]
     if not measured:
         return
@@ -127,15 +130,17 @@ def manifest_blocks(found: Sequence[ManifestStats]) -> Iterator[Block]:
     rows += [
         (f"samples up to {at} %", *(f"{100 * one.below[at]:.1f} %" for one in measured)) for at in measured[0].below
     ]
-    yield Grid(("", *names), tuple(rows))
+    yield PrintedTable("", ("", *names), tuple(rows))
     parts = sorted({(part.above, part) for one in measured for part in one.intervals}, key=lambda pair: pair[0])
     edges = list(dict.fromkeys(told(part) for _, part in parts))
     held = [{told(part): part.samples for part in one.intervals} for one in measured]
-    yield Grid(("area, %", *names), tuple((edge, *(str(own.get(edge, 0)) for own in held)) for edge in edges))
+    yield PrintedTable(
+        "", ("area, %", *names), tuple((edge, *(str(own.get(edge, 0)) for own in held)) for edge in edges)
+    )
     yield Heading("Targets, pixels", 3)
     sides = [(side, name) for side in measured[0].sides for name in QUANTILES]
     lines = tuple((f"{side}, {name}", *(f"{one.sides[side][name]:.0f}" for one in measured)) for side, name in sides)
-    yield Grid(("", *names), lines)
+    yield PrintedTable("", ("", *names), lines)
 
 
 def _models(one: ManifestStats) -> str:

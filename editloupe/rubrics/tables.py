@@ -22,12 +22,24 @@ Measure = Callable[[Edit, Mapping[str, float]], float | None]
 
 @dataclass(frozen=True)
 class PrintedTable:
-    """One table."""
+    """One table, from whatever makes it to the page: the first column is text, the others are numbers."""
 
     title: str
+    """Empty for a table under a heading that says enough."""
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     notes: tuple[str, ...] = ()
+    protocol: str = ""
+    """Whose table it is, in a report."""
+    numbers: tuple[str, ...] = ()
+    """Its numbers in the paper."""
+    figure: str = ""
+    """The name of the figure that shows the same."""
+
+    @property
+    def note(self) -> str:
+        """All notes as one text."""
+        return " ".join(filter(None, self.notes))
 
 
 Section = PrintedTable

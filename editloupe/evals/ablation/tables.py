@@ -8,7 +8,7 @@ from dataclasses import replace
 from editloupe._util.text import number_of
 from editloupe.evals.ablation.records import MEASURES, Ablation, AblationCell
 from editloupe.evals.analysis.estimate import Estimate
-from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.report.blocks import letter, p_value
 from editloupe.evals.report.report_tables import HIGH, LOW
 from editloupe.rubrics.tables import Cell, PrintedTable
@@ -106,7 +106,7 @@ def ablation_blocks(found: Ablation) -> Iterator[Block]:
     values = [
         (letter(place), *(row.values.get(key, "–") for key in found.varied)) for place, row in enumerate(found.rows)
     ]
-    yield Grid(("combination", *found.varied), tuple(values))
+    yield PrintedTable("", ("combination", *found.varied), tuple(values))
     for criterion, title in found.titles.items():
         yield Heading(title)
         yield _levels(found, criterion)
@@ -118,7 +118,7 @@ def ablation_blocks(found: Ablation) -> Iterator[Block]:
     yield Points((*notes_of(found), *asked))
 
 
-def _levels(found: Ablation, criterion: str) -> Grid:
+def _levels(found: Ablation, criterion: str) -> PrintedTable:
     measures = MEASURES if found.origin is not None else ()
     rows = []
     for place, row in enumerate(found.rows):
@@ -127,7 +127,7 @@ def _levels(found: Ablation, criterion: str) -> Grid:
             counts = f"{cell.judged} of {cell.expected}"
             rows.append((letter(place), counts, _number(cell.mean, 1), *agreed, *_effort(cell)))
     columns = ("", "judged", "mean", *(TITLES[name] for name in measures), *SHORT)
-    return Grid(columns, tuple(rows))
+    return PrintedTable("", columns, tuple(rows))
 
 
 def _effort(cell: AblationCell) -> tuple[str, ...]:
@@ -135,7 +135,7 @@ def _effort(cell: AblationCell) -> tuple[str, ...]:
     return _number(cell.tool_calls, 2), remembered, _number(cell.seconds, 2), _cost(cell.cost)
 
 
-def _changes(found: Ablation, criterion: str) -> Grid:
+def _changes(found: Ablation, criterion: str) -> PrintedTable:
     measures = MEASURES if found.origin is not None else ()
     rows = []
     for place, row in enumerate(found.rows[1:], start=1):
@@ -144,7 +144,7 @@ def _changes(found: Ablation, criterion: str) -> Grid:
             edits = str(cell.difference.n)
             rows.append((f"{letter(place)} − {letter(0)}", edits, _told(cell.difference, 1), p_value(cell.p), *agreed))
     columns = ("", "edits", "Δ mean", "p", *(f"Δ {TITLES[name]}" for name in measures))
-    return Grid(columns, tuple(rows))
+    return PrintedTable("", columns, tuple(rows))
 
 
 def _told(one: Estimate | None, digits: int = 2) -> str:

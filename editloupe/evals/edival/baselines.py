@@ -9,8 +9,7 @@ import numpy as np
 
 from editloupe.evals.analysis import statistics as st
 from editloupe.evals.analysis.bootstrap import Bools, Floats
-from editloupe.evals.report.block_types import Block, Grid, Heading, Points
-from editloupe.evals.report.table_formats import cell_text
+from editloupe.evals.report.block_types import Block, Heading, Points
 from editloupe.rubrics.edival.tasks import TYPES
 from editloupe.rubrics.tables import Cell, PrintedTable
 from editloupe.types import Record
@@ -169,7 +168,7 @@ def blocks(found: BaselineTable) -> list[Block]:
     """Tell the comparison."""
     told: list[Block] = [Heading("EdiVal-IF and its baselines against people", 1)]
     for one in sections(found):
-        told += [Heading(one.title, 2), Grid(one.columns, tuple(tuple(map(cell_text, row)) for row in one.rows))]
+        told += [Heading(one.title, 2), one]
         if one.notes:
             told.append(Points(one.notes))
     return told

@@ -8,7 +8,7 @@ import numpy as np
 
 from editloupe.evals.analysis.statistics import pearson, spearman
 from editloupe.evals.edival.metrics import EdivalFigures, TurnFigures
-from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph
+from editloupe.evals.report.block_types import Block, Heading, Paragraph
 from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import Record, UserError
 
@@ -114,7 +114,7 @@ def blocks(found: SettingsComparison) -> list[Block]:
     return [
         Heading(f"{found.a} against {found.b}", 1),
         Paragraph(f"Differing: {differs}. One point for every model and turn that both have ({found.mode})."),
-        Grid(("figure", "points", "Pearson", "Spearman", ""), rows),
+        PrintedTable("", ("figure", "points", "Pearson", "Spearman", ""), rows),
     ]
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 
 from editloupe.evals.edival.metrics import EdivalFigures, ModelFigures, TurnFigures
 from editloupe.evals.edival.results import MULTI
-from editloupe.evals.edival.tables import PaperTable, at_last_turn, tables
-from editloupe.evals.report.block_types import Block, Drawing, Grid, Heading, Paragraph, Points
+from editloupe.evals.edival.tables import at_last_turn, tables_across_modes, tables_of_mode
+from editloupe.evals.report.block_types import Block, Drawing, Heading, Paragraph, Points
 from editloupe.evals.report.draw_figures import Draw
-from editloupe.evals.report.table_formats import NONE, cell_text
+from editloupe.evals.report.table_formats import NONE
 from editloupe.rubrics.edival.scoring import pareto
 from editloupe.rubrics.tables import PrintedTable
 
@@ -24,18 +24,17 @@ _RULES = {
 def blocks(figures: EdivalFigures) -> list[Block]:
     """Tell runs in order: what was judged, the tables of every mode, fronts, and multi-turn against complex."""
     found: list[Block] = [Heading(f"EdiVal-Agent: {figures.run}", 1), *_standing(figures)]
-    printed = tables(figures)
     for mode in figures.modes:
-        found += _mode_blocks(figures, mode, [one for one in printed if one.mode == mode])
-    if across := [one for one in printed if not one.mode]:
+        found += _mode_blocks(figures, mode)
+    if across := tables_across_modes(figures):
         found += [Heading("Multi-turn against complex", 2), *_printed(across)]
     return found
 
 
-def _printed(tables: Sequence[PaperTable]) -> Iterator[Block]:
+def _printed(tables: Iterable[PrintedTable]) -> Iterator[Block]:
     for one in tables:
-        yield Heading(one.section.title, 3)
-        yield grid(one.section)
+        yield Heading(one.title, 3)
+        yield one
         if one.figure:
             yield Drawing(one.figure, _caption(one.figure))
 
@@ -50,7 +49,7 @@ def _standing(figures: EdivalFigures) -> Iterator[Block]:
         "unjudged turn, counts neither way."
     )
     columns = ("model", "mode", "expected", "with results", "counted", "unjudged turns", "unknown chains")
-    yield Grid(columns, rows)
+    yield PrintedTable("", columns, rows)
     if any(len({one.counted for one in figures.of(mode)}) > 1 for mode in figures.modes):
         yield Paragraph("The models are counted on different numbers of pictures.", "warning")
     if figures.unjudged:
@@ -64,11 +63,11 @@ def _unjudged(one: ModelFigures) -> tuple[int, int]:
     return sum(turn.marginal.unjudged for turn in one.turns), one.last.chain.unjudged
 
 
-def _mode_blocks(figures: EdivalFigures, mode: str, printed: Sequence[PaperTable]) -> Iterator[Block]:
+def _mode_blocks(figures: EdivalFigures, mode: str) -> Iterator[Block]:
     models = figures.of(mode)
     what = "turn" if mode == MULTI else "instructions in one prompt"
     yield Heading(f"{mode}: by {what}", 2)
-    yield from _printed(printed)
+    yield from _printed(tables_of_mode(figures, mode))
     if len(models) > 1:
         yield Heading("Pareto fronts (Figures 10, 14 and 15)", 3)
         yield _fronts(models, figures.turns)
@@ -87,19 +86,13 @@ def _caption(name: str) -> str:
     }[kind]
 
 
-def grid(section: PrintedTable) -> Grid:
-    """Return a table as a block."""
-    rows = tuple(tuple(map(cell_text, row)) for row in section.rows)
-    return Grid(section.columns, rows, " ".join(section.notes))
-
-
-def _fronts(models: Sequence[ModelFigures], turns: int) -> Grid:
+def _fronts(models: Sequence[ModelFigures], turns: int) -> PrintedTable:
     rows = []
     for turn in range(1, turns + 1):
         for pair in PAIRS:
             front = pareto(points(models, turn, pair))
             rows.append((f"turn {turn}: {pair[0]} and {pair[1]}", ", ".join(front) or NONE))
-    return Grid(("figures", "models on the front"), tuple(rows))
+    return PrintedTable("", ("figures", "models on the front"), tuple(rows))
 
 
 def points(

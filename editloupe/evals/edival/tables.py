@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from editloupe.evals.edival.metrics import EdivalFigures, ModelFigures, TurnFigures
 from editloupe.evals.edival.results import MODES, MULTI
@@ -26,27 +26,12 @@ SHORT = {
 }
 
 
-@dataclass(frozen=True)
-class PaperTable:
-    """One table and the numbers it goes by in the paper; other modes than the paper's have none."""
-
-    numbers: tuple[str, ...]
-    mode: str
-    """Empty where the table sets modes against each other."""
-    section: PrintedTable
-    figure: str = ""
-    """The name of the figure that shows the same."""
-
-
-def tables(figures: EdivalFigures) -> list[PaperTable]:
+def tables(figures: EdivalFigures) -> list[PrintedTable]:
     """Return every table that can be made from what was judged."""
-    found: list[PaperTable] = []
-    for mode in figures.modes:
-        found += _of_mode(figures, mode)
-    return [*found, *_across_modes(figures)]
+    return [table for mode in figures.modes for table in tables_of_mode(figures, mode)] + tables_across_modes(figures)
 
 
-def chosen(found: Sequence[PaperTable], wanted: Sequence[str]) -> list[PaperTable]:
+def chosen(found: Sequence[PrintedTable], wanted: Sequence[str]) -> list[PrintedTable]:
     """Return the tables of these numbers, all where none is named; a number that is not there is the user's mistake."""
     known = sorted({number for one in found for number in one.numbers}, key=int)
     for number in wanted:
@@ -55,15 +40,16 @@ def chosen(found: Sequence[PaperTable], wanted: Sequence[str]) -> list[PaperTabl
     return [one for one in found if not wanted or set(one.numbers) & set(wanted)]
 
 
-def _of_mode(figures: EdivalFigures, mode: str) -> Iterator[PaperTable]:
+def tables_of_mode(figures: EdivalFigures, mode: str) -> Iterator[PrintedTable]:
+    """Yield the tables of one mode; other modes than the paper's have no numbers."""
     models, multi = figures.of(mode), mode == MULTI
 
-    def table(ours: str, theirs: str, title: str, columns: Sequence[str], rows: _Rows, *notes: str) -> PaperTable:
+    def table(ours: str, theirs: str, title: str, columns: Sequence[str], rows: _Rows, *notes: str) -> PrintedTable:
         """Number a table as the paper does in multi-turn mode (`ours`) or for one prompt (`theirs`, plain connector)."""
         said = ours if multi else theirs if mode == "complex" else ""
         numbers = tuple(said.split())
         head = f"Table{'s' if len(numbers) > 1 else ''} {' and '.join(numbers)}: " if numbers else ""
-        return PaperTable(numbers, mode, PrintedTable(f"{head}{title}, {mode}", tuple(columns), tuple(rows), notes))
+        return PrintedTable(f"{head}{title}, {mode}", tuple(columns), tuple(rows), notes, numbers=numbers)
 
     yield table("3", "", "following, consistency and overall", *_overall(models))
     rates: Mapping[str, Pick] = {
@@ -138,24 +124,26 @@ def _by_turn(
     return ("model", *columns), rows
 
 
-def _across_modes(figures: EdivalFigures) -> Iterator[PaperTable]:
+def tables_across_modes(figures: EdivalFigures) -> list[PrintedTable]:
     """Set the last turn of multi-turn editing against one prompt with all instructions, connector by connector."""
     last = at_last_turn(figures)
     complex_modes = [mode for mode in figures.modes if mode != MULTI]
     if not complex_modes:
-        return
+        return []
     notes = ("Share of pictures on which every instruction was followed.",)
     names = [name for name, by_mode in last.items() if set(by_mode) - {MULTI}]
     columns = ("model", *(f"{mode} C{figures.turns}" for mode in complex_modes))
     rows = [(name, *(last[name].get(mode) for mode in complex_modes)) for name in names]
     title = "Table 5: one prompt with all instructions, by connector"
-    yield PaperTable(("5",), "", PrintedTable(title, columns, tuple(rows), notes))
+    printed = [PrintedTable(title, columns, tuple(rows), notes, numbers=("5",))]
     both = [name for name in names if MULTI in last[name]]
     if both:
         head = (columns[0], f"multi-turn T{figures.turns}", *columns[1:])
         against = [(name, last[name][MULTI], *(last[name].get(mode) for mode in complex_modes)) for name in both]
         title = "Table 15: multi-turn against complex"
-        yield PaperTable(("15",), "", PrintedTable(title, head, tuple(against), notes), "multi-against-complex")
+        figure = "multi-against-complex"
+        printed.append(PrintedTable(title, head, tuple(against), notes, numbers=("15",), figure=figure))
+    return printed
 
 
 def at_last_turn(figures: EdivalFigures) -> dict[str, dict[str, float | None]]:

@@ -8,8 +8,9 @@ from editloupe._util.text import counted, number_of
 from editloupe.evals.analysis.agreement import Agreement, Confusion
 from editloupe.evals.analysis.compare import Difference, RunComparison
 from editloupe.evals.analysis.pairing import TITLES
-from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.report.blocks import agreement_grids, field_grids, measures_grid, p_value, people_blocks
+from editloupe.rubrics.tables import PrintedTable
 
 SHOWN = 20
 """Disagreements listed; the JSON form has all of them."""
@@ -54,10 +55,10 @@ def agreement_answer(found: Agreement, titles: dict[str, str]) -> str:
     return " ".join(parts)
 
 
-def confusion_grid(title: str, one: Confusion) -> Grid:
+def confusion_grid(title: str, one: Confusion) -> PrintedTable:
     """Show a confusion matrix as a table."""
     lines = zip(one.labels, one.counts, strict=True)
-    return Grid((title, *one.labels), tuple((name, *map(str, counts)) for name, counts in lines))
+    return PrintedTable("", (title, *one.labels), tuple((name, *map(str, counts)) for name, counts in lines))
 
 
 def comparison_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
@@ -69,10 +70,11 @@ def comparison_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[
     yield Points((_question(found), f"A: {found.a_title}.", f"B: {found.b_title}.", *alike, *left_out, *found.notes))
     yield Heading("Difference, A − B")
     lines = [("overall", found.overall), *((titles.get(n, n), one) for n, one in found.criteria.items())]
-    yield Grid(
+    yield PrintedTable(
+        "",
         ("points of 100", "A", "B", "A − B", "p", "edits"),
         tuple((name, *_difference(one), str(one.difference.n)) for name, one in lines),
-        "p: two-sided sign-flip test on paired differences.",
+        ("p: two-sided sign-flip test on paired differences.",),
     )
     for criterion, one in found.criteria.items():
         if one.labels:
@@ -90,7 +92,7 @@ def comparison_blocks(found: RunComparison, titles: dict[str, str]) -> Iterator[
         ]
         more = len(found.disagreements) - SHOWN
         note = f"{more} more in the JSON form." if more > 0 else ""
-        yield Grid(("edit", "criterion", "A", "B", "people")[: 4 + people], tuple(rows), note)
+        yield PrintedTable("", ("edit", "criterion", "A", "B", "people")[: 4 + people], tuple(rows), (note,))
 
 
 def _question(found: RunComparison) -> str:
@@ -122,10 +124,11 @@ def _people(found: RunComparison, titles: dict[str, str]) -> Iterator[Block]:
             known = "–" if reach is None else reach.told()
             rows.append((TITLES[name], one.a.told(), one.b.told(), one.difference.told(), closer, known))
         columns = (titles.get(criterion, criterion), "A", "B", "A − B", "closer", "people among themselves")
-        yield Grid(
+        yield PrintedTable(
+            "",
             columns,
             tuple(rows),
-            f"On {number_of(measures['spearman'].a.n, 'edit')} that both judged and people labelled.",
+            (f"On {number_of(measures['spearman'].a.n, 'edit')} that both judged and people labelled.",),
         )
 
 

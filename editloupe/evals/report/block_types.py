@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from editloupe.evals.analysis.instructive import Instructive
+from editloupe.rubrics.tables import PrintedTable
 
 
 @dataclass(frozen=True)
@@ -33,15 +34,6 @@ class Points:
 
 
 @dataclass(frozen=True)
-class Grid:
-    """A table; the first column is text, the others are numbers."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    note: str = ""
-
-
-@dataclass(frozen=True)
 class Drawing:
     """A figure, by its name among those that `drawn` makes."""
 
@@ -58,4 +50,4 @@ class Cases:
     titles: Mapping[str, str]
 
 
-Block = Heading | Paragraph | Points | Grid | Drawing | Cases
+Block = Heading | Paragraph | Points | PrintedTable | Drawing | Cases

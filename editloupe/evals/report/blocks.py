@@ -15,12 +15,12 @@ from editloupe.evals.analysis.pairing import TITLES
 from editloupe.evals.analysis.parts import BETWEEN
 from editloupe.evals.analysis.reference import Reference
 from editloupe.evals.analysis.scores import Score
-from editloupe.evals.report.block_types import Block, Cases, Drawing, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
 from editloupe.evals.report.corrected_blocks import TITLE as CORRECTED
 from editloupe.evals.report.corrected_blocks import corrected_blocks
-from editloupe.evals.report.model import Leaderboard, PaperTable, Report
+from editloupe.evals.report.model import Leaderboard, Report
 from editloupe.evals.report.report_tables import merged
-from editloupe.evals.report.table_formats import cell_text
+from editloupe.rubrics.tables import PrintedTable
 
 VERSIONS = "A judge was served in several versions, see above."
 
@@ -41,7 +41,7 @@ def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[
         if isinstance(block, Drawing):
             yield replace(block, name=within + block.name)
         else:
-            yield _with_versions(block, report) if isinstance(block, Grid) else block
+            yield _with_versions(block, report) if isinstance(block, PrintedTable) else block
     if report.instructive:
         yield Heading("Edits to look at", level + 1)
         yield Cases(report.folder, report.instructive, report.titles)
@@ -53,11 +53,11 @@ def report_blocks(report: Report, level: int = 1, within: str = "") -> Iterator[
         yield Paragraph(f"{report.spent.requests:,} requests, {tokens}, {cost}.")
 
 
-def _with_versions(grid: Grid, report: Report) -> Grid:
+def _with_versions(grid: PrintedTable, report: Report) -> PrintedTable:
     """Return a table that says where its judge was served in several versions."""
     if not report.version_notes or report.version_notes[0] in grid.note:
         return grid
-    return replace(grid, note=f"{grid.note} {VERSIONS}".strip())
+    return replace(grid, notes=(*grid.notes, VERSIONS))
 
 
 def _scores(report: Report, level: int) -> Iterator[Block]:
@@ -66,7 +66,7 @@ def _scores(report: Report, level: int) -> Iterator[Block]:
         yield _score_grid(report, {**report.by_type, "overall": report.overall}, "type")
     if report.by_level:
         levels = tuple((name, one.told(1), str(one.n)) for name, one in report.by_level.items())
-        yield Grid(("level", "score", "edits"), levels)
+        yield PrintedTable("", ("level", "score", "edits"), levels)
     if report.by_type:
         yield Drawing("score_per_type", "Scores by instruction type with intervals.")
     yield from _printed([one for one in report.tables if one.title != CORRECTED], level + 1)
@@ -86,7 +86,7 @@ def _scores(report: Report, level: int) -> Iterator[Block]:
     yield Heading("Answers", level + 1)
     for criterion, one in report.distributions.items():
         lines = tuple((name, *map(str, counts)) for name, counts in one.counts.items())
-        yield Grid((report.titles[criterion], *one.answers), lines)
+        yield PrintedTable("", (report.titles[criterion], *one.answers), lines)
     yield Drawing("label_distribution", "How often each answer was given; numbers are counts.")
     if report.areas:
         yield Heading("Size of the target", level + 1)
@@ -99,10 +99,10 @@ def _scores(report: Report, level: int) -> Iterator[Block]:
             yield Drawing(f"target_sizes_{criterion}", f"Size of the targets and score, {report.titles[criterion]}.")
 
 
-def _printed(tables: Sequence[PaperTable], level: int) -> Iterator[Block]:
+def _printed(tables: Sequence[PrintedTable], level: int) -> Iterator[Block]:
     for table in map(merged, tables):
         yield Heading(table.title, level)
-        yield Grid(table.columns, tuple(tuple(map(cell_text, row)) for row in table.rows), " ".join(table.notes))
+        yield table
 
 
 def p_value(value: float | None) -> str:
@@ -128,7 +128,7 @@ def _with_area(one: SizeTrend) -> str:
     return f"{one.r:.2f}, {'p < 0.001' if one.p < 0.001 else f'p = {one.p:.3f}'}, {number_of(one.n, 'edit')}"
 
 
-def _score_grid(report: Report, lines: Mapping[str, Score], head: str) -> Grid:
+def _score_grid(report: Report, lines: Mapping[str, Score], head: str) -> PrintedTable:
     criteria = list(report.by_criterion)
     several = len(criteria) > 1
     columns = [head, "score", *(report.titles[name] for name in criteria if several), "edits", "judged", "unjudged"]
@@ -138,26 +138,25 @@ def _score_grid(report: Report, lines: Mapping[str, Score], head: str) -> Grid:
         rows.append((name, score.told(1), *parts, str(score.n), str(score.judged), str(score.unjudged)))
     reasons = {name: score.why for name, score in lines.items() if score.why}
     note = " ".join(f"{name}: {why}." for name, why in reasons.items())
-    return Grid(tuple(columns), tuple(rows), note)
+    return PrintedTable("", tuple(columns), tuple(rows), (note,))
 
 
-def _model_grid(report: Report, lines: Mapping[str, Score]) -> Grid:
+def _model_grid(report: Report, lines: Mapping[str, Score]) -> PrintedTable:
     """Show the editing models with the ranks that the tests leave open, and nothing edited as the last line."""
     plain = _score_grid(report, lines, "model")
     (ranking,) = report.rankings
     entries = {one.model: one for one in ranking.models}
     rows = []
-    for row in plain.rows:
-        one = entries.get(row[0])
+    for model, row in zip(lines, plain.rows, strict=True):
+        one = entries.get(model)
         found = one.unedited.copies + one.unedited.alike if one else 0
-        part = report.parts.get(
-            row[0]
-        )  # all of the model's verdicts, as its tables count them: a score may leave out a level
+        # all of the model's verdicts, as its tables count them: a score may leave out a level
+        part = report.parts.get(model)
         counts = map(str, (part.coverage.edits, part.coverage.judged, part.coverage.unjudged)) if part else row[-3:]
-        rows.append((row[0], ranks(one.ranks) if one else "–", *row[1:-3], *counts, str(found)))
+        rows.append((model, ranks(one.ranks) if one else "–", *row[1:-3], *counts, str(found)))
     rows.append(reference_row(ranking.reference, plain.columns[2:-3] and list(report.by_criterion), 4))
     note = f"{plain.note} {RANKS} {UNEDITED} {reference_note(ranking.reference)}".strip()
-    return Grid((plain.columns[0], "rank", *plain.columns[1:], "unedited"), tuple(rows), note)
+    return PrintedTable("", (plain.columns[0], "rank", *plain.columns[1:], "unedited"), tuple(rows), (note,))
 
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -184,7 +183,7 @@ def short_names(models: Sequence[str]) -> list[str]:
     return [f"#{place}" for place in range(1, len(models) + 1)] if taken else letters
 
 
-def models_grid(found: ModelComparison) -> Grid:
+def models_grid(found: ModelComparison) -> PrintedTable:
     """Show editing models with short names, scores, open ranks and cases, and nothing edited as the last line."""
     short = short_names([one.model for one in found.models])
     rows = [
@@ -199,12 +198,15 @@ def models_grid(found: ModelComparison) -> Grid:
         )
         for place, one in enumerate(found.models)
     ]
-    return Grid(
+    return PrintedTable(
+        "",
         ("model", "rank", "score", "cases", "lacks", "unjudged", "unedited"),
         (*rows, reference_row(found.reference, (), 4)),
-        f"{found.common} of {number_of(found.cases, 'case')} {verb(found.common, 'is', 'are')} common to all models. "
-        f"{reference_note(found.reference)} "
-        f"Rank: the best and worst that the corrected tests leave open. {UNEDITED}",
+        (
+            f"{found.common} of {number_of(found.cases, 'case')} {verb(found.common, 'is', 'are')} common to all models. "
+            f"{reference_note(found.reference)} "
+            f"Rank: the best and worst that the corrected tests leave open. {UNEDITED}",
+        ),
     )
 
 
@@ -259,7 +261,7 @@ def _agreement(report: Report, level: int) -> Iterator[Block]:
     )
 
 
-def agreement_grids(criteria: Mapping[str, Measures], titles: Mapping[str, str]) -> Iterator[Grid]:
+def agreement_grids(criteria: Mapping[str, Measures], titles: Mapping[str, str]) -> Iterator[PrintedTable]:
     """Show every measure of every criterion, one row a measure, with what people reach among themselves."""
     for criterion, whole in criteria.items():
         ceiling = getattr(whole, "ceiling", None)
@@ -276,20 +278,22 @@ def agreement_grids(criteria: Mapping[str, Measures], titles: Mapping[str, str])
         note = " ".join(dict.fromkeys(whys))
         if whole.left_out:
             note = f"{note} {whole.left_out} labelled edits are unjudged and left out.".strip()
-        yield Grid((titles.get(criterion, criterion), "judge", "people among themselves", "edits"), tuple(rows), note)
+        yield PrintedTable(
+            "", (titles.get(criterion, criterion), "judge", "people among themselves", "edits"), tuple(rows), (note,)
+        )
 
 
-def measures_grid(title: str, lines: Mapping[str, Measures]) -> Grid:
+def measures_grid(title: str, lines: Mapping[str, Measures]) -> PrintedTable:
     """Show the main measures of several groups, one row a group."""
     shown = ("spearman", "mae", "accuracy", "krippendorff_alpha")
     rows = [(name, *(getattr(one, m).told() for m in shown), str(one.n)) for name, one in lines.items()]
     raters = "annotators" if any(one.raters == "annotators" for one in lines.values()) else "annotator and judge"
     heads = [f"Krippendorff α, {raters}" if m == "krippendorff_alpha" else TITLES[m] for m in shown]
     absent = [f"{name}: {one.spearman.why}." for name, one in lines.items() if one.spearman.value is None]
-    return Grid((title, *heads, "edits"), tuple(rows), f"No ρ – {' '.join(absent)}" if absent else "")
+    return PrintedTable("", (title, *heads, "edits"), tuple(rows), (f"No ρ – {' '.join(absent)}" if absent else "",))
 
 
-def field_grids(found: Agreement, titles: Mapping[str, str]) -> Iterator[Grid]:
+def field_grids(found: Agreement, titles: Mapping[str, str]) -> Iterator[PrintedTable]:
     """Show agreement by the editing model and by other fields, a table a field and criterion."""
     for field, values in found.by.items():
         words = " and ".join(name.strip().replace("_", " ") for name in field.split(","))
@@ -308,11 +312,11 @@ def people_blocks(found: Agreement, titles: Mapping[str, str], level: int = 2) -
         title = titles.get(criterion, criterion)
         lines = [_among("all types", one), *(_among(name, part) for name, part in one.by_type.items())]
         note = "same label: share of equal labels among all pairs of labels of the same edit."
-        yield Grid((title, *_AMONG), tuple(lines), note)
+        yield PrintedTable("", (title, *_AMONG), tuple(lines), (note,))
         if one.raters > 2:
             left = f"{one.pairs_left_out} more pairs share fewer edits." if one.pairs_left_out else ""
             pairs = [_among(" and ".join(pair.names), pair) for pair in one.pairs]
-            yield Grid((f"{title}, two by two", *_AMONG), tuple(pairs), left)
+            yield PrintedTable("", (f"{title}, two by two", *_AMONG), tuple(pairs), (left,))
 
 
 _AMONG = ("Krippendorff α", "same label", "annotators", "edits")
@@ -344,7 +348,7 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
         name, *rest = reference_row(one.reference, criteria, 4)
         rows.append((BETWEEN.join((name, *one.part)), *rest))
         note = f"{note} {reference_note(one.reference)}".strip()
-    yield Grid((*columns, "judged"), tuple(rows), note)
+    yield PrintedTable("", (*columns, "judged"), tuple(rows), (note,))
     yield Drawing("leaderboard", "Overall scores with intervals.")
     yield Drawing("types_by_run", "Scores by instruction type, run by run.")
     if any(entry.agreement for entry in board.leaderboard):
@@ -354,7 +358,7 @@ def leaderboard_blocks(board: Leaderboard) -> Iterator[Block]:
             (entry.run, *(entry.agreement[name].told() if name in entry.agreement else "–" for name in known))
             for entry in board.leaderboard
         ]
-        yield Grid(("Spearman ρ with people", *(titles[name] for name in known)), tuple(lines))
+        yield PrintedTable("", ("Spearman ρ with people", *(titles[name] for name in known)), tuple(lines))
         yield Drawing(
             "agreement_by_run", "Agreement with people; filled: the best; dashed: one annotator against the others."
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,14 +28,14 @@ from editloupe.evals.analysis.scores import Score, Scores, UnjudgedRule, scores
 from editloupe.evals.manifests.pairs import PAIRS
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.evals.report.corrected_blocks import corrected_table
-from editloupe.evals.report.model import Entry, Leaderboard, PaperTable, Report, Spent
+from editloupe.evals.report.model import Entry, Leaderboard, Report, Spent
 from editloupe.evals.report.ranking import rank_runs, ranking_answer, ranking_notes, ranks_of_parts
-from editloupe.evals.report.report_tables import cross_tables, printed
+from editloupe.evals.report.report_tables import cross_tables
 from editloupe.evals.runs.stage_counts import silent_members
 from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.records import CorrectedScores
 from editloupe.rubrics.registry import OWN, known_protocol
-from editloupe.rubrics.tables import NO_MODEL
+from editloupe.rubrics.tables import NO_MODEL, PrintedTable
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -75,12 +76,12 @@ def build_report(
     except UserError as error:
         sections = ()
         notes.append(f"The paper's own tables are left out: {error}.")
-    shown = tuple(printed(one, table.protocol) for one in (*sections, *cross_tables(table, found, intervals)))
+    shown = tuple(replace(one, protocol=table.protocol) for one in (*sections, *cross_tables(table, found, intervals)))
     mended = _corrected(table, people, queue, how) if corrected else None
     if mended is not None:
-        shown = (*shown, printed(corrected_table(mended, table.titles), table.protocol))
+        shown = (*shown, replace(corrected_table(mended, table.titles), protocol=table.protocol))
     said = version_notes(table.versions)
-    shown = tuple(one.model_copy(update={"notes": (*one.notes, *said)}) for one in shown) if said else shown
+    shown = tuple(replace(one, notes=(*one.notes, *said)) for one in shown) if said else shown
     areas = {name: trend for name in table.criteria if (trend := area_trend(table, name)) is not None}
     return Report(
         **{
@@ -168,13 +169,15 @@ def build_leaderboard(
     )
 
 
-def _together(reports: Sequence[Report], tables: Sequence[Table], intervals: Resampling | None) -> Iterator[PaperTable]:
+def _together(
+    reports: Sequence[Report], tables: Sequence[Table], intervals: Resampling | None
+) -> Iterator[PrintedTable]:
     """Yield the paper's tables of every protocol, with the models of all its runs as rows."""
     fill = 0.0 if reports[0].unjudged_rule == "worst" else None
     for protocol in dict.fromkeys(table.protocol for table in tables):
         own = [table for table in tables if table.protocol == protocol]
         with suppress(UserError):  # said in the notes of the run's own report
-            yield from (printed(one, protocol) for one in paper_tables(*own, how=intervals, fill=fill))
+            yield from (replace(one, protocol=protocol) for one in paper_tables(*own, how=intervals, fill=fill))
 
 
 def _value(score: Score) -> float:

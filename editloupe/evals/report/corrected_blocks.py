@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from editloupe._util.text import number_of
-from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.trust.records import FEWEST, Corrected, CorrectedPart, CorrectedScore, CorrectedScores
 from editloupe.rubrics.tables import Cell, PrintedTable
 
@@ -57,7 +57,9 @@ def _gained(found: CorrectedScores) -> Iterator[str]:
         yield f"{label}: the judge says {one.judge:.1f}, people would say {one.told()}: {gained}."
 
 
-def _grid(found: CorrectedScores, titles: Mapping[str, str], lines: Mapping[str, CorrectedScore], head: str) -> Grid:
+def _grid(
+    found: CorrectedScores, titles: Mapping[str, str], lines: Mapping[str, CorrectedScore], head: str
+) -> PrintedTable:
     rows, whys = [], []
     for name, score in lines.items():
         means: dict[str, Corrected] = {FINAL: score}
@@ -72,7 +74,7 @@ def _grid(found: CorrectedScores, titles: Mapping[str, str], lines: Mapping[str,
             whys.append(f"{name}: {score.why}.")
     columns = (head, "of", "judge", "corrected", "labels alone", "labels", "as good as")
     note = f"{found.level * 100:g} % intervals. As good as: labels alone that would give so narrow an interval."
-    return Grid(columns, tuple(rows), " ".join((note, *whys)))
+    return PrintedTable("", columns, tuple(rows), (" ".join((note, *whys)),))
 
 
 def _differences(found: CorrectedScores, level: int) -> Iterator[Block]:
@@ -85,7 +87,7 @@ def _differences(found: CorrectedScores, level: int) -> Iterator[Block]:
         told = Corrected(judge=None, corrected=one.corrected, low=one.low, high=one.high).told()
         rows.append((f"{one.a} − {one.b}", judge, told, *map(str, one.labels)))
         whys += [f"{one.a} − {one.b}: {one.why}."] if one.why else []
-    yield Grid(("overall", "judge", "corrected", "labels", "labels"), tuple(rows), " ".join(whys))
+    yield PrintedTable("", ("overall", "judge", "corrected", "labels", "labels"), tuple(rows), (" ".join(whys),))
 
 
 def _yes_no(found: CorrectedScores, titles: Mapping[str, str], level: int) -> Iterator[Block]:
@@ -100,7 +102,7 @@ def _yes_no(found: CorrectedScores, titles: Mapping[str, str], level: int) -> It
     if rows:
         yield Heading("Share of yes, by sensitivity and specificity", level)
         columns = ("criterion", "judge", "corrected", "sensitivity", "specificity", "labels")
-        yield Grid(columns, tuple(rows), " ".join(whys))
+        yield PrintedTable("", columns, tuple(rows), (" ".join(whys),))
 
 
 def corrected_table(found: CorrectedScores, titles: Mapping[str, str]) -> PrintedTable:

@@ -11,10 +11,12 @@ from importlib.resources import files
 
 from editloupe._util.text import counted, for_html, shortened, trace_command
 from editloupe.evals.analysis.instructive import Instructive
-from editloupe.evals.report.block_types import Block, Cases, Drawing, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
 from editloupe.evals.report.draw_figures import Draw
+from editloupe.evals.report.table_formats import cell_text
 from editloupe.evals.report.thumbnails import PICTURES, Thumbnail, thumbnails, tool_picture
 from editloupe.evals.runs.store import Run
+from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import Observation, Step, Trace
 
 _INTERVAL = re.compile(r"^(\S+) (\[[^\]]*\])$")
@@ -71,7 +73,7 @@ class _Page:
             yield f"<p{kind}>{for_html(block.text)}</p>"
         elif isinstance(block, Points):
             yield "<ul>" + "".join(f"<li>{for_html(item)}</li>" for item in block.items) + "</ul>"
-        elif isinstance(block, Grid):
+        elif isinstance(block, PrintedTable):
             self._tables += 1
             yield _grid(block, self._tables)
         elif isinstance(block, Drawing):
@@ -126,12 +128,12 @@ class _Page:
         )
 
 
-def _grid(grid: Grid, number: int) -> str:
+def _grid(grid: PrintedTable, number: int) -> str:
     head = "".join(f'<th scope="col">{for_html(column)}</th>' for column in grid.columns)
     lines = []
     for row in grid.rows:
         kind = ' class="total"' if row[0] == "overall" else ""
-        lines.append(f"<tr{kind}>" + "".join(f"<td>{_cell(cell)}</td>" for cell in row) + "</tr>")
+        lines.append(f"<tr{kind}>" + "".join(f"<td>{_cell(cell_text(cell))}</td>" for cell in row) + "</tr>")
     body = "".join(lines)
     name = for_html(" ".join(filter(None, (f"Table {number}:", grid.columns[0] if grid.columns else ""))))
     table = f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">'

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from editloupe._util.text import code_for_markdown, counted, for_markdown, trace_command
 from editloupe.evals.analysis.instructive import Instructive
-from editloupe.evals.report.block_types import Block, Cases, Drawing, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
+from editloupe.evals.report.table_formats import markdown_rows
+from editloupe.rubrics.tables import PrintedTable
 
 
 def as_markdown(blocks: Sequence[Block], pictures: Mapping[str, str] | None = None) -> str:
@@ -22,18 +24,11 @@ def _shown(block: Block, pictures: Mapping[str, str]) -> list[str]:
         return [{"answer": f"**{text}**", "warning": f"> **Note.** {text}", "paste": f"> {text}"}.get(block.kind, text)]
     if isinstance(block, Points):
         return ["\n".join(f"- {for_markdown(item)}" for item in block.items)] if block.items else []
-    if isinstance(block, Grid):
-        return _grid(block)
+    if isinstance(block, PrintedTable):
+        return ["\n".join(markdown_rows(block)), *([for_markdown(block.note)] if block.note else [])]
     if isinstance(block, Drawing):
         return [f"![{for_markdown(block.caption)}]({pictures[block.name]})"] if block.name in pictures else []
     return _cases(block)
-
-
-def _grid(grid: Grid) -> list[str]:
-    lines = ["| " + " | ".join(map(for_markdown, grid.columns)) + " |"]
-    lines.append("|" + "|".join(["---", *["--:"] * (len(grid.columns) - 1)]) + "|")
-    lines += ["| " + " | ".join(map(for_markdown, row)) + " |" for row in grid.rows]
-    return ["\n".join(lines), *([for_markdown(grid.note)] if grid.note else [])]
 
 
 def _cases(cases: Cases) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, PlainSerializer
 
 from editloupe.evals.analysis.agreement import Agreement
 from editloupe.evals.analysis.distribution import AreaTrend, Distribution
@@ -13,7 +14,9 @@ from editloupe.evals.analysis.instructive import Instructive
 from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.run_table import ServedVersion
 from editloupe.evals.analysis.scores import Coverage, Scores
+from editloupe.evals.report.table_formats import as_facts
 from editloupe.evals.trust.records import CorrectedScores
+from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import Record
 
 
@@ -29,15 +32,8 @@ class Spent(Record):
     """Waiting time of all units together."""
 
 
-class PaperTable(Record):
-    """A table as the protocol's paper prints it."""
-
-    protocol: str
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str | int | Number | None, ...], ...]
-    """One a model, the verdicts there are and those there should be at the end."""
-    notes: tuple[str, ...] = ()
+ReportTable = Annotated[PrintedTable, PlainSerializer(lambda table: {"protocol": table.protocol, **as_facts(table)})]
+"""A table as the JSON form of a report holds it."""
 
 
 class Report(Scores):
@@ -68,7 +64,7 @@ class Report(Scores):
     rankings: tuple[ModelComparison, ...]
     """What can be said about the order of the editing models, by paired tests, and what nothing edited scores; one for
     every value of what the paper keeps apart, usually one."""
-    tables: tuple[PaperTable, ...]
+    tables: tuple[ReportTable, ...]
     """What the protocol's paper prints, and what several fields to group by make."""
     distributions: Mapping[str, Distribution]
     areas: Mapping[str, AreaTrend]
@@ -106,7 +102,7 @@ class Leaderboard(Record):
     rankings: tuple[ModelComparison, ...] = ()
     """The editing models of all runs, where one judge judged them by one protocol."""
     leaderboard: tuple[Entry, ...]
-    tables: tuple[PaperTable, ...] = ()
+    tables: tuple[ReportTable, ...] = ()
     """The papers' tables with the models of all runs as rows, protocol by protocol."""
     notes: tuple[str, ...]
     reports: tuple[Report, ...]

@@ -8,8 +8,9 @@ from editloupe._util.text import number_of
 from editloupe.evals.analysis.model_records import ModelComparison, ModelPair, PairDifference
 from editloupe.evals.analysis.paired import OVERALL
 from editloupe.evals.analysis.parts import BETWEEN
-from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.report.blocks import models_grid, p_value, short_names
+from editloupe.rubrics.tables import PrintedTable
 
 REFERENCE = "nothing"
 """How a table of pairs calls the reference."""
@@ -39,17 +40,20 @@ def model_blocks(found: ModelComparison, titles: Mapping[str, str]) -> Iterator[
         yield Points((*few, *same))
 
 
-def _pairs(pairs: Sequence[ModelPair], name: str, short: Mapping[str, str], level: str) -> Grid:
+def _pairs(pairs: Sequence[ModelPair], name: str, short: Mapping[str, str], level: str) -> PrintedTable:
     rows = []
     for pair in pairs:
         one = pair.overall if name == OVERALL else pair.criteria[name]
         better = ["–" if model is None else short[model] for model in (one.better, one.better_holm)]
         rows.append((f"{short[pair.a]} − {short[pair.b]}", *_numbers(one), str(one.difference.n), *better))
-    return Grid(
+    return PrintedTable(
+        "",
         ("pair", "first", "second", "difference", "p", "p Holm", "cases", "better", "Holm"),
         tuple(rows),
-        f"p: two-sided sign-flip test on paired differences; p Holm: corrected for the pairs of this table. "
-        f"Better: at {level} by the test and the interval, and after the correction; –: not told apart.",
+        (
+            f"p: two-sided sign-flip test on paired differences; p Holm: corrected for the pairs of this table. "
+            f"Better: at {level} by the test and the interval, and after the correction; –: not told apart.",
+        ),
     )
 
 

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from editloupe.evals.analysis.parts import grouped, grouping
 from editloupe.evals.analysis.run_table import RunRow, Table
 from editloupe.evals.analysis.score_records import Score, Scores
-from editloupe.evals.report.model import Leaderboard, PaperTable, Report
+from editloupe.evals.report.model import Leaderboard, Report
 from editloupe.evals.report.table_formats import cell_text
 from editloupe.rubrics.tables import Cell, PrintedTable
 
 LOW, HIGH, SD = " low", " high", " SD"
 """What the columns of an interval and of a standard deviation end in."""
-
-
-def printed(section: PrintedTable, protocol: str) -> PaperTable:
-    """Return a table as a report holds it."""
-    return PaperTable(**vars(section), protocol=protocol)
 
 
 def cross_tables(table: Table, found: Scores, intervals: bool) -> list[PrintedTable]:
@@ -66,7 +62,7 @@ def _cross(
     return PrintedTable(title, (*columns, "judged", "expected"), tuple(lines))
 
 
-def merged(table: PaperTable | PrintedTable) -> PrintedTable:
+def merged(table: PrintedTable) -> PrintedTable:
     """Return a table for readers: a value with its spread and its interval in one cell.
 
     >>> table = PrintedTable("t", ("model", "AD", "AD low", "AD high"), (("a", 50.0, 40.0, 61.5),))
@@ -83,7 +79,7 @@ def merged(table: PaperTable | PrintedTable) -> PrintedTable:
     hidden = {place for ends in more.values() for place in ends if place is not None}
     shown = [place for place in range(len(columns)) if place not in hidden]
     rows = tuple(tuple(_cell(row, place, more.get(place)) for place in shown) for row in table.rows)
-    return PrintedTable(table.title, tuple(columns[place] for place in shown), rows, tuple(table.notes))
+    return replace(table, columns=tuple(columns[place] for place in shown), rows=rows)
 
 
 def _cell(row: Sequence[Cell], place: int, ends: Sequence[int | None] | None) -> Cell:
@@ -101,9 +97,8 @@ def _cell(row: Sequence[Cell], place: int, ends: Sequence[int | None] | None) ->
 
 def sections_of(found: Report | Leaderboard) -> list[PrintedTable]:
     """Return the tables of a report for LaTeX and CSV; where the protocol's paper has none, the scores by model."""
-    held = [PrintedTable(one.title, one.columns, one.rows, one.notes) for one in found.tables]
-    if held:
-        return held
+    if found.tables:
+        return list(found.tables)
     reports = [found] if isinstance(found, Report) else list(found.reports)
     return [section for report in reports if (section := _scores(report))]
 

@@ -116,11 +116,16 @@ def to_csv(section: PrintedTable) -> str:
 
 def to_markdown(section: PrintedTable) -> str:
     """Return a table as Markdown under its title."""
-    lines = [f"### {for_markdown(section.title)}", "", _markdown_row(section.columns)]
-    lines.append("|" + "|".join(["---", *["--:"] * (len(section.columns) - 1)]) + "|")
-    lines += [_markdown_row([cell_text(cell) for cell in row]) for row in section.rows]
+    lines = [f"### {for_markdown(section.title)}", "", *markdown_rows(section)]
     lines += [line for note in section.notes for line in ("", for_markdown(note))]
     return "\n".join(lines) + "\n"
+
+
+def markdown_rows(section: PrintedTable) -> list[str]:
+    """Return the lines of a table in Markdown, without its title and notes."""
+    ruler = "|" + "|".join(["---", *["--:"] * (len(section.columns) - 1)]) + "|"
+    rows = (_markdown_row([cell_text(cell) for cell in row]) for row in section.rows)
+    return [_markdown_row(section.columns), ruler, *rows]
 
 
 def _markdown_row(cells: Sequence[str]) -> str:

@@ -15,7 +15,9 @@ from rich.text import Text
 
 from editloupe._util.text import counted, printable, trace_command
 from editloupe.evals.analysis.instructive import Instructive
-from editloupe.evals.report.block_types import Block, Cases, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.block_types import Block, Cases, Heading, Paragraph, Points
+from editloupe.evals.report.table_formats import cell_text
+from editloupe.rubrics.tables import PrintedTable
 
 WIDTH = 110
 """Columns where nothing else is known, as in a file."""
@@ -55,16 +57,17 @@ def _shown(block: Block, width: int) -> list[RenderableType]:
             line.add_row(Text("•"), Text(printable(item)))
             lines.append(line)
         return [*lines, Text()]
-    if isinstance(block, Grid):
+    if isinstance(block, PrintedTable):
         return _grid(block, width)
     if isinstance(block, Cases):
         return [part for item in block.items for part in _case(block, item)]
     return []
 
 
-def _grid(grid: Grid, width: int) -> list[RenderableType]:
+def _grid(grid: PrintedTable, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = []
-    needs = _needs(grid)
+    rows = [[cell_text(cell) for cell in row] for row in grid.rows]
+    needs = _needs(grid.columns, rows)
     for places in _pages(needs, width):
         table = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
         heads = [printable(grid.columns[place]) for place in places]
@@ -75,18 +78,15 @@ def _grid(grid: Grid, width: int) -> list[RenderableType]:
             heads = ["\n".join(head.split()) if place else head for place, head in zip(places, heads, strict=True)]
         for place, head in zip(places, heads, strict=True):
             table.add_column(Text(head), justify="right" if place else "left", overflow="fold")
-        for row in grid.rows:
-            table.add_row(*(Text(printable(row[place])) for place in places))
+        for row in rows:
+            table.add_row(*(Text(row[place]) for place in places))
         parts.append(table)
     return [*parts, Text(printable(grid.note), style="dim"), Text()] if grid.note else parts
 
 
-def _needs(grid: Grid) -> list[int]:
+def _needs(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
     """Return the width that breaks no cell of a column and no word of its heading."""
-    return [
-        max(map(len, (*grid.columns[place].split(), *(row[place] for row in grid.rows), "")))
-        for place in range(len(grid.columns))
-    ]
+    return [max(map(len, (*column.split(), *(row[place] for row in rows), ""))) for place, column in enumerate(columns)]
 
 
 def _pages(needs: list[int], width: int) -> list[list[int]]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from editloupe._util.text import number_of
-from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph
+from editloupe.evals.report.block_types import Block, Heading, Paragraph
 from editloupe.evals.traces.trace_statistics import NO_EXPERIMENT, CriterionStatistics, Share, TraceStatistics
+from editloupe.rubrics.tables import PrintedTable
 
 
 def statistics_blocks(counted: TraceStatistics, searched: int) -> tuple[Block, ...]:
@@ -48,11 +49,13 @@ def _blocks(counted: TraceStatistics, searched: int) -> Iterator[Block]:
         note = "Tokens are those of the replies that called a tool, shared evenly among the calls of a reply."
         if shared:
             note += " What was done in a trace that several edits share is counted once."
-        yield Grid(columns, rows, note)
+        yield PrintedTable("", columns, rows, (note,))
     for title, counts in (("Turns", counted.turns), ("Repairs", counted.repairs)):
         if counts:
             listed = sorted(counts.items())
-            yield Grid((title, *(str(number) for number, _ in listed)), (("verdicts", *(str(n) for _, n in listed)),))
+            yield PrintedTable(
+                "", (title, *(str(number) for number, _ in listed)), (("verdicts", *(str(n) for _, n in listed)),)
+            )
     for one in counted.criteria:
         yield Heading(f"{one.criterion} ({one.protocol})", 3)
         yield from _criterion(one)
@@ -65,10 +68,11 @@ def _criterion(one: CriterionStatistics) -> Iterator[Block]:
     rows = [("all verdicts", *(str(one.counts[name]) for name in given))]
     rows += [(tool, *(str(by.get(name, 0)) for name in given)) for tool, by in one.by_tool.items()]
     if given:
-        yield Grid(("Called ↓, label →", *given), tuple(rows))
+        yield PrintedTable("", ("Called ↓, label →", *given), tuple(rows))
     if not one.agreement.of:
         return
-    yield Grid(
+    yield PrintedTable(
+        "",
         ("People ↓, judge →", *one.labels),
         tuple((name, *map(str, counts)) for name, counts in zip(one.labels, one.confusion, strict=True)),
     )
@@ -77,7 +81,7 @@ def _criterion(one: CriterionStatistics) -> Iterator[Block]:
         compared = tuple(
             (each.tool, told(each.used), told(each.unused), told_difference(each.difference)) for each in one.tools
         )
-        yield Grid(("Agreement with people", "with a call", "without", "difference"), compared)
+        yield PrintedTable("", ("Agreement with people", "with a call", "without", "difference"), compared)
 
 
 def told(share: Share) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from editloupe.evals.report.block_types import Block, Grid, Heading, Paragraph, Points
+from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.trust.confidence import KINDS
 from editloupe.evals.trust.drift import Drift
 from editloupe.evals.trust.replace_annotators import Replacement
 from editloupe.judge.calibration import Calibration
+from editloupe.rubrics.tables import PrintedTable
 
 
 def calibration_blocks(found: Calibration, titles: Mapping[str, str]) -> Iterator[Block]:
@@ -45,7 +46,7 @@ def calibration_blocks(found: Calibration, titles: Mapping[str, str]) -> Iterato
             )
         )
     columns = ("criterion", "kept from", "of the run", "labels", "people agree", "at least")
-    yield Grid(columns, tuple(rows), "At least: the Clopper–Pearson lower bound.")
+    yield PrintedTable("", columns, tuple(rows), ("At least: the Clopper–Pearson lower bound.",))
     if whys:
         yield Points(tuple(whys))
 
@@ -63,7 +64,7 @@ def drift_blocks(found: Drift, titles: Mapping[str, str]) -> Iterator[Block]:
         rows.append((titles.get(criterion, criterion), one.answer, *shares, kappa, shift, str(one.edits)))
     columns = ("criterion", "answer", "same label", "its own repeats", "Cohen κ", "shift of the mean", "edits")
     note = f"Interval of {(1 - 2 * found.error) * 100:g} %; same where it lies within ±{found.margin:g} points of 100."
-    yield Grid(columns, tuple(rows), note)
+    yield PrintedTable("", columns, tuple(rows), (note,))
 
 
 def replacement_blocks(found: Mapping[str, Replacement], titles: Mapping[str, str], epsilon: float) -> Iterator[Block]:
@@ -91,4 +92,6 @@ def replacement_blocks(found: Mapping[str, Replacement], titles: Mapping[str, st
         ]
         told = f"{'Yes' if one.may_replace else 'No'}: winning rate {one.winning_rate:.2f}, mean advantage {one.advantage:.2f}."
         note = f"{told} {one.why or ''}".strip()
-        yield Grid((title, "judge as close", "annotator as close", "p", "passed", "edits"), tuple(rows), note)
+        yield PrintedTable(
+            "", (title, "judge as close", "annotator as close", "p", "passed", "edits"), tuple(rows), (note,)
+        )

@@ -12,13 +12,15 @@ from editloupe.evals.edival import compare as comparing
 from editloupe.evals.edival.metrics import EdivalFigures, models_of
 from editloupe.evals.edival.report import blocks, drawings, points
 from editloupe.evals.edival.tables import SHORT
-from editloupe.evals.report.block_types import Drawing, Grid, Heading
+from editloupe.evals.report.block_types import Drawing, Heading
 from editloupe.evals.report.figures import as_svg
 from editloupe.evals.report.html import as_html
 from editloupe.evals.report.markdown import as_markdown
+from editloupe.evals.report.table_formats import cell_text
 from editloupe.evals.report.text import as_text
 from editloupe.rubrics.edival.scoring import TurnScore
 from editloupe.rubrics.edival.tasks import TYPES
+from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import UserError
 
 # Table 8, task success of Seedream 4.0, Nano Banana, GPT-Image-1 and FLUX.1-Kontext-max at turns 1 to 3.
@@ -101,11 +103,16 @@ ALL = figures(
 )
 
 
-def grid(heading: str, told: list[Any] | None = None) -> Grid:
+def cells(table: PrintedTable) -> list[tuple[str, ...]]:
+    """Return the rows as a reader sees them."""
+    return [tuple(map(cell_text, row)) for row in table.rows]
+
+
+def grid(heading: str, told: list[Any] | None = None) -> PrintedTable:
     """The first table under a heading."""
     told = told or blocks(ALL)
     place = next(n for n, block in enumerate(told) if isinstance(block, Heading) and heading in block.text)
-    return next(block for block in told[place:] if isinstance(block, Grid))
+    return next(block for block in told[place:] if isinstance(block, PrintedTable))
 
 
 def test_models_stand_in_the_order_of_their_overall_score_at_the_last_turn() -> None:
@@ -118,25 +125,25 @@ def test_models_stand_in_the_order_of_their_overall_score_at_the_last_turn() -> 
         "judged",
         "expected",
     )
-    by_last = [float(row[9]) for row in table.rows]
+    by_last = [float(row[9]) for row in cells(table)]
     assert by_last == sorted(by_last, reverse=True)
-    assert [row[-3:] for row in table.rows] == [("1", "20", "20"), ("2", "20", "20"), ("2", "20", "20")]
-    assert {row[0]: row[4] for row in table.rows} == {"keen": "60.00", "calm": "95.00", "poor": "50.00"}
+    assert [row[-3:] for row in cells(table)] == [("1", "20", "20"), ("2", "20", "20"), ("2", "20", "20")]
+    assert {row[0]: row[4] for row in cells(table)} == {"keen": "60.00", "calm": "95.00", "poor": "50.00"}
 
 
 def test_every_type_has_its_column_and_a_type_that_never_came_a_dash() -> None:
     one = figures([s for s in scores("m", "multi", 1.0, 1.0) if s.types != ("count_change",)])
     told = blocks(one)
-    grids = [b for b in told if isinstance(b, Grid)]
+    grids = [b for b in told if isinstance(b, PrintedTable)]
     by_type = next(g for g in grids if g.columns[0] == "T1")
     assert by_type.columns[1:] == tuple(SHORT[kind] for kind in TYPES)
-    (row,) = by_type.rows
+    (row,) = cells(by_type)
     assert row[by_type.columns.index("count")] == "–"
     assert row[by_type.columns.index("background")] == "100.00"
 
 
 def test_fronts_name_the_models_no_other_beats() -> None:
-    found = dict(grid("Pareto").rows)
+    found = dict(cells(grid("Pareto")))
     front = found["turn 1: EdiVal-IF and EdiVal-CC"]
     assert set(front.split(", ")) == {"keen", "calm"}
     multi = ALL.of("multi")

@@ -9,9 +9,10 @@ from math import sqrt
 import pytest
 
 from editloupe.evals.edival.metrics import EdivalFigures, models_of
-from editloupe.evals.edival.tables import PaperTable, at_last_turn, chosen, tables
+from editloupe.evals.edival.tables import at_last_turn, chosen, tables
 from editloupe.evals.report.table_formats import to_csv, to_latex
 from editloupe.rubrics.edival.scoring import TurnScore
+from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import UserError
 
 # Three turns of four pictures: what each model did, True followed, False not, None unjudged.
@@ -57,16 +58,16 @@ def figures() -> EdivalFigures:
     )
 
 
-def numbered(number: str) -> PaperTable:
+def numbered(number: str) -> PrintedTable:
     return chosen(tables(figures()), [number])[0]
 
 
 def rows(number: str) -> dict[str, tuple[object, ...]]:
-    return {str(row[0]): row[1:] for row in numbered(number).section.rows}
+    return {str(row[0]): row[1:] for row in numbered(number).rows}
 
 
 def test_table_3_has_following_consistency_and_overall_of_every_turn_and_model() -> None:
-    table = numbered("3").section
+    table = numbered("3")
     assert table.columns[:4] == ("model", "IF T1", "IF T2", "IF T3")
     assert [row[0] for row in table.rows] == ["keen", "torn", "idle"], "by EdiVal-O at the last turn"
     third = 100 / 3
@@ -98,7 +99,7 @@ def test_models_with_the_same_score_share_a_rank_and_one_without_a_score_stands_
     found = EdivalFigures(
         run="r", judge="j", missing="complete", turns=3, models=models_of(scores, 3, "complete"), unjudged={}
     )
-    table = chosen(tables(found), ["3"])[0].section
+    table = chosen(tables(found), ["3"])[0]
     places = [(row[0], row[table.columns.index("rank")]) for row in table.rows]
     assert places == [("keen", 1), ("idle", 1), ("blind", None)], (
         "0 at the last turn is a score, and equal ones share it"
@@ -106,16 +107,16 @@ def test_models_with_the_same_score_share_a_rank_and_one_without_a_score_stands_
 
 
 def test_table_4_has_the_quality_and_its_distance_from_the_base_pictures() -> None:
-    assert numbered("4").section.columns == ("model", "VQ T1", "VQ T2", "VQ T3", "|Δ| T1", "|Δ| T2", "|Δ| T3")
+    assert numbered("4").columns == ("model", "VQ T1", "VQ T2", "VQ T3", "|Δ| T1", "|Δ| T2", "|Δ| T3")
     assert rows("4")["keen"] == pytest.approx((6.0, 6.5, 7.0, 1.5, 2.0, 2.5))
     assert rows("4")["torn"] == pytest.approx((3.0, 2.0, 1.0, 1.5, 2.5, 3.5))
 
 
 def test_table_5_has_a_column_a_connector_and_leaves_out_who_was_not_asked_so() -> None:
-    table = numbered("5").section
+    table = numbered("5")
     assert table.columns == ("model", "complex C3", "complex-keep C3")
     assert table.rows == (("keen", 50.0, 100.0),), "b: a failure, and with the other connector two open instructions"
-    assert numbered("15").section.rows == (("keen", 50.0, 50.0, 100.0),)
+    assert numbered("15").rows == (("keen", 50.0, 50.0, 100.0),)
     assert at_last_turn(figures())["idle"] == {"multi": 0.0}
 
 
@@ -130,7 +131,7 @@ def test_a_table_that_is_not_there_is_the_users_mistake() -> None:
 
 
 def test_every_cell_arrives_in_latex_and_csv() -> None:
-    table = numbered("3").section
+    table = numbered("3")
     read = list(csv.DictReader(io.StringIO(to_csv(table))))
     assert [line["model"] for line in read] == ["keen", "torn", "idle"]
     assert float(read[1]["IF T3"]) == pytest.approx(100 / 3)

@@ -6,10 +6,10 @@ from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
 from editloupe.evals.report import Leaderboard, Report, build_leaderboard, build_report
-from editloupe.evals.report.block_types import Grid
 from editloupe.evals.report.blocks import sequence
 from editloupe.evals.report.markdown import as_markdown
 from editloupe.evals.report.text import as_text
+from editloupe.rubrics.tables import PrintedTable
 from tests.evals.model_runs import Scores, model_run
 from tests.evals.sample_runs import IF, Line, make_run
 
@@ -17,8 +17,8 @@ QUICK = Resampling(100)
 EDITORS: dict[str | None, list[Scores | None]] = {"good": [(4, 4)] * 12, "fair": [(2, 4)] * 12, "blur": [(1, 4)] * 12}
 
 
-def grid_of(found: Report | Leaderboard, head: str) -> Grid:
-    return next(b for b in sequence(found) if isinstance(b, Grid) and b.columns[:2] == (head, "rank"))
+def grid_of(found: Report | Leaderboard, head: str) -> PrintedTable:
+    return next(b for b in sequence(found) if isinstance(b, PrintedTable) and b.columns[:2] == (head, "rank"))
 
 
 def board_of(*runs: Path) -> Leaderboard:

@@ -10,7 +10,7 @@ from editloupe.evals.analysis.human import human_labels
 from editloupe.evals.analysis.instructive import instructive
 from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.report import Report, build_leaderboard, build_report
-from editloupe.evals.report.block_types import Cases, Drawing, Grid, Heading
+from editloupe.evals.report.block_types import Cases, Drawing, Heading
 from editloupe.evals.report.blocks import sequence
 from editloupe.evals.report.draw_figures import drawings
 from editloupe.evals.report.html import as_html
@@ -18,6 +18,7 @@ from editloupe.evals.report.markdown import as_markdown
 from editloupe.evals.report.text import as_text
 from editloupe.evals.runs.store import Run
 from editloupe.judge import Judge
+from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run
 from tests.evals.samples import judgement
@@ -308,5 +309,5 @@ def test_of_two_judges_in_one_run_one_has_to_be_chosen(tmp_path: Path) -> None:
 
 
 def test_the_note_of_a_wide_table_does_not_scroll_with_it() -> None:
-    text = as_html((Grid(("a", "b"), (("1", "2"),), "A note."),), {}, "t", "m")
+    text = as_html((PrintedTable("", ("a", "b"), (("1", "2"),), ("A note.",)),), {}, "t", "m")
     assert "</table></div><figcaption>A note.</figcaption></figure>" in text

@@ -49,6 +49,7 @@ def test_two_models_are_never_one_number(run: Path, capsys: pytest.CaptureFixtur
 
 def test_json_has_tables_with_one_row_a_model_and_counts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = facts(capsys, str(run))["tables"][0]
+    assert list(table) == ["protocol", "title", "columns", "rows", "notes"]
     assert (table["protocol"], table["title"]) == ("dlebench", TABLE_1)
     assert table["columns"][0] == "model"
     assert table["columns"][-2:] == ["judged", "expected"]
