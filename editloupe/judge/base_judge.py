@@ -1,4 +1,4 @@
-"""The interface of a judge that batches and runs use; `Judge` and EdiVal's judge of chains implement it."""
+"""The interface of a judge that batches and runs use; `Judge` and the judge of chains implement it."""
 
 from __future__ import annotations
 

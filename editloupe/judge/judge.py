@@ -81,7 +81,7 @@ class Judge(BaseJudge):
         Args:
             spec: The model that answers, such as `openai:gpt-5.1`, `rules` (the embedded judge), `panel:SPEC,SPEC` or
                 `cascade:FILE`, or a plan. By default the environment variable EDITLOUPE_JUDGE, else `rules`.
-            protocol: The name of the protocol whose rubrics are asked; by default that of the set-up, else DLEBench.
+            protocol: The name of the protocol whose rubrics are asked; by default that of the set-up, else the default one.
             mode: What the judge may look with: `plain` (pictures only), `tools` or `oracle` (targets are annotated). By
                 default that of the set-up, else the protocol's own.
             base_url: The address of the model's server, if it is not the provider's own.
