@@ -18,7 +18,6 @@ LAYERS = (
         "pictures",
         "asked_messages",
         "frozen_record",
-        "hashing",
         "spans",
     ),
     ("rubrics", "tools"),

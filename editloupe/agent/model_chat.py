@@ -7,8 +7,6 @@ Whatever goes wrong ends in one of three ways: it is tried again; or `ModelFaile
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -26,6 +24,7 @@ from langchain_core.messages import (
 )
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from editloupe._util.hashing import content_key
 from editloupe.agent.attachments import attaching, fitting
 from editloupe.agent.batch_files import raise_put_aside
 from editloupe.agent.chat import ChatRequest, LimitPauses, Reply, RetryPolicy
@@ -316,7 +315,7 @@ class ModelChat:
             "repeat": request.repeat,
             "messages": [_canonical(message, index) for index, message in enumerate(request.messages)],
         }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+        return content_key(facts)
 
 
 @dataclass

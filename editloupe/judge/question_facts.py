@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from editloupe._util.hashing import content_key, text_key
 from editloupe.agent.models import sampling
 from editloupe.agent.profiles import Profile
 from editloupe.agent.prompts import system_text
 from editloupe.agent.rules.thresholds import rules_fingerprint
 from editloupe.agent.specs import RULES, split_spec
-from editloupe.hashing import content_key, text_key
 from editloupe.judge.panels import RULE
 from editloupe.judge.plans import Member, Panel, Plan, Stage
 from editloupe.judge.question_key import TELLS, TOOLS

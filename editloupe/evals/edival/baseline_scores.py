@@ -13,7 +13,7 @@ from editloupe.evals.analysis.human import human_labels
 from editloupe.evals.analysis.label_file import append_line, read_label_rows
 from editloupe.evals.analysis.run_table import RunRow, Table, table_of
 from editloupe.evals.edival.baselines import CLIP_DIR, EDIVAL_IF, LMM, BaselineTable, LabelledEdit, compare_methods
-from editloupe.evals.edival.files import content_key
+from editloupe.evals.edival.files import file_key
 from editloupe.evals.edival.scores_of_runs import PROTOCOL
 from editloupe.graphs.edival import FOLLOWING
 from editloupe.pictures.decode import open_picture
@@ -136,7 +136,7 @@ class ClipDirections:
         found: dict[str, float | None] = {}
         for number, (row, turn, _) in enumerate(edits, start=1):
             said = captions(turn.tasks[0])
-            key = content_key({"clip": self._encoder.fingerprint, "pictures": _picture(row)[1:], "captions": said})
+            key = file_key({"clip": self._encoder.fingerprint, "pictures": _picture(row)[1:], "captions": said})
             if key not in self._known:
                 value = self._direction(row.edit, *said)
                 if value is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.edival.asking import Asker, prompts
-from editloupe.evals.edival.files import SceneFile, content_key, held, relative_name, write_bytes, write_json
+from editloupe.evals.edival.files import SceneFile, file_key, held, relative_name, write_bytes, write_json
 from editloupe.evals.edival.picture_queue import PictureTally, work_through
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.encode import encode
@@ -95,7 +95,7 @@ class Decomposer:
     def key(self, picture: Picture) -> str:
         """Return what a file of this picture depends on."""
         names = ("decompose_threshold", "decompose_side", "decompose_max_side", "decompose_max_area")
-        return content_key(
+        return file_key(
             {
                 "sha": picture.sha,
                 "prompts": prompts()["listing"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import threading
@@ -14,6 +13,7 @@ from pydantic import ValidationError
 
 from editloupe._util.errors import describe_error
 from editloupe._util.files import read_text
+from editloupe._util.hashing import content_key
 from editloupe.rubrics.edival.pools import Pools
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject
 from editloupe.rubrics.edival.tasks import Task
@@ -138,9 +138,9 @@ def pictures_in(places: Iterable[Path]) -> dict[str, Path]:
     return found
 
 
-def content_key(facts: Mapping[str, Any]) -> str:
+def file_key(facts: Mapping[str, Any]) -> str:
     """Return a hash of everything a file depends on."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
+    return content_key(facts)[:32]
 
 
 def relative_name(path: Path, folder: Path) -> str:

@@ -20,7 +20,7 @@ from editloupe.evals.edival.files import (
     SUFFIXES,
     ChainFile,
     ChainTurn,
-    content_key,
+    file_key,
     held,
     relative_name,
     write_bytes,
@@ -138,7 +138,7 @@ def import_chains(file: Path, images: Path, out: Path) -> ImportTally:
             continue
         try:
             facts = [{**vars(turn), "where": None} for turn in listed]
-            key = content_key({"released": facts, "texts": texts("paper")})
+            key = file_key({"released": facts, "texts": texts("paper")})
             photograph = photographs.find(image)
             sha = Album().open(photograph).sha
             path = out / f"{image}.json"

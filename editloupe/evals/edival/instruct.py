@@ -19,7 +19,7 @@ from editloupe.evals.edival.files import (
     ChainFile,
     ChainTurn,
     SceneFile,
-    content_key,
+    file_key,
     held,
     picture_of,
     relative_name,
@@ -137,7 +137,7 @@ class Instructor:
 
     def key(self, scene: SceneFile) -> str:
         """Return what a chain of this picture depends on."""
-        return content_key(
+        return file_key(
             {
                 "scene": scene.model_dump(mode="json", include={"sha", "objects"}),
                 "seed": self.seed,

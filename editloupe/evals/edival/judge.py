@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from editloupe._util.hashing import content_key
 from editloupe.agent.attachments import wire_limits
 from editloupe.agent.hooks import Replies, Traffic, Watcher
 from editloupe.agent.models import open_chat, sampling
@@ -13,7 +14,6 @@ from editloupe.evals.edival.instruments import Instruments
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edival import CONSISTENCY, CRITERIA, EDIVAL_GRAPH, QUALITY
 from editloupe.graphs.edival_context import EdivalContext
-from editloupe.hashing import content_key
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.judge.lifecycle import JudgeLifecycle
 from editloupe.judge.question_key import Asked

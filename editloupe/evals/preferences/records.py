@@ -6,7 +6,6 @@ see, and `pairs.answers.jsonl` what people said, which only grows.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from editloupe._util.files import make_folder, text_file
+from editloupe._util.hashing import content_key
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.rubrics.load import mistake
 from editloupe.types import Record, UserError
@@ -93,7 +93,7 @@ def answers_file(pairs: Path) -> Path:
 
 def content_id(*facts: Any) -> str:
     """Return a short hash of what something is."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    return content_key(facts)[:16]
 
 
 def shuffled(seed: int, pairs: Iterable[OpenPair]) -> list[OpenPair]:

@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from editloupe._util.hashing import content_key
 from editloupe._util.storable import storable_text
 from editloupe.agent.secrets import Secrets
-from editloupe.hashing import content_key
 from editloupe.judge.question_key import Asked, changes
 
 PLANNED = "planned_repeats"

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from editloupe._util.hashing import content_key
 from editloupe._util.storable import record_json, storable_text
 from editloupe.agent.secrets import Secrets
-from editloupe.hashing import content_key
 from editloupe.pictures.memory import PictureSource
 from editloupe.types import Edit, Sha
 

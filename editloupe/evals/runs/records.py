@@ -11,12 +11,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from editloupe._util.hashing import content_key
 from editloupe._util.storable import finite_number, record_json, storable_text, whole_number
 from editloupe.agent.secrets import Secrets
 from editloupe.evals.runs.enrolment import Entry, content_of
 from editloupe.evals.runs.pictures import KeptPictures, PictureFolder, kept_pictures
 from editloupe.evals.runs.prices import Price
-from editloupe.hashing import content_key
 from editloupe.judge.question_key import Asked, Question
 from editloupe.pictures.decode import Album
 from editloupe.pictures.memory import PictureSource

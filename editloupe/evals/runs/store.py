@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from editloupe._util.hashing import content_key
 from editloupe._util.storable import finite_number, storable, storable_text, whole_number
 from editloupe.agent.secrets import Secrets
 from editloupe.evals.runs import configurations, schema
@@ -22,7 +23,6 @@ from editloupe.evals.runs.pictures import PictureFolder
 from editloupe.evals.runs.putting import ANSWER, Answer, put
 from editloupe.evals.runs.readback import KeptEdit, Unreadable, read_about, read_edit, read_reply, read_trace
 from editloupe.evals.runs.records import Filing, Unit, timestamp
-from editloupe.hashing import content_key
 from editloupe.judge.question_key import Asked
 from editloupe.pictures.decode import Album
 from editloupe.types import Judgement, Trace, Usage, UserError

@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from editloupe._util.hashing import content_key
 from editloupe.agent.hooks import with_request_limit
-from editloupe.hashing import content_key
 from editloupe.judge import Judge
 from editloupe.judge.lifecycle import edits_at_once
 from editloupe.pictures.decode import Album

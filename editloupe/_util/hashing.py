@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def content_key(facts: Mapping[str, Any]) -> str:
-    """Return a hash of facts: the same facts have the same key, whatever their order."""
+def content_key(facts: Mapping[str, Any] | Sequence[Any]) -> str:
+    """Return a hash of facts; the order of a mapping's keys does not change it."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
 
 
