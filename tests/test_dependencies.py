@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -62,6 +63,12 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 HEAVY = ("torch", "transformers", "ray", "ncnn", "rapidocr", "fastapi", "matplotlib", "sklearn", "pyarrow")
 MODULES = sorted(PACKAGE.rglob("*.py"))
 LONGEST = 600
+TABLE_OF_RUNS = re.compile(
+    r"\b(?:FROM|JOIN|INTO|UPDATE) "
+    r"(?:edits|asked|configurations|units|answers|verdicts|traces|steps|texts|replies|spent|forks)\b"
+)
+INDEXES = ("editloupe.evals.traces.", "editloupe.studio.", "editloupe.servers.studio.")
+"""Modules that query an index of their own, whose tables are named as those of a run; a run they read by its queries."""
 
 
 def name_of(path: Path) -> str:
@@ -118,6 +125,25 @@ def test_every_module_imports_only_from_what_stands_below_it() -> None:
         for module in sorted(imported(path))
         for why in objections(name_of(path), module)
     ]
+    assert not offenders, "\n".join(offenders)
+
+
+def sql_of_runs(path: Path) -> Iterator[str]:
+    """Where a module outside `evals/runs` reaches past its queries: a raw connection, or a statement on a run's tables."""
+    own_index = name_of(path).startswith(INDEXES)
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Attribute) and node.attr in ("connection", "transaction"):
+            yield f"{name_of(path)}:{node.lineno} takes a raw connection to a run (.{node.attr})"
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").endswith("evals.runs.schema"):
+            yield f"{name_of(path)}:{node.lineno} imports the schema of runs"
+        elif not own_index and isinstance(node, ast.Constant) and (found := TABLE_OF_RUNS.search(str(node.value))):
+            yield f"{name_of(path)}:{node.lineno} queries a run: {found.group()}"
+
+
+def test_sql_of_the_run_schema_is_written_only_in_the_package_of_runs() -> None:
+    assert [*sql_of_runs(PACKAGE / "evals" / "runs" / "reader.py")], "the check finds what it looks for"
+    outside = [path for path in MODULES if not name_of(path).startswith("editloupe.evals.runs")]
+    offenders = [why for path in outside for why in sql_of_runs(path)]
     assert not offenders, "\n".join(offenders)
 
 

@@ -20,11 +20,11 @@ from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_table import table_of_configuration, version_notes
 from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
 from editloupe.evals.batch.forecast import Forecast
-from editloupe.evals.batch.held import FAILED
 from editloupe.evals.batch.progress import duration
 from editloupe.evals.runs import summary
-from editloupe.evals.runs.stage_counts import as_facts, silent_members, stage_counts
+from editloupe.evals.runs.find_answers import FAILED
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.summary import as_facts, silent_members, stage_counts
 from editloupe.spans import spans_on
 from editloupe.types import Reason
 

@@ -9,9 +9,9 @@ import typer
 
 from editloupe._util.text import number_of, one_line, verb
 from editloupe.cli.telling import tell
-from editloupe.evals.runs.info import RunInfo, run_info
 from editloupe.evals.runs.merging import merge as merge_runs
 from editloupe.evals.runs.pruning import prune as prune_run
+from editloupe.evals.runs.summary import RunInfo, run_info
 from editloupe.types import UserError
 
 app = typer.Typer(no_args_is_help=True, help="Inspect, merge and prune runs.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from editloupe._util.files import text_file, write_text
-from editloupe._util.storable import storable, storable_text
+from editloupe._util.storable import storable
 from editloupe._util.text import for_json, one_line, printable
 from editloupe.cli.fork_view import fork_lines, show_kept_forks
 from editloupe.cli.telling import tell
@@ -109,10 +109,8 @@ def _deliver(text: str, out: Path | None) -> None:
 
 def _only_forks(run: Path, edit_id: str) -> bool:
     """True where a run knows an edit by its forks alone, as one does that they were written to."""
-    name = storable_text(edit_id)
-    with Run.open(run) as opened, closing(opened.reader()) as reader:
-        known = reader.execute("SELECT 1 FROM edits WHERE name = ? OR edit_id = ?", (name, name)).fetchone()
-        return not known and bool(forks_of(opened, edit_id))
+    with Run.open(run) as opened, opened.reader() as reader:
+        return not reader.holds_edit(edit_id) and bool(forks_of(opened, edit_id))
 
 
 def _named(run: Run, said: str) -> str:
@@ -132,11 +130,8 @@ def _named(run: Run, said: str) -> str:
 
 def _others(run: Run, name: str, edit: Edit) -> list[str]:
     """Return the names of the edits that share the id, such as other models' outputs."""
-    with closing(run.reader()) as reader:
-        rows = reader.execute(
-            "SELECT name FROM edits WHERE edit_id = ? AND name != ? ORDER BY position", (edit.id, name)
-        )
-        return [str(row[0]) for row in rows]
+    with run.reader() as reader:
+        return [other for other in reader.names_with_id(edit.id) if other != name]
 
 
 def _wanted(unit: Unit, criterion: str | None, repeat: int | None) -> bool:

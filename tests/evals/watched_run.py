@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 
+from editloupe.evals.runs.reader import RunReader
 from editloupe.evals.runs.store import Run
 
 
@@ -24,10 +24,10 @@ class WatchedRun(Run):
         """True if the function of the last `watch` was called."""
         return self._between is None
 
-    def reader(self) -> sqlite3.Connection:
-        connection = super().reader()
-        connection.set_trace_callback(self._watch)
-        return connection
+    def reader(self) -> RunReader:
+        reader = super().reader()
+        reader.connection.set_trace_callback(self._watch)
+        return reader
 
     def _watch(self, statement: str) -> None:
         if self._between is not None and self._seen:

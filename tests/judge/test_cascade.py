@@ -12,8 +12,8 @@ import pytest
 from editloupe.cli.main import run as command
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.runs.prices import Price, SeveralPrices
-from editloupe.evals.runs.stage_counts import stage_counts
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.summary import stage_counts
 from editloupe.judge import Judge
 from editloupe.types import Reason, Unjudged, UserError, Verdict
 from tests.conftest import StartServer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,23 +129,17 @@ def _against(table: Table, first: Table | None, files: list[str | Path], how: Re
 
 def _effort(run: Run, one: JudgedCombination) -> dict[str, Effort]:
     """Return what the judged units of a combination took, by criterion."""
-    steps = "CASE WHEN json_valid(steps.step) THEN steps.step ELSE '{}' END"
-    seen = f"FROM json_each({steps}, '$.observations') AS seen"
-    query = f"""
-        SELECT verdicts.edit_id, verdicts.model, verdicts.criterion, steps.seconds,
-            (SELECT count(*) {seen}),
-            (SELECT count(*) {seen} WHERE json_extract(seen.value, '$.cached')),
-            (SELECT total(json_extract(seen.value, '$.seconds')) {seen})
-        FROM verdicts JOIN traces ON traces.unit = verdicts.unit JOIN steps ON steps.trace = traces.trace
-        WHERE verdicts.asked IN (SELECT asked FROM configurations WHERE configuration = ?) AND verdicts.status = 'judged'
-    """
     found: dict[str, Effort] = {}
-    with closing(run.reader()) as reader:
-        for edit, model, criterion, waited, looks, remembered, looked in reader.execute(query, (one.configuration,)):
-            if (edit, model or None) in one.asking.edits:
-                so_far = found.get(criterion, Effort())
-                found[criterion] = Effort(
-                    so_far.looks + looks, so_far.remembered + remembered, so_far.seconds + (waited or 0.0) + looked
+    if one.configuration is None:
+        return found
+    with run.reader() as reader:
+        for step in reader.step_efforts(one.configuration):
+            if (step.edit_id, step.model or None) in one.asking.edits:
+                so_far = found.get(step.criterion, Effort())
+                found[step.criterion] = Effort(
+                    so_far.looks + step.observations,
+                    so_far.remembered + step.cached,
+                    so_far.seconds + (step.seconds or 0.0) + step.observed_seconds,
                 )
     return found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,10 +27,9 @@ from editloupe.evals.analysis.run_units import (
 from editloupe.evals.manifests.ids import case_key
 from editloupe.evals.runs.configurations import Configuration, planned_repeats
 from editloupe.evals.runs.readback import KeptEdit, recorded_answer, recorded_rubrics
-from editloupe.evals.runs.standing import criteria_of
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.summary import expected_units, judged_elsewhere
 from editloupe.rubrics.model import Answer, LabelAnswer
-from editloupe.rubrics.protocol import first_variant
 from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import Edit, Record, Served, UserError
@@ -304,15 +302,16 @@ class Table:
     def expected(self, criteria: Collection[str] | None = None, repeats: int | None = None) -> int:
         """Return how many units of some criteria there should be: of every edit and repeat, those still waiting included."""
         wanted = set(self.criteria if criteria is None else criteria)
-        protocol = known_protocol(self.protocol)
-        every = protocol is not None and protocol.choose is first_variant
-        asked = len(wanted) * len(self.rows) if every else self._asked_of(wanted)
-        asked += sum(len(wanted & criteria_of(edit, self.protocol, wanted)) for edit in self.waiting)
         planned = planned_repeats(self.about, self.configuration)
-        return asked * max(planned, len(self.repeats) if repeats is None else repeats)
-
-    def _asked_of(self, wanted: Collection[str]) -> int:
-        return int(self.asked[:, [name in wanted for name in self.criteria]].sum())
+        return expected_units(
+            self.protocol,
+            wanted,
+            edits=len(self.rows),
+            answered=int(self.asked[:, [name in wanted for name in self.criteria]].sum()),
+            waiting=len(self.waiting),
+            waiting_edits=self.waiting,
+            repeats=max(planned, len(self.repeats) if repeats is None else repeats),
+        )
 
 
 def served_versions(units: Iterable[UnitColumns]) -> tuple[ServedVersion, ...]:
@@ -378,16 +377,9 @@ def table_of_configuration(run: Run, name: str, for_means: bool = False) -> Tabl
 
     `for_means` keeps of edits only what the means of criteria need, so that a long run takes little memory.
     """
-    query = (
-        "SELECT judge, mode, protocol FROM verdicts "
-        "WHERE asked IN (SELECT asked FROM configurations WHERE configuration = ?) LIMIT 1"
-    )
-    with closing(run.reader()) as reader:
-        found = reader.execute(query, (name,)).fetchone()
-    if found is None:
-        return None
-    judge, mode, protocol = map(str, found)
-    return _read(run, Configuration(name, judge, mode, protocol, units=0), for_means)
+    with run.reader() as reader:
+        configuration = reader.find_configuration(name)
+    return None if configuration is None else _read(run, configuration, for_means)
 
 
 class _ShortEdits:
@@ -438,18 +430,11 @@ def _rows(run: Run, chosen: Configuration, shorten: _ShortEdits | None) -> tuple
             rows.append(RunRow(edit, pictures, units, name))
         else:
             waiting.append((kept.name, kept.edit))
-    elsewhere = _named_elsewhere(run, chosen) if waiting else set()
+    elsewhere = set[str]()
+    if waiting:
+        with run.reader() as reader:
+            elsewhere = judged_elsewhere(reader, chosen)
     return tuple(rows), tuple(edit for name, edit in waiting if name not in elsewhere)
-
-
-def _named_elsewhere(run: Run, chosen: Configuration) -> set[str]:
-    """Return the edits that were judged by another protocol, so that nobody knows whether this one is to judge them too."""
-    query = (
-        "SELECT DISTINCT name FROM verdicts WHERE asked IN (SELECT asked FROM configurations WHERE configuration = ?)"
-    )
-    others = [one for one in run.configurations() if one.protocol != chosen.protocol]
-    with closing(run.reader()) as reader:
-        return {str(name) for one in others for (name,) in reader.execute(query, (one.name,))}
 
 
 def choose(run: Run, protocol: str | None = None, configuration: str | None = None) -> Configuration:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate, groupby
@@ -21,7 +21,7 @@ from pydantic import TypeAdapter
 
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 from editloupe.evals.runs.damage import RunDamaged
-from editloupe.evals.runs.schema import connect_to_read
+from editloupe.evals.runs.reader import open_reader
 from editloupe.evals.runs.store import FILE, Run
 from editloupe.types import Outcome
 
@@ -31,8 +31,6 @@ _PAGE = 64
 """Outcomes read together: readers of one outcome mostly need its neighbours too."""
 _PAGES = 64
 """Pages of outcomes kept in memory."""
-_FETCHED = 2000
-"""Rows fetched at a time."""
 
 
 class Outcomes:
@@ -49,9 +47,8 @@ class Outcomes:
         return _OUTCOME.validate_json(text)
 
     def _read(self, page: int) -> dict[int, str]:
-        query = "SELECT unit, outcome FROM units WHERE unit BETWEEN ? AND ?"
-        with closing(connect_to_read(self._file)) as reader:
-            return dict(reader.execute(query, (page * _PAGE, (page + 1) * _PAGE - 1)).fetchall())
+        with open_reader(self._file) as reader:
+            return reader.outcome_texts(page * _PAGE, (page + 1) * _PAGE - 1)
 
 
 class UnitKind(NamedTuple):
@@ -274,46 +271,15 @@ def _ranges(starts: Ints, lengths: Ints) -> Ints:
     return np.asarray(np.repeat(starts - before, lengths) + np.arange(lengths.sum()))
 
 
-_SOUND_ROW = " AND ".join(
-    (
-        "json_extract(outcome, '$.status') IS status",
-        "json_extract(outcome, '$.criterion') IS criterion",
-        "status IN ('judged', 'unjudged')",
-        *(f"typeof({name}) IN ('real', 'integer', 'null')" for name in ("score", "score_100", "cost")),
-        *(f"typeof({name}) = 'integer'" for name in ("repeat", "requests", "input_tokens", "output_tokens")),
-        "typeof(seconds) IN ('real', 'integer')",
-    )
-)
-_DAMAGED = (
-    f"CASE WHEN CASE WHEN json_valid(outcome) THEN {_SOUND_ROW} ELSE 0 END THEN NULL "
-    "ELSE coalesce(name, '?') || ', ' || coalesce(criterion, '?') END"
-)
-"""Names a row that is not as it was written: its outcome is unreadable or of another unit, or a number is not one."""
-_EXPRESSIONS = {
-    "edit": "name",
-    "damaged": _DAMAGED,
-    "number": "unit",
-    "confidence": (
-        "CASE WHEN json_valid(outcome) AND json_type(outcome, '$.confidence') IN ('real', 'integer') "
-        "THEN json_extract(outcome, '$.confidence') END"
-    ),
-    "served": "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.served') END",
-}
 _READ = ("edit", "damaged", *_NUMBERS, *_TEXTS)
 
 
 def read_units(run: Run, configuration: str) -> dict[str, RowUnits]:
     """Return the units of one configuration by the name of their edit; note unreadable ones as damage of the run."""
-    query = (
-        f"SELECT {', '.join(_EXPRESSIONS.get(name, name) for name in _READ)} FROM verdicts "
-        "WHERE asked IN (SELECT asked FROM configurations WHERE configuration = ?) "
-        "ORDER BY position, edit_id, name, criterion, repeat, asked"
-    )
     outcomes, gathered, counts = Outcomes(run.folder), _Gathered(), Counter[str]()
     damaged = _READ.index("damaged")
-    with closing(run.reader()) as reader, no_collection():
-        cursor = reader.execute(query, (configuration,))
-        while rows := cursor.fetchmany(_FETCHED):
+    with run.reader() as reader, no_collection():
+        for rows in reader.unit_columns(configuration, _READ):
             for row in rows:
                 if row[damaged] is not None:
                     run.damage.add("verdicts", row[damaged])

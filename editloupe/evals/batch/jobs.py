@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,10 +11,10 @@ from dataclasses import dataclass, field
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.batch.edit_files import EditFiles
-from editloupe.evals.batch.held import Held, HeldUnit
 from editloupe.evals.batch.shared_units import SharedUnits
 from editloupe.evals.runs import enrolment
 from editloupe.evals.runs.enrolment import Enrolled, Entry
+from editloupe.evals.runs.find_answers import AnswerFinder, HeldUnit
 from editloupe.evals.runs.putting import Answer
 from editloupe.evals.runs.replacements import Replacement
 from editloupe.evals.runs.store import Run
@@ -91,9 +90,9 @@ class Planner:
     ) -> None:
         self._run, self._judge, self._repeats = run, judge, repeats
         self._how = how or Again()
-        self._reader: sqlite3.Connection = run.reader()
+        self._reader = run.reader()
         asked = judge.asked()
-        self._held = Held(self._reader, asked, self._how.keep, self._how.exact)
+        self._answers = AnswerFinder(self._reader, asked, self._how.keep, self._how.exact)
         self._every = {one.key for one in asked}
         self._turn, self._counting = threading.Lock(), threading.Lock()
         self._shared = SharedUnits()
@@ -117,7 +116,7 @@ class Planner:
             names.update(repr((edit.id, edit.model)).encode("utf-8", "backslashreplace"))
             criteria = self._judge.criteria_for(edit)
             units += len(criteria) * self._repeats
-            if not (rows := enrolment.rows_of(self._reader, edit.id)):
+            if not (rows := self._reader.edits_with_id(edit.id)):
                 continue
             files = EditFiles(edit, rows)
             model = enrolment.model_of(edit)
@@ -143,7 +142,7 @@ class Planner:
         for criterion in criteria:
             question = self._judge.question_key(edit, criterion, hashes)
             for repeat in range(self._repeats):
-                if what := self._held.change(number, question, repeat):
+                if what := self._answers.find_change(number, question, repeat):
                     yield what, criterion
 
     def _told(self, concerned: Mapping[tuple[str, str], int], further: int) -> Iterator[str]:
@@ -177,7 +176,7 @@ class Planner:
             return list(itertools.islice(jobs, count))
 
     def _jobs_of(self, position: int | None, edit: Edit) -> Iterator[Job]:
-        rows = enrolment.rows_of(self._reader, edit.id)
+        rows = self._reader.edits_with_id(edit.id)
         files = EditFiles(edit, rows)
         number = self._enrolled(position, edit, files, rows)
         criteria = self._judge.criteria_for(edit)
@@ -190,7 +189,7 @@ class Planner:
             for criterion, question in questions.items():
                 if self._shared.follows(question, repeat, number):
                     continue
-                unit = self._held.unit(number, question, repeat)
+                unit = self._answers.find(number, question, repeat)
                 tries = self._tries(unit, question, repeat) if unit else 1
                 if unit and not tries:
                     self._count(unit)
@@ -221,8 +220,7 @@ class Planner:
         """Have an edit no longer answered in a wording that is another kind of edit's: its task was told otherwise before."""
         if number is None or not self._run.writable or not (others := self._every - asked):
             return
-        rows = self._reader.execute("SELECT DISTINCT asked FROM answers WHERE edit = ?", (number,))
-        if stale := others.intersection(key for (key,) in rows):
+        if stale := others & self._answers.questions_answered(number):
             self._run.take_back(number, stale)
 
     def _count(self, unit: HeldUnit) -> None:
@@ -232,11 +230,7 @@ class Planner:
 
     def _link(self, answers: list[Answer]) -> None:
         """Have units that are there answer an edit they do not answer yet."""
-        query = "SELECT 1 FROM answers WHERE edit = ? AND asked = ? AND repeat = ? AND unit = ? AND shown IS ?"
-        places = [(one.edit, one.asked, one.repeat, one.unit, one.shown) for one in answers]
-        new = [
-            one for one, place in zip(answers, places, strict=True) if not self._reader.execute(query, place).fetchone()
-        ]
+        new = [answer for answer in answers if not self._answers.holds(answer)]
         if new and self._run.writable:
             self._run.answer(new)
 
@@ -258,7 +252,7 @@ class Planner:
         """Return which try a unit that is held is due for; 0 where it is done."""
         if self._shared.settled(question, repeat):
             return 0
-        if self._how.anew and not (self.replacement and self.replacement.has(self._reader, unit.unit)):
+        if self._how.anew and not (self.replacement and self._answers.judged_after(unit.unit, self.replacement.after)):
             return unit.tries + 1
         if unit.status == "judged":
             return 0

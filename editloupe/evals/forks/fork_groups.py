@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 from editloupe._util.storable import storable_text
-from editloupe.evals.runs.schema import FORKS_THERE
 from editloupe.evals.runs.store import Run
 
 _FACTS = (
@@ -27,8 +24,6 @@ _FACTS = (
     "edit.instruction",
     "protocol",
 )
-_EXTRACTED = ", ".join(f"json_extract(record, '$.{fact}')" for fact in _FACTS)
-_QUERY = f"SELECT fork, name, criterion, identity, {_EXTRACTED} FROM forks WHERE json_valid(record)"
 
 
 @dataclass(frozen=True)
@@ -66,7 +61,8 @@ class ForkGroup:
 
 def count_forks(run: Run) -> int:
     """Return how many forks a run holds."""
-    return int(next(_rows(run, "SELECT count(*) FROM forks"), (0,))[0])
+    with run.reader() as reader:
+        return reader.count_forks()
 
 
 def fork_groups(run: Run, edit: str | None = None, criterion: str | None = None) -> list[ForkGroup]:
@@ -76,9 +72,10 @@ def fork_groups(run: Run, edit: str | None = None, criterion: str | None = None)
     """
     wanted = {"name": edit, "criterion": criterion}
     named = {column: storable_text(value) for column, value in wanted.items() if value is not None}
-    query = " AND ".join((_QUERY, *(f"{column} = ?" for column in named)))
+    with run.reader() as reader:
+        rows = reader.fork_facts(_FACTS, named)
     found: dict[str, ForkGroup] = {}
-    for number, name, asked_for, identity, *facts in _rows(run, f"{query} ORDER BY fork", tuple(named.values())):
+    for number, name, asked_for, identity, *facts in rows:
         step, changes, judge, status, label, score, reason, repeat, asked, parent, instruction, protocol = facts
         group = found.setdefault(
             identity,
@@ -104,9 +101,3 @@ def _label(status: Any, label: Any, score: Any, reason: Any) -> str:
     if status != "judged":
         return f"unjudged ({reason})"
     return str(label) if label else "no number" if score is None else f"{score:g}"
-
-
-def _rows(run: Run, query: str, values: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    with closing(run.reader()) as reader:
-        if reader.execute(FORKS_THERE).fetchone():
-            yield from reader.execute(query, values).fetchall()

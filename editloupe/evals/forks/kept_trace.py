@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,7 +171,6 @@ def _with_kept_files(run: Run, edit: Edit, pictures: Mapping[str, Sequence[Sha]]
 
 
 def _asked(run: Run, key: str) -> Mapping[str, Any] | None:
-    with closing(run.reader()) as reader:
-        row = reader.execute("SELECT facts FROM asked WHERE asked = ?", (key,)).fetchone()
-    found = json.loads(row[0]) if row else None
-    return found if isinstance(found, dict) and len(found) > 4 else None
+    with run.reader() as reader:
+        facts = reader.question_facts(key)
+    return facts if len(facts) > 4 else None

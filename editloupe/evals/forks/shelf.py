@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from editloupe._util.storable import record_json, storable_text
-from editloupe.agent.secrets import Secrets
+from editloupe._util.storable import record_json
 from editloupe.evals.forks.records import Fork
 from editloupe.evals.runs.pictures import file_of
 from editloupe.evals.runs.records import timestamp
-from editloupe.evals.runs.schema import FORKS, FORKS_THERE
 from editloupe.evals.runs.store import Run
 from editloupe.pictures.decode import Album
 from editloupe.types import Sha, Trace, UserError
@@ -20,7 +17,6 @@ from editloupe.types import Sha, Trace, UserError
 
 def keep_fork(run: Run, fork: Fork, album: Album) -> Fork:
     """Write a fork with its pictures and return it with its number."""
-    clean = Secrets()
     wanted = {sha for shas in fork.pictures.values() for sha in shas}
     for trace in (fork.trace, fork.parent.trace):
         wanted |= shown_in(trace)
@@ -28,20 +24,21 @@ def keep_fork(run: Run, fork: Fork, album: Album) -> Fork:
         if sha in album and sha not in run.pictures:
             suffix, data = file_of(album[sha])
             run.pictures.keep_bytes(sha, suffix, data)
-    with run.transaction() as connection:
-        connection.execute(FORKS)
-        number = int(connection.execute("SELECT coalesce(max(fork), 0) + 1 FROM forks").fetchone()[0])
-        kept = fork.model_copy(update={"number": number, "kept_at": timestamp()})
-        texts = (storable_text(fork.edit.id), storable_text(fork.parent.edit), storable_text(fork.parent.criterion))
-        row = (number, *texts, fork.identity, clean(storable_text(record_json(kept))))
-        connection.execute("INSERT INTO forks VALUES (?, ?, ?, ?, ?, ?)", row)
+    kept = fork.model_copy(update={"kept_at": timestamp()})
+
+    def record(number: int) -> str:
+        nonlocal kept
+        kept = kept.model_copy(update={"number": number})
+        return record_json(kept)
+
+    run.keep_fork(fork.edit.id, fork.parent.edit, fork.parent.criterion, fork.identity, record)
     return kept
 
 
 def made_before(run: Run, identity: str) -> int:
     """Return how often a fork was made already."""
-    rows = _rows(run, "SELECT count(*) FROM forks WHERE identity = ?", (identity,))
-    return int(next(iter(rows), (0,))[0])
+    with run.reader() as reader:
+        return reader.count_forks(identity)
 
 
 def forks_of(run: Run | str | Path, edit: str | None = None, criterion: str | None = None) -> list[Fork]:
@@ -49,11 +46,10 @@ def forks_of(run: Run | str | Path, edit: str | None = None, criterion: str | No
     if not isinstance(run, Run):
         with Run.open(run) as opened:
             return forks_of(opened, edit, criterion)
-    query, values = "SELECT fork, record FROM forks", []
-    if edit is not None:
-        query, values = f"{query} WHERE (name = ? OR edit_id = ?)", [storable_text(edit)] * 2
+    with run.reader() as reader:
+        records = reader.fork_records(edit)
     found = []
-    for number, text in _rows(run, f"{query} ORDER BY fork", values):
+    for number, text in records:
         with run.damage.reading("forks", str(number)):
             found.append(Fork.model_validate_json(text, context="kept"))
     return [fork for fork in found if criterion in (None, fork.parent.criterion)]
@@ -62,10 +58,11 @@ def forks_of(run: Run | str | Path, edit: str | None = None, criterion: str | No
 def fork_numbered(run: Run, number: int) -> Fork:
     """Return one fork; an unknown number is the user's mistake."""
     known = f"{number}" if number.bit_length() < 63 else "0"
-    for _, text in _rows(run, "SELECT fork, record FROM forks WHERE fork = ?", (known,)):
+    with run.reader() as reader:
+        records, count = reader.fork_records(number=known), reader.count_forks()
+    for _, text in records:
         with run.damage.reading("forks", str(number)):
             return Fork.model_validate_json(text, context="kept")
-    count = int(next(_rows(run, "SELECT count(*) FROM forks"), (0,))[0])
     have = f"it has {count}, counted from 1" if count else "it has none"
     raise UserError(f"the run {run.folder.name} has no fork {number}; {have}")
 
@@ -74,12 +71,6 @@ def shown_in(trace: Trace) -> set[Sha]:
     """Return the hashes of all pictures a trace speaks of."""
     sent = {one.sha for step in trace.steps for one in step.sent}
     return sent | {sha for step in trace.steps for seen in step.observations for sha in seen.pictures}
-
-
-def _rows(run: Run, query: str, values: Any = ()) -> Iterator[tuple[Any, ...]]:
-    with closing(run.reader()) as reader:
-        if reader.execute(FORKS_THERE).fetchone():
-            yield from reader.execute(query, values).fetchall()
 
 
 class ForkReplies:

@@ -31,8 +31,8 @@ from editloupe.evals.report.corrected_blocks import corrected_table
 from editloupe.evals.report.model import Entry, Leaderboard, Report, Spent
 from editloupe.evals.report.ranking import rank_runs, ranking_answer, ranking_notes, ranks_of_parts
 from editloupe.evals.report.report_tables import cross_tables
-from editloupe.evals.runs.stage_counts import silent_members
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.summary import silent_members
 from editloupe.evals.trust.records import CorrectedScores
 from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.rubrics.tables import NO_MODEL, PrintedTable

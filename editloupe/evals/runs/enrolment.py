@@ -68,7 +68,7 @@ def content_of(edit: Edit, hashes: Mapping[PictureSource, Sha]) -> str | None:
     return content_key(facts)[:32]
 
 
-def rows_of(connection: sqlite3.Connection, edit_id: str) -> list[Enrolled]:
+def rows_with_id(connection: sqlite3.Connection, edit_id: str) -> list[Enrolled]:
     """Return everything the run holds under an id: one row a model, and one a content."""
     query = (
         "SELECT edit, name, model, content, position, facts, pictures, files FROM edits WHERE edit_id = ? ORDER BY edit"
@@ -98,7 +98,7 @@ def same_edit(rows: Iterable[Enrolled], model: str | None, content: str | None) 
 def enrol(connection: sqlite3.Connection, entry: Entry, clean: Secrets) -> int:
     """Bring the run's row of an edit up to date with the manifest, making one where there is none; return its number."""
     edit = entry.edit
-    rows = rows_of(connection, edit.id)
+    rows = rows_with_id(connection, edit.id)
     if entry.announced:
         model = model_of(edit)
         for row in rows:

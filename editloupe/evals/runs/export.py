@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -97,8 +96,8 @@ def _types(run: Run) -> dict[str, str]:
     """Return the edits' types by name, without reading whole edits; a damaged one has none."""
     found = "json_extract(facts, '$.instruction_type')"
     query = f"SELECT name, {found} FROM edits WHERE CASE WHEN json_valid(facts) THEN {found} END IS NOT NULL"
-    with closing(run.reader()) as reader:
-        return {str(name): str(kind) for name, kind in reader.execute(query)}
+    with run.reader() as reader:
+        return {str(name): str(kind) for name, kind in reader.connection.execute(query)}
 
 
 def to_jsonl(run: Run, out: TextIO) -> int:

@@ -8,7 +8,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -115,8 +115,8 @@ def _merge_all(runs: Sequence[Path], folder: Path) -> Merged:
         for path in runs:
             with Run.open(path) as source:
                 numbers.append(_merge_one(source, target, merged))
-        with closing(target.reader()) as reader:
-            rows = reader.execute("SELECT edit, name, edit_id, model FROM edits").fetchall()
+        with target.reader() as reader:
+            rows = reader.connection.execute("SELECT edit, name, edit_id, model FROM edits").fetchall()
     edits = {number: EditName(*names) for number, *names in rows}
     files = [
         RunFiles(path, {old: edits[number] for old, number in own.items()})
@@ -129,7 +129,8 @@ def _merge_all(runs: Sequence[Path], folder: Path) -> Merged:
 def _merge_one(source: Run, target: Run, merged: Merged) -> dict[EditName, int]:
     """Take a run over and return the numbers of its edits in the target."""
     numbers: dict[EditName, int] = {}
-    with closing(source.reader()) as old, target.transaction() as new:
+    with source.reader() as reader, target.transaction() as new:
+        old = reader.connection
         old.row_factory = sqlite3.Row
         for row in old.execute("SELECT asked, criterion, facts FROM asked"):
             new.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?)", tuple(row))

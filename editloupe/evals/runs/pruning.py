@@ -30,9 +30,9 @@ def prune(folder: Path, *, pictures: bool = False, dry_run: bool = False) -> Pru
     with closing(schema.connect_to_read(folder / FILE)):  # tells what is no run, of which a writer would make one
         pass
     if dry_run:
-        with Run.open(folder) as run, closing(run.reader()) as reader:
-            (units,) = reader.execute(f"SELECT count(*) FROM units WHERE {_UNUSED}").fetchone()
-            files = list(_files(run, _wanted(reader, without_traces=pictures)))
+        with Run.open(folder) as run, run.reader() as reader:
+            (units,) = reader.connection.execute(f"SELECT count(*) FROM units WHERE {_UNUSED}").fetchone()
+            files = list(_files(run, _wanted(reader.connection, without_traces=pictures)))
             return Pruned(units, len(files), sum(path.stat().st_size for path in files))
     with Run.write(folder) as run:
         with run.transaction() as connection:

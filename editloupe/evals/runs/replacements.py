@@ -5,7 +5,6 @@ What was replaced is told by the numbers of the answers, which grow with everyth
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,11 +27,6 @@ class Replacement:
     continued: bool = False
     """True where an earlier session began it."""
 
-    def has(self, reader: sqlite3.Connection, unit: int) -> bool:
-        """True where a unit was judged since this was begun; writing one renews all its answers."""
-        lowest = reader.execute("SELECT min(answer) FROM answers WHERE unit = ?", (unit,)).fetchone()[0]
-        return lowest is not None and lowest > self.after
-
 
 def unfinished(run: Run, key: str) -> Replacement | None:
     """Return the replacement of this key that was begun and not finished."""
@@ -47,8 +41,8 @@ def begin(run: Run, key: str) -> Replacement:
     """Return the unfinished replacement of this key, or begin one; it is noted before anything is replaced."""
     if found := unfinished(run, key):
         return found
-    with run.transaction() as connection:
-        after = int(connection.execute("SELECT coalesce(max(answer), 0) FROM answers").fetchone()[0])
+    with run.reader() as reader:
+        after = reader.last_answer()
     begun = Replacement(key, after, timestamp())
 
     def note(about: dict[str, Any]) -> bool:

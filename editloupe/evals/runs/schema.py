@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from editloupe.evals.runs.damage import RunConnection, RunDamaged, damaged
@@ -222,20 +220,6 @@ def connect_to_read(path: Path) -> RunConnection:
             connection.without_log = "immutable" in options and _is_file(path.with_name(f"{path.name}-wal"))
             return connection
     raise RunDamaged(f"{path} cannot be read: {last}")
-
-
-@contextmanager
-def read_snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run all statements of the block on one state of the file, whatever another process commits meanwhile.
-
-    A reader that remembers how far it has read must read the rows and the position in one snapshot.
-    """
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")  # nothing was written
 
 
 def _connect(place: str | Path) -> RunConnection:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import closing, suppress
+from contextlib import suppress
 
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
@@ -36,6 +36,5 @@ def _hashes(judgement: Judgement, album: Album) -> dict[PictureSource, Sha]:
 
 
 def _next_repeat(run: Run, questions: Iterable[Question]) -> int:
-    query = "SELECT coalesce(max(repeat) + 1, 0) FROM units WHERE shown = ? AND asked = ?"
-    with closing(run.reader()) as reader:
-        return max(int(reader.execute(query, (one.shown, one.asked)).fetchone()[0]) for one in questions)
+    with run.reader() as reader:
+        return max(reader.next_repeat(question) for question in questions)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +41,8 @@ def _candidates(run: Run, edit_id: str, step: Step) -> Iterator[tuple[str, Mappi
         yield from run.replies_of(edit_id).items()
         return
     query = "SELECT key, reply FROM replies WHERE key = ? OR (key > ? AND key < ?) ORDER BY key"
-    with closing(run.reader()) as reader:
-        rows = reader.execute(query, (step.reply_key, f"{step.reply_key}#", f"{step.reply_key}$")).fetchall()
+    with run.reader() as reader:
+        rows = reader.connection.execute(query, (step.reply_key, f"{step.reply_key}#", f"{step.reply_key}$")).fetchall()
     for key, text in rows:
         if (reply := read_reply(run.damage, key, text)) is not None:
             yield key, reply

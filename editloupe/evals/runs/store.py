@@ -22,6 +22,7 @@ from editloupe.evals.runs.lock import RunLock
 from editloupe.evals.runs.pictures import PictureFolder
 from editloupe.evals.runs.putting import ANSWER, Answer, put
 from editloupe.evals.runs.readback import KeptEdit, Unreadable, read_about, read_edit, read_reply, read_trace
+from editloupe.evals.runs.reader import RunReader
 from editloupe.evals.runs.records import Filing, Unit, timestamp
 from editloupe.judge.question_key import Asked
 from editloupe.pictures.decode import Album
@@ -161,8 +162,8 @@ class Run:
 
     def configurations(self, protocol: str | None = None) -> list[configurations.Configuration]:
         """Return what judged here, first used first, each with how many verdicts it has."""
-        with closing(self.reader()) as reader:
-            return configurations.held(reader, protocol)
+        with self.reader() as reader:
+            return reader.configurations(protocol)
 
     def _canonical(self, description: Mapping[str, Any]) -> str:
         text = json.dumps(description, sort_keys=True, ensure_ascii=False, default=str)
@@ -220,6 +221,15 @@ class Run:
         """Take edits out of every table; their verdicts stay in the file and are found again where the edits come back."""
         with self.transaction() as connection:
             forget(connection, edits)
+
+    def keep_fork(self, edit_id: str, name: str, criterion: str, identity: str, record: Callable[[int], str]) -> None:
+        """Write a fork under the next number; `record` returns its JSON for that number."""
+        with self.transaction() as connection:
+            connection.execute(schema.FORKS)
+            number = int(connection.execute("SELECT coalesce(max(fork), 0) + 1 FROM forks").fetchone()[0])
+            texts = map(storable_text, (edit_id, name, criterion))
+            row = (number, *texts, identity, self._without_secrets(storable_text(record(number))))
+            connection.execute("INSERT INTO forks VALUES (?, ?, ?, ?, ?, ?)", row)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -301,16 +311,16 @@ class Run:
             values.append(configuration)
         where = f"WHERE {' AND '.join(tests)}" if tests else ""
         query = f"SELECT * FROM verdicts {where} ORDER BY position, edit_id, name, criterion, repeat, asked"
-        with closing(self.reader()) as reader:
-            reader.row_factory = sqlite3.Row
-            for row in reader.execute(query, values):
+        with self.reader() as reader:
+            reader.connection.row_factory = sqlite3.Row
+            for row in reader.connection.execute(query, values):
                 unit = None
                 with self.damage.reading("verdicts", f"{row['name']}, {row['criterion']}"):
                     unit = Unit.from_row(dict(row))
                 if unit is not None:
                     yield unit
             if name is None:
-                self._note_lost_edits(reader)
+                self._note_lost_edits(reader.connection)
 
     def _note_lost_edits(self, reader: sqlite3.Connection) -> None:
         """Note verdicts whose edit is gone from the file."""
@@ -320,9 +330,9 @@ class Run:
 
     def edits(self) -> Iterator[KeptEdit]:
         """Yield every edit with its name and the hashes of its pictures by role, in the order of the manifest."""
-        with closing(self.reader()) as reader:
+        with self.reader() as reader:
             query = "SELECT name, facts, pictures FROM edits ORDER BY position, edit_id, name"
-            for row in rows_of(reader.execute(query)):
+            for row in rows_of(reader.connection.execute(query)):
                 if (found := read_edit(self.damage, *row)) is not None:
                     yield found
 
@@ -380,12 +390,12 @@ class Run:
         row = self._connection.execute("SELECT text FROM texts WHERE sha = ?", (sha,)).fetchone()
         return str(row[0]) if row else None
 
-    def reader(self) -> sqlite3.Connection:
-        """Return a connection of one's own for reading; docs/batch.md describes the tables."""
+    def reader(self) -> RunReader:
+        """Open a reader: queries over a connection of its own, which the caller closes."""
         connection = schema.connect_to_read(self.folder / FILE)
         if connection.without_log:
             self.damage.note(f"The log beside {FILE} cannot be used on this disk; what was written last is not shown.")
-        return connection
+        return RunReader(connection)
 
     def _unknown(self, edit_id: str) -> str:
         with self._turn:

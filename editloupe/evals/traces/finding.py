@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from editloupe.evals.runs.standing import standing_of
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.summary import standing_of
 from editloupe.evals.traces.as_sql import Known, Query, as_sql
 from editloupe.evals.traces.expression import parse
 from editloupe.evals.traces.index_file import Progress, open_index
@@ -228,7 +228,7 @@ class FoundTraces:
     def standings(self) -> Iterator[str]:
         """Yield how far each run has got that was to judge more."""
         for folder in self.folders:
-            with Run.open(folder) as run, closing(run.reader()) as reader:
+            with Run.open(folder) as run, run.reader() as reader:
                 for one in run.configurations():
                     if told := standing_of(run, reader, one).told():
                         yield f"{folder.resolve().name}, {one.title}: {told}"

@@ -10,12 +10,13 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from itertools import islice
 from typing import Any
 from zlib import crc32
 
 from editloupe._util.storable import storable_text
 from editloupe.evals.runs.damage import UNREADABLE
-from editloupe.evals.runs.schema import read_snapshot
+from editloupe.evals.runs.reader import EditRecord, RunReader
 from editloupe.evals.runs.store import FILE as RUN_FILE
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.index_store import VERDICT, connect, make_tables, recall, remember, stamp
@@ -25,19 +26,6 @@ CHUNK = 500
 """Verdicts read, and written, at a time."""
 Progress = Callable[[int, int], None]
 """Told how many verdicts are indexed, and of how many."""
-_FROM_RUN = ", ".join(
-    {
-        "answer": "answers.answer",
-        "configuration": "coalesce({}, units.configuration)",
-        "confidence": "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.confidence') END",
-        "label": "CASE WHEN status = 'judged' THEN coalesce(label, printf('%g', score)) END",
-    }.get(name, f"{'answers' if name in ('edit', 'unit', 'criterion', 'asked', 'repeat') else 'units'}.{name}")
-    for name in VERDICT
-)
-_FIRST = (
-    "(SELECT configuration FROM configurations WHERE configurations.asked = answers.asked ORDER BY configurations.rowid "
-    "LIMIT 1)"
-)
 
 
 @contextmanager
@@ -51,19 +39,18 @@ def open_index(run: Run, progress: Progress | None = None) -> Iterator[sqlite3.C
 
 def behind(run: Run) -> int:
     """Return how many verdicts the index of a run has yet to take in."""
-    with closing(connect(run.folder, lambda _: None)) as index, closing(run.reader()) as source:
+    with closing(connect(run.folder, lambda _: None)) as index, run.reader() as source:
         last = recall(index, "last") or [0]
-        return int(source.execute("SELECT count(*) FROM answers WHERE answer > ?", (last[0],)).fetchone()[0])
+        return source.count_answers(after=last[0])
 
 
 def _bring_up_to_date(index: sqlite3.Connection, run: Run, progress: Progress | None) -> None:
     now = stamp(run.folder / RUN_FILE, run.folder / f"{RUN_FILE}-wal")
     if recall(index, "stamp") == now and recall(index, "whole"):
         return
-    with closing(run.reader()) as source:
-        source.row_factory = sqlite3.Row
+    with run.reader() as source:
         while True:
-            with _writing(index), read_snapshot(source):
+            with _writing(index), source.snapshot():
                 _go_back(index, source, run)
                 left = _take_answers(index, source, run)
                 if not left:
@@ -75,7 +62,7 @@ def _bring_up_to_date(index: sqlite3.Connection, run: Run, progress: Progress | 
                     return
             if progress is not None:
                 done = index.execute("SELECT count(*) FROM verdicts").fetchone()[0]
-                progress(done, source.execute("SELECT count(*) FROM answers").fetchone()[0])
+                progress(done, source.count_answers())
 
 
 @contextmanager
@@ -90,7 +77,7 @@ def _writing(index: sqlite3.Connection) -> Iterator[None]:
     index.execute("COMMIT")
 
 
-def _go_back(index: sqlite3.Connection, source: sqlite3.Connection, run: Run) -> None:
+def _go_back(index: sqlite3.Connection, source: RunReader, run: Run) -> None:
     """Forget what the run holds otherwise: all of another run, and answers whose numbers were given again."""
     last = recall(index, "last")
     if last is None:
@@ -99,11 +86,10 @@ def _go_back(index: sqlite3.Connection, source: sqlite3.Connection, run: Run) ->
         remember(index, "stale", True)
         make_tables(index)
         return
-    rows = "SELECT answers.answer, answers.edit, answers.unit, finished_at FROM answers JOIN units USING (unit) {}"
-    found = source.execute(rows.format("WHERE answers.answer = ?"), (last[0],)).fetchone()
-    if found is not None and list(found) == last:
+    mark = source.answer_mark(last[0])
+    if mark is not None and list(mark) == last:
         return
-    there = {row[0]: tuple(row) for row in source.execute(rows.format("WHERE answers.answer <= ?"), (last[0],))}
+    there = {mark.answer: tuple(mark) for mark in source.answer_marks(last[0])}
     same = [0, 0, 0, ""]
     for row in index.execute("SELECT answer, edit, unit, finished_at FROM verdicts ORDER BY answer"):
         if row[0] in there and there[row[0]] != tuple(row):
@@ -118,42 +104,28 @@ def _identity(run: Run) -> list[Any]:
     return [about.get("schema"), about.get("created")]
 
 
-def _take_answers(index: sqlite3.Connection, source: sqlite3.Connection, run: Run) -> bool:
+def _take_answers(index: sqlite3.Connection, source: RunReader, run: Run) -> bool:
     """Read the next verdicts; False where there are no further ones."""
     last = recall(index, "last") or [0]
-    query = (
-        f"SELECT {_FROM_RUN.format(_FIRST)}, CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.rationale') END "
-        "AS rationale, CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.raw') END AS raw "
-        "FROM answers CROSS JOIN units ON units.unit = answers.unit WHERE {}"
-    )
-    fresh = query.format("answers.answer > ? ORDER BY answers.answer LIMIT ?")
-    rows = source.execute(fresh, (last[0], CHUNK)).fetchall()
+    rows = source.verdict_records(last[0], CHUNK)
     if not rows:
         return False
-    units = {int(row["unit"]): row for row in rows}
-    marks = ", ".join("?" * len(units))
+    units = {int(row.unit): row for row in rows}
     # A unit that was judged again says something else of every edit it answers.
-    other = query.format(f"answers.unit IN ({marks}) AND answers.answer <= ?")
-    before = source.execute(other, (*units, last[0])).fetchall() if last[0] else []
+    before = source.verdict_records_of(list(units), last[0]) if last[0] else []
     index.executemany(
         f"INSERT OR REPLACE INTO verdicts ({', '.join(VERDICT)}) VALUES ({', '.join('?' * len(VERDICT))})",
-        [tuple(_plain(value) for value in tuple(row)[: len(VERDICT)]) for row in (*before, *rows)],
+        [tuple(_plain(value) for value in row[: len(VERDICT)]) for row in (*before, *rows)],
     )
     facts = _facts(source, list(units))
     for unit, row in units.items():
-        if row["raw"]:
-            facts[unit].words["replied"].append(str(row["raw"]))
-    _put_facts(index, facts, {unit: _plain(row["rationale"]) for unit, row in units.items()})
+        if row.raw:
+            facts[unit].words["replied"].append(str(row.raw))
+    _put_facts(index, facts, {unit: _plain(row.rationale) for unit, row in units.items()})
     _mark_twins(index, units)
-    offered = (
-        "SELECT DISTINCT json_extract(head, '$.tools') FROM traces WHERE unit IN ({}) AND json_valid(head) "
-        "AND json_extract(head, '$.tools') IS NOT NULL"
-    )
-    index.executemany(
-        "INSERT OR IGNORE INTO offered VALUES (?)",
-        [tuple(row) for row in source.execute(offered.format(marks), list(units))],
-    )
-    remember(index, "last", [rows[-1][name] for name in ("answer", "edit", "unit", "finished_at")])
+    offered = [(tools,) for tools in source.tools_offered(list(units))]
+    index.executemany("INSERT OR IGNORE INTO offered VALUES (?)", offered)
+    remember(index, "last", list(rows[-1].mark))
     remember(index, "run", _identity(run))
     remember(index, "whole", False)
     return True
@@ -184,13 +156,9 @@ def _put_facts(index: sqlite3.Connection, facts: Mapping[int, StepFacts], ration
     remember(index, "entry", first + len(facts) - 1)
 
 
-def _facts(source: sqlite3.Connection, units: Sequence[int]) -> dict[int, StepFacts]:
+def _facts(source: RunReader, units: Sequence[int]) -> dict[int, StepFacts]:
     found = {unit: StepFacts() for unit in units}
-    query = (
-        "SELECT traces.unit AS unit, steps.position AS position, steps.step AS step FROM traces JOIN steps "
-        f"ON steps.trace = traces.trace WHERE traces.unit IN ({', '.join('?' * len(units))}) ORDER BY steps.trace, position"
-    )
-    for unit, position, step in source.execute(query, units):
+    for unit, position, step in source.steps_of(units):
         try:
             found[unit].add(step)
         except UNREADABLE:
@@ -207,29 +175,29 @@ def _mark_twins(index: sqlite3.Connection, units: Iterable[int]) -> None:
     )
 
 
-def _take_edits(index: sqlite3.Connection, source: sqlite3.Connection) -> None:
+def _take_edits(index: sqlite3.Connection, source: RunReader) -> None:
     """Read the edits that are new or say something else than before."""
     known = dict(index.execute("SELECT edit, crc FROM edits").fetchall())
     columns: set[str] = set()
-    rows = source.execute("SELECT edit, name, edit_id, model, content, position, facts, pictures FROM edits")
-    while some := rows.fetchmany(CHUNK):
+    rows = source.edit_records()
+    while some := list(islice(rows, CHUNK)):
         fresh = []
         for row in some:
             mark = crc32(repr(tuple(row)).encode("utf-8", "replace"))
-            if known.pop(row["edit"], None) != mark:
+            if known.pop(row.edit, None) != mark:
                 fresh.append((*_edit(row, columns), mark))
         index.executemany(f"INSERT OR REPLACE INTO edits VALUES ({', '.join('?' * 15)})", fresh)
     index.executemany("DELETE FROM edits WHERE edit = ?", [(edit,) for edit in known])
     index.executemany("INSERT OR IGNORE INTO columns VALUES (?)", [(storable_text(name),) for name in columns])
 
 
-def _edit(row: sqlite3.Row, columns: set[str]) -> tuple[Any, ...]:
+def _edit(row: EditRecord, columns: set[str]) -> tuple[Any, ...]:
     """Return an edit's row; one whose record is damaged keeps its place."""
     try:
-        facts: dict[str, Any] = json.loads(row["facts"])
+        facts: dict[str, Any] = json.loads(row.facts)
         extra = dict(facts.get("extra") or {})
         human = {name: [said] if isinstance(said, str) else said for name, said in (facts.get("human") or {}).items()}
-        pictures = {role: shas[0] for role, shas in json.loads(row["pictures"]).items() if shas}
+        pictures = {role: shas[0] for role, shas in json.loads(row.pictures).items() if shas}
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
         facts, extra, human, pictures = {}, {}, {}, {}
     columns.update(map(str, extra))
@@ -237,19 +205,18 @@ def _edit(row: sqlite3.Row, columns: set[str]) -> tuple[Any, ...]:
         extra.setdefault("hint", facts["hint"])
         columns.add("hint")
     rater = extra.get("rater", extra.get("annotator"))
-    about = [row[name] for name in ("edit", "name", "edit_id", "model", "content", "position")]
+    about = (row.edit, row.name, row.edit_id, row.model, row.content, row.position)
     texts = [_plain(facts.get(name)) for name in ("instruction", "instruction_type", "turn")]
     kept = [json.dumps(extra), json.dumps(human), None if rater is None else str(rater)]
     return (*about, *texts, *map(_plain, kept), _plain(pictures.get("source")), _plain(pictures.get("edited")))
 
 
-def _drop_removed(index: sqlite3.Connection, source: sqlite3.Connection) -> None:
+def _drop_removed(index: sqlite3.Connection, source: RunReader) -> None:
     """Leave out what the run no longer holds."""
-    counted = "SELECT count(*) FROM {}"
-    here = index.execute(counted.format("verdicts")).fetchone()[0]
-    if here == source.execute(counted.format("answers")).fetchone()[0]:
+    here = index.execute("SELECT count(*) FROM verdicts").fetchone()[0]
+    if here == source.count_answers():
         return
-    there = {row[0] for row in source.execute("SELECT answer FROM answers")}
+    there = source.answer_numbers()
     gone = [(row[0],) for row in index.execute("SELECT answer FROM verdicts") if row[0] not in there]
     index.executemany("DELETE FROM verdicts WHERE answer = ?", gone)
 

@@ -12,36 +12,11 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from editloupe.evals.runs.reader import VerdictRecord
 from editloupe.types import UserError
 
 FILE = "trace_index.sqlite"
-VERDICT = (
-    "answer",
-    "edit",
-    "unit",
-    "criterion",
-    "asked",
-    "repeat",
-    "configuration",
-    "protocol",
-    "mode",
-    "judge",
-    "status",
-    "label",
-    "score",
-    "score_100",
-    "confidence",
-    "reason",
-    "steps",
-    "requests",
-    "input_tokens",
-    "output_tokens",
-    "cached_tokens",
-    "reasoning_tokens",
-    "cost",
-    "seconds",
-    "finished_at",
-)
+VERDICT = tuple(name for name in VerdictRecord._fields if name not in ("rationale", "raw"))
 TABLES = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE verdicts (

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
-
+from editloupe.evals.runs.find_answers import find_verdict
+from editloupe.evals.runs.reader import RunReader
 from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
 from editloupe.judge import Judge
@@ -22,8 +20,6 @@ from editloupe.pictures.pixels import ImageError
 from editloupe.types import Edit, Judgement, Sha, Verdict
 
 T = TypeVar("T")
-_VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
-_HELD = "SELECT outcome FROM units WHERE shown = ? AND asked = ? AND repeat = 0 AND status = 'judged'"
 
 
 class KeptRun:
@@ -33,7 +29,7 @@ class KeptRun:
         self._judge = judge
         self._run = Run.write(folder)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="editloupe-run")
-        self._reader: sqlite3.Connection | None = None
+        self._reader: RunReader | None = None
         try:
             self._configuration = self._run.configure(judge.describe(), judge.asked())
         except BaseException:
@@ -64,11 +60,8 @@ class KeptRun:
             self._reader = self._run.reader()
         verdicts: dict[str, Verdict] = {}
         for criterion, question in self._questions(edit).items():
-            row = self._reader.execute(_HELD, (question.shown, question.asked)).fetchone()
-            if question.shown is None or row is None:
-                continue
-            with suppress(ValidationError):  # a damaged verdict is asked for again
-                verdicts[criterion] = _VERDICT.validate_json(row[0]).model_copy(update={"criterion": criterion})
+            if (verdict := find_verdict(self._reader, question)) is not None:
+                verdicts[criterion] = verdict.model_copy(update={"criterion": criterion})
         return verdicts
 
     def _save(self, judgement: Judgement, album: Album) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 from editloupe.evals.runs.records import Unit
@@ -80,11 +78,8 @@ def _differences(left: Judged, right: Judged) -> Iterator[str]:
 
 def _asked(one: OpenRun, unit: Unit) -> Mapping[str, Any]:
     """Return the facts of the question a unit answers; nothing where the run does not know them."""
-    with readable(one.name), closing(one.run.reader()) as reader:
-        row = reader.execute("SELECT facts FROM asked WHERE asked = ?", (unit.asked,)).fetchone()
-    with suppress(ValueError, TypeError, RecursionError):
-        return dict(json.loads(row[0])) if row else {}
-    return {}
+    with readable(one.name), one.run.reader() as reader:
+        return reader.question_facts(unit.asked)
 
 
 def _further(one: OpenRun, unit: Unit) -> dict[str, list[str]]:

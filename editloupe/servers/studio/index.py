@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from editloupe.evals.runs import configurations
 from editloupe.evals.runs.readback import recorded_rubrics
-from editloupe.evals.runs.schema import read_snapshot
-from editloupe.evals.runs.standing import clock_of, standing_of
+from editloupe.evals.runs.reader import EditRecord, RunReader, UnitSummary
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.summary import clock_of, standing_of
 from editloupe.rubrics.model import Rubric
 from editloupe.servers.studio.damage import readable
 from editloupe.servers.studio.human_labels import People, people_of, rubric_of, rubric_read
@@ -45,10 +44,6 @@ CREATE TABLE configurations (
 );
 CREATE TABLE asked (asked TEXT NOT NULL, configuration TEXT NOT NULL, PRIMARY KEY (asked, configuration)) WITHOUT ROWID;
 """
-_UNITS = (
-    "SELECT name, asked, criterion, protocol, status, label, score, score_100, reason, steps, seconds, cost, "
-    "CASE WHEN json_valid(outcome) THEN json_extract(outcome, '$.confidence') END AS confidence FROM verdicts"
-)
 _CHUNK = 500
 
 
@@ -64,7 +59,7 @@ class RunIndex:
         self._rows.row_factory = sqlite3.Row
         self._rows.executescript(TABLES)
         self._own: dict[str, Rubric] = {}
-        self._source: sqlite3.Connection | None = None
+        self._source: RunReader | None = None
         self._seen = -1
         self._last_answer = self._last_edit = 0
         self._labelled = -1
@@ -111,13 +106,12 @@ class RunIndex:
     def _refresh(self) -> None:
         if self._source is None:
             self._source = self._run.reader()
-            self._source.row_factory = sqlite3.Row
-        version = self._source.execute("PRAGMA data_version").fetchone()[0]
+        version = self._source.data_version()
         changed = False
         if self._seen != version:
             self._rows.execute("BEGIN")
             try:
-                with read_snapshot(self._source):
+                with self._source.snapshot():
                     changed = self._take_new(self._source)
             except BaseException:
                 self._rows.execute("ROLLBACK")
@@ -130,38 +124,33 @@ class RunIndex:
             self._take_people()
         self._labelled = self._labels.version
 
-    def _take_new(self, source: sqlite3.Connection) -> bool:
+    def _take_new(self, source: RunReader) -> bool:
         """Read what was added since the last time; a unit that is judged again gets a new, higher row number.
 
         `source` must be in one read transaction: verdicts committed between the reading of new rows and of the highest
         row number would be skipped.
         """
-        query = "SELECT DISTINCT name FROM answers JOIN edits USING (edit) WHERE answer >= ?"
-        fresh = source.execute(query, (self._last_answer,)).fetchall()
-        added = source.execute("SELECT name FROM edits WHERE edit > ?", (self._last_edit,)).fetchall()
-        changed = {row["name"] for row in (*fresh, *added)}
+        changed = source.names_changed_since(self._last_answer, self._last_edit)
         of_asked = self._take_configurations(source) if changed else {}
         for some in _chunks(sorted(changed)):
-            marks = ", ".join("?" * len(some))
             self._rows.executemany(
                 f"INSERT OR REPLACE INTO edits VALUES ({', '.join('?' * 11)})",
-                [_edit(row) for row in source.execute(f"SELECT * FROM edits WHERE name IN ({marks})", some)],
+                [_edit(row) for row in source.edit_records(some)],
             )
-            by_cell: dict[tuple[str, str, str], list[sqlite3.Row]] = {}
-            for row in source.execute(f"{_UNITS} WHERE name IN ({marks}) ORDER BY repeat", some):
-                for configuration in of_asked.get(row["asked"], ()):
-                    by_cell.setdefault((row["name"], configuration, row["criterion"]), []).append(row)
+            by_cell: dict[tuple[str, str, str], list[UnitSummary]] = {}
+            for unit in source.unit_summaries(some):
+                for configuration in of_asked.get(unit.asked, ()):
+                    by_cell.setdefault((unit.name, configuration, unit.criterion), []).append(unit)
             self._rows.executemany(
                 f"INSERT OR REPLACE INTO cells VALUES ({', '.join('?' * 15)})",
                 [(*place, *_cell(units)) for place, units in by_cell.items()],
             )
-        self._last_answer = source.execute("SELECT coalesce(max(answer), 0) FROM answers").fetchone()[0]
-        self._last_edit = source.execute("SELECT coalesce(max(edit), 0) FROM edits").fetchone()[0]
+        self._last_answer, self._last_edit = source.last_answer(), source.last_edit()
         return bool(changed)
 
-    def _take_configurations(self, source: sqlite3.Connection) -> dict[str, list[str]]:
+    def _take_configurations(self, source: RunReader) -> dict[str, list[str]]:
         """Read who judged how, and return the configurations that each question belongs to."""
-        held = configurations.held(source)
+        held = source.configurations()
         self._rows.execute("DELETE FROM configurations")
         self._rows.executemany(
             "INSERT INTO configurations VALUES (?, ?, ?, ?, ?, ?)",
@@ -179,7 +168,7 @@ class RunIndex:
         )
         known = {one.name for one in held}
         found: dict[str, list[str]] = {}
-        for configuration, asked in source.execute("SELECT configuration, asked FROM configurations"):
+        for configuration, asked in source.questions_by_configuration():
             if configuration in known:
                 found.setdefault(asked, []).append(str(_plain(configuration)))
         pairs = [(asked, one) for asked, several in found.items() for one in several]
@@ -196,15 +185,15 @@ class RunIndex:
         self._rows.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?, ?)", self.people.rows)
 
 
-def _edit(row: sqlite3.Row) -> tuple[Any, ...]:
+def _edit(row: EditRecord) -> tuple[Any, ...]:
     """Return an edit's row; read as plain JSON, for thousands of them are read before the first page.
 
     An edit whose record is damaged keeps its place in the table and says so.
     """
     try:
-        edit: dict[str, Any] = json.loads(row["facts"])
+        edit: dict[str, Any] = json.loads(row.facts)
         instruction, kind, model = (_plain(edit.get(name)) for name in ("instruction", "instruction_type", "model"))
-        pictures = json.loads(row["pictures"])
+        pictures = json.loads(row.pictures)
         first = {role: str(shas[0]) for role, shas in pictures.items() if isinstance(shas, list) and shas}
         given = {name: [said] if isinstance(said, str) else said for name, said in (edit.get("human") or {}).items()}
         human = {name: [str(one) for one in said] for name, said in given.items()}
@@ -219,8 +208,8 @@ def _edit(row: sqlite3.Row) -> tuple[Any, ...]:
             {},
             None,
         )
-    search_text = "\n".join(filter(None, (row["name"], instruction, kind, model))).casefold()
-    place = (row["name"], row["edit_id"], row["position"], kind, model, instruction or "", search_text)
+    search_text = "\n".join(filter(None, (row.name, instruction, kind, model))).casefold()
+    place = (row.name, row.edit_id, row.position, kind, model, instruction or "", search_text)
     return (*place, first.get("source"), first.get("edited"), json.dumps(human), rater)
 
 
@@ -229,26 +218,24 @@ def _plain(value: Any) -> str | None:
     return None if value is None else str(value).encode("utf-8", "replace").decode("utf-8")
 
 
-def _cell(units: list[sqlite3.Row]) -> tuple[Any, ...]:
+def _cell(units: list[UnitSummary]) -> tuple[Any, ...]:
     """Return one row for all repeats of a criterion: the lower median verdict, as the agreement takes it."""
-    judged = sorted(
-        (unit for unit in units if unit["status"] == "judged"), key=lambda unit: _number(unit["score"]) or 0.0
-    )
+    judged = sorted((unit for unit in units if unit.status == "judged"), key=lambda unit: _number(unit.score) or 0.0)
     shown = judged[(len(judged) - 1) // 2] if judged else None
-    sure = [sure for unit in judged if (sure := _number(unit["confidence"])) is not None]
-    costs = [cost for unit in units if (cost := _number(unit["cost"])) is not None]
+    sure = [sure for unit in judged if (sure := _number(unit.confidence)) is not None]
+    costs = [cost for unit in units if (cost := _number(unit.cost)) is not None]
     return (
-        units[0]["protocol"],
+        units[0].protocol,
         "judged" if shown else "unjudged",
-        shown["label"] if shown else None,
-        _number(shown["score"]) if shown else None,
-        _number(shown["score_100"]) if shown else None,
+        shown.label if shown else None,
+        _number(shown.score) if shown else None,
+        _number(shown.score_100) if shown else None,
         sum(sure) / len(sure) if sure else None,
-        next((unit["reason"] for unit in units if unit["reason"]), None),
+        next((unit.reason for unit in units if unit.reason), None),
         len(units),
-        len({(unit["label"], unit["score"]) for unit in judged}) > 1,
-        sum(_number(unit["steps"]) or 0 for unit in units),
-        sum(_number(unit["seconds"]) or 0.0 for unit in units),
+        len({(unit.label, unit.score) for unit in judged}) > 1,
+        sum(_number(unit.steps) or 0 for unit in units),
+        sum(_number(unit.seconds) or 0.0 for unit in units),
         sum(costs) if costs else None,
     )
 

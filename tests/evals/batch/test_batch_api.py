@@ -61,7 +61,7 @@ class Batches:
     def labels(self) -> list[tuple[str, str | None]]:
         with Run.open(self.folder / "run") as run:
             query = "SELECT status, label FROM units ORDER BY rowid"
-            return [tuple(row) for row in run.reader().execute(query)]
+            return [tuple(row) for row in run.reader().connection.execute(query)]
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ class Sessions:
         assert self.service.asked == EDITS, self.told
         assert len(self.service.jobs) == 1, self.told
         with Run.open(self.run) as run:
-            found = [tuple(row) for row in run.reader().execute("SELECT status, label FROM units")]
+            found = [tuple(row) for row in run.reader().connection.execute("SELECT status, label FROM units")]
         assert found == [("judged", "Wrong Action")] * EDITS
         assert not [path for path in (self.run / FOLDER).iterdir() if not path.name.startswith("requests.sqlite")]
 

@@ -72,7 +72,7 @@ def impatient(server: ScriptedServer, folder: Path, count: int = 6, **changes: A
 def contents(folder: Path, table: str = "verdicts") -> list[tuple[Any, ...]]:
     """Return everything the run holds of its verdicts: the rows themselves, or those of their traces."""
     with Run.open(folder / "run") as opened:
-        return opened.reader().execute(f"SELECT * FROM {table}").fetchall()
+        return opened.reader().connection.execute(f"SELECT * FROM {table}").fetchall()
 
 
 def check_traces(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,8 @@ from editloupe.cli.main import run as command
 from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.runs.standing import clock_seconds, standing_of
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.summary import clock_seconds, standing_of
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
 from tests.scripted import Request, final
@@ -53,7 +52,7 @@ def stopped(tmp_path: Path, scripted: StartServer) -> Path:
 def test_a_stopped_run_says_how_much_is_not_judged_yet(
     stopped: Path, capsys: pytest.CaptureFixture[str], studio: OpenStudio
 ) -> None:
-    with Run.open(stopped) as run, closing(run.reader()) as reader:
+    with Run.open(stopped) as run, run.reader() as reader:
         (one,) = run.configurations()
         found = standing_of(run, reader, one)
     done = found.judged + found.unjudged

@@ -71,8 +71,8 @@ def test_what_is_taken_back_is_found_no_more(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", [Told("a"), Told("b"), Told("c")])
     assert names(folder) == ["a", "b", "c"]
     with Run.write(folder) as run:
-        with closing(run.reader()) as reader:
-            (edit,) = reader.execute("SELECT edit FROM edits WHERE name = 'c'").fetchone()
+        with run.reader() as reader:
+            (edit,) = reader.connection.execute("SELECT edit FROM edits WHERE name = 'c'").fetchone()
         run.forget([edit])
     assert names(folder) == ["a", "b"]
     write_run(folder, [Told("d", "Wrong Action", (ZOOM,), thought="in its place")])
@@ -92,8 +92,8 @@ def test_numbers_given_again_while_the_index_is_brought_up_to_date_are_read_with
             writer.save_all([_filing(folder, one, 3, "openai:gpt-5.1") for one in told])
 
         def give_numbers_again() -> None:
-            with closing(writer.reader()) as reader:
-                edits = reader.execute("SELECT edit FROM edits WHERE name IN ('c', 'd')").fetchall()
+            with writer.reader() as reader:
+                edits = reader.connection.execute("SELECT edit FROM edits WHERE name IN ('c', 'd')").fetchall()
             writer.forget(edit for (edit,) in edits)
             save(Told("e", "Wrong Action", (ZOOM,), thought="in its place"), Told("f"), Told("g"))
 
