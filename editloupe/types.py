@@ -6,21 +6,41 @@ import math
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationInfo, field_validator, model_validator
 
 from editloupe._util.errors import UserError as UserError
 from editloupe._util.storable import writable
-from editloupe.asked_messages import AskedMessage
-from editloupe.frozen_record import Record as Record
-from editloupe.frozen_record import Several
-from editloupe.frozen_record import Sha as Sha
 from editloupe.pictures.memory import File, MemoryPicture, PictureSource, taken_picture
+
+T = TypeVar("T")
+Sha = str
+"""A picture's content hash; the state of a graph and a trace hold these, never pixels."""
 
 Mode = Literal["tools", "oracle", "plain"]
 FARTHEST = 2**40
 """No position in a picture is farther away; numbers up to here can be multiplied without losing any of them."""
+
+
+class Record(BaseModel):
+    """Base of all records: frozen, strict about unknown fields; a number that is none stays visible in JSON."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+
+
+class StopAtFirst(FailFast):
+    """Refuse a sequence at its first wrong item; hashable, as `Annotated[...] | None` needs it to be.
+
+    Pydantic otherwise keeps an error of every item, with which a small request can take all memory.
+    """
+
+    def __hash__(self) -> int:
+        return hash(self.fail_fast)
+
+
+Several = Annotated[tuple[T, ...], StopAtFirst()]
+"""Values from outside the program, refused at the first wrong one."""
 
 
 class Box(Record):
@@ -193,6 +213,27 @@ class Served(Record):
         """
         named = (("fingerprint", self.fingerprint), ("tier", self.tier), ("route", self.route))
         return ", ".join(part for part in (self.model, *(f"{name} {value}" for name, value in named if value)) if part)
+
+
+class AskedPicture(Record):
+    """A picture in a message to the model; its pixels are kept by hash."""
+
+    picture: str
+    """Its name, as the model is told."""
+    sha: Sha
+
+
+class AskedMessage(Record):
+    """A message of a request, word for word."""
+
+    role: Literal["system", "user", "tool", "assistant"]
+    content: tuple[str | AskedPicture, ...] = ()
+    """Texts and pictures in the order in which they were sent; nothing of a reply, whose words are in an earlier step."""
+    prompt: int | None = Field(default=None, exclude_if=lambda value: value is None)
+    """Which text of the trace's prompt is the message's; its pictures are in `content`."""
+    call_id: str = Field(default="", exclude_if=lambda value: not value)
+    name: str = Field(default="", exclude_if=lambda value: not value)
+    """Of the tool that answers."""
 
 
 class Sent(Record):

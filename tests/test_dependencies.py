@@ -17,8 +17,6 @@ LAYERS = (
         "_util",
         "types",
         "pictures",
-        "asked_messages",
-        "frozen_record",
         "spans",
     ),
     ("rubrics", "tools"),

@@ -8,7 +8,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, SystemMessage, ToolMessage
 
 from editloupe.agent.messages import PICTURE
-from editloupe.asked_messages import AskedMessage, AskedPicture
+from editloupe.types import AskedMessage, AskedPicture
 
 
 def asked_messages(messages: Sequence[AnyMessage]) -> tuple[AskedMessage, ...]:

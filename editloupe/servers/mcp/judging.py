@@ -14,7 +14,6 @@ from pydantic import Field, ValidationError
 from editloupe._util.text import one_line, shortened
 from editloupe.edit_scores import explained, why_no_edit
 from editloupe.evals.papers.layouts import type_reader
-from editloupe.frozen_record import StopAtFirst
 from editloupe.judge import Judge
 from editloupe.pictures.decode import Album
 from editloupe.servers.mcp.kept_judgements import KeptJudgements
@@ -22,7 +21,7 @@ from editloupe.servers.mcp.looking import PictureText
 from editloupe.servers.mcp.picture_gate import PictureGate
 from editloupe.servers.mcp.records import JudgeResult, VerdictNote
 from editloupe.servers.mcp.results import Shown, failure, success
-from editloupe.types import Edit, Judgement, Outcome, Step, Trace, Unjudged, Usage, UserError
+from editloupe.types import Edit, Judgement, Outcome, Step, StopAtFirst, Trace, Unjudged, Usage, UserError
 
 T = TypeVar("T")
 

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from mcp_types import CallToolResult
 from pydantic import Field
 
-from editloupe.frozen_record import StopAtFirst
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.memory import PictureSource
 from editloupe.pictures.pixel_budget import room_for
@@ -18,7 +17,7 @@ from editloupe.servers.mcp.results import Shown, failure, success
 from editloupe.tools.contract import ToolError, View
 from editloupe.tools.registry import Toolbox
 from editloupe.tools.zoom import BOTH
-from editloupe.types import UserError
+from editloupe.types import StopAtFirst, UserError
 
 ONE = ("Image",)
 TWO = ("First Image", "Second Image")

@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from editloupe.frozen_record import Several
 from editloupe.servers.reward.scoring import EditScorer, Scored
 from editloupe.servers.reward.wire import (
     BadRequest,
@@ -21,7 +20,7 @@ from editloupe.servers.reward.wire import (
     reasons,
     texts_of,
 )
-from editloupe.types import Boxes, Edit, Record, Verdict
+from editloupe.types import Boxes, Edit, Record, Several, Verdict
 
 IDENTITY = ("request_id", "sample_id", "group_id", "source_rank", "policy_version", "idempotency_key")
 """What a UniRL client wants back with every item."""

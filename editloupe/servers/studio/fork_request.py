@@ -12,12 +12,11 @@ from pydantic import Field, ValidationError, field_validator
 
 from editloupe._util.errors import describe_error
 from editloupe.evals.forks.reopening import JudgeChange
-from editloupe.frozen_record import Several
 from editloupe.judge.settings import setup_names
 from editloupe.servers.studio.settings import StudioSettings
 from editloupe.servers.studio.uploads import Uploads
 from editloupe.tools.setting_values import read_assignments
-from editloupe.types import Mode, Record, UserError
+from editloupe.types import Mode, Record, Several, UserError
 
 LONGEST = 20_000
 """Letters a thought may have."""

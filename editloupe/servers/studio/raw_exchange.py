@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from editloupe.asked_messages import AskedMessage
 from editloupe.evals.runs.step_replies import reply_behind
 from editloupe.evals.runs.store import Run
-from editloupe.types import Sent, Step, Trace
+from editloupe.types import AskedMessage, Sent, Step, Trace
 
 Block = dict[str, Any]
 EARLIER = "This run keeps no requests; this one is put together from the trace, without the words of repairs and further stages."
