@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from editloupe._util.version import __version__ as __version__
     from editloupe.evals.forks import fork
     from editloupe.evals.papers.layouts import load_manifest
     from editloupe.evals.reward import areward, best_of, reward
@@ -32,15 +33,5 @@ __all__ = [
     "reward",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        **dict.fromkeys(__all__, "types"),
-        "Judge": "judge",
-        "JudgeSettings": "judge",
-        **dict.fromkeys(("areward", "best_of", "reward"), "evals.reward"),
-        "fork": "evals.forks",
-        "load_manifest": "evals.papers.layouts",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)
 """A command that only prints help need not load the LMM stack."""

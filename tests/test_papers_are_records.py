@@ -19,7 +19,7 @@ CITATION = re.compile(
 REGISTRIES = (
     "cli/main.py",
     "generators/registry.py",
-    "graphs/registry.py",
+    "graphs/engines.py",
     "rubrics/registry.py",
 )
 EXCEPTIONS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,29 @@ def test_a_name_that_is_not_there_is_an_attribute_error(package: str) -> None:
         import_module(package).made_up  # noqa: B018
 
 
-def test_a_name_that_its_module_does_not_have_is_told() -> None:
+def test_a_name_that_its_module_does_not_have_is_told(tmp_path: Path) -> None:
+    source = tmp_path / "__init__.py"
+    source.write_text("if TYPE_CHECKING:\n    from editloupe.types import made_up\n")
+    get, _ = lazy_names("editloupe", str(source))
     with pytest.raises(AttributeError, match="made_up"):
-        lazy_names("editloupe", {"made_up": "types"})("made_up")
+        get("made_up")
+
+
+def test_dir_shows_public_names_before_they_are_used() -> None:
+    lazy = [package for package in PACKAGES if "__dir__" in vars(import_module(package))]
+    assert "editloupe" in lazy
+    code = (
+        "from importlib import import_module\n"
+        f"for package in map(import_module, {lazy!r}): print(*sorted(set(package.__all__) - set(dir(package))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_the_version_is_that_of_the_installed_package_and_is_read_when_asked_for() -> None:
+    code = "import sys, editloupe; print('importlib.metadata' in sys.modules, editloupe.__version__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", version("editloupe")]
 
 
 @pytest.mark.long

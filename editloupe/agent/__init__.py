@@ -45,17 +45,4 @@ __all__ = [
     "read",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        **dict.fromkeys(("Given", "Reading", "read"), "answers"),
-        **dict.fromkeys(("Chat", "ChatRequest", "Reply", "RetryBudget", "RetryPolicy"), "chat"),
-        **dict.fromkeys(("Declined", "ReplyFacts"), "endings"),
-        **dict.fromkeys(("ModelFailed", "ModelRejected"), "faults"),
-        **dict.fromkeys(("OverBudget", "Replies", "Ticket", "Traffic", "Watcher"), "hooks"),
-        **dict.fromkeys(("ModelSettings", "open_chat"), "models"),
-        "Profile": "profiles",
-        "Provider": "providers.provider",
-        "RulesJudge": "rules.judge",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -18,9 +18,4 @@ __all__ = [
     "run",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        **dict.fromkeys(("COMMANDS", "Command", "run"), "main"),
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -25,11 +25,4 @@ __all__ = [
     "write_puzzles",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        **dict.fromkeys(("Checked", "Puzzle", "PuzzleKind", "Undecided"), "contract"),
-        "TASKS": "registry",
-        **dict.fromkeys(("check_answers", "write_billiards", "write_puzzles"), "writing"),
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -29,12 +29,4 @@ __all__ = [
     "SharedContext",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        **dict.fromkeys(("LiveContext", "LoopLimits", "SharedContext"), "context"),
-        **dict.fromkeys(("EDIT_GRAPH", "EditContext", "EditState"), "edit"),
-        **dict.fromkeys(("LOOP", "CaseContext", "Failure", "LoopState"), "loop"),
-        "ObservationCache": "observation_cache",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -15,9 +15,8 @@ from langgraph.types import Send
 from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
 from editloupe.graphs.context import LiveContext, SharedContext
-from editloupe.graphs.engine import Engine, Judged
-from editloupe.graphs.loop import CaseContext, Failure, usage_of_steps
-from editloupe.graphs.registry import ENGINES
+from editloupe.graphs.engines import ENGINES, Engine
+from editloupe.graphs.loop import CaseContext, Failure, Judged, usage_of_steps
 from editloupe.pictures.memory import MemoryPicture
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.case import Case

@@ -22,8 +22,7 @@ from typing_extensions import TypedDict  # pydantic makes no schema of typing's 
 from editloupe.agent.answers import Given
 from editloupe.graphs.edival_context import EdivalContext
 from editloupe.graphs.edival_observations import Detection, compare, cut_out, detect, measure, step_of
-from editloupe.graphs.engine import Graph
-from editloupe.graphs.loop import LOOP, CaseContext, Failure, opening, usage_of_steps
+from editloupe.graphs.loop import LOOP, CaseContext, Failure, Graph, opening, usage_of_steps
 from editloupe.graphs.stage import texts_of
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.case import EDITED, SOURCE, Case

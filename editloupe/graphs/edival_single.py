@@ -8,8 +8,7 @@ from weakref import WeakKeyDictionary
 from editloupe.agent.answers import Given
 from editloupe.graphs.edival import FOLLOWING
 from editloupe.graphs.edival_context import EdivalContext
-from editloupe.graphs.engine import Graph, Judged
-from editloupe.graphs.loop import CaseContext, Failure
+from editloupe.graphs.loop import CaseContext, Failure, Graph, Judged
 from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.rubrics.edival.turn import KEY, Turn
 from editloupe.tools.finders import Finder, WholePictureFinder

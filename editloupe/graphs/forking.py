@@ -14,18 +14,16 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateSnapshot
 
 from editloupe.agent.answers import Given, read
 from editloupe.agent.messages import correction
 from editloupe.agent.prompts import final_form
 from editloupe.agent.replayed import changed_message, changed_text, message_of
-from editloupe.graphs.by_loop import by_loop
 from editloupe.graphs.edit import EditContext, case_context, tell_span
-from editloupe.graphs.engine import Judged
+from editloupe.graphs.engines import by_loop
 from editloupe.graphs.fork_change import StepChange, seen_of
-from editloupe.graphs.loop import LOOP, CaseContext, Failure, LoopState, build_loop
+from editloupe.graphs.loop import LOOP, CaseContext, Failure, Graph, Judged, LoopState, build_loop
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.wording import filled
 from editloupe.spans import criterion_span
@@ -133,7 +131,7 @@ class ForkedLoop:
         return await graph.ainvoke(None, {**fork, **config}, context=context)
 
 
-async def _lay(graph: CompiledStateGraph[Any, Any, Any, Any], kept: KeptStep, context: CaseContext) -> None:
+async def _lay(graph: Graph, kept: KeptStep, context: CaseContext) -> None:
     """Put one kept step behind what is there, by the loop's own nodes."""
     here = await graph.aget_state(THREAD)
     if here.next == ("insist",):
@@ -166,7 +164,7 @@ def _sent_back(
     return LoopState(**values, repairs=repairs + 1), "repair"
 
 
-async def _snapshot(graph: CompiledStateGraph[Any, Any, Any, Any], turns: int) -> StateSnapshot:
+async def _snapshot(graph: Graph, turns: int) -> StateSnapshot:
     """Return the checkpoint after so many turns, just before the judge is asked again."""
     async for snapshot in graph.aget_state_history(THREAD):
         if snapshot.values.get("turns") == turns and snapshot.next in (("think",), ("insist",)):

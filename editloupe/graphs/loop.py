@@ -46,6 +46,7 @@ from editloupe.rubrics.wording import filled
 from editloupe.tools.contract import Frame, Tool, View
 from editloupe.types import Observation, Reason, Step, ToolCall, Trace, Usage
 
+Graph = CompiledStateGraph[Any, Any, Any, Any]
 CALLS_A_TURN = 12
 """More calls in one turn are not carried out; the model is told."""
 
@@ -93,6 +94,17 @@ class Failure:
     reason: Reason
     detail: str
     raw: str = ""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One case, judged: its trace and how it ended."""
+
+    case: Case
+    trace: Trace
+    given: Given | None
+    failure: Failure | None
+    confidence: float | None = None
 
 
 class LoopState(TypedDict, total=False):

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from langgraph.graph.state import CompiledStateGraph
-
 from editloupe.agent.prompts import EARLIER_FINDINGS
 from editloupe.agent.tool_words import in_words
-from editloupe.graphs.loop import LOOP, CaseContext, Failure, LoopState, opening
+from editloupe.graphs.loop import LOOP, CaseContext, Failure, Graph, LoopState, opening
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import ModeText, Rubric, Stage, TextAnswer
 from editloupe.types import Reason, Sha, Step, ToolCall
@@ -29,7 +27,7 @@ class Staged:
     failure: Failure | None = None
 
 
-async def first_stage(context: CaseContext, loop: CompiledStateGraph[Any, Any, Any, Any] = LOOP) -> Staged:
+async def first_stage(context: CaseContext, loop: Graph = LOOP) -> Staged:
     """Have the differences listed where the rubric wants that; other cases are returned as they are."""
     stage = context.case.rubric.stage
     if stage is None:
@@ -38,7 +36,7 @@ async def first_stage(context: CaseContext, loop: CompiledStateGraph[Any, Any, A
     return await (_by_tool(context, stage) if by_tool else _by_model(context, stage, loop))
 
 
-async def _by_model(context: CaseContext, stage: Stage, loop: CompiledStateGraph[Any, Any, Any, Any]) -> Staged:
+async def _by_model(context: CaseContext, stage: Stage, loop: Graph) -> Staged:
     """Ask the model; an unreadable list leaves the case unjudged, like any unreadable answer."""
     case = stage_case(context.case, stage)
     asking = replace(context, case=case)

@@ -35,13 +35,4 @@ __all__ = [
     "setup_names",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        **dict.fromkeys(("DEFAULT_JUDGE", "JUDGE_VARIABLE", "Judge", "judge_opener"), "judge"),
-        **dict.fromkeys(("Calibration", "CriterionTrust", "Tested"), "calibration"),
-        "BaseJudge": "base_judge",
-        **dict.fromkeys(("JudgeSettings", "Setup", "find_setup", "setup_names"), "settings"),
-        **dict.fromkeys(("Cascade", "Member", "Panel", "Plan", "Stage", "is_combined", "plan_of"), "plans"),
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

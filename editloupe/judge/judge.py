@@ -15,9 +15,9 @@ from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
 from editloupe.agent.secrets import shown as shown_address
 from editloupe.agent.specs import RULES
-from editloupe.graphs.by_loop import tool_notes
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, outcome_of
+from editloupe.graphs.engines import tool_notes
 from editloupe.graphs.forking import ForkPlan, fork_edit
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.judge.lifecycle import JudgeLifecycle, edits_at_once

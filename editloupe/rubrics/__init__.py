@@ -36,16 +36,4 @@ __all__ = [
     "with_files",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "Case": "case",
-        **dict.fromkeys(("load_rubric", "load_rubrics"), "load"),
-        **dict.fromkeys(
-            ("Answer", "ChecksAnswer", "LabelAnswer", "NumberAnswer", "Rubric", "TextAnswer", "YesNoAnswer"), "model"
-        ),
-        **dict.fromkeys(("MissingInput", "Protocol"), "protocol"),
-        **dict.fromkeys(("PROTOCOLS", "usual_repeats"), "registry"),
-        **dict.fromkeys(("protocol_from_folder", "with_files"), "user_rubrics"),
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

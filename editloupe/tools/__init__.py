@@ -48,20 +48,4 @@ __all__ = [
     "read_box",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "ComparisonPool": "comparison_pool",
-        **dict.fromkeys(
-            ("Frame", "Kept", "ResultCache", "Tool", "ToolError", "ToolPicture", "ToolResult", "View"), "contract"
-        ),
-        "Enhancer": "enhance",
-        **dict.fromkeys(("DinoFeatures", "FeatureSettings", "Features"), "features"),
-        **dict.fromkeys(("Finder", "WholePictureFinder"), "finders"),
-        "read_box": "parameters",
-        **dict.fromkeys(("HpsV3", "Quality"), "quality"),
-        **dict.fromkeys(("BUILT_IN", "Toolbox", "build_toolbox"), "registry"),
-        **dict.fromkeys(("ToolResultCache", "key"), "result_cache"),
-        "ToolSettings": "settings",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from editloupe import Edit, Judge, UserError
-from editloupe.graphs.registry import ENGINES
+from editloupe.graphs.engines import ENGINES
 from editloupe.rubrics import registry
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.paper import Paper

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from editloupe.agent.answers import Given
 from editloupe.graphs.edit import outcome_of
-from editloupe.graphs.engine import Judged
-from editloupe.graphs.loop import Failure
+from editloupe.graphs.loop import Failure, Judged
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.dlebench import DLEBENCH
 from editloupe.types import Edit, Reason, Step, Trace, Unjudged, Verdict

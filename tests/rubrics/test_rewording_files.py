@@ -17,8 +17,8 @@ from editloupe.agent.models import open_chat
 from editloupe.agent.schemas import REASONING
 from editloupe.cli.main import run
 from editloupe.cli.protocols import rewording_file
-from editloupe.graphs.by_loop import by_loop
 from editloupe.graphs.context import LoopLimits, SharedContext
+from editloupe.graphs.engines import by_loop
 from editloupe.graphs.loop import LOOP, CaseContext
 from editloupe.judge.settings import JudgeSettings, reworded_protocol
 from editloupe.rubrics.case import Case

@@ -12,10 +12,4 @@ if TYPE_CHECKING:
 
 __all__ = ["PROVIDERS", "ErrorForm", "Opening", "Provider", "client_packages", "provider_named"]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        **dict.fromkeys(("ErrorForm", "Opening", "Provider"), "provider"),
-        **dict.fromkeys(("PROVIDERS", "client_packages", "provider_named"), "registry"),
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

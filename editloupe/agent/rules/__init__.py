@@ -11,4 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["RulesJudge"]
 
-__getattr__ = lazy_names(__name__, {"RulesJudge": "judge"})
+__getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -13,19 +13,6 @@ if TYPE_CHECKING:
     from editloupe.evals.ablation.records import Ablation, AblationCell, AblationRow
     from editloupe.evals.ablation.tables import ablation_blocks, ablation_table
 
-_HOMES = {
-    "Ablation": "records",
-    "AblationCell": "records",
-    "AblationRow": "records",
-    "Combination": "combinations",
-    "ablate": "judging",
-    "ablation_blocks": "tables",
-    "ablation_table": "tables",
-    "combinations_of": "combinations",
-    "judge_combinations": "judging",
-    "measure_run": "measuring",
-}
-
 __all__ = [
     "Ablation",
     "AblationCell",
@@ -39,4 +26,4 @@ __all__ = [
     "measure_run",
 ]
 
-__getattr__ = lazy_names(__name__, _HOMES)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -30,15 +30,4 @@ __all__ = [
     "find_evaluation",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "Decomposer": "decompose",
-        **dict.fromkeys(("Evaluation", "find_evaluation"), "evaluate"),
-        **dict.fromkeys(("ChainFile", "SceneFile"), "files"),
-        "Instructor": "instruct",
-        "EdivalJudge": "judge",
-        "EdivalFigures": "metrics",
-        "figures_of": "scores_of_runs",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

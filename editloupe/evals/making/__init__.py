@@ -13,15 +13,4 @@ if TYPE_CHECKING:
 
 __all__ = ["MakingFolder", "Pipeline", "framed", "pasted", "read_questions", "review", "review_agreement"]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "MakingFolder": "folder",
-        "Pipeline": "pipeline",
-        "framed": "paste",
-        "pasted": "paste",
-        "read_questions": "questions",
-        "review": "reviews",
-        "review_agreement": "reviews",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -28,14 +28,4 @@ __all__ = [
     "with_untouched",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        **dict.fromkeys(
-            ("Benchmark", "further_columns", "make_edit", "picture_in", "read_json_list"), "editloupe.rubrics.benchmark"
-        ),
-        "read_manifest": "datasets",
-        **dict.fromkeys(("Pair", "load_pairs"), "pairs"),
-        **dict.fromkeys(("NOTHING_EDITED", "with_untouched"), "untouched"),
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -34,15 +34,4 @@ __all__ = [
     "register",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        **dict.fromkeys(("load_benchmark", "load_manifest", "load_outputs"), "layouts"),
-        "Benchmark": "editloupe.rubrics.benchmark",
-        **dict.fromkeys(("Paper", "Scored"), "editloupe.rubrics.paper"),
-        **dict.fromkeys(("papers", "register"), "editloupe.rubrics.registry"),
-        **dict.fromkeys(
-            ("TOTAL", "Average", "Column", "Layout", "Mean", "PrintedTable", "Section"), "editloupe.rubrics.tables"
-        ),
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

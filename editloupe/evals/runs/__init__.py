@@ -17,12 +17,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Price", "Run", "RunDamaged", "Unit", "price_of"]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "RunDamaged": "damage",
-        **dict.fromkeys(("Price", "price_of"), "prices"),
-        "Unit": "records",
-        "Run": "store",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

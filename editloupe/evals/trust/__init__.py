@@ -28,13 +28,4 @@ __all__ = [
     "yes_share",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "corrected_scores": "corrected",
-        **dict.fromkeys(("LabelQueue", "draw_queue", "find_queue"), "label_queue"),
-        **dict.fromkeys(("Correction", "corrected_mean"), "prediction_powered"),
-        **dict.fromkeys(("Corrected", "CorrectedScores"), "records"),
-        "yes_share": "yes_no",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

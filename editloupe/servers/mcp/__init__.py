@@ -22,13 +22,4 @@ __all__ = [
     "serve_stdio",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "McpSettings": "settings",
-        "ToolServer": "tool_server",
-        "create_server": "tool_server",
-        "serve_http": "serving",
-        "serve_stdio": "serving",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

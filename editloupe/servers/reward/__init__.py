@@ -23,13 +23,4 @@ __all__ = [
     "serve_rewards",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "EditScorer": "scoring",
-        "RewardServerSettings": "settings",
-        "Scored": "scoring",
-        "create_app": "app",
-        "serve_rewards": "serving",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

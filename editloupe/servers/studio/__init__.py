@@ -20,11 +20,4 @@ __all__ = [
     "create_app",
 ]
 
-__getattr__ = lazy_names(
-    __name__,
-    {
-        "create_app": "app",
-        "StudioSettings": "settings",
-        "Studio": "studio",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -280,7 +280,7 @@ def test_an_error_inside_one_edit_is_its_outcome_not_the_end_of_the_run(
             raise RuntimeError("a bug")
         return opening(context)
 
-    monkeypatch.setattr("editloupe.graphs.by_loop.opening", breaks)
+    monkeypatch.setattr("editloupe.graphs.engines.opening", breaks)
     ending = run(batch(server, write_manifest(tmp_path, 3), tmp_path / "run"))
     assert (ending.tally.judged, ending.tally.unjudged) == (4, {"internal_error": 2})
 

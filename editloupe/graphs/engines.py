@@ -1,17 +1,30 @@
-"""The engine of most cases: differences are listed first where the rubric wants that, then the loop judges."""
+"""The engines that judge a case; a case names its own.
+
+The engine of most cases is the loop: differences are listed first if the rubric asks for that, then the loop judges.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from editloupe.graphs.engine import Graph, Judged
-from editloupe.graphs.loop import CaseContext, opening
+from editloupe.graphs.edival import EDIVAL_GRAPH
+from editloupe.graphs.edival_single import by_objects
+from editloupe.graphs.loop import LOOP, CaseContext, Graph, Judged, opening
 from editloupe.graphs.stage import Staged, first_stage, texts_of
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Step, Trace
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One way to judge a case."""
+
+    graph: Graph
+    judge: Callable[[Graph, CaseContext], Awaitable[Judged]]
+    """Takes the context's case through the graph; whatever goes wrong with the case is a Failure, not an exception."""
 
 
 async def by_loop(loop: Graph, context: CaseContext) -> Judged:
@@ -57,3 +70,10 @@ def _behind(step: Step, steps: int, prompts: int) -> Step:
 def tool_notes(toolbox: Toolbox) -> tuple[str, ...]:
     """Say which tools are not offered and why, and which settings fell back to something else."""
     return (*toolbox.notes, *(f"{name} is not offered: {why}" for name, why in toolbox.withheld.items()))
+
+
+ENGINES: Mapping[str, Engine] = {
+    "loop": Engine(LOOP, by_loop),
+    "objects": Engine(EDIVAL_GRAPH, by_objects),
+}
+"""Think, look with tools, answer; and objects checked one by one with a detector and crops (EdiVal-Agent)."""
