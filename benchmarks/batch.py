@@ -4,6 +4,7 @@
     python benchmarks/batch.py --runs 5 --bare      # five rounds, with a bare loop of posts and bare LangGraph in each
     python benchmarks/batch.py --peer PYTHON        # also by inspect_ai, installed for that interpreter
     python benchmarks/batch.py --ray                # also by two Ray workers, against this machine's executor
+    python benchmarks/batch.py --text               # also edits about text, against the same pictures with other instructions
     python benchmarks/batch.py --scenario plain --edits 256      # no tools: one reply a criterion
     python benchmarks/batch.py --profile            # where the core-seconds go
 
@@ -42,6 +43,10 @@ SCENARIOS = {
 }
 """Tools the scripted model asks for, one a reply, before it answers."""
 OURS, RAY, POSTS, GRAPH, PEER = "editloupe", "on Ray", "bare posts", "bare LangGraph", "inspect_ai"
+TEXT, SIGNS = "text", "text on signs"
+"""Rows of `--text`: the same pictures with instructions about text, and pictures on which a word changes."""
+JUDGED = (OURS, RAY, TEXT, SIGNS)
+WORDS = ("OPEN", "CLOSED", "EXIT", "ENTER", "BAKERY", "MARKET", "HOTEL", "MUSEUM", "TICKETS", "LIBRARY")
 
 
 def main() -> None:
@@ -61,6 +66,8 @@ def main() -> None:
     compileall.compile_dir(ROOT / "editloupe", quiet=2)  # as installing a package does
     with tempfile.TemporaryDirectory() as folder:
         manifest = make_edits(Path(folder), options.edits, options.size)
+        if options.text:
+            make_text_edits(Path(folder), options.edits, options.size)
         rounds: dict[str, list[dict[str, float]]] = {}
         for number in range(options.runs):
             for name, command in commands(options, manifest, Path(folder) / f"run{number}").items():
@@ -82,6 +89,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--executor", choices=("local", "ray"), default="local")
     parser.add_argument("--ray", action="store_true", help="two Ray workers in each round, beside the local executor")
+    parser.add_argument("--text", action="store_true", help="edits about text in each round, with and without a sign")
     parser.add_argument("--bare", action="store_true", help="a bare loop of posts and bare LangGraph in each round")
     parser.add_argument("--peer", help="a Python that has inspect_ai and openai")
     parser.add_argument("--profile", action="store_true", help="once more with clocks around the parts")
@@ -100,7 +108,6 @@ def make_edits(folder: Path, count: int, size: tuple[int, int]) -> Path:
     import numpy as np
 
     rng = np.random.default_rng(0)
-    lines = []
     grain = rng.normal(0, 4, (size[1], size[0], 3))
     for number in range(count):
         coarse = rng.integers(0, 255, (12, 12, 3), dtype=np.uint8)
@@ -111,11 +118,45 @@ def make_edits(folder: Path, count: int, size: tuple[int, int]) -> Path:
         cv2.circle(edited, (x, y), max(2, min(size) // 24), (40, 40, 220), -1)
         for name, pixels in (("s", source), ("e", edited)):
             cv2.imwrite(str(folder / f"{name}{number}.jpg"), pixels, [cv2.IMWRITE_JPEG_QUALITY, 92])
-        files = {"source": f"s{number}.jpg", "edited": f"e{number}.jpg"}
-        lines.append(json.dumps({"id": f"e{number}", **files, "instruction": f"Paint ball {number} red"}))
-    manifest = folder / "manifest.jsonl"
-    manifest.write_text("\n".join(lines) + "\n")
-    return manifest
+    return write_manifest(folder / "manifest.jsonl", "e", [f"Paint ball {number} red" for number in range(count)])
+
+
+def make_text_edits(folder: Path, count: int, size: tuple[int, int]) -> None:
+    """Write manifests of edits about text: the pictures that exist already, and those with a sign whose word changes."""
+    import cv2
+
+    write_manifest(manifest_of(TEXT, folder), "e", [f"Change the word on ball {number}" for number in range(count)])
+    scale = min(size) / 960
+    instructions = []
+    for number in range(count):
+        words = WORDS[number % len(WORDS)], WORDS[(3 * number + 1) % len(WORDS)]
+        source = cv2.imread(str(folder / f"s{number}.jpg"))
+        left, top = (round(scale * v) for v in (100 + 5 * (number % 128), 100 + 4 * (number % 97)))
+        for name, word in zip("ab", words, strict=True):
+            pixels = source.copy()
+            corner = left + round(160 * scale), top + round(44 * scale)
+            cv2.rectangle(pixels, (left, top), corner, (235, 235, 235), -1)
+            place = left + round(8 * scale), top + round(32 * scale)
+            cv2.putText(pixels, word, place, cv2.FONT_HERSHEY_SIMPLEX, 0.9 * scale, (30, 30, 30), 2, cv2.LINE_AA)
+            cv2.imwrite(str(folder / f"{name}{number}.jpg"), pixels, [cv2.IMWRITE_JPEG_QUALITY, 92])
+        instructions.append(f'Change the word on sign {number} from "{words[0]}" to "{words[1]}"')
+    write_manifest(manifest_of(SIGNS, folder), "b", instructions)
+
+
+def manifest_of(row: str, folder: Path) -> Path:
+    """Return the manifest of a row of the table."""
+    return folder / {TEXT: "text.jsonl", SIGNS: "signs.jsonl"}.get(row, "manifest.jsonl")
+
+
+def write_manifest(file: Path, edited: str, instructions: list[str]) -> Path:
+    """Write a manifest whose edited pictures are called so, with one edit per instruction."""
+    source = {"e": "s", "b": "a"}[edited]
+    lines = [
+        {"id": f"e{n}", "source": f"{source}{n}.jpg", "edited": f"{edited}{n}.jpg", "instruction": instruction}
+        for n, instruction in enumerate(instructions)
+    ]
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return file
 
 
 class Server:
@@ -177,6 +218,9 @@ def commands(options: argparse.Namespace, manifest: Path, out: Path) -> dict[str
     """Return who does the work, and how each is called; URL stands for the server."""
     turns, many = len(SCENARIOS[options.scenario]) + 1, str(options.concurrency)
     found = {OURS: [sys.executable, "-c", START, *ours(options, manifest, out, options.executor)]}
+    for row in (TEXT, SIGNS) if options.text else ():
+        own, beside = manifest_of(row, manifest.parent), out.with_name(f"{out.name}-{row}")
+        found[row] = [sys.executable, "-c", START, *ours(options, own, beside, options.executor)]
     if options.ray:
         beside = out.with_name(f"{out.name}-ray")
         found[RAY] = [sys.executable, "-c", START, *ours(options, manifest, beside, "ray")]
@@ -211,15 +255,16 @@ def measured(name: str, command: list[str], options: argparse.Namespace) -> dict
     """Run one of them against a fresh server."""
     with Server(options) as server:
         before = all_core_seconds() - time.process_time() - core_seconds(server.pid)
-        wall, cpu, memory, output = timed([server.url if part == "URL" else part for part in command])
+        wall, cpu, watch, output = timed([server.url if part == "URL" else part for part in command])
         others = all_core_seconds() - time.process_time() - core_seconds(server.pid) - before - cpu
         counted = server.stop()
     expected = options.edits * 2 * (len(SCENARIOS[options.scenario]) + 1)
     if counted["served"] != expected:
         raise SystemExit(f"{name} sent {counted['served']} requests, not {expected}: {output[-500:]}")
-    if name in (OURS, RAY) and json.loads(output)["judged"] != options.edits * 2:
+    if name in JUDGED and json.loads(output)["judged"] != options.edits * 2:
         raise SystemExit(f"not everything was judged: {output}")
-    return {"wall": wall, "cpu": cpu, "memory": memory, "others": max(0.0, others) / wall, **counted}
+    memory = {"memory": watch.peak, "main": watch.main, "largest": watch.largest_child}
+    return {"wall": wall, "cpu": cpu, **memory, "others": max(0.0, others) / wall, **counted}
 
 
 def all_core_seconds() -> float:
@@ -239,8 +284,8 @@ def core_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def timed(command: list[str]) -> tuple[float, float, float, str]:
-    """Run a command; return wall seconds, CPU seconds, peak megabytes with its processes, and output."""
+def timed(command: list[str]) -> tuple[float, float, MemoryWatch, str]:
+    """Run a command; return wall seconds, CPU seconds with its processes, its peak memory, and output."""
     started = time.perf_counter()
     with tempfile.TemporaryFile("w+") as out:
         process = subprocess.Popen(command, cwd=ROOT, stdout=out, env={**os.environ, "OPENAI_API_KEY": "benchmark-key"})
@@ -251,14 +296,15 @@ def timed(command: list[str]) -> tuple[float, float, float, str]:
         output = out.read()
     if os.waitstatus_to_exitcode(status):
         raise SystemExit(f"{' '.join(command)} failed:\n{output}")
-    return wall, usage.ru_utime + usage.ru_stime, watch.peak, output
+    return wall, usage.ru_utime + usage.ru_stime, watch, output
 
 
 class MemoryWatch:
     """What a process and those it began hold at most, looked at ten times a second while the caller waits for its end."""
 
     def __init__(self, pid: int) -> None:
-        self.peak = 0.0
+        self.peak = self.main = self.largest_child = 0.0
+        """Megabytes: of all processes together (shared pages counted once); resident, of the first and of its largest child."""
         self._pid = pid
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._look)
@@ -273,21 +319,28 @@ class MemoryWatch:
 
     def _look(self) -> None:
         while not self._ended.wait(0.1):
-            self.peak = max(self.peak, megabytes(self._pid))
+            held = megabytes(self._pid)
+            self.peak = max(self.peak, sum(shared for shared, _ in held.values()))
+            self.main = max(self.main, held.get(self._pid, (0.0, 0.0))[1])
+            children = (resident for pid, (_, resident) in held.items() if pid != self._pid)
+            self.largest_child = max(self.largest_child, *children, 0.0)
 
 
-def megabytes(pid: int) -> float:
-    """Return what a process and those it began hold at this moment, without counting what they share twice."""
-    kilobytes, waiting = 0, [pid]
+def megabytes(pid: int) -> dict[int, tuple[float, float]]:
+    """Return the proportional and the resident memory of a process and of those it began, at this moment."""
+    held: dict[int, tuple[float, float]] = {}
+    waiting = [pid]
     while waiting:
-        one = waiting.pop()
+        current = waiting.pop()
         try:
-            lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
-            waiting += [int(child) for child in Path(f"/proc/{one}/task/{one}/children").read_text().split()]
+            lines = Path(f"/proc/{current}/smaps_rollup").read_text().splitlines()
+            for thread in Path(f"/proc/{current}/task").iterdir():  # a child is listed by the thread that began it
+                waiting += [int(child) for child in (thread / "children").read_text().split()]
         except OSError:
             continue
-        kilobytes += next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
-    return kilobytes / 1024
+        kilobytes = {line.split()[0]: int(line.split()[1]) for line in lines[1:]}
+        held[current] = kilobytes.get("Pss:", 0) / 1024, kilobytes.get("Rss:", 0) / 1024
+    return held
 
 
 def show(name: str, facts: dict[str, float], ideal: float, replies: int) -> None:
@@ -295,6 +348,7 @@ def show(name: str, facts: dict[str, float], ideal: float, replies: int) -> None
     around = facts["wall"] - judging
     print(f"{name:15} {ideal / judging:5.0%} of ideal: {judging:6.2f} s   start and end {around:4.1f} s", end="   ")
     print(f"CPU {cpu:5.1f} s, {cpu / replies * 1000:.1f} ms a reply   peak {facts['memory']:.0f} MB", end="   ")
+    print(f"(resident: main {facts['main']:.0f}, largest child {facts['largest']:.0f})", end="   ")
     print(f"server: {facts['peak']:.0f} at once, CPU {facts['server_cpu']:.1f} s", end="   ")
     print(f"others: {facts['others']:.2f} cores", flush=True)
 

@@ -28,7 +28,7 @@ from benchmarks.sign_pairs import (
 )
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.difference import boxes
-from editloupe.tools.read_text import ReadText, line_through
+from editloupe.tools.read_text import ReadText
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box
 
@@ -134,7 +134,7 @@ def _capital(points: float) -> float:
 def _read_right(reader: ReadText, crop: Pixels, word: str) -> bool:
     whole = Box(x1=0, y1=0, x2=crop.shape[1], y2=crop.shape[0])
     sign = Box(x1=32, y1=32, x2=crop.shape[1] - 32, y2=crop.shape[0] - 32)
-    line = line_through(reader.lines(crop, whole), sign)
+    line = reader.line_at(crop, whole, sign)
     return line is not None and line["text"].replace(" ", "") == word
 
 

@@ -4,10 +4,13 @@ A comparison is some two hundred short steps of numpy and OpenCV, and a thread a
 an event loop that reads replies all the time it takes three times as long as alone, and holds the loop up as often. A batch
 therefore has its pictures compared next door: their files go there through a file in memory and are decoded there, the comparison
 and the crops it shows come back through a pipe, and the numbers are the same. Here nobody decodes a picture to compare it.
+
+The text of differing places is read there, too, with one thread per process. A process loads the reader when it first reads.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
 import queue
@@ -18,6 +21,7 @@ import sys
 import tempfile
 import threading
 from contextlib import suppress
+from functools import cache
 from typing import IO, Any
 
 import cv2
@@ -25,12 +29,12 @@ import numpy as np
 
 from editloupe.pictures.decode import Picture, decode
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.compared_pictures import ComparedPictures, compare_here, compared
+from editloupe.tools.compared_pictures import ComparedPictures, LineReader, compare_here, compared
 
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(64 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(256 * 2**20)}
 """Has glibc keep what a comparison used for the next one: getting it anew from the kernel is a fifth of a comparison."""
-_ASKED = struct.Struct("<7q")
-"""How many places to show; of both pictures height, width and bytes."""
+_ASKED = struct.Struct("<8q")
+"""How many places to show, whether to read their text; of both pictures height, width and bytes."""
 _A_FILE = -1
 """The height and width of a file, which is to be decoded."""
 _LENGTH = struct.Struct("<q")
@@ -50,11 +54,16 @@ class ComparisonPool:
         for one in self._all:
             self._free.put(one)
 
-    def __call__(self, first: Picture, second: Picture, most: int) -> ComparedPictures:
-        """Compare two pictures as soon as a process is free."""
+    def __call__(
+        self, first: Picture, second: Picture, most: int, reader: LineReader | None = None
+    ) -> ComparedPictures:
+        """Compare two pictures as soon as a process is free.
+
+        With a ``reader``, the process reads the text of the places with a reader of its own.
+        """
         one = self._free.get()
         try:
-            return one.compare(first, second, most)
+            return one.compare(first, second, most, reader)
         finally:
             self._free.put(one)
 
@@ -95,19 +104,19 @@ class ComparisonProcess:
             process_group=0,  # Ctrl-C at the terminal does not reach it, not even while it starts
         )
 
-    def compare(self, first: Picture, second: Picture, most: int) -> ComparedPictures:
+    def compare(self, first: Picture, second: Picture, most: int, reader: LineReader | None = None) -> ComparedPictures:
         """Compare two pictures; where the process was killed it is done here, by the same code, and the next starts anew."""
         with self._turn:
             try:
                 if not self._closed:
-                    return self._ask(first, second, most)
+                    return self._ask(first, second, most, reader is not None)
             except (OSError, EOFError):
                 self._end()
             if self._closed:
                 raise ComparisonPoolClosed("the batch has ended")
-        return compare_here(first, second, most)
+        return compare_here(first, second, most, reader)
 
-    def _ask(self, first: Picture, second: Picture, most: int) -> ComparedPictures:
+    def _ask(self, first: Picture, second: Picture, most: int, reads: bool) -> ComparedPictures:
         self._process = self._process or self._start()
         there, back = self._process.stdin, self._process.stdout
         assert there is not None
@@ -119,7 +128,7 @@ class ComparisonProcess:
             if self._pixels.write(data) != len(data):
                 raise OSError("there is no room for the pixels")
             sizes += [height, width, len(data)]
-        there.write(_ASKED.pack(most, *sizes))
+        there.write(_ASKED.pack(most, reads, *sizes))
         there.flush()
         answer = pickle.loads(_read(back, _LENGTH.unpack(_read(back, _LENGTH.size))[0]))
         if isinstance(answer, Exception):
@@ -155,18 +164,35 @@ def serve(file: int) -> None:
     """Compare what lies in the file until nothing more is asked; Ctrl-C is the business of whoever asks."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     cv2.setNumThreads(1)
-    incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer
+    incoming, outgoing = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints must not get among the answers
     while asked := incoming.read(_ASKED.size):
-        most, *sizes = _ASKED.unpack(asked)
+        most, reads, *sizes = _ASKED.unpack(asked)
         try:
-            answer: ComparedPictures | Exception = compared(
-                _picture(file, 0, *sizes[:3]), _picture(file, sizes[2], *sizes[3:]), most
-            )
+            first, second = _picture(file, 0, *sizes[:3]), _picture(file, sizes[2], *sizes[3:])
+            answer: ComparedPictures | Exception = compared(first, second, most, _reader() if reads else None)
         except Exception as error:  # it is raised again where the comparison was asked for
             answer = error
         data = pickle.dumps(answer)
         outgoing.write(_LENGTH.pack(len(data)) + data)
         outgoing.flush()
+        if reads:
+            _release_memory()
+
+
+@cache
+def _reader() -> LineReader:
+    """Return the reader of this process; with one thread, since there is a process for every core."""
+    from editloupe.tools.read_text import ReadText
+    from editloupe.tools.settings import ToolSettings
+
+    return ReadText(ToolSettings(threads=1))
+
+
+def _release_memory() -> None:
+    """Return free memory to the system, if its C library can: a reading uses far more than a comparison."""
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
 
 
 def _handed_over(picture: Picture) -> tuple[bytes | memoryview, int, int]:

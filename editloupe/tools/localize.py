@@ -10,11 +10,11 @@ from editloupe._util.text import quoted
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
-from editloupe.tools.compared_pictures import ComparePictures, both_sides, compare_here
+from editloupe.tools.compared_pictures import ComparePictures, compare_here
 from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View
-from editloupe.tools.difference import Comparison, GlobalChange
+from editloupe.tools.difference import GlobalChange
 from editloupe.tools.enhance import Enhancer
-from editloupe.tools.read_text import ReadText, line_through
+from editloupe.tools.read_text import ReadText
 from editloupe.tools.result_cache import key
 from editloupe.types import Box
 
@@ -22,11 +22,8 @@ LISTED = 20
 """The most regions the sentence names."""
 OVERVIEW_SIDE = 640
 """The longer side of the overview."""
-READ = 3
-"""The most regions whose text is read: each takes about a second of one core."""
-READING_CONTEXT = 1.0
-READING_SMALLEST = 160
-"""The margin round a region whose text is read, and the least it grows to: a word is read whole or not at all."""
+READING = "2"
+"""How differing places are read; raised whenever that changes, so that texts in caches are read again."""
 
 
 class LocalizeDifferences:
@@ -78,7 +75,7 @@ class LocalizeDifferences:
         if first_name == second_name:
             raise ToolError(f"{first_name} was to be compared with itself; name two different pictures.")
         reader = self._reader(view.instruction)
-        reads = reader.version if reader else None
+        reads = f"{reader.version}, places {READING}" if reader else None
         named = key(self.name, self.version, first.sha, second.sha, self._most, reads)
         kept = view.memory.get(named, lambda: self._compared(first, second, reader))
         pairs = zip(kept.pictures[::2], kept.pictures[1::2], strict=True)
@@ -104,7 +101,7 @@ class LocalizeDifferences:
 
     def _compared(self, first: Picture, second: Picture, reader: ReadText | None) -> Kept:
         """Return the facts, and both sides of every crop as they are, one after the other."""
-        compared = self.compare(first, second, self._most)
+        compared = self.compare(first, second, self._most, reader)
         found, boxes = compared.found, compared.boxes
         data: dict[str, Any] = {
             "size": list(first.size),
@@ -114,9 +111,8 @@ class LocalizeDifferences:
             "global_change": _plain(asdict(found.global_change)),
             "crops": [list(box) for box in boxes],
         }
-        if reader is not None and not found.whole_scene:
-            places = [Box.model_validate(region.box) for region in found.regions[: min(READ, len(boxes))]]
-            data["texts"] = [_texts(reader, first, second, found, box) for box in places]
+        if compared.texts is not None:
+            data["texts"] = list(compared.texts)
         return Kept(data, compared.sides)
 
     def _sentence_and_captions(self, data: Mapping[str, Any], view: View) -> tuple[str, list[str]]:
@@ -155,13 +151,6 @@ class LocalizeDifferences:
         if largest == 1:
             return "The crops are shown pixel by pixel."
         return f"Small crops are enlarged (up to {largest:.3g} times) with {self._enhancer.backend.method}."
-
-
-def _texts(reader: ReadText, first: Picture, second: Picture, found: Comparison, box: Box) -> dict[str, Any]:
-    """Read the lines that run through a differing place in both pictures."""
-    wide = geometry.with_context(box, READING_CONTEXT, READING_SMALLEST, first.size)
-    sides = zip(("first", "second"), both_sides(first.pixels, second.pixels, found, wide), strict=True)
-    return {side: line_through(reader.lines(pixels, wide), box) for side, pixels in sides}
 
 
 def _text_words(texts: list[Mapping[str, Any]]) -> str:

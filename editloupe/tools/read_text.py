@@ -25,12 +25,22 @@ SMALLEST = 96
 """Smaller regions are grown: a reader needs some margin round the letters."""
 WELL_READABLE = 640
 """Regions with a shorter longer side are enlarged before they are read."""
+QUICK_SIDE = 320
+"""Longer side at which a quick reading looks for lines, unless the region itself is larger."""
+DETAILED_SIDE = 736
+"""Shorter side at which a detailed reading looks for lines; rapidocr's default."""
+SURE = 0.95
+"""A quick reading with a lower confidence is repeated in detail."""
+LEAST_LETTERS = 2
+"""Quick readings with fewer letters and digits are not repeated: they are mostly round things, taken for a dot or an O."""
 
 ABOUT_TEXT = re.compile(
     r"""["“”«»「」『』] | (?<!\w)['‘][^'’]{1,200}['’](?!\w)
     | \b(texts? | words? | letters? | lettering | captions? | titles? | headlines? | slogans? | inscriptions? | watermarks?
         | subtitles? | labels? | fonts? | typed | typeface | spell(ed|ing)? | writ(e|es|ing|ten) | reads? | signs?\ reading
-        | says? | digits? | numerals? | numbers?(?!\ of\b) | (number|license|licence)\ plates?)\b
+        | says? | digits? | numerals? | (number|license|licence)\ plates?
+        | numbers?(\ content)?\ (on|printed|painted|displayed) | the\ number\ \d+\ on
+        | (plate|jersey|shirt|house|door|room|page|phone|telephone|serial|race|bib)\ numbers?)\b
     | 文字 | 字母 | 数字 | 车牌 | 标语 | 标题 | 写着 | 字样""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -100,12 +110,40 @@ class ReadText:
         )
         return ToolResult(f"Text in {where}: {listed}.", (), data)
 
-    def lines(self, pixels: Pixels, at: Box) -> list[dict[str, Any]]:
-        """Read the pixels of a region that lies ``at`` a box of its picture; boxes of lines are the picture's."""
-        factor = max(1.0, min(4.0, WELL_READABLE / max(pixels.shape[:2])))
+    def line_at(self, pixels: Pixels, at: Box, box: Box) -> dict[str, Any] | None:
+        """Read the text that runs through a box of a region: quickly, and in detail if the quick reading is unsure.
+
+        Looking for lines takes most of the time, and it needs far fewer pixels than reading them does.
+
+        Args:
+            pixels: The region.
+            at: Where the region lies in its picture.
+            box: The place of interest, in pixels of the picture.
+
+        Returns:
+            Text and confidence as `line_through` returns them, or None if there is no text.
+        """
+        line = line_through(self.lines(pixels, at, quick=True), box)
+        if line is None or line["confidence"] >= SURE or min(pixels.shape[:2]) >= DETAILED_SIDE:
+            return line
+        if sum(map(str.isalnum, line["text"])) < LEAST_LETTERS:
+            return line
+        return line_through(self.lines(pixels, at), box)
+
+    def lines(self, pixels: Pixels, at: Box, quick: bool = False) -> list[dict[str, Any]]:
+        """Read the pixels of a region that lies ``at`` a box of its picture; boxes of lines are the picture's.
+
+        A ``quick`` reading looks for lines at about the region's own size; they are read at the same size either way.
+        """
+        longer = max(pixels.shape[:2])
+        factor = max(1.0, min(4.0, WELL_READABLE / longer))
         shown = drawing.resized(pixels, (round(pixels.shape[1] * factor), round(pixels.shape[0] * factor)))
         with self._lock:
-            result = self._load()(np.ascontiguousarray(shown[..., ::-1]))  # rapidocr reads BGR
+            engine = self._load()
+            detector = _detector(engine)
+            limit = ("max", max(QUICK_SIDE, longer)) if quick else ("min", DETAILED_SIDE)
+            detector.limit_type, detector.limit_side_len = limit
+            result = engine(np.ascontiguousarray(shown[..., ::-1]))  # rapidocr reads BGR
         if result is None or result.boxes is None:
             return []
         lines = []
@@ -129,6 +167,12 @@ class ReadText:
         return self._engine
 
 
+def _detector(engine: Any) -> Any:
+    """Return rapidocr's detector of lines, which newer releases load at its first use."""
+    load = getattr(engine, "_load_det_model", None)
+    return engine.text_det if load is None else load()
+
+
 def line_through(lines: list[dict[str, Any]], box: Box) -> dict[str, Any] | None:
     """Return the text of the lines that run through a box, in reading order, and the least confidence among them.
 
@@ -148,7 +192,9 @@ def line_through(lines: list[dict[str, Any]], box: Box) -> dict[str, Any] | None
 
 
 def about_text(instruction: str) -> bool:
-    """Whether an instruction is about text: it quotes something, or speaks of words, letters, numbers.
+    """Return whether an instruction is about text: it quotes something, or names words, letters, a number on something.
+
+    Counts and indices are not text: "the number of birds", "ball number 3".
 
     >>> about_text('Change "OPEN" to "CLOSED"'), about_text("Make the child's ball red")
     (True, False)

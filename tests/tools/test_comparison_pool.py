@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
@@ -17,6 +18,8 @@ from editloupe.pictures.encode import encode
 from editloupe.pictures.pixels import Pixels, hash_pixels
 from editloupe.tools.compared_pictures import ComparedPictures, compared
 from editloupe.tools.comparison_pool import ComparisonPool, _jpeg_pixels
+from editloupe.tools.read_text import ReadText
+from editloupe.tools.settings import ToolSettings
 
 LEAVE_ONE_BEHIND = """
 import os, signal, sys
@@ -116,6 +119,39 @@ def test_what_is_no_jpeg_is_left_to_the_other_decoder(photo: Pixels) -> None:
     file = io.BytesIO()
     Image.fromarray(photo[:8, :8]).save(file, "PNG")
     assert _jpeg_pixels(file.getvalue()) is None
+
+
+def with_word(photo: Pixels, word: str) -> Pixels:
+    written = photo.copy()
+    written[400:440, 100:240] = 235
+    cv2.putText(written, word, (110, 430), cv2.FONT_HERSHEY_SIMPLEX, 1.0, (20, 20, 20), 2, cv2.LINE_AA)
+    return written
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_text_is_read_there_and_the_reader_is_loaded_only_if_it_is_needed(pool: ComparisonPool, photo: Pixels) -> None:
+    pytest.importorskip("rapidocr")
+    reader = ReadText(ToolSettings(threads=1))
+    first, second = picture(with_word(photo, "MARKET")), picture(with_word(photo, "MUSEUM"))
+
+    assert pool(first, second, MOST).texts is None
+    files = Path(f"/proc/{pool.pids[0]}/maps")
+    assert "onnxruntime" not in files.read_text()
+    texts = pool(first, second, MOST, reader).texts
+    assert "onnxruntime" in files.read_text()
+    assert reader.loads == 0
+    assert texts is not None
+    assert [texts[0][side]["text"] for side in ("first", "second")] == ["MARKET", "MUSEUM"]
+    assert texts == compared(first.pixels, second.pixels, MOST, reader).texts
+
+
+@pytest.mark.long
+def test_nothing_is_read_where_nothing_differs(pool: ComparisonPool, photo: Pixels) -> None:
+    same_picture = picture(photo)
+    assert pool(same_picture, same_picture, MOST, ReadText(ToolSettings())).texts == ()
+    if sys.platform == "linux":
+        assert "onnxruntime" not in Path(f"/proc/{pool.pids[0]}/maps").read_text()
 
 
 @pytest.mark.long

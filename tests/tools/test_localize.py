@@ -11,7 +11,7 @@ from skimage import data
 
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.compared_pictures import ComparedPictures, compare_here
+from editloupe.tools.compared_pictures import ComparedPictures, LineReader, compare_here
 from editloupe.tools.contract import ToolError
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.geometry import iou
@@ -145,9 +145,9 @@ def test_two_judges_of_one_edit_compare_once(
 ) -> None:
     calls: list[int] = []
 
-    def counted(first: Picture, second: Picture, most: int) -> ComparedPictures:
+    def counted(first: Picture, second: Picture, most: int, reader: LineReader | None = None) -> ComparedPictures:
         calls.append(1)
-        return compare_here(first, second, most)
+        return compare_here(first, second, most, reader)
 
     tool.compare = counted
     memory = ToolResultCache(10**8)
@@ -162,7 +162,7 @@ def test_two_judges_of_one_edit_compare_once(
 class ScriptedReader(ReadText):
     """Reads one word in every picture, another where a part of it is painted red."""
 
-    def lines(self, pixels: Pixels, at: Box) -> list[dict[str, Any]]:
+    def lines(self, pixels: Pixels, at: Box, quick: bool = False) -> list[dict[str, Any]]:
         word = "RED" if (pixels == (230, 20, 20)).all(axis=2).mean() > 0.05 else "OPEN"
         elsewhere = {"text": "FAR", "box": [0, 0, 2, 2], "confidence": 1.0}
         return [{"text": word, "box": list(at), "confidence": 0.9}, elsewhere]

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import cv2
+import numpy as np
 import pytest
 
 from editloupe.pictures.pixels import Pixels
@@ -36,6 +38,11 @@ def sign(photo: Pixels) -> Pixels:
         "Replace the word 'SALE' on the bag",
         "Change the number plate of the car",
         "Make the sign read Hello",
+        "Change the number on the jersey from 7 to 9",
+        "Change the number 12 on the door to 15",
+        "Change the house number to 15",
+        "Change the license plate",
+        "Fix the spelling on the poster",
         "把招牌上的文字改成“你好”",
     ],
 )
@@ -50,6 +57,11 @@ def test_instructions_about_text_are_recognised(instruction: str) -> None:
         "Make the child's ball red",
         "Change the color of the man's and the dog's hats",
         "Change the number of birds to three",
+        "Change the number of cups on the table to two",
+        "Paint ball number 3 red",
+        "Put ball number 3 on the table",
+        "Increase the number from two to three",
+        "Add three more candles",
         "Use another type of flower",
     ],
 )
@@ -92,6 +104,44 @@ def test_a_region_is_read_alone_and_placed_in_the_whole_picture(
     assert any("LOUPE" in line["text"] and line["box"][1] > 400 for line in lower.data["lines"])
     assert upper.data["lines"] == []
     assert "No text was found" in upper.text
+
+
+class UnsureReader(ReadText):
+    """Reads every region with these confidences, quickly and in detail, and notes how often."""
+
+    def __init__(self, quick: float | None, detailed: float, text: str = "OPEN") -> None:
+        super().__init__(ToolSettings())
+        self.text = text
+        self.confidences = {True: quick, False: detailed}
+        self.readings: list[bool] = []
+
+    def lines(self, pixels: Pixels, at: Box, quick: bool = False) -> list[dict[str, Any]]:
+        self.readings.append(quick)
+        confidence = self.confidences[quick]
+        return [] if confidence is None else [{"text": self.text, "box": list(at), "confidence": confidence}]
+
+
+def test_a_place_is_read_in_detail_only_if_the_quick_reading_is_unsure() -> None:
+    region, at = np.zeros((160, 160, 3), np.uint8), Box(x1=0, y1=0, x2=160, y2=160)
+    sure, unsure, empty = UnsureReader(0.99, 0.5), UnsureReader(0.9, 0.97), UnsureReader(None, 0.5)
+    dot = UnsureReader(0.6, 0.5, text="·")
+
+    assert sure.line_at(region, at, at) == {"text": "OPEN", "confidence": 0.99}
+    assert unsure.line_at(region, at, at) == {"text": "OPEN", "confidence": 0.97}
+    assert empty.line_at(region, at, at) is None
+    assert dot.line_at(region, at, at) == {"text": "·", "confidence": 0.6}
+    assert [reader.readings for reader in (sure, unsure, empty, dot)] == [[True], [True, False], [True], [True]]
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_reading_takes_its_own_resolution_after_any_other(reader: ReadText, sign: Pixels, quick: bool) -> None:
+    region, at = sign[430:500, 60:350], Box(x1=60, y1=430, x2=350, y2=500)
+    alone = ReadText(ToolSettings(threads=1)).lines(region, at, quick=quick)
+    reader.lines(region, at, quick=not quick)
+
+    assert reader.lines(region, at, quick=quick) == alone
+    assert "LOUPE" in " ".join(line["text"] for line in alone)
 
 
 @pytest.mark.models
