@@ -77,6 +77,9 @@ def test_the_version_is_that_of_the_installed_package_and_is_read_when_asked_for
         ("editloupe.servers.studio.settings", ("fastapi", "jinja2", "langgraph")),
         ("editloupe.generators.contract", ("editloupe.generators.registry", "langgraph")),
         ("editloupe.cli.main", ("langgraph", "langchain_core", "cv2", "numpy")),
+        ("editloupe.evals.runs.store", ("langgraph", "langchain_core")),
+        ("editloupe.evals.report.build", ("langgraph", "langchain_core")),
+        ("editloupe.judge.question_key", ("langgraph", "langchain_core", "pydantic", "numpy")),
     ],
 )
 def test_a_light_part_of_a_package_does_not_load_the_heavy_ones(module: str, heavy: tuple[str, ...]) -> None:

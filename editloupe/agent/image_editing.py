@@ -14,7 +14,8 @@ from editloupe.agent.models import key_of
 from editloupe.agent.providers.provider import ImageClient, ImageReply, Opening, Provider, in_a_line
 from editloupe.agent.providers.registry import PROVIDERS, provider_named
 from editloupe.agent.secrets import remember, remember_address
-from editloupe.agent.specs import RULES, split_spec
+from editloupe.agent.spec_names import RULES
+from editloupe.agent.specs import split_spec
 from editloupe.types import Reason, Usage, UserError
 
 SECONDS = 180.0

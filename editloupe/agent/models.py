@@ -17,7 +17,8 @@ from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.provider import Opening, Provider, in_a_line
 from editloupe.agent.providers.registry import provider_named
 from editloupe.agent.secrets import remember, remember_address
-from editloupe.agent.specs import RULES, forms, profile_of, split_spec
+from editloupe.agent.spec_names import RULES
+from editloupe.agent.specs import forms, profile_of, split_spec
 from editloupe.types import UserError
 
 BY_THE_GATE = ("headers", "extra_body")

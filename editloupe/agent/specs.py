@@ -7,12 +7,8 @@ import re
 from editloupe.agent.profiles import RULES_PROFILE, Profile
 from editloupe.agent.providers.provider import Provider
 from editloupe.agent.providers.registry import PROVIDERS, provider_named
+from editloupe.agent.spec_names import RULES
 from editloupe.types import UserError
-
-RULES = "rules"
-"""The spec of the embedded judge."""
-PANEL, CASCADE = "panel:", "cascade:"
-"""How the specs of several judges that answer together begin."""
 
 
 def forms(last: str) -> str:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from editloupe._util.text import one_line, printable, trace_command
-from editloupe.agent.specs import RULES
+from editloupe.agent.spec_names import RULES
 from editloupe.cli.judge import judge_and_keep, show
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.splice import Only, spliced

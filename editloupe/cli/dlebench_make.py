@@ -180,7 +180,8 @@ def asker(
 ) -> TextAsker | None:
     """Return the model that was named, its requests counted and capped; None where none was."""
     from editloupe.agent.models import open_chat
-    from editloupe.agent.specs import RULES, forms
+    from editloupe.agent.spec_names import RULES
+    from editloupe.agent.specs import forms
     from editloupe.evals.batch.replies import current_work
     from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
     from editloupe.evals.making.asking import TextAsker

@@ -13,7 +13,8 @@ import typer
 from editloupe._util.text import one_line
 from editloupe.agent.attachments import wire_limits
 from editloupe.agent.models import open_chat
-from editloupe.agent.specs import RULES, forms
+from editloupe.agent.spec_names import RULES
+from editloupe.agent.specs import forms
 from editloupe.cli.edival_baselines import baselines
 from editloupe.cli.edival_evaluate import SettingsFile, evaluate, rules_of
 from editloupe.cli.edival_import import import_

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from editloupe.agent.specs import RULES
+from editloupe.agent.spec_names import RULES
 from editloupe.cli.batch_ending import Closing, judge_into_run
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from editloupe.agent.specs import CASCADE, PANEL, RULES, forms
+from editloupe.agent.spec_names import CASCADE, PANEL, RULES
+from editloupe.agent.specs import forms
 from editloupe.types import Box, UserError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from editloupe.agent.attachments import wire_limits
 from editloupe.agent.faults import clean
 from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
 from editloupe.agent.secrets import shown as shown_address
-from editloupe.agent.specs import RULES
+from editloupe.agent.spec_names import RULES
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, outcome_of
 from editloupe.graphs.engines import tool_notes

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from editloupe._util.loop_thread import AskedFromWithin, LoopClosed, LoopThread
 from editloupe.agent.chat import Chat
-from editloupe.agent.specs import RULES
+from editloupe.agent.spec_names import RULES
 from editloupe.tools.registry import Toolbox
 from editloupe.types import UserError
 

@@ -15,7 +15,8 @@ from editloupe.agent.models import sampling
 from editloupe.agent.profiles import Profile
 from editloupe.agent.prompts import system_text
 from editloupe.agent.rules.thresholds import rules_fingerprint
-from editloupe.agent.specs import RULES, split_spec
+from editloupe.agent.spec_names import RULES
+from editloupe.agent.specs import split_spec
 from editloupe.judge.panels import RULE
 from editloupe.judge.plans import Member, Panel, Plan, Stage
 from editloupe.judge.question_key import TELLS, TOOLS

@@ -13,7 +13,8 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from editloupe.agent.chat import ChatRequest
 from editloupe.agent.messages import picture_block, text_block
 from editloupe.agent.models import ModelSettings, adjusted, open_chat, sampling
-from editloupe.agent.specs import RULES, profile_of, split_spec
+from editloupe.agent.spec_names import RULES
+from editloupe.agent.specs import profile_of, split_spec
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
 from tests.agent.rules.pictures import BLUE, disc, ground, make_case, make_edit

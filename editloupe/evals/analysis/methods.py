@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from editloupe.agent.secrets import shown
-from editloupe.agent.specs import RULES
+from editloupe.agent.spec_names import RULES
 from editloupe.evals.analysis.agreement import Agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.run_table import Table

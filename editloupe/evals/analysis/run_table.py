@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from editloupe._util.text import number_of
-from editloupe.agent.specs import RULES
+from editloupe.agent.spec_names import RULES
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints, numbered
 from editloupe.evals.analysis.run_units import (
     Numbers,

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from editloupe._util.text import number_of
 from editloupe.agent.providers.batch_http import BatchRefused
-from editloupe.agent.specs import RULES
+from editloupe.agent.spec_names import RULES
 from editloupe.evals.batch.batch_api_desk import DEFERRED, UNIT, BatchDesk
 from editloupe.evals.batch.cap_gate import Expect
 from editloupe.evals.batch.jobs import Job

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from editloupe.agent.specs import RULES
+from editloupe.agent.spec_names import RULES
 from editloupe.evals.batch.jobs import Job
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run

@@ -10,7 +10,7 @@ from typing import Protocol
 import cv2
 
 from editloupe.agent.faults import clean
-from editloupe.agent.specs import RULES
+from editloupe.agent.spec_names import RULES
 from editloupe.evals.batch.jobs import Job
 from editloupe.evals.batch.replies import Work, working_on
 from editloupe.evals.runs.pictures import KeptPictures

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from editloupe._util.text import number_of, verb
-from editloupe.agent.specs import PANEL
+from editloupe.agent.spec_names import PANEL
 from editloupe.evals.analysis.agreement import Agreement, agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.distribution import area_trend, distribution

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from editloupe.agent.specs import RULES
+from editloupe.agent.spec_names import RULES
 from editloupe.rubrics.load import mistake
 from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
 from editloupe.types import Opinion, Outcome, Record, Usage, UserError

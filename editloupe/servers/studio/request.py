@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError, field
 from starlette.requests import Request
 
 from editloupe._util.errors import describe_error
-from editloupe.agent.specs import RULES
+from editloupe.agent.spec_names import RULES
 from editloupe.judge import Judge
 from editloupe.judge.plans import names_a_file
 from editloupe.judge.settings import DEFAULT_SETUP, setup_names
