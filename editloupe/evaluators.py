@@ -8,9 +8,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from editloupe.edit_scores import EditScore, edit_score, explained, unscored, why_no_edit
 from editloupe.judge import Judge, judge_opener
+from editloupe.judge.edit_score import EditScore, explain_outcome, score_edit
 from editloupe.pictures.messages import first_picture, last_picture, last_words, plain_picture
+from editloupe.rubrics.load import mistake
 from editloupe.types import Edit, Judgement, UserError
 
 Result = dict[str, Any]
@@ -41,7 +42,7 @@ def edit_evaluator(
     `each_criterion` there is a list: the edit's own score, then one result a criterion. The judge is one of yours,
     which stays open, or a spec that is opened at the first call with these options.
     """
-    open_judge, chosen = judge_opener(judge, options), bool(options.get("criteria"))
+    open_judge = judge_opener(judge, options)
 
     def edit_of(inputs: Any, outputs: Any, reference_outputs: Any, attachments: Any) -> Edit | str:
         example = {
@@ -53,12 +54,12 @@ def edit_evaluator(
         try:
             return _edit(example, source, edited, instruction)
         except ValidationError as error:
-            return why_no_edit(error)
+            return mistake(error, whole="")
         except (UserError, ValueError) as error:
             return str(error)
 
     def told(used: Judge, judgement: Judgement) -> Result | list[Result]:
-        whole = _result(key, edit_score(used, judgement, mean_of_criteria=chosen))
+        whole = _result(key, score_edit(used, judgement.edit, judgement.verdicts), judgement)
         if not each_criterion:
             return whole
         by_name = {facts["criterion"]: facts for facts in whole["metadata"]["verdicts"]}
@@ -66,7 +67,7 @@ def edit_evaluator(
             {
                 "key": f"{key}_{one.criterion}",
                 "score": by_name[one.criterion]["score"],
-                "comment": explained(one),
+                "comment": explain_outcome(one),
                 "metadata": by_name[one.criterion],
             }
             for one in judgement.verdicts
@@ -74,7 +75,7 @@ def edit_evaluator(
         return [whole, *single]
 
     def not_asked(sentence: str) -> Result | list[Result]:
-        result = _result(key, unscored(f"unjudged: {sentence}"))
+        result = _result(key, EditScore(None, f"unjudged: {sentence}"))
         return [result] if each_criterion else result
 
     def evaluator(
@@ -100,8 +101,8 @@ def edit_evaluator(
     return made
 
 
-def _result(key: str, found: EditScore) -> Result:
-    return {"key": key, "score": found.score, "comment": found.explanation, "metadata": found.facts}
+def _result(key: str, score: EditScore, judgement: Judgement | None = None) -> Result:
+    return {"key": key, "score": score.score, "comment": score.explanation, "metadata": score.facts(judgement)}
 
 
 def _edit(example: Mapping[str, Any], source: Take | None, edited: Take | None, instruction: Take | None) -> Edit:

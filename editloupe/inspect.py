@@ -15,10 +15,11 @@ from inspect_ai.solver import TaskState
 from pydantic import ValidationError
 
 from editloupe.agent.secrets import shown
-from editloupe.edit_scores import EditScore, edit_score, unscored, why_no_edit
 from editloupe.judge import judge_opener
+from editloupe.judge.edit_score import EditScore, score_edit
 from editloupe.pictures.messages import first_picture, last_picture, last_words, plain_picture
-from editloupe.types import Edit, Mode, Reason, UserError
+from editloupe.rubrics.load import mistake
+from editloupe.types import Edit, Judgement, Mode, Reason, UserError
 
 NO_PICTURE = "the model's output holds no picture"
 _INPUT = (Reason.BAD_IMAGE, Reason.MISSING_INPUT)
@@ -57,12 +58,12 @@ def edit_judge(
         except _NoPicture as missing:
             return Score.unscored(reason="no_response", explanation=str(missing))
         except ValidationError as error:
-            return _scored(unscored(why_no_edit(error)))
+            return _scored(EditScore(None, mistake(error, whole="")))
         except UserError as error:
-            return _scored(unscored(str(error)))
+            return _scored(EditScore(None, str(error)))
         opening = await asyncio.to_thread(open_judge)
         judgement = await opening.ajudge(edit, strict=False)
-        return _scored(edit_score(opening, judgement, mean_of_criteria=bool(criteria)))
+        return _scored(score_edit(opening, edit, judgement.verdicts), judgement)
 
     return score
 
@@ -71,11 +72,12 @@ class _NoPicture(Exception):
     """The model under test made no picture."""
 
 
-def _scored(found: EditScore) -> Score:
-    if found.score is not None:
-        return Score(value=found.score, explanation=found.explanation, metadata=found.facts)
-    reason = "scoring_failed" if found.reason is None or found.reason in _INPUT else "grader_failed"
-    return Score.unscored(reason=reason, explanation=found.explanation, metadata=found.facts)
+def _scored(score: EditScore, judgement: Judgement | None = None) -> Score:
+    facts = score.facts(judgement)
+    if score.score is not None:
+        return Score(value=score.score, explanation=score.explanation, metadata=facts)
+    reason = "scoring_failed" if score.reason is None or score.reason in _INPUT else "grader_failed"
+    return Score.unscored(reason=reason, explanation=score.explanation, metadata=facts)
 
 
 def _edit(state: TaskState, source: str | None, edited: str | None, instruction: str | None) -> Edit:

@@ -14,10 +14,11 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from editloupe.edit_scores import why_no_edit
-from editloupe.evals.reward.edit_rewards import Reward, areward, rewards
+from editloupe.evals.reward.edit_rewards import areward, rewards
 from editloupe.judge import Judge, judge_opener
+from editloupe.judge.edit_score import EditScore, fill_in
 from editloupe.pictures.messages import last_picture, last_words, plain_picture
+from editloupe.rubrics.load import mistake
 from editloupe.types import Edit, UserError
 
 Row = Mapping[str, Any]
@@ -56,7 +57,7 @@ def trl(
         rows = _rows(prompts, completions, columns)
         return [_edit(row, source, edited, instruction) for row in rows]
 
-    def told(found: list[Reward], columns: Mapping[str, Any]) -> list[float | None]:
+    def told(found: list[EditScore], columns: Mapping[str, Any]) -> list[float | None]:
         log_extra, log_metric = columns.get("log_extra"), columns.get("log_metric")
         if callable(log_extra):
             log_extra(f"{name}_why", [one.why or "" for one in found])
@@ -66,11 +67,11 @@ def trl(
 
     def reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
         made = edits(prompts, completions, columns)
-        return told(_put(made, rewards(_only(made), open_judge(), concurrency=concurrency)), columns)
+        return told(fill_in(made, rewards(_only(made), open_judge(), concurrency=concurrency)), columns)
 
     async def reward_later(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
         made, ready = await asyncio.to_thread(lambda: (edits(prompts, completions, columns), open_judge()))
-        return told(_put(made, await areward(_only(made), ready, concurrency=concurrency)), columns)
+        return told(fill_in(made, await areward(_only(made), ready, concurrency=concurrency)), columns)
 
     chosen = reward_later if asynchronous else reward
     chosen.__name__ = chosen.__qualname__ = name  # TRL names its columns and metrics after the function
@@ -100,7 +101,7 @@ def verl(
         row["edited"] = solution_image
     edit = _edit(row, None, "edited" if row.get("edited") is not None else None, None)
     open_judge = _shared_opener(judge, {name: value for name, value in options.items() if name not in _VERLS_OWN})
-    (one,) = [Reward(score=None, why=edit)] if isinstance(edit, str) else rewards([edit], open_judge())
+    (one,) = [EditScore(None, edit)] if isinstance(edit, str) else rewards([edit], open_judge())
     if one.score is None:
         if unjudged == "raise":
             raise NotJudged(f"this edit has no reward: {one.why}")
@@ -151,7 +152,7 @@ def _edit(row: Row, source: Take | None, edited: Take | None, instruction: Take 
                 return f"there is no {part}"
         return Edit(id="sample", source=before, edited=after, instruction=str(asked))
     except ValidationError as error:
-        return why_no_edit(error)
+        return mistake(error, whole="")
     except (ValueError, UserError) as error:
         return " ".join(str(error).split())[:300]
 
@@ -174,9 +175,3 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _only(made: Sequence[Edit | str]) -> list[Edit]:
     return [one for one in made if isinstance(one, Edit)]
-
-
-def _put(made: Sequence[Edit | str], found: Sequence[Reward]) -> list[Reward]:
-    """Return the rewards with the reasons in the places of what could not be asked."""
-    scored = iter(found)
-    return [Reward(score=None, why=one) if isinstance(one, str) else next(scored) for one in made]

@@ -27,7 +27,6 @@ LAYERS = (
     (
         "servers",
         "rewards",
-        "edit_scores",
         "evaluators",
         "inspect",
         "mcp_server",

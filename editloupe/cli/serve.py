@@ -93,7 +93,6 @@ def serve(
         body_bytes=max_body * 2**20,
         bodies_bytes=max(512, 2 * max_body) * 2**20,
         allow_pickle=allow_pickle,
-        mean_of_criteria=bool(given.criteria),
     )
     try:
         from editloupe.servers.reward.serving import serve_rewards

@@ -117,6 +117,8 @@ class Judge(BaseJudge):
             )
         self._rubrics = self._protocol.select(criteria)
         self.criteria = tuple(dict.fromkeys(rubric.criterion for rubric in self._rubrics))
+        self.criteria_chosen = bool(criteria)
+        """Whether criteria were named. The score of an edit is their mean then: a protocol's formula needs all of its own."""
         if looking.offered == () and self.uses_tools:
             raise UserError(f"{self.mode} mode of {self._protocol.title} looks with tools, and none is offered")
         self.toolbox = build_toolbox(looking)

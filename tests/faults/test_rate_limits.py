@@ -144,7 +144,7 @@ def test_a_single_judgement_waits_and_says_so(
 async def test_a_reward_server_judges_everything_a_limited_server_admits(scripted: StartServer, tmp_path: Path) -> None:
     edits = list(load_manifest(write_manifest(tmp_path, 20)))
     with judge(scripted(ByTheMinute(8), log=False)) as opened:
-        scores = await EditScorer(opened, RewardServerSettings(deadline=20, mean_of_criteria=True)).score(edits)
+        scores = await EditScorer(opened, RewardServerSettings(deadline=20)).score(edits)
     assert all(score.score is not None for score in scores)
 
 

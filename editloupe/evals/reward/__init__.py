@@ -2,7 +2,7 @@
 
 from editloupe.evals.analysis.pair_results import Accuracy, PairReport, PairResult, accuracy
 from editloupe.evals.manifests.pairs import Pair, load_pairs
-from editloupe.evals.reward.edit_rewards import Reward, Rewards, areward, best_of, reward, rewards
+from editloupe.evals.reward.edit_rewards import Rewards, areward, best_of, reward, rewards
 from editloupe.evals.reward.judged_pairs import judge_pairs
 from editloupe.evals.reward.score_file import judge_by_scores
 
@@ -11,7 +11,6 @@ __all__ = [
     "Pair",
     "PairReport",
     "PairResult",
-    "Reward",
     "Rewards",
     "accuracy",
     "areward",

@@ -11,8 +11,9 @@ from typing import Any
 from editloupe._util.text import number_of, verb
 from editloupe.agent.secrets import without_secrets
 from editloupe.judge import Judge
+from editloupe.judge.edit_score import EditScore, score_edit
 from editloupe.rubrics.registry import pair_rules
-from editloupe.types import Edit, Judgement, Record, Unjudged, Usage, UserError
+from editloupe.types import Edit, Judgement, UserError
 
 SAME = pair_rules().same / 100
 """Rewards that differ by less are equal: the tolerance of scores from 0 to 100, on the scale of rewards."""
@@ -20,20 +21,10 @@ LISTED_REASONS = 3
 """Reasons that a warning names."""
 
 
-class Reward(Record):
-    """The reward of one edit."""
-
-    score: float | None
-    """0 to 1, by the protocol's formula; None if a criterion it needs is unjudged."""
-    why: str | None = None
-    """Why there is no score."""
-    usage: Usage = Usage()
-
-
 class Rewards(list[float | None]):
     """The scores of edits, 0 to 1, in their order; None for an edit that could not be judged."""
 
-    def __init__(self, rewards: Sequence[Reward]) -> None:
+    def __init__(self, rewards: Sequence[EditScore]) -> None:
         super().__init__(reward.score for reward in rewards)
         self.reasons: list[str | None] = [reward.why for reward in rewards]
         """For every edit why it has no score; None for an edit that has one."""
@@ -56,7 +47,8 @@ def reward(
         judge: An open Judge, which stays open, or the spec of one to open for this call. A Judge that stays open saves
             the opening at every call.
         concurrency: The largest number of requests to the model at one time.
-        options: Options of `Judge`, if it is opened here; without a protocol, the default one is used.
+        options: Options of `Judge`, if it is opened here; without a protocol, the default one is used. With
+            `criteria` the score is the mean of these.
 
     Raises:
         UserError: If the judge cannot judge the protocol, or cannot be asked at all.
@@ -103,7 +95,7 @@ def best_place(scores: Sequence[float | None], same: float = SAME) -> int | None
     return best
 
 
-def rewards(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32) -> list[Reward]:
+def rewards(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32) -> list[EditScore]:
     """Return the reward of every edit, in their order; works inside and outside a running event loop."""
     check_scorable(judge)
     numbered = _Numbered(edits)
@@ -112,7 +104,7 @@ def rewards(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32) -> li
     return [found[place] for place in range(len(found))]
 
 
-async def areward(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32) -> list[Reward]:
+async def areward(edits: Iterable[Edit], judge: Judge, *, concurrency: int = 32) -> list[EditScore]:
     """Judge edits without blocking the event loop and return a record for each, in their order.
 
     Args:
@@ -166,18 +158,8 @@ class _Numbered:
             self._under_way[str(place)] = edit
             yield edit.model_copy(update={"id": str(place)})
 
-    def read(self, judgement: Judgement, judge: Judge) -> tuple[int, Reward]:
+    def read(self, judgement: Judgement, judge: Judge) -> tuple[int, EditScore]:
         """Return an edit's place and its reward."""
         number = judgement.edit.id
         edit = self._under_way.pop(number)
-        usage = sum((verdict.usage for verdict in judgement.verdicts), Usage())
-        left = next((v for v in judgement.verdicts if isinstance(v, Unjudged)), None)
-        score = None if left else judge.score(edit, judgement.verdicts)
-        if score is not None:
-            return int(number), Reward(score=score / 100, usage=usage)
-        why = (
-            f"{left.criterion}: {left.detail}"
-            if left
-            else "no score applies: a criterion was not asked, or has no number"
-        )
-        return int(number), Reward(score=None, why=why, usage=usage)
+        return int(number), score_edit(judge, edit, judgement.verdicts)

@@ -12,10 +12,11 @@ from mcp_types import CallToolResult
 from pydantic import Field, ValidationError
 
 from editloupe._util.text import one_line, shortened
-from editloupe.edit_scores import explained, why_no_edit
 from editloupe.evals.papers.layouts import type_reader
 from editloupe.judge import Judge
+from editloupe.judge.edit_score import explain_outcome
 from editloupe.pictures.decode import Album
+from editloupe.rubrics.load import mistake
 from editloupe.servers.mcp.kept_judgements import KeptJudgements
 from editloupe.servers.mcp.looking import PictureText
 from editloupe.servers.mcp.picture_gate import PictureGate
@@ -92,7 +93,7 @@ class Judging:
         try:
             return Edit(**fields)
         except ValidationError as error:
-            raise UserError(why_no_edit(error)) from None
+            raise UserError(mistake(error, whole="")) from None
 
     def _told(self, judgement: Judgement, album: Album, notes: Sequence[str]) -> CallToolResult:
         verdicts = [verdict_note(outcome) for outcome in judgement.verdicts]
@@ -111,7 +112,7 @@ class Judging:
         )
         head = f"{told.judge} · {told.protocol} · {told.mode} mode · edit {told.edit_id}"
         score = [] if whole is None else [f"Score of the edit by the protocol's formula: {whole:.1f} of 100"]
-        text = "\n".join([*(explained(one) for one in judgement.verdicts), *score, head])
+        text = "\n".join([*(explain_outcome(one) for one in judgement.verdicts), *score, head])
         return success(text, told, looked_at(judgement.traces, album), self._result_bytes)
 
 

@@ -11,14 +11,13 @@ from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from editloupe.servers.reward.app import create_app
-    from editloupe.servers.reward.scoring import EditScorer, Scored
+    from editloupe.servers.reward.scoring import EditScorer
     from editloupe.servers.reward.serving import serve_rewards
     from editloupe.servers.reward.settings import RewardServerSettings
 
 __all__ = [
     "EditScorer",
     "RewardServerSettings",
-    "Scored",
     "create_app",
     "serve_rewards",
 ]

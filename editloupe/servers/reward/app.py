@@ -20,6 +20,7 @@ from starlette.requests import ClientDisconnect
 
 from editloupe._util.text import for_json
 from editloupe.agent.secrets import Secrets
+from editloupe.judge.edit_score import fill_in
 from editloupe.servers.http.guard import ProgramGuard, busy, error
 from editloupe.servers.reward import json_dialects, pickle_dialects
 from editloupe.servers.reward.metrics import MEDIA_TYPE
@@ -69,7 +70,7 @@ async def _answered(dialect: Dialect, scorer: EditScorer, request: Request, clea
     try:
         # Nobody keeps the body, which the request itself would: the edits' pictures are copies, and wait long enough.
         parsed = await asyncio.to_thread(dialect.read, b"".join([part async for part in request.stream()]), limits)
-        found = dialect.answer(parsed, parsed.whole(await scorer.score(parsed.edits)), scorer)
+        found = dialect.answer(parsed, fill_in(parsed.items, await scorer.score(parsed.edits)), scorer)
     except ClientDisconnect:
         return error("the client has gone", 499)
     except HTTPException:
@@ -104,7 +105,7 @@ def _health(scorer: EditScorer) -> Callable[[], Awaitable[Response]]:
             "status": state,
             "rewards": {name: [state] for name in scorer.names},
             "scale": [0, 1],
-            "score": "the mean of the criteria" if settings.mean_of_criteria else "by the protocol's formula",
+            "score": "the mean of the criteria" if judge.criteria_chosen else "by the protocol's formula",
             "unjudged": "null, or the dialect's error; never a number",
             "judge": judge.spec,
             "protocol": judge.protocol,

@@ -8,7 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from editloupe.servers.reward.scoring import EditScorer, Scored
+from editloupe._util.storable import storable
+from editloupe.judge.edit_score import EditScore, outcome_facts
+from editloupe.servers.reward.scoring import EditScorer
 from editloupe.servers.reward.wire import (
     BadRequest,
     Dialect,
@@ -20,7 +22,7 @@ from editloupe.servers.reward.wire import (
     reasons,
     texts_of,
 )
-from editloupe.types import Boxes, Edit, Record, Several, Verdict
+from editloupe.types import Boxes, Edit, Record, Several
 
 IDENTITY = ("request_id", "sample_id", "group_id", "source_rank", "policy_version", "idempotency_key")
 """What a UniRL client wants back with every item."""
@@ -72,7 +74,7 @@ def _unirl_edit(item: ScoreItem, limits: WireLimits) -> Edit | str:
     return make_edit(limits, before.image_b64, after.image_b64, after.text or before.text, **texts_of(more))
 
 
-def _answer_unirl(parsed: Parsed, scored: Sequence[Scored], scorer: EditScorer) -> Any:
+def _answer_unirl(parsed: Parsed, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
     results: list[dict[str, Any]] = []
     errors: list[dict[str, str]] = []
     for item, one in zip(parsed.told, scored, strict=True):
@@ -127,7 +129,7 @@ def _read_flow_factory(body: bytes, limits: WireLimits) -> Parsed:
     )
 
 
-def _answer_flow_factory(parsed: Parsed, scored: Sequence[Scored], scorer: EditScorer) -> Any:
+def _answer_flow_factory(parsed: Parsed, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
     left = [one for one in scored if one.score is None]
     told = {"error": f"{len(left)} of {len(scored)} edits were not judged: {left[0].why}"} if left else {}
     return {"rewards": [one.score for one in scored], **told}
@@ -163,7 +165,7 @@ def _openrlhf_edit(query: str, prompt: str, label: Any, limits: WireLimits) -> E
     return make_edit(limits, said["source"], edited, str(said.get("instruction") or prompt), **texts_of(said))
 
 
-def _answer_openrlhf(parsed: Parsed, scored: Sequence[Scored], scorer: EditScorer) -> Any:
+def _answer_openrlhf(parsed: Parsed, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
     logs = {name: [one.criterion(name) for one in scored] for name in scorer.judge.criteria}
     whole = {name: values for name, values in logs.items() if values and None not in values}
     rewards = [one.score for one in scored]
@@ -203,7 +205,7 @@ def _read_own(body: bytes, limits: WireLimits) -> Parsed:
     return Parsed(items, [one.id for one in asked.edits])
 
 
-def _answer_own(parsed: Parsed, scored: Sequence[Scored], scorer: EditScorer) -> Any:
+def _answer_own(parsed: Parsed, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
     names = [
         given or (item.id if isinstance(item, Edit) else "")
         for given, item in zip(parsed.told, parsed.items, strict=True)
@@ -218,33 +220,11 @@ def _answer_own(parsed: Parsed, scored: Sequence[Scored], scorer: EditScorer) ->
                 "score": one.score,
                 "why": one.why,
                 "known": one.known,
-                "verdicts": [_verdict(outcome) for outcome in one.verdicts],
+                "verdicts": [storable(outcome_facts(outcome)) for outcome in one.verdicts],
                 "usage": one.usage.model_dump(),
             }
             for name, one in zip(names, scored, strict=True)
         ],
-    }
-
-
-def _verdict(outcome: Any) -> dict[str, Any]:
-    if isinstance(outcome, Verdict):
-        score = None if outcome.score_100 is None else outcome.score_100 / 100
-        return {
-            "criterion": outcome.criterion,
-            "status": "judged",
-            "label": outcome.label,
-            "score": score,
-            "rationale": outcome.rationale,
-            "confidence": outcome.confidence,
-            "steps": outcome.steps,
-        }
-    return {
-        "criterion": outcome.criterion,
-        "status": "unjudged",
-        "score": None,
-        "reason": outcome.reason.value,
-        "detail": outcome.detail,
-        "steps": outcome.steps,
     }
 
 

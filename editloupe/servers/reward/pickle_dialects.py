@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from editloupe.servers.reward.scoring import EditScorer, Scored
+from editloupe.judge.edit_score import EditScore
+from editloupe.servers.reward.scoring import EditScorer
 from editloupe.servers.reward.unpickling import NotData, unpickled
 from editloupe.servers.reward.wire import (
     BadRequest,
@@ -65,7 +66,7 @@ def _read_edit_r1(body: bytes, limits: WireLimits) -> Parsed:
     return Parsed(items)
 
 
-def _answer_edit_r1(parsed: Parsed, scored: Sequence[Scored], scorer: EditScorer) -> Any:
+def _answer_edit_r1(parsed: Parsed, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
     return {"scores": [one.score for one in scored], **reasons(scored)}
 
 
@@ -100,7 +101,7 @@ def _read_editscore(data: Mapping[str, Any], limits: WireLimits) -> Parsed:
     return Parsed(items, [dict(as_mapping(more)) for more in metadata])
 
 
-def _answer_root(parsed: Parsed, scored: Sequence[Scored], scorer: EditScorer) -> Any:
+def _answer_root(parsed: Parsed, scored: Sequence[EditScore], scorer: EditScorer) -> Any:
     scores = [one.score for one in scored]
     if parsed.told == "flow_grpo":
         return {"outputs": scores, **reasons(scored)}

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from editloupe._util.hashing import content_key
 from editloupe.agent.hooks import with_request_limit
 from editloupe.judge import Judge
+from editloupe.judge.edit_score import EditScore, score_edit
 from editloupe.judge.lifecycle import edits_at_once
 from editloupe.pictures.decode import Album
 from editloupe.servers.reward.kept_run import KeptRun
 from editloupe.servers.reward.metrics import Metrics
 from editloupe.servers.reward.settings import RewardServerSettings
-from editloupe.types import Edit, Outcome, Unjudged, Usage, UserError, Verdict
+from editloupe.types import Edit, Outcome, Unjudged, UserError, Verdict
 
 LONGEST_WAIT = 60
 """Seconds a client is told to wait at most."""
@@ -40,36 +41,9 @@ class OutOfOrder(Exception):
     """The server cannot go on, for a reason told in the sentence."""
 
 
-@dataclass(frozen=True)
-class Scored:
-    """What one edit came to."""
-
-    score: float | None
-    """0 to 1; None where it was not judged."""
-    why: str | None = None
-    """Why there is no score."""
-    verdicts: tuple[Outcome, ...] = ()
-    usage: Usage = Usage()
-    known: bool = False
-    """Whether it was judged before, for another request or another edit of this one."""
-
-    def criterion(self, name: str) -> float | None:
-        """Return one criterion's score, 0 to 1."""
-        found = next((one for one in self.verdicts if one.criterion == name), None)
-        value = found.score_100 if isinstance(found, Verdict) else None
-        return None if value is None else value / 100
-
-    def why_not(self, name: str) -> str:
-        """Say why one criterion has no score."""
-        found = next((one for one in self.verdicts if one.criterion == name), None)
-        if isinstance(found, Unjudged):
-            return f"{found.reason.value}: {found.detail}"
-        return self.why or "this edit is not asked about it"
-
-
 @dataclass
 class _UnderWay:
-    task: asyncio.Task[Scored] = field(init=False)
+    task: asyncio.Task[EditScore] = field(init=False)
     waiting: int = 0
     begun: bool = False
 
@@ -101,7 +75,7 @@ class EditScorer:
 
     def __post_init__(self) -> None:
         self._under_way: dict[str, _UnderWay] = {}
-        self._known: OrderedDict[str, Scored] = OrderedDict()
+        self._known: OrderedDict[str, EditScore] = OrderedDict()
         self._limited = with_request_limit(self.settings.concurrency)
         self._places = asyncio.Semaphore(
             edits_at_once(self.judge.spec, len(self.judge.criteria), self.settings.concurrency)
@@ -120,7 +94,7 @@ class EditScorer:
         """The rewards that can be asked for: the edit's own score, and every criterion."""
         return ("editloupe", *self.judge.criteria)
 
-    async def score(self, edits: Sequence[Edit]) -> list[Scored]:
+    async def score(self, edits: Sequence[Edit]) -> list[EditScore]:
         """Return what every edit comes to, in their order; the same edit is judged once, however often it stands there.
 
         Raises Busy, TooMany or OutOfOrder before anything is judged.
@@ -142,7 +116,7 @@ class EditScorer:
                 self._leave(key, entry)
         return self._answers(keys, known, entries, shared)
 
-    def _recall(self, keys: Sequence[str]) -> dict[str, Scored]:
+    def _recall(self, keys: Sequence[str]) -> dict[str, EditScore]:
         """Return the scores in memory of these edits, and note that they were used."""
         known = {key: self._known[key] for key in keys if key in self._known}
         for key in known:
@@ -193,11 +167,11 @@ class EditScorer:
     def _answers(
         self,
         keys: Sequence[str],
-        known: Mapping[str, Scored],
+        known: Mapping[str, EditScore],
         entries: Mapping[str, _UnderWay],
         shared: set[str],
-    ) -> list[Scored]:
-        found: list[Scored] = []
+    ) -> list[EditScore]:
+        found: list[EditScore] = []
         seen: set[str] = set()
         for key in keys:
             answer = _result(entries[key].task, self.settings.deadline) if key in entries else known[key]
@@ -209,22 +183,22 @@ class EditScorer:
             found.append(answer)
         return found
 
-    async def _judge(self, entry: _UnderWay, edit: Edit) -> Scored:
+    async def _judge(self, entry: _UnderWay, edit: Edit) -> EditScore:
         async with self._places:
             entry.begun = True
             started = time.perf_counter()
             try:
                 return await self._judged(edit)
             except UserError as error:  # a wrong key, an unknown model: no edit will be judged
-                return Scored(None, str(error))
+                return EditScore(None, str(error))
             finally:
                 self.metrics.observe("judge_seconds", time.perf_counter() - started)
 
-    async def _judged(self, edit: Edit) -> Scored:
+    async def _judged(self, edit: Edit) -> EditScore:
         held: Mapping[str, Verdict] = {} if self.run is None else await self.run.held(edit)
         missing = [name for name in self.judge.criteria_for(edit) if name not in held] if held else None
         if held and not missing:
-            return replace(self._scored(edit, tuple(held.values())), known=True)
+            return replace(score_edit(self.judge, edit, tuple(held.values())), known=True)
         album = Album()
         try:
             judgement = await self.judge.ajudge(edit, criteria=missing, strict=False, album=album)
@@ -238,20 +212,7 @@ class EditScorer:
             album.clear()
         self._count(judgement.verdicts)
         verdicts = {**held, **{one.criterion: one for one in judgement.verdicts}}
-        return self._scored(edit, tuple(verdicts[name] for name in self.judge.criteria if name in verdicts))
-
-    def _scored(self, edit: Edit, verdicts: tuple[Outcome, ...]) -> Scored:
-        usage = sum((one.usage for one in verdicts), Usage())
-        left = next((one for one in verdicts if isinstance(one, Unjudged)), None)
-        score = None if left else self._formula(edit, verdicts)
-        why = f"{left.criterion}: {left.detail}" if left else None if score is not None else "no score applies"
-        return Scored(None if score is None else score / 100, why, verdicts, usage)
-
-    def _formula(self, edit: Edit, verdicts: tuple[Outcome, ...]) -> float | None:
-        if not self.settings.mean_of_criteria:
-            return self.judge.score(edit, verdicts)
-        found = [one.score_100 for one in verdicts if isinstance(one, Verdict) and one.score_100 is not None]
-        return sum(found) / len(found) if found and len(found) == len(verdicts) else None
+        return score_edit(self.judge, edit, tuple(verdicts[name] for name in self.judge.criteria if name in verdicts))
 
     def _count(self, verdicts: tuple[Outcome, ...]) -> None:
         for one in verdicts:
@@ -277,15 +238,15 @@ def edit_key(edit: Edit) -> str:
     return content_key(edit.model_dump(mode="json", exclude={"id", "model", "human"}))
 
 
-def _result(task: asyncio.Task[Scored], deadline: float) -> Scored:
+def _result(task: asyncio.Task[EditScore], deadline: float) -> EditScore:
     if not task.done():
-        return Scored(None, f"this edit was not judged within {deadline:g} s")
+        return EditScore(None, f"this edit was not judged within {deadline:g} s")
     if task.cancelled():
-        return Scored(None, STOPPED)
+        return EditScore(None, STOPPED)
     if (error := task.exception()) is not None:
-        return Scored(None, f"judging failed: {type(error).__name__}")
+        return EditScore(None, f"judging failed: {type(error).__name__}")
     return task.result()
 
 
-def _kind(answer: Scored) -> str:
+def _kind(answer: EditScore) -> str:
     return "unjudged" if answer.score is None else "known" if answer.known else "judged"

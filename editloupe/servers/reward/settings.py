@@ -41,8 +41,6 @@ class RewardServerSettings:
     """The largest picture."""
     allow_pickle: bool = False
     """Whether pickled requests are read, by an unpickler that makes nothing but data."""
-    mean_of_criteria: bool = False
-    """Whether a score is the mean of the judge's criteria: of only some of a protocol's criteria its formula makes no number."""
     grace: float = 5.0
     """Seconds a stopped server gives to what is under way."""
 

@@ -12,11 +12,12 @@ from PIL import Image
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
+from editloupe.judge.edit_score import EditScore
 from editloupe.pictures.decode import declared_pixels
 from editloupe.pictures.input import as_memory_picture, from_base64
 from editloupe.pictures.memory import MemoryPicture
 from editloupe.rubrics.load import mistake
-from editloupe.servers.reward.scoring import EditScorer, Scored, edit_key
+from editloupe.servers.reward.scoring import EditScorer, edit_key
 from editloupe.types import Edit
 
 M = TypeVar("M", bound=BaseModel)
@@ -64,11 +65,6 @@ class Parsed:
         """The edits that can be judged."""
         return [item for item in self.items if isinstance(item, Edit)]
 
-    def whole(self, scored: Sequence[Scored]) -> list[Scored]:
-        """Return the answers with the reasons in their places."""
-        found = iter(scored)
-        return [next(found) if isinstance(item, Edit) else Scored(None, item) for item in self.items]
-
 
 @dataclass(frozen=True)
 class Dialect:
@@ -78,7 +74,7 @@ class Dialect:
     path: str
     read: Callable[[bytes, WireLimits], Parsed]
     """Runs in a worker thread; raises BadRequest."""
-    answer: Callable[[Parsed, Sequence[Scored], EditScorer], Any]
+    answer: Callable[[Parsed, Sequence[EditScore], EditScorer], Any]
     pickled: bool = False
     schema: Mapping[str, Any] = field(default_factory=dict)
     """Of the request, where it is documented as JSON schema."""
@@ -166,7 +162,7 @@ def _picture(value: Any, role: str, limits: WireLimits) -> MemoryPicture:
     return found
 
 
-def reasons(scored: Sequence[Scored]) -> dict[str, Any]:
+def reasons(scored: Sequence[EditScore]) -> dict[str, Any]:
     """Return why edits have no score, in their order, for dialects without a word for it: their clients pass it over."""
     return {"errors": [one.why for one in scored]} if any(one.score is None for one in scored) else {}
 

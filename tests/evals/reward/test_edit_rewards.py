@@ -13,14 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editloupe import Edit, Judge, UserError, best_of
+from editloupe import Edit, Judge, UserError, Verdict, best_of
 from editloupe.cli.main import run
-from editloupe.edit_scores import edit_score
 from editloupe.evals.manifests.pairs import Pair, load_pairs
 from editloupe.evals.reward import PairResult, accuracy, areward, judge_pairs, reward
-from editloupe.rewards import verl
+from editloupe.evaluators import edit_evaluator
+from editloupe.judge.edit_score import score_edit
+from editloupe.rewards import trl, verl
 from editloupe.rubrics.editreward.scoring import PAIRS
 from editloupe.rubrics.pairs import is_right
+from editloupe.servers.reward import EditScorer
 from tests.conftest import StartServer
 from tests.evals.reward.samples import fair, open_judge, write_pairs
 from tests.pictures import edit_pair
@@ -120,12 +122,31 @@ def test_a_reward_runs_from_0_to_1_by_the_usual_protocol_as_every_other_reward_d
     source, edited = edit_pair(tmp_path)
     edit = Edit(source=source, edited=edited, instruction="Change the color of the patch to red")
     with Judge("rules") as judge:
-        whole = edit_score(judge, judge(edit)).score
+        whole = score_edit(judge, edit, judge(edit).verdicts).score
     assert whole is not None
     assert 0 < whole <= 1
     assert reward([edit], "rules") == [pytest.approx(whole)]
     parts = {"source": source, "edited": edited, "instruction": edit.instruction}
     assert verl(extra_info=parts, judge="rules")["score"] == pytest.approx(whole)
+
+
+def test_of_chosen_criteria_the_score_is_their_mean_wherever_it_is_asked_for(tmp_path: Path) -> None:
+    source, edited = edit_pair(tmp_path)
+    parts = {"source": str(source), "edited": str(edited), "instruction": "Change the color of the patch to red"}
+    edit = Edit(**parts)
+    chosen = {"criteria": ["instruction_following"]}
+    with Judge("rules", **chosen) as judge:
+        (verdict,) = judge(edit).verdicts
+        (served,) = asyncio.run(EditScorer(judge).score([edit]))
+    assert isinstance(verdict, Verdict)
+    assert verdict.score_100 is not None
+    wanted = pytest.approx(verdict.score_100 / 100)
+    assert served.score == wanted
+    assert reward([edit], "rules", **chosen) == [wanted]
+    assert verl(extra_info=parts, judge="rules", **chosen)["score"] == wanted
+    row = {"source": [str(source)], "edited": [str(edited)], "instruction": [edit.instruction]}
+    assert trl("rules", edited="edited", **chosen)(prompts=[""], completions=[""], **row) == [wanted]
+    assert edit_evaluator("rules", **chosen)(inputs=parts, outputs={"edited": str(edited)})["score"] == wanted
 
 
 def test_edits_without_a_reward_are_told_once_with_their_reasons(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_the_same_edit_is_judged_once_in_a_batch_at_the_same_time_and_later(scri
 def test_what_was_not_judged_is_asked_again_when_it_comes_again(scripted: StartServer) -> None:
     replies = iter([say("no"), say("no"), say("no")])
     model = scripted(lambda request: next(replies, None) or labelled(request), log=False)
-    with running(asking(model, criteria=["instruction_following"]), mean_of_criteria=True) as server:
+    with running(asking(model, criteria=["instruction_following"])) as server:
         scores = [server.post("/v1/judge", {"edits": [own(1)]}).json()["results"][0]["score"] for _ in range(2)]
     assert scores == [None, 1.0]
     assert server.scorer.metrics.value("unjudged_total", reason="unreadable_answer") == 1

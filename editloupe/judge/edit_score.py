@@ -1,0 +1,126 @@
+"""The score of an edit from 0 to 1, or why it has none: for rewards, servers and evaluation frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from editloupe._util.storable import storable
+from editloupe.agent.secrets import value_without_secrets, without_secrets
+from editloupe.judge.judge import Judge
+from editloupe.types import Edit, Judgement, Outcome, Reason, Unjudged, Usage, Verdict
+
+NO_SCORE = "no score applies: a criterion was not asked, or has no number"
+
+
+@dataclass(frozen=True)
+class EditScore:
+    """The score of one edit."""
+
+    score: float | None
+    """0 to 1; None if the edit could not be judged."""
+    why: str | None = None
+    """Why there is no score."""
+    verdicts: tuple[Outcome, ...] = ()
+    known: bool = False
+    """Whether the edit was judged before, for another request or another edit of this one."""
+
+    @property
+    def usage(self) -> Usage:
+        """What the verdicts took."""
+        return sum((verdict.usage for verdict in self.verdicts), Usage())
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why the first unjudged criterion is unjudged."""
+        return next((verdict.reason for verdict in self.verdicts if isinstance(verdict, Unjudged)), None)
+
+    @property
+    def explanation(self) -> str:
+        """Every criterion in words, and why there is no score."""
+        lines = [explain_outcome(verdict) for verdict in self.verdicts]
+        if self.why is not None and self.reason is None:
+            lines.append(without_secrets(self.why))
+        return "\n".join(lines)
+
+    def criterion(self, name: str) -> float | None:
+        """Return the score of a criterion, 0 to 1."""
+        verdict = self._verdict(name)
+        return _score(verdict) if isinstance(verdict, Verdict) else None
+
+    def why_not(self, name: str) -> str:
+        """Say why a criterion has no score."""
+        verdict = self._verdict(name)
+        if isinstance(verdict, Unjudged):
+            return f"{verdict.reason.value}: {verdict.detail}"
+        return self.why or "this edit is not asked about it"
+
+    def facts(self, judgement: Judgement | None = None) -> dict[str, Any]:
+        """Return plain JSON without secrets: every criterion's label, score and rationale, or reason; and the judge."""
+        facts: dict[str, Any] = {
+            "status": "unjudged" if self.score is None else "judged",
+            "verdicts": [outcome_facts(verdict) for verdict in self.verdicts],
+        }
+        if judgement is not None:
+            about = {"judge": judgement.judge, "protocol": judgement.protocol, "mode": judgement.mode}
+            facts = {**about, **facts, "usage": self.usage, "notes": judgement.notes}
+        plain: dict[str, Any] = value_without_secrets(storable(facts))
+        return plain
+
+    def _verdict(self, name: str) -> Outcome | None:
+        return next((verdict for verdict in self.verdicts if verdict.criterion == name), None)
+
+
+def score_edit(judge: Judge, edit: Edit, verdicts: Sequence[Outcome]) -> EditScore:
+    """Score an edit by the protocol's formula, or by the mean of its criteria if the judge was opened with chosen ones.
+
+    An edit with a criterion that is unjudged, or has no number, has no score.
+    """
+    outcomes = tuple(verdicts)
+    unjudged = next((outcome for outcome in outcomes if isinstance(outcome, Unjudged)), None)
+    if unjudged is not None:
+        return EditScore(None, f"{unjudged.criterion}: {unjudged.detail}", outcomes)
+    score = _mean(outcomes) if judge.criteria_chosen else judge.score(edit, outcomes)
+    return EditScore(None, NO_SCORE, outcomes) if score is None else EditScore(score / 100, None, outcomes)
+
+
+def fill_in(items: Sequence[Edit | str], scores: Sequence[EditScore]) -> list[EditScore]:
+    """Return a score for every item: the edits' scores in their order, and for a sentence that sentence as the reason."""
+    of_edits = iter(scores)
+    return [next(of_edits) if isinstance(item, Edit) else EditScore(None, item) for item in items]
+
+
+def outcome_facts(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome as plain facts, its score from 0 to 1; one that is unjudged has a reason in its place."""
+    shared = {"criterion": outcome.criterion, "status": outcome.status, "steps": outcome.steps}
+    if isinstance(outcome, Unjudged):
+        return {**shared, "score": None, "reason": outcome.reason.value, "detail": outcome.detail}
+    return {
+        **shared,
+        "score": _score(outcome),
+        "label": outcome.label,
+        "values": dict(outcome.values),
+        "rationale": outcome.rationale,
+        "confidence": outcome.confidence,
+    }
+
+
+def explain_outcome(outcome: Outcome) -> str:
+    """Put an outcome into words: the label and the rationale, or why there is none."""
+    if isinstance(outcome, Unjudged):
+        return without_secrets(f"{outcome.criterion}: unjudged ({outcome.reason.value}): {outcome.detail}")
+    score = "" if outcome.score_100 is None else f", {outcome.score_100:.1f} of 100"
+    label = outcome.label or ", ".join(f"{name}: {value}" for name, value in outcome.values.items()) or "judged"
+    because = f". {outcome.rationale.strip()}" if outcome.rationale.strip() else ""
+    return without_secrets(f"{outcome.criterion}: {label}{score}{because}")
+
+
+def _score(verdict: Verdict) -> float | None:
+    return None if verdict.score_100 is None else verdict.score_100 / 100
+
+
+def _mean(outcomes: Sequence[Outcome]) -> float | None:
+    scores = [outcome.score_100 for outcome in outcomes if isinstance(outcome, Verdict)]
+    known = [score for score in scores if score is not None]
+    return sum(known) / len(known) if known and len(known) == len(outcomes) else None
