@@ -57,8 +57,7 @@ def agree(
     kind = chosen_format(format, out, FORMATS)
     from editloupe.evals.analysis.agreement import agreement
     from editloupe.evals.analysis.bootstrap import Resampling
-    from editloupe.evals.analysis.human import human_labels
-    from editloupe.evals.analysis.run_table import table_of
+    from editloupe.evals.analysis.run_table import human_labels, table_of
     from editloupe.evals.report.agreement_blocks import agreement_blocks
     from editloupe.evals.report.text import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import replacement_blocks

@@ -52,9 +52,8 @@ def label_queue(
 
     Example: editloupe label-queue runs/gpt --budget 100 --out queue.jsonl
     """
-    from editloupe.evals.analysis.human import human_labels
     from editloupe.evals.analysis.reference import without_reference
-    from editloupe.evals.analysis.run_table import table_of
+    from editloupe.evals.analysis.run_table import human_labels, table_of
     from editloupe.evals.trust.confidence import KINDS
     from editloupe.evals.trust.label_queue import FILE, LabelQueue, draw_evenly, draw_queue, find_labelled
     from editloupe.evals.trust.unjudged_run import find_labelled_edits, manifest_edits

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Se
 from dataclasses import dataclass, field
 from math import log
 
+from editloupe._util.median import lower_median
 from editloupe.judge.plans import Cascade, Member, Panel, Plan, Stage
 from editloupe.types import OF_THE_SERVER, Opinion, Outcome, Reason, Served, Trace, Unjudged, Usage, Verdict
 
@@ -197,7 +198,7 @@ def stage_outcome(each: Sequence[Outcome], kind: str) -> Outcome:
         if cut := next((one for one in lost if one.reason in reasons), None):
             return cut.model_copy(update=whole)
     given = [one for one in each if isinstance(one, Verdict)]
-    chosen = lower_median(given) or next(iter(given), None)
+    chosen = middle_verdict(given) or next(iter(given), None)
     if chosen is None:
         return lost[0].model_copy(update=whole)
     scores = [one.score for one in given]
@@ -310,10 +311,9 @@ def _vote(verdict: Verdict) -> tuple[str | None, float | None, str]:
     return verdict.label, verdict.score, words
 
 
-def lower_median(verdicts: Sequence[Verdict]) -> Verdict | None:
-    """Return the verdict with the middle score, of two middle ones the lower; None where none has a score."""
-    known = sorted((one for one in verdicts if one.score is not None), key=lambda one: float(one.score or 0))
-    return known[(len(known) - 1) // 2] if known else None
+def middle_verdict(verdicts: Sequence[Verdict]) -> Verdict | None:
+    """Return the verdict with the lower median score; None if none has a score."""
+    return lower_median((one for one in verdicts if one.score is not None), key=lambda one: float(one.score or 0))
 
 
 def _chosen(given: Sequence[Verdict], judges: int) -> tuple[Verdict | None, float]:
@@ -322,7 +322,7 @@ def _chosen(given: Sequence[Verdict], judges: int) -> tuple[Verdict | None, floa
         return None, 0.0
     numbers = [one for one in given if one.score_100 is not None]
     if all(one.label is None for one in given) and 2 * len(numbers) >= len(given):
-        middle = lower_median(numbers)
+        middle = middle_verdict(numbers)
         if middle is not None and middle.score_100 is not None:
             near = sum(1 - abs(float(one.score_100 or 0) - middle.score_100) / 100 for one in numbers)
             return middle, near / judges

@@ -12,10 +12,10 @@ from editloupe.evals.analysis.agreement import Agreement, agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.compare import RunComparison, compare
 from editloupe.evals.analysis.estimate import Estimate, finite, missing
-from editloupe.evals.analysis.human import Files, human_labels
-from editloupe.evals.analysis.run_table import BASELINE, Table, table_of_configuration
+from editloupe.evals.analysis.run_table import BASELINE, Table, human_labels, table_of_configuration
 from editloupe.evals.analysis.run_units import RunUnit
 from editloupe.evals.analysis.sheet import Sheet
+from editloupe.evals.labels.human import Files
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import UserError

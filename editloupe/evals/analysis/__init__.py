@@ -4,10 +4,9 @@ from editloupe.evals.analysis.agreement import Agreement, agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.compare import RunComparison, compare
 from editloupe.evals.analysis.estimate import Estimate
-from editloupe.evals.analysis.human import human_labels
 from editloupe.evals.analysis.model_pairs import compare_models
 from editloupe.evals.analysis.model_records import ModelComparison
-from editloupe.evals.analysis.run_table import Table, table_of
+from editloupe.evals.analysis.run_table import Table, human_labels, table_of
 from editloupe.evals.analysis.scores import Scores, scores
 
 __all__ = [

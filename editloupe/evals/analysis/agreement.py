@@ -14,10 +14,10 @@ from editloupe.evals.analysis import statistics as st
 from editloupe.evals.analysis.among_people import AmongPeople, among_people
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Resampling, bootstrap, clusterings, estimate, kinds_of
 from editloupe.evals.analysis.estimate import Estimate, frame, missing
-from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.pairing import MEASURES, Pairing, alpha_estimate, used
-from editloupe.evals.analysis.run_table import Table, table_of, warnings_of
+from editloupe.evals.analysis.run_table import Table, human_labels, table_of, warnings_of
 from editloupe.evals.analysis.run_units import row_lower_medians, row_means
+from editloupe.evals.labels.human import Files, Human
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, YesNoAnswer
 from editloupe.rubrics.registry import known_protocol
@@ -175,7 +175,11 @@ class _Said(NamedTuple):
 
     @classmethod
     def of(cls, table: Table, people: Human, criterion: str) -> _Said:
-        return cls(table.scores(criterion, "score"), people.matrix(table, criterion), people.settled(table, criterion))
+        return cls(
+            table.scores(criterion, "score"),
+            people.matrix(table.names, criterion),
+            people.settled(table.names, criterion),
+        )
 
 
 def _by(table: Table, people: Human, fields: str, how: Resampling) -> dict[str, dict[str, Measures]]:

@@ -11,10 +11,10 @@ import numpy as np
 from editloupe.evals.analysis.agreement import pairing, scale_of
 from editloupe.evals.analysis.bootstrap import Floats, Resampling, bootstrap, clusterings, estimate, kinds_of
 from editloupe.evals.analysis.estimate import Estimate, missing
-from editloupe.evals.analysis.human import Human
 from editloupe.evals.analysis.pairing import HIGHER_IS_BETTER, MEASURES, Pairing
 from editloupe.evals.analysis.run_table import Table
 from editloupe.evals.analysis.run_units import row_means
+from editloupe.evals.labels.human import Human
 from editloupe.types import Record
 
 Side = Literal["a", "b"]
@@ -36,7 +36,7 @@ def closer_to_people(
     """Return criterion to measure to both runs' agreement with people, where people labelled what both judged."""
     found: dict[str, dict[str, HumanDifference]] = {}
     for criterion in (name for name in a.criteria if name in b.criteria):
-        ratings, scale = people.settled(a, criterion), scale_of(a, criterion)
+        ratings, scale = people.settled(a.names, criterion), scale_of(a, criterion)
         judges = [table.scores(criterion, "score") for table in (a, b)]
         both = np.isfinite(row_means(judges[0])) & np.isfinite(row_means(judges[1])) & np.isfinite(ratings).any(1)
         if both.any():

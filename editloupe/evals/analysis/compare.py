@@ -17,7 +17,6 @@ from editloupe.evals.analysis.agreement import Ceiling, Confusion, ceiling_of, p
 from editloupe.evals.analysis.bootstrap import Floats, Resampling, clusterings
 from editloupe.evals.analysis.closer import HumanDifference, Side, closer_to_people
 from editloupe.evals.analysis.estimate import Estimate, Number, frame, missing
-from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.matching import (
     Matched,
     Question,
@@ -30,10 +29,11 @@ from editloupe.evals.analysis.matching import (
 )
 from editloupe.evals.analysis.paired import OVERALL, CaseGrid, Change, differences
 from editloupe.evals.analysis.parts import shared_apart_fields, value_of
-from editloupe.evals.analysis.run_table import Table, table_of, warnings_of
+from editloupe.evals.analysis.run_table import Table, human_labels, table_of, warnings_of
 from editloupe.evals.analysis.run_units import row_lower_medians, row_means
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.analysis.statistics import MOST_VALUES, confusion
+from editloupe.evals.labels.human import Files, Human
 from editloupe.evals.runs.store import Run
 from editloupe.types import Record, UserError
 
@@ -280,7 +280,7 @@ def _one_score(change: Change, a: Table, b: Table) -> Change:
 
 
 def _ceilings(table: Table, people: Human, sources: list[str], how: Resampling) -> dict[str, Ceiling]:
-    found = {name: ceiling_of(people.matrix(table, name), sources, how) for name in table.criteria}
+    found = {name: ceiling_of(people.matrix(table.names, name), sources, how) for name in table.criteria}
     return {name: ceiling for name, ceiling in found.items() if ceiling is not None}
 
 
@@ -290,7 +290,7 @@ def _disagreements(a: Table, b: Table, people: Human | None) -> tuple[Disagreeme
     for criterion in (name for name in a.criteria if name in b.criteria):
         x, y = row_means(a.scores(criterion)), row_means(b.scores(criterion))
         raw = [row_lower_medians(table.scores(criterion, "score")) for table in (a, b)]
-        ratings = people.settled(a, criterion) if people else np.full((len(a.rows), 1), np.nan)
+        ratings = people.settled(a.names, criterion) if people else np.full((len(a.rows), 1), np.nan)
         target = row_means(ratings)
         means = [row_means(table.scores(criterion, "score")) for table in (a, b)]
         for place in np.flatnonzero(np.isfinite(x) & np.isfinite(y) & (x != y)):

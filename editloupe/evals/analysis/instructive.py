@@ -11,9 +11,9 @@ import numpy as np
 from editloupe.evals.analysis.agreement import scale_of
 from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.compare import name_of
-from editloupe.evals.analysis.human import Human
 from editloupe.evals.analysis.run_table import Table
 from editloupe.evals.analysis.run_units import row_means
+from editloupe.evals.labels.human import Human
 from editloupe.types import Record, Unjudged, Verdict
 
 LOW = 0.5
@@ -60,7 +60,7 @@ _Place = tuple[int, str, Kind, str, int]
 def _disagreements(table: Table, people: Human) -> Iterator[_Place]:
     gaps: list[tuple[float, float, int, str]] = []
     for criterion in table.criteria:
-        judge, ratings = table.scores(criterion, "score"), people.settled(table, criterion)
+        judge, ratings = table.scores(criterion, "score"), people.settled(table.names, criterion)
         gap, scale = np.abs(row_means(judge) - row_means(ratings)), scale_of(table, criterion)
         span = scale[-1] - scale[0] if len(scale) > 1 else float(np.nanmax(gap, initial=1))
         gaps += [

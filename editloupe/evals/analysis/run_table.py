@@ -24,9 +24,11 @@ from editloupe.evals.analysis.run_units import (
     numbers_of,
     read_units,
 )
+from editloupe.evals.labels.files import Named, label_files, rater_in
+from editloupe.evals.labels.human import Files, Human, listed_files, merge_labels
 from editloupe.evals.manifests.ids import case_key
 from editloupe.evals.runs.configurations import Configuration, planned_repeats
-from editloupe.evals.runs.readback import KeptEdit, recorded_answer, recorded_rubrics
+from editloupe.evals.runs.readback import KeptEdit, recorded_answer, rubric_records
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import expected_units, judged_elsewhere
 from editloupe.rubrics.model import Answer, LabelAnswer
@@ -200,11 +202,7 @@ class Table:
         """What is known of each criterion's rubric: as run.json recorded it, else as this version has it."""
         if self.whole is not None:
             return self.whole.rubrics
-        found = recorded_rubrics(self.about, self.protocol)
-        if known := known_protocol(self.protocol):
-            for criterion in known.criteria:
-                found.setdefault(criterion, known.rubric(criterion).model_dump(mode="json"))
-        return found
+        return rubric_records(self.about, self.protocol)
 
     def answer(self, criterion: str) -> Answer | None:
         """Return the kind of answer a criterion takes, None where its rubric is neither recorded nor known."""
@@ -262,6 +260,11 @@ class Table:
     def places(self) -> Mapping[int, int]:
         """Where each row stands, by its identity."""
         return {id(row): place for place, row in enumerate(self.rows)}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The name of every row's edit."""
+        return tuple(row.name for row in self.rows)
 
     @cached_property
     def sources(self) -> Ints:
@@ -461,3 +464,27 @@ def choose(run: Run, protocol: str | None = None, configuration: str | None = No
     if not left:
         raise UserError(f'the run {run.folder.name} has no configuration "{configuration}"; it has: {listed}')
     raise UserError(f"the run {run.folder.name} was judged in several ways; name one with --configuration: {listed}")
+
+
+def human_labels(table: Table, files: Files = None, studio: Path | None = None) -> Human:
+    """Return the labels that count for a run: of its manifest, of the studio's file beside it, and of the files named.
+
+    Args:
+        table: The run.
+        files: Files of labels.
+        studio: The studio's file if it is not in the run's folder.
+
+    Raises:
+        UserError: a label cannot be read, or a named file labels nothing of this run.
+    """
+    named = listed_files(files)
+    people = merge_labels(
+        (Named(row.name, row.edit.id, row.edit.model) for row in table.rows),
+        {criterion: table.answer(criterion) for criterion in table.criteria},
+        ((row.name, row.edit.human, rater_in(row.edit.extra)) for row in table.rows if row.edit.human),
+        label_files(table.folder, studio, named),
+    )
+    wanted = {path.resolve() for path in named}
+    if useless := next((path for path in people.empty if path.resolve() in wanted), None):
+        raise UserError(f"{useless.name} has no label for an edit and criterion of the run {table.name}")
+    return replace(people, notes=(*people.notes, *people.unused))

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.analysis.human import human_labels
-from editloupe.evals.analysis.label_file import append_line, read_label_rows
-from editloupe.evals.analysis.run_table import RunRow, Table, table_of
+from editloupe.evals.analysis.run_table import RunRow, Table, human_labels, table_of
 from editloupe.evals.edival.baselines import CLIP_DIR, EDIVAL_IF, LMM, BaselineTable, LabelledEdit, compare_methods
 from editloupe.evals.edival.files import file_key
 from editloupe.evals.edival.scores_of_runs import PROTOCOL
+from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
 from editloupe.graphs.edival import FOLLOWING
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import ImageError
@@ -125,7 +124,7 @@ class ClipDirections:
             self._known = dict(self._kept())
 
     def _kept(self) -> Iterator[tuple[str, float]]:
-        for row in read_label_rows(self._file, []):
+        for row in read_log_rows(self._file, []):
             try:
                 yield str(row.values["key"]), float(row.values["direction"])
             except (KeyError, TypeError, ValueError):

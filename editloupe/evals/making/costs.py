@@ -9,9 +9,9 @@ from pydantic import TypeAdapter
 
 from editloupe._util.text import for_json
 from editloupe.agent.hooks import OverBudget
-from editloupe.evals.analysis.label_file import append_line
 from editloupe.evals.making.records import SampleRecord
 from editloupe.evals.making.stage_files import StageLog
+from editloupe.evals.manifests.jsonl_log import append_line
 from editloupe.evals.runs.records import timestamp
 from editloupe.types import Usage, UserError
 

@@ -13,8 +13,8 @@ from editloupe._util.errors import first_error
 from editloupe._util.files import open_file
 from editloupe._util.text import for_json
 from editloupe.agent.secrets import Secrets
-from editloupe.evals.analysis.label_file import append_line
 from editloupe.evals.making.records import SampleRecord
+from editloupe.evals.manifests.jsonl_log import append_line
 from editloupe.types import UserError
 
 T = TypeVar("T", bound=SampleRecord)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from editloupe._util.storable import storable
-from editloupe.evals.analysis.label_file import append_line, read_label_rows
+from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
 from editloupe.evals.preferences.records import TIE, OpenPair
 from editloupe.evals.runs.records import timestamp
 from editloupe.types import UserError
@@ -172,7 +172,7 @@ class PairAnswers:
         notes: list[str] = []
         self._given = {}
         if size:
-            for row in read_label_rows(self.path, notes):
+            for row in read_log_rows(self.path, notes):
                 self._take(row.values)
         self._size, self.notes = size, tuple(notes)
 

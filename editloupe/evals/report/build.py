@@ -16,15 +16,15 @@ from editloupe.agent.spec_names import PANEL
 from editloupe.evals.analysis.agreement import Agreement, agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.distribution import area_trend, distribution
-from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.instructive import instructive
 from editloupe.evals.analysis.methods import methods
 from editloupe.evals.analysis.model_pairs import compare_apart
 from editloupe.evals.analysis.model_records import ModelComparison
 from editloupe.evals.analysis.parts import BETWEEN, parts_of
 from editloupe.evals.analysis.reference import without_reference
-from editloupe.evals.analysis.run_table import BASELINE, Table, table_of, version_notes
+from editloupe.evals.analysis.run_table import BASELINE, Table, human_labels, table_of, version_notes
 from editloupe.evals.analysis.scores import Score, Scores, UnjudgedRule, scores
+from editloupe.evals.labels.human import Files, Human
 from editloupe.evals.manifests.pairs import PAIRS
 from editloupe.evals.papers.tables import paper_tables
 from editloupe.evals.report.corrected_blocks import corrected_table

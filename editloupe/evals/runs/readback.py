@@ -55,6 +55,18 @@ def recorded_rubrics(about: Mapping[str, Any], protocol: str | None = None) -> d
     return found
 
 
+def rubric_records(about: Mapping[str, Any], protocol: str) -> dict[str, Mapping[str, Any]]:
+    """Return the rubrics of a protocol by criterion: as run.json records them, else as this version has them."""
+    from editloupe.rubrics.registry import known_protocol  # the store loads without the rubrics
+
+    records = recorded_rubrics(about, protocol)
+    known = known_protocol(protocol)
+    if known:
+        for criterion in known.criteria:
+            records.setdefault(criterion, known.rubric(criterion).model_dump(mode="json"))
+    return records
+
+
 class KeptEdit(NamedTuple):
     """An edit as a run holds it."""
 

@@ -34,8 +34,10 @@ CREATE TABLE edits (
 CREATE TABLE lost (unit INTEGER, place TEXT, PRIMARY KEY (unit, place)) WITHOUT ROWID;
 CREATE TABLE offered (tools TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE columns (name TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE people (edit INTEGER, criterion, protocol, label, score, place, people, PRIMARY KEY (edit, criterion, protocol))
-WITHOUT ROWID;
+CREATE TABLE people (
+    edit INTEGER, criterion, protocol, label, score, place /* 0 to 100, or NULL */, people,
+    PRIMARY KEY (edit, criterion, protocol)
+) WITHOUT ROWID;
 CREATE TABLE notes (answer INTEGER PRIMARY KEY, note);
 CREATE TABLE tags (answer INTEGER, tag TEXT, PRIMARY KEY (answer, tag)) WITHOUT ROWID;
 CREATE VIRTUAL TABLE words USING fts5(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe._util.storable import storable, storable_text
-from editloupe.evals.analysis.label_file import append_line, read_label_rows
+from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
 from editloupe.evals.runs.people_files import TRACE_NOTES
 from editloupe.evals.runs.records import timestamp
 from editloupe.evals.runs.store import Run
@@ -49,7 +49,7 @@ def read_notes(folder: Path) -> dict[TracePlace, TraceNote]:
     """Return what is noted about the traces of a run; a row that is none of ours is passed over."""
     found: dict[TracePlace, TraceNote] = {}
     path = folder / FILE
-    for row in read_label_rows(path, []) if path.is_file() else ():
+    for row in read_log_rows(path, []) if path.is_file() else ():
         place = _place(row.values)
         if place is not None:
             tags, note = row.values.get("tags"), row.values.get("note")

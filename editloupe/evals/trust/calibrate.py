@@ -13,9 +13,9 @@ import numpy as np
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
-from editloupe.evals.analysis.human import Files, Human, human_labels
-from editloupe.evals.analysis.run_table import Table
+from editloupe.evals.analysis.run_table import Table, human_labels
 from editloupe.evals.analysis.run_units import row_lower_medians
+from editloupe.evals.labels.human import Files, Human
 from editloupe.evals.trust.confidence import AUTO, KINDS, confidences
 from editloupe.evals.trust.earlier_stages import EarlierStage, asked_keys, left_over, places_before
 from editloupe.evals.trust.label_queue import LabelQueue
@@ -87,7 +87,7 @@ def calibrate(
     criteria, dropped = {}, 0
     for name in table.criteria:
         mine = row_lower_medians(table.scores(name, "score"))
-        theirs = row_lower_medians(people.settled(table, name))
+        theirs = row_lower_medians(people.settled(table.names, name))
         over = left_over(table, name, earlier)
         labelled = np.isfinite(mine) & np.isfinite(theirs) & np.isfinite(known[name]) & fair & over
         used = _one_each_source(table, labelled, random)

@@ -13,11 +13,11 @@ from scipy import stats  # type: ignore[import-untyped]
 from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints, numbered
 from editloupe.evals.analysis.estimate import finite
-from editloupe.evals.analysis.human import Files, Human, human_labels
 from editloupe.evals.analysis.parts import Part, parts_of
 from editloupe.evals.analysis.reference import without_reference
-from editloupe.evals.analysis.run_table import Table, table_of
+from editloupe.evals.analysis.run_table import Table, human_labels, table_of
 from editloupe.evals.analysis.sheet import Sheet, all_weights
+from editloupe.evals.labels.human import Files, Human
 from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.label_queue import LabelQueue, can_be_drawn
 from editloupe.evals.trust.people import people_columns

@@ -15,8 +15,8 @@ import numpy as np
 from editloupe._util.files import write_text
 from editloupe._util.text import for_json, number_of, plain_name
 from editloupe.evals.analysis.bootstrap import Floats, Ints
-from editloupe.evals.analysis.human import Human
 from editloupe.evals.analysis.run_table import RunRow, Table
+from editloupe.evals.labels.human import Human
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.evals.runs.people_files import ALREADY_LABELLED, QUEUE
 from editloupe.evals.trust.confidence import AUTO, confidences

@@ -8,26 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from editloupe.evals.analysis.bootstrap import Floats
-from editloupe.evals.analysis.human import Human
 from editloupe.evals.analysis.run_table import RunRow
 from editloupe.evals.analysis.run_units import JUDGED
 from editloupe.evals.analysis.sheet import Sheet
-from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, YesNoAnswer
+from editloupe.evals.labels.consensus import score_100_of
+from editloupe.evals.labels.human import Human
+from editloupe.rubrics.model import Answer
 from editloupe.rubrics.registry import known_protocol
-
-
-def score_100_of(answer: Answer | None, score: float) -> float | None:
-    """Return the place of a person's score on the scale of 0 to 100; None for an answer that has no number.
-
-    >>> score_100_of(YesNoAnswer(), 1.0), score_100_of(NumberAnswer(low=1, high=10), 5.5)
-    (100.0, 50.0)
-    """
-    if isinstance(answer, LabelAnswer):
-        scores = [label.score for label in answer.labels]
-        return (score - min(scores)) / (max(scores) - min(scores)) * 100
-    if isinstance(answer, NumberAnswer):
-        return answer.score_100(score)
-    return score * 100 if isinstance(answer, (YesNoAnswer, ChecksAnswer)) else None
 
 
 def people_columns(sheet: Sheet, human: Human) -> Floats:

@@ -15,9 +15,9 @@ from scipy import stats  # type: ignore[import-untyped]
 from editloupe._util.text import number_of
 from editloupe.evals.analysis.bootstrap import Bools, Floats
 from editloupe.evals.analysis.estimate import Number
-from editloupe.evals.analysis.human import Files, Human, human_labels
-from editloupe.evals.analysis.run_table import Table
+from editloupe.evals.analysis.run_table import Table, human_labels
 from editloupe.evals.analysis.run_units import row_lower_medians
+from editloupe.evals.labels.human import Files, Human
 from editloupe.rubrics.model import ChecksAnswer, NumberAnswer
 from editloupe.types import Record, UserError
 
@@ -64,7 +64,7 @@ def replace_annotators(table: Table, human: Human | Files = None, epsilon: float
     for criterion in table.criteria:
         scale = isinstance(table.answer(criterion), (NumberAnswer, ChecksAnswer))
         judge = row_lower_medians(table.scores(criterion, "score"))
-        found[criterion] = replacement(judge, people.matrix(table, criterion), people.annotators, epsilon, scale)
+        found[criterion] = replacement(judge, people.matrix(table.names, criterion), people.annotators, epsilon, scale)
     return found
 
 

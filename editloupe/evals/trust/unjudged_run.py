@@ -6,8 +6,8 @@ import tempfile
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from editloupe.evals.analysis.label_merge import merged as merge_labels
-from editloupe.evals.analysis.label_rows import LabelReader, Named, rater_in
+from editloupe.evals.labels.files import Named, rater_in
+from editloupe.evals.labels.human import merge_labels
 from editloupe.evals.papers.layouts import load_manifest
 from editloupe.evals.runs.enrolment import Entry
 from editloupe.evals.runs.people_files import LABELS
@@ -49,30 +49,27 @@ def find_labelled_edits(
         UserError: a label cannot be read.
     """
     known = protocol_named(protocol) if protocol else DEFAULT
-    reader = LabelReader(
-        (Named(name, edit.id, edit.model) for name, edit in edits),
-        {criterion: known.rubric(criterion).answer for criterion in known.criteria},
-    )
-    notes: list[str] = []
+    answers = {criterion: known.rubric(criterion).answer for criterion in known.criteria}
     studio = manifest.with_name(f"{manifest.stem}.{LABELS}")
     paths = {path.resolve(): path for path in (*([studio] if studio.is_file() else []), *files)}
     try:
-        own = reader.manifest((name, edit.human, rater_in(edit.extra)) for name, edit in edits if edit.human)
-        sources = [own, *(reader.file(path, notes) for path in paths.values())]
+        people = merge_labels(
+            (Named(name, edit.id, edit.model) for name, edit in edits),
+            answers,
+            ((name, edit.human, rater_in(edit.extra)) for name, edit in edits if edit.human),
+            {path: path.name for path in paths.values()},
+        )
     except UserError as error:
         hint = "" if protocol else f" (read as labels of {known.name}; --protocol names another protocol)"
         raise UserError(f"{error}{hint}") from None
-    given, adjudicated, told = merge_labels(sources)
     whole, partly = [], 0
     for name, edit in edits:
-        labelled = [
-            (name, criterion) in given or (name, criterion) in adjudicated for criterion in _criteria(edit, known)
-        ]
+        labelled = [bool(people.counting((name, criterion))) for criterion in _criteria(edit, known)]
         if labelled and all(labelled):
             whole.append(name)
         else:
             partly += any(labelled)
-    return whole, partly, (*notes, *told, *reader.unused())
+    return whole, partly, (*people.notes, *people.unused)
 
 
 def _criteria(edit: Edit, protocol: Protocol) -> tuple[str, ...]:

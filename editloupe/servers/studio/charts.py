@@ -98,8 +98,7 @@ def _load() -> None:
 def _draw(one: OpenRun, configuration: str) -> Charts:
     try:
         from editloupe.evals.analysis.bootstrap import Resampling
-        from editloupe.evals.analysis.human import human_labels
-        from editloupe.evals.analysis.run_table import table_of
+        from editloupe.evals.analysis.run_table import human_labels, table_of
         from editloupe.evals.report.build import build_report
         from editloupe.evals.report.draw_figures import drawings
     except ImportError as error:

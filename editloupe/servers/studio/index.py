@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from editloupe._util.median import lower_median
+from editloupe.evals.labels.files import Named, label_files
+from editloupe.evals.labels.human import LabelsOfRun, known_answers, merge_labels_of_run
 from editloupe.evals.runs.readback import recorded_rubrics
 from editloupe.evals.runs.reader import EditRecord, RunReader, UnitSummary
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import clock_of, standing_of
 from editloupe.rubrics.model import Rubric
+from editloupe.servers.studio.answer_choices import rubric_of, rubric_read
 from editloupe.servers.studio.damage import readable
-from editloupe.servers.studio.human_labels import People, people_of, rubric_of, rubric_read
 from editloupe.servers.studio.labels import LabelBook
 from editloupe.servers.studio.queries import Facts, facts_of
 
@@ -36,7 +39,7 @@ CREATE TABLE cells (
 ) WITHOUT ROWID;
 CREATE TABLE people (
     name TEXT NOT NULL, criterion TEXT NOT NULL, protocol TEXT NOT NULL, label TEXT NOT NULL, score REAL NOT NULL,
-    place REAL NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (name, criterion, protocol)
+    place REAL, count INTEGER NOT NULL, PRIMARY KEY (name, criterion, protocol)
 ) WITHOUT ROWID;
 CREATE TABLE configurations (
     place INTEGER PRIMARY KEY, configuration TEXT NOT NULL UNIQUE, title TEXT NOT NULL, units INTEGER NOT NULL,
@@ -64,7 +67,7 @@ class RunIndex:
         self._last_answer = self._last_edit = 0
         self._labelled = -1
         self._facts: dict[str, Facts] = {}
-        self.people = People()
+        self.people = LabelsOfRun()
         """What people say, as of the last reading."""
 
     @contextmanager
@@ -180,9 +183,25 @@ class RunIndex:
 
     def _take_people(self) -> None:
         """Work out what people say, by the rule that `agree` goes by."""
-        self.people = people_of(self._rows, self._run.folder, self._labels.path, self.rubric)
+        human = self._rows.execute("SELECT name, human, rater FROM edits WHERE human <> '{}'").fetchall()
+        files = label_files(self._run.folder, self._labels.path)
+        self.people = LabelsOfRun()
+        if human or files:
+            asked = self._rows.execute("SELECT DISTINCT protocol, criterion FROM cells ORDER BY protocol, criterion")
+            self.people = merge_labels_of_run(
+                [Named(*row) for row in self._rows.execute("SELECT name, edit_id, model FROM edits")],
+                known_answers(self._run.about(), map(tuple, asked)),
+                [(row["name"], json.loads(row["human"]), row["rater"]) for row in human],
+                files,
+            )
         self._rows.execute("DELETE FROM people")
-        self._rows.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?, ?)", self.people.rows)
+        self._rows.executemany(
+            "INSERT INTO people VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (name, criterion, protocol, agreed.label, agreed.score, agreed.place, agreed.count)
+                for name, criterion, protocol, agreed in self.people.consensus()
+            ],
+        )
 
 
 def _edit(row: EditRecord) -> tuple[Any, ...]:
@@ -220,8 +239,8 @@ def _plain(value: Any) -> str | None:
 
 def _cell(units: list[UnitSummary]) -> tuple[Any, ...]:
     """Return one row for all repeats of a criterion: the lower median verdict, as the agreement takes it."""
-    judged = sorted((unit for unit in units if unit.status == "judged"), key=lambda unit: _number(unit.score) or 0.0)
-    shown = judged[(len(judged) - 1) // 2] if judged else None
+    judged = [unit for unit in units if unit.status == "judged"]
+    shown = lower_median(judged, key=lambda unit: _number(unit.score) or 0.0)
     sure = [sure for unit in judged if (sure := _number(unit.confidence)) is not None]
     costs = [cost for unit in units if (cost := _number(unit.cost)) is not None]
     return (

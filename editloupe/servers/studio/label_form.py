@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from editloupe.evals.runs.readback import KeptEdit
 from editloupe.rubrics.model import Answer, Band, ChecksAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.registry import protocols
-from editloupe.servers.studio.human_labels import Choice, choices, rubric_for
+from editloupe.servers.studio.answer_choices import Choice, choices, rubric_for
 from editloupe.servers.studio.library import OpenRun
 from editloupe.types import Edit, UserError
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 
-from editloupe.evals.analysis.label_rows import score_of
+from editloupe.evals.analysis import statistics
+from editloupe.evals.labels.consensus import name_of_score
+from editloupe.evals.labels.files import score_of
 from editloupe.rubrics.model import ChecksAnswer
 from editloupe.servers.studio.label_form import RubricForm, can_be_labelled
 from editloupe.servers.studio.labels import Said
@@ -99,8 +102,6 @@ def all_done(forms: Iterable[RubricForm], said: Mapping[str, Said]) -> bool:
 
 def given_by(one: OpenRun, edit_name: str) -> dict[str, dict[str, str]]:
     """Return everybody's labels of an edit, by criterion and annotator, by the rule of `agree`."""
-    from editloupe.evals.analysis.consensus import name_of_score
-
     found: dict[str, dict[str, str]] = {}
     with one.index.reading():
         by_protocol = one.index.people.given
@@ -174,3 +175,17 @@ def _labelled(one: OpenRun, name: str) -> dict[str, set[str]]:
         if who == name and (said.label is not None or len(said.checks) >= items.get(criterion, 1)):
             found.setdefault(place.edit_id, set()).add(criterion)
     return found
+
+
+def alpha(given: Iterable[Mapping[str, float]]) -> tuple[float | None, str | None, int]:
+    """Return Krippendorff's ordinal α of the scores of some edits by annotator, or why there is none; and of how many edits."""
+    shared = [scores for scores in given if len(scores) > 1]
+    if not shared:
+        return None, "no edit was labelled by two annotators", 0
+    place = {name: column for column, name in enumerate(dict.fromkeys(name for scores in shared for name in scores))}
+    ratings = np.full((len(shared), len(place)), np.nan)
+    for row, scores in enumerate(shared):
+        for name, score in scores.items():
+            ratings[row, place[name]] = score
+    value, why = statistics.alpha(ratings)
+    return value, why, len(shared)

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError
 
 from editloupe._util.storable import storable
-from editloupe.evals.analysis.label_file import append_line, read_label_rows
+from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
 from editloupe.evals.runs.people_files import LABELS
 from editloupe.evals.runs.records import timestamp
 from editloupe.types import Box, UserError
@@ -262,7 +262,7 @@ class LabelBook:
 
     def _take_all(self) -> None:
         notes: list[str] = []
-        for row in read_label_rows(self.path, notes):
+        for row in read_log_rows(self.path, notes):
             if row.values.get("annotator") and row.values.get("edit_id") is not None:
                 try:
                     self._take(row.values)

@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, Response
 from editloupe.agent.secrets import Secrets
 from editloupe.judge.panels import opinion_lines
 from editloupe.rubrics.model import LabelAnswer, Rubric
-from editloupe.servers.studio.human_labels import rubric_of
+from editloupe.servers.studio.answer_choices import rubric_of
 from editloupe.servers.studio.trace_view import KINDS
 
 HERE = Path(__file__).parent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,5 +164,4 @@ def open_differences(one: OpenRun) -> int:
 def settled_places(one: OpenRun) -> set[tuple[str, str]]:
     """Return what was adjudicated, as (edit, criterion)."""
     with one.index.reading():
-        by_protocol: Mapping[str, Mapping[tuple[str, str], float]] = one.index.people.adjudicated
-        return {place for places in by_protocol.values() for place in places}
+        return {place for people in one.index.people.by_protocol.values() for place in people.adjudicated}

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from editloupe.evals.analysis.bootstrap import Resampling
-from editloupe.evals.analysis.human import human_labels
 from editloupe.evals.analysis.instructive import instructive
-from editloupe.evals.analysis.run_table import table_of
+from editloupe.evals.analysis.run_table import human_labels, table_of
 from editloupe.evals.report import Report, build_leaderboard, build_report
 from editloupe.evals.report.block_types import Cases, Drawing, Heading
 from editloupe.evals.report.blocks import sequence

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.analysis.human import human_labels
-from editloupe.evals.analysis.run_table import table_of
+from editloupe.evals.analysis.run_table import human_labels, table_of
 from editloupe.evals.runs.merging import merge
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.trace_notes import TraceNote, TracePlace, read_notes, write_note

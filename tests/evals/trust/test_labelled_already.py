@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.analysis.human import Human
 from editloupe.evals.analysis.run_table import Table, table_of
+from editloupe.evals.labels.human import Human
 from editloupe.evals.runs.merging import merge
 from editloupe.evals.trust.calibrate import calibrate
 from editloupe.evals.trust.corrected import corrected_scores

@@ -13,7 +13,8 @@ import pytest
 from editloupe.evals.analysis.agreement import agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.servers.studio import labels
-from editloupe.servers.studio.human_labels import alpha, choices, consensus, rubric_of
+from editloupe.servers.studio.answer_choices import choices, rubric_of
+from editloupe.servers.studio.labelling import alpha
 from editloupe.servers.studio.labels import LabelBook
 from editloupe.types import Box, UserError
 from tests.servers.studio.conftest import OpenStudio
@@ -81,14 +82,14 @@ def test_a_label_written_by_another_studio_while_the_file_is_read_is_seen_next_t
 ) -> None:
     book, other = (LabelBook(tmp_path / "labels.jsonl") for _ in range(2))
     book.give("ana", "e1", FOLLOWING, WRONG)
-    usual = labels.read_label_rows
+    usual = labels.read_log_rows
 
     def read_and_write(path: Path, notes: list[str]) -> Iterator[Any]:
         yield from usual(path, notes)
-        monkeypatch.setattr(labels, "read_label_rows", usual)
+        monkeypatch.setattr(labels, "read_log_rows", usual)
         book.give("ben", "e1", FOLLOWING, FLAWLESS)
 
-    monkeypatch.setattr(labels, "read_label_rows", read_and_write)
+    monkeypatch.setattr(labels, "read_log_rows", read_and_write)
     assert other.annotators() == ["ana"]
     assert other.annotators() == ["ana", "ben"]
 
@@ -196,14 +197,10 @@ def test_the_page_begins_with_the_first_edit_that_is_not_labelled(studio: OpenSt
     assert 'data-edit="edit-00000"' in client.get("/runs/run/annotate", params={"annotator": "ben"}).text
 
 
-def test_consensus_is_the_lower_median_and_alpha_says_why_there_is_none() -> None:
+def test_choices_are_the_labels_worst_first_and_alpha_says_why_there_is_none() -> None:
     rubric = rubric_of("dlebench", FOLLOWING)
     assert rubric is not None
     names = LABELS[FOLLOWING]
-    said = consensus(rubric.answer, [names[3], names[1], names[2], names[0]])
-    assert said is not None
-    assert (said.label, said.count) == (names[1], 4)
-    assert consensus(rubric.answer, ["nonsense"]) is None
     assert [choice.key for choice in choices(rubric.answer)] == ["1", "2", "3", "4"]
     assert [choice.value for choice in choices(rubric.answer)] == names
     assert alpha([{"ana": 1.0}])[1] == "no edit was labelled by two annotators"

@@ -11,9 +11,16 @@ from starlette.responses import RedirectResponse, Response
 
 from editloupe._util.errors import first_error
 from editloupe._util.text import plain_name
-from editloupe.servers.studio.human_labels import alpha
 from editloupe.servers.studio.label_form import RubricForm, further_pictures, rubric_forms
-from editloupe.servers.studio.labelling import LabelRequest, all_done, given_by, label_edit, place_to_begin, progress
+from editloupe.servers.studio.labelling import (
+    LabelRequest,
+    all_done,
+    alpha,
+    given_by,
+    label_edit,
+    place_to_begin,
+    progress,
+)
 from editloupe.servers.studio.library import OpenRun
 from editloupe.servers.studio.queries import criteria_of
 from editloupe.servers.studio.request import parse_json

@@ -58,8 +58,7 @@ def _blocks(one: OpenRun, facts: Facts, queue: LabelQueue | None) -> Any:
     if not facts.configuration:
         raise UserError("nothing has been judged in this run yet")
     try:
-        from editloupe.evals.analysis.human import human_labels
-        from editloupe.evals.analysis.run_table import table_of
+        from editloupe.evals.analysis.run_table import human_labels, table_of
         from editloupe.evals.report.corrected_blocks import corrected_blocks
         from editloupe.evals.trust.corrected import corrected_scores
     except ImportError as error:

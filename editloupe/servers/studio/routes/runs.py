@@ -12,9 +12,9 @@ from starlette.responses import Response
 from editloupe.evals.forks.fork_groups import count_forks
 from editloupe.evals.runs.damage import RunDamaged
 from editloupe.rubrics.registry import protocols
+from editloupe.servers.studio.answer_choices import choices
 from editloupe.servers.studio.charts import TITLES
 from editloupe.servers.studio.damage import readable
-from editloupe.servers.studio.human_labels import choices
 from editloupe.servers.studio.library import ClosedRun, OpenRun
 from editloupe.servers.studio.queries import AGREEMENTS, NO_MODEL, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, page_of
 from editloupe.servers.studio.studio import studio_of
@@ -114,6 +114,7 @@ def one_run(
         bars=_bars(one, facts),
         repeated=facts.repeats > 1,
         faults=one.index.people.faults,
+        label_notes=one.index.people.notes,
         versions=served_notes(one, facts.configuration),
         forks=forks,
     )

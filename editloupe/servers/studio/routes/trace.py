@@ -10,7 +10,6 @@ from fastapi import APIRouter, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from editloupe.evals.analysis.consensus import name_of_score
 from editloupe.evals.forks.fork_groups import ForkGroup, fork_groups
 from editloupe.evals.runs.damage import RunDamaged
 from editloupe.evals.runs.readback import KeptEdit
@@ -18,6 +17,7 @@ from editloupe.evals.runs.records import Unit
 from editloupe.rubrics.model import Rubric
 from editloupe.servers.studio.beside import differences, verdicts_beside
 from editloupe.servers.studio.damage import readable
+from editloupe.servers.studio.labelling import given_by
 from editloupe.servers.studio.library import OpenRun
 from editloupe.servers.studio.raw_exchange import note_of, reply_of, request_of
 from editloupe.servers.studio.studio import studio_of
@@ -153,7 +153,7 @@ def page(
         parted_at=parted,
         differs=differences((one, left.unit), (right.one, right.unit)) if left and right else [],
         parting=parting_sentence(*both, parted) if both else "One of them ended before its first step.",
-        human=_human(one, name),
+        human=given_by(one, name),
         around=around(one, left.unit, where, order) if left else None,
         forks_from=_forks_from,
     )
@@ -250,15 +250,3 @@ def _forks_from(verdict: VerdictView) -> list[ForkGroup]:
     with readable(verdict.one.name):
         found = fork_groups(verdict.one.run, own.name, own.criterion)
     return [one for one in found if (one.repeat, one.asked) == (own.repeat, own.asked)]
-
-
-def _human(one: OpenRun, name: str) -> dict[str, dict[str, str]]:
-    """Return what people said, by criterion and annotator, by the rule that `agree` goes by."""
-    said: dict[str, dict[str, str]] = {}
-    for protocol, given in one.index.people.given.items():
-        for (edit, criterion), scores in given.items():
-            if edit == name and criterion not in said:
-                rubric = one.index.rubric(protocol, criterion)
-                answer = rubric.answer if rubric else None
-                said[criterion] = {who: name_of_score(answer, score) for who, score in scores.items()}
-    return said

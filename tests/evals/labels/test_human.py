@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.analysis.human import Human, human_labels, score_of
-from editloupe.evals.analysis.run_table import Table, table_of
+from editloupe.evals.analysis.run_table import Table, human_labels, table_of
+from editloupe.evals.labels.files import score_of
+from editloupe.evals.labels.human import Human
 from editloupe.rubrics.model import NumberAnswer, YesNoAnswer
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run
@@ -245,8 +246,8 @@ def test_an_adjudicated_label_counts_alone_and_is_no_further_opinion(table: Tabl
     assert human.counting(("c", IF)) == [2.0]
     assert human.counting(("a", VC)) == [3.0, 4.0]
     place = [row.name for row in table.rows].index("c")
-    assert sorted(score for score in human.settled(table, IF)[place] if score == score) == [2.0]
-    assert sorted(score for score in human.matrix(table, IF)[place] if score == score) == [1.0, 4.0]
+    assert sorted(score for score in human.settled(table.names, IF)[place] if score == score) == [2.0]
+    assert sorted(score for score in human.matrix(table.names, IF)[place] if score == score) == [1.0, 4.0]
     taken_back = {"edit_id": "c", "annotator": "Cem", "criterion": IF, "label": None, "adjudicated": True}
     file.write_text(f"{file.read_text('utf-8')}{json.dumps(taken_back)}\n", "utf-8")
     assert human_labels(table, file).counting(("c", IF)) == [1.0, 4.0]

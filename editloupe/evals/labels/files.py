@@ -1,4 +1,4 @@
-"""Rows of human labels read: which edit of a run a row is about, who gave it, and what it says on which criterion."""
+"""Files of human labels: which edit of a run a row is about, who labelled it, and the score of each label."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import numpy as np
 
 from editloupe._util.storable import storable_text
 from editloupe._util.text import number_of, one_line, verb
-from editloupe.evals.analysis.label_file import read_label_rows
-from editloupe.evals.analysis.label_merge import Saying, Source
+from editloupe.evals.labels.consensus import is_on_scale
+from editloupe.evals.labels.merge import Saying, Source
+from editloupe.evals.manifests.jsonl_log import read_log_rows
 from editloupe.evals.manifests.readers import READERS, Row, read_jsonl
 from editloupe.evals.runs.people_files import LABELS
-from editloupe.rubrics.model import Answer, LabelAnswer, NumberAnswer, YesNoAnswer
+from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
 from editloupe.types import UserError
 
 ADJUDICATED = "adjudicated"
@@ -38,19 +39,28 @@ class Named(NamedTuple):
     model: str | None
 
 
-def _refuse(error: UserError) -> None:
-    raise error
-
-
 class LabelReader:
-    """Reads labels about the edits of one run; what is wrong with a row goes to `refuse`, which raises unless told otherwise."""
+    """Reads labels about the edits of one run.
 
-    def __init__(self, edits: Iterable[Named], answers: Answers, refuse: Callable[[UserError], None] = _refuse) -> None:
+    Args:
+        edits: The edits that can be labelled.
+        answers: The criteria that can be labelled, each with its kind of answer.
+        refuse: Called with what is wrong with a row; if None, it is raised.
+    """
+
+    def __init__(
+        self, edits: Iterable[Named], answers: Answers, refuse: Callable[[UserError], None] | None = None
+    ) -> None:
         self._answers = answers
-        self._refuse = refuse
+        self._report = refuse
         self._edits = edits
         self._unused: dict[str, int] = {}
         self._nearly: dict[str, bool] = {}
+
+    def _refuse(self, error: UserError) -> None:
+        if self._report is None:
+            raise error
+        self._report(error)
 
     @cached_property
     def _by_id(self) -> dict[str, list[Named]]:
@@ -89,7 +99,7 @@ class LabelReader:
         said: list[Saying] = []
         strange: dict[str, None] = {}
         may_skip = path.suffix.lower() == ".csv"
-        for row in read_label_rows(path, notes) if reader is read_jsonl else reader(path):
+        for row in read_log_rows(path, notes) if reader is read_jsonl else reader(path):
             try:
                 name = self._edit(row)
                 for criterion, label in self._cells(row, may_skip):
@@ -232,7 +242,10 @@ def label_files(folder: Path, studio: Path | None = None, files: Iterable[str | 
 
 
 def score_of(answer: Answer | None, text: str) -> float | None:
-    """Return the score of a label's name in any case, or of a number on the scale; None where a text is neither."""
+    """Return the score of a label's name in any case, or of a number on the scale; None if a text is not on the scale.
+
+    If the rubric is not known, any number is a score.
+    """
     number = _number(text)
     if isinstance(answer, LabelAnswer):
         for label in answer.labels:
@@ -240,10 +253,8 @@ def score_of(answer: Answer | None, text: str) -> float | None:
                 return float(label.score)
         return None
     if isinstance(answer, YesNoAnswer):
-        return _YES_NO.get(text.casefold(), number if number in (0.0, 1.0) else None)
-    if isinstance(answer, NumberAnswer):
-        return number if number is not None and answer.low <= number <= answer.high else None
-    return number
+        number = _YES_NO.get(text.casefold(), number)
+    return number if number is not None and is_on_scale(answer, number) else None
 
 
 def _number(text: str) -> float | None:
@@ -259,4 +270,8 @@ def _allowed(answer: Answer | None) -> str:
         return f"its labels are {', '.join(label.name for label in answer.labels)}"
     if isinstance(answer, NumberAnswer):
         return f"it takes numbers from {answer.low} to {answer.high}"
+    if isinstance(answer, ChecksAnswer):
+        return "it takes numbers from 0 to 1"
+    if isinstance(answer, TextAnswer):
+        return "it takes a text, which has no score"
     return "it takes yes or no" if isinstance(answer, YesNoAnswer) else "it takes a number"

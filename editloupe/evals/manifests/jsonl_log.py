@@ -1,4 +1,4 @@
-"""A file of labels that only grows: read past a line that was cut off, and continued without spoiling what is there."""
+"""Append-only JSONL files, such as labels and notes: safe appends, and reading past a last line that was cut off."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from editloupe.types import UserError
 _BLOCK = 1 << 16
 
 
-def read_label_rows(path: Path, notes: list[str]) -> Iterator[Row]:
-    """Yield the rows of a JSONL file of labels.
+def read_log_rows(path: Path, notes: list[str]) -> Iterator[Row]:
+    """Yield the rows of an append-only JSONL file.
 
     A last line that was cut off (by a full disk, by a power cut) is passed over with a note; any other line that is not
     JSON is the user's to mend and is told with its number.

@@ -41,6 +41,11 @@ class Source:
     whole: bool = False
     """True for the manifest, whose unnamed annotators need no origin behind their number."""
 
+    @property
+    def has_labels(self) -> bool:
+        """True if it labels anything."""
+        return any(saying.score is not None for saying in self.sayings)
+
 
 class Merged(NamedTuple):
     """What people said, put together from all sources."""

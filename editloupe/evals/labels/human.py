@@ -1,0 +1,219 @@
+"""Labels given by people: those of the manifest, of the studio and of files, merged by one rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from editloupe._util.text import number_of, verb
+from editloupe.evals.labels.consensus import Consensus, consensus_of, counting_scores
+from editloupe.evals.labels.files import Answers, LabelReader, Named
+from editloupe.evals.labels.merge import Place, merged
+from editloupe.evals.runs.readback import recorded_answer, rubric_records
+from editloupe.rubrics.model import Answer
+from editloupe.types import UserError
+
+Files = str | Path | Iterable[str | Path] | None
+"""A file of labels, several, or none."""
+ManifestLabels = Iterable[tuple[str, Mapping[str, Any], str | None]]
+"""Labels of a manifest: an edit's name, its `human` column, and who labelled it."""
+
+
+@dataclass(frozen=True)
+class Human:
+    """Scores people gave, by (edit, criterion) and annotator; an edit goes by its name, which is unique in the run."""
+
+    origin: str
+    """Where the labels come from, in words."""
+    given: Mapping[Place, Mapping[str, float]]
+    notes: tuple[str, ...] = ()
+    """What a reader should know about the labels."""
+    adjudicated: Mapping[Place, float] = field(default_factory=dict)
+    """Scores that settle differences between annotators."""
+    unused: tuple[str, ...] = ()
+    """Sentences on labels of criteria that were not asked."""
+    empty: tuple[Path, ...] = ()
+    """Files without a label on these edits and criteria."""
+    annotators: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        names = dict.fromkeys(name for labels in self.given.values() for name in labels)
+        object.__setattr__(self, "annotators", tuple(names))
+
+    def counting(self, place: Place) -> list[float]:
+        """Return the scores of an edit and criterion that count: the adjudicated one alone, else everybody's."""
+        return counting_scores(self.given.get(place, {}).values(), self.adjudicated.get(place))
+
+    def consensus(self, answers: Answers) -> Iterator[tuple[Place, Consensus]]:
+        """Yield the consensus of people on every edit and criterion that has labels."""
+        for place in dict.fromkeys((*self.given, *self.adjudicated)):
+            if agreed := consensus_of(answers[place[1]], self.counting(place)):
+                yield place, agreed
+
+    def settled(self, names: Sequence[str], criterion: str) -> npt.NDArray[np.float64]:
+        """Return edits × annotators of the scores that count; an adjudicated one is alone in its row, in the first column."""
+        values = self.matrix(names, criterion)
+        for number, name in enumerate(names if self.adjudicated else ()):
+            if (score := self.adjudicated.get((name, criterion))) is not None:
+                values[number] = np.nan
+                values[number, 0] = score
+        return values
+
+    def matrix(self, names: Sequence[str], criterion: str) -> npt.NDArray[np.float64]:
+        """Return edits × annotators of scores as each gave them; nan where an annotator gave none."""
+        values = np.full((len(names), max(len(self.annotators), int(bool(self.adjudicated)))), np.nan)
+        column_of = {annotator: column for column, annotator in enumerate(self.annotators)}
+        own = self._by_criterion.get(criterion, {})
+        for number, name in enumerate(names if own else ()):
+            for annotator, score in own.get(name, {}).items():
+                values[number, column_of[annotator]] = score
+        return values
+
+    @cached_property
+    def _by_criterion(self) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
+        by_criterion: dict[str, dict[str, Mapping[str, float]]] = {}
+        for (name, criterion), labels in self.given.items():
+            by_criterion.setdefault(criterion, {})[name] = labels
+        return by_criterion
+
+
+def merge_labels(
+    edits: Iterable[Named],
+    answers: Answers,
+    manifest: ManifestLabels,
+    files: Mapping[Path, str],
+    refuse: Callable[[UserError], None] | None = None,
+) -> Human:
+    """Read and merge the labels of a manifest and of files; `merge` says how.
+
+    Args:
+        edits: The edits that can be labelled.
+        answers: The criteria that can be labelled, each with its kind of answer.
+        manifest: The labels of the manifest.
+        files: Files of labels, each with its name for a reader.
+        refuse: Called with each label or file that cannot be read; if None, the first one is raised.
+    """
+    reader = LabelReader(edits, answers, refuse)
+    notes: list[str] = []
+    sources, empty = [reader.manifest(manifest)], []
+    for path, origin in files.items():
+        try:
+            sources.append(reader.file(path, notes, origin))
+        except UserError as error:
+            if refuse is None:
+                raise
+            refuse(error)
+            continue
+        if not sources[-1].has_labels:
+            empty.append(path)
+    given, adjudicated, merge_notes = merged(sources)
+    origins = [source.origin for source in sources if source.has_labels]
+    return Human(
+        _listed(origins) or "the manifest",
+        given,
+        (*notes, *merge_notes, *_adjudication(adjudicated), *_unknown_scales((*given, *adjudicated), answers)),
+        adjudicated,
+        tuple(reader.unused()),
+        tuple(empty),
+    )
+
+
+def check_labels(files: Files, ids: Iterable[str], answers: Answers) -> None:
+    """Read files of labels as far as possible before anything is judged; raise UserError for a label that cannot be read.
+
+    Which of several edits of one id a label is about is known only in the run.
+    """
+    reader = LabelReader((Named(edit_id, edit_id, None) for edit_id in dict.fromkeys(ids)), answers)
+    for path in listed_files(files):
+        reader.file(path, [])
+
+
+def listed_files(files: Files) -> list[Path]:
+    """Return files as a list of paths."""
+    return [Path(file) for file in ([files] if isinstance(files, (str, Path)) else files or ())]
+
+
+@dataclass(frozen=True)
+class LabelsOfRun:
+    """What people say about a run that may hold several protocols."""
+
+    by_protocol: Mapping[str, Human] = field(default_factory=dict)
+    asked: Mapping[str, Answers] = field(default_factory=dict)
+    """Protocols to their criteria, each with its kind of answer."""
+    faults: tuple[str, ...] = ()
+    """Labels that do not count, and why."""
+
+    @property
+    def given(self) -> Mapping[str, Mapping[Place, Mapping[str, float]]]:
+        """Protocol to scores by edit, criterion and annotator."""
+        return {protocol: human.given for protocol, human in self.by_protocol.items()}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know about the labels."""
+        return tuple(dict.fromkeys(note for human in self.by_protocol.values() for note in human.notes))
+
+    def consensus(self) -> Iterator[tuple[str, str, str, Consensus]]:
+        """Yield edit, criterion, protocol and the consensus of people on them."""
+        for protocol, human in self.by_protocol.items():
+            for (name, criterion), agreed in human.consensus(self.asked[protocol]):
+                yield name, criterion, protocol, agreed
+
+
+def merge_labels_of_run(
+    edits: Sequence[Named],
+    asked: Mapping[str, Answers],
+    manifest: Collection[tuple[str, Mapping[str, Any], str | None]],
+    files: Mapping[Path, str],
+) -> LabelsOfRun:
+    """Merge the labels of a run for each of its protocols; labels that cannot be read are kept as faults."""
+    faults: dict[str, None] = {}
+
+    def refuse(error: UserError) -> None:
+        faults[str(error)] = None
+
+    by_protocol = {name: merge_labels(edits, answers, manifest, files, refuse) for name, answers in asked.items()}
+    return LabelsOfRun(by_protocol, asked, tuple(faults))
+
+
+def known_answers(about: Mapping[str, Any], asked: Iterable[tuple[str, str]]) -> dict[str, dict[str, Answer | None]]:
+    """Return protocols and their criteria with the kind of answer each takes; None if its rubric is not known.
+
+    Args:
+        about: The contents of run.json.
+        asked: Protocols and criteria that the run was asked.
+    """
+    answers: dict[str, dict[str, Answer | None]] = {}
+    for protocol, criterion in asked:
+        answers.setdefault(protocol, {})[criterion] = None
+    for protocol, own in answers.items():
+        records = rubric_records(about, protocol)
+        own |= {criterion: recorded_answer(records.get(criterion, {})) for criterion in own}
+    return answers
+
+
+def _adjudication(adjudicated: Mapping[Place, float]) -> list[str]:
+    if not adjudicated:
+        return []
+    count = len(adjudicated)
+    return [
+        f"{number_of(count, 'label')} {verb(count, 'was', 'were')} adjudicated and {verb(count, 'counts', 'count')} alone."
+    ]
+
+
+def _unknown_scales(places: Iterable[Place], answers: Answers) -> list[str]:
+    unknown = dict.fromkeys(criterion for _, criterion in places if answers[criterion] is None)
+    return [
+        f"The rubric of {criterion} is not known: its labels are compared as numbers and have no place from 0 to 100."
+        for criterion in unknown
+    ]
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)
