@@ -8,7 +8,9 @@ A file is written under a temporary name and renamed when it is complete, so tha
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -130,3 +132,15 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error.strerror or error}") from None
+
+
+def file_name(name: str) -> str:
+    """Return a name as a file may be called: readable, and another one for every name.
+
+    >>> file_name("vstar-12"), file_name("perception/ocr/0913")
+    ('vstar-12', 'perception-ocr-0913-c21e0554')
+    """
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:80]
+    if plain == name:
+        return plain
+    return f"{plain or 'sample'}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"

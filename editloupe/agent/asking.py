@@ -1,17 +1,23 @@
-"""Asks a model until its answer can be read: what was wrong is told it, so often and no more."""
+"""Ask a model a single question, and re-ask with the parse error until its answer can be read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
 from editloupe.agent.chat import Chat, ChatRequest
 from editloupe.agent.endings import unfinished
-from editloupe.agent.messages import correction, text_of
+from editloupe.agent.messages import announced, correction, text_block, text_of
 from editloupe.agent.problems import Malformed
+from editloupe.pictures.decode import Album, Picture
+from editloupe.pictures.encode import WireLimits
 from editloupe.types import Usage
 
+PICTURE = "Picture"
 T = TypeVar("T")
 
 
@@ -27,26 +33,61 @@ class Answered(Generic[T]):
     usage: Usage
 
 
-async def ask_until_read(
-    chat: Chat, request: ChatRequest, read: Callable[[str], T], repair: Callable[[str], str], repairs: int
-) -> Answered[T]:
-    """Ask until `read` accepts the reply or the repairs are spent; what `read` objects to is told the model.
+@dataclass(frozen=True)
+class Asker:
+    """A model to ask in words, or about a picture."""
 
-    `read` raises ValueError or Malformed with a sentence. Raises Unanswered, or ModelFailed and ModelRejected as requests do.
-    """
-    usage, problem = Usage(), ""
-    for _ in range(repairs + 1):
-        reply = await chat.reply(request)
-        usage += reply.usage
-        if reply.facts.declined:
-            raise Unanswered(reply.facts.declined.detail)
-        cut = unfinished(reply.facts.finish)
-        try:
-            if cut:
-                raise Malformed(cut.problem)
-            return Answered(read(text_of(reply.message)), usage)
-        except (Malformed, ValueError) as error:
-            problem = cut.detail if cut else str(error)
-            told = correction(reply.message, repair(str(error)))
-            request = replace(request, messages=[*request.messages, reply.message, *told])
-    raise Unanswered(f"no usable answer after {repairs + 1} replies: {problem}")
+    chat: Chat
+    name: str = ""
+    """The model, as records name it."""
+    repairs: int = 2
+    wire: WireLimits = WireLimits()
+
+    async def ask(
+        self,
+        system: str,
+        task: str,
+        read: Callable[[str], T],
+        repair: Callable[[str], str],
+        picture: Picture | None = None,
+        album: Album | None = None,
+        schema: Mapping[str, Any] | None = None,
+    ) -> Answered[T]:
+        """Ask until `read` accepts the reply or the repairs are spent.
+
+        Args:
+            system: The system message.
+            task: The question.
+            read: Reads a reply; raises ValueError or Malformed with a sentence.
+            repair: Makes the message that re-asks out of that sentence.
+            picture: A picture to show before the question.
+            album: The album that holds the picture.
+            schema: What replies must conform to, if the provider supports it.
+
+        Raises:
+            Unanswered: No reply could be read, or the model declined.
+            ModelFailed: As any request.
+        """
+        album = album or Album()
+        question: list[AnyMessage] = [SystemMessage(system), HumanMessage(task)]
+        if picture is not None:
+            shown = await asyncio.to_thread(announced, PICTURE, picture.sha, album, self.wire)
+            question = [SystemMessage(system), HumanMessage([*shown, text_block(task)])]
+        held = schema if self.chat.profile.structured_output else None
+        request = ChatRequest(question, album=album, limits=self.wire, schema=held)
+        usage, problem = Usage(), ""
+        for _ in range(self.repairs + 1):
+            reply = await self.chat.reply(request)
+            usage += reply.usage
+            if reply.facts.declined:
+                raise Unanswered(reply.facts.declined.detail)
+            cut = unfinished(reply.facts.finish)
+            try:
+                if cut:
+                    raise Malformed(cut.problem)
+                return Answered(read(text_of(reply.message)), usage)
+            except (Malformed, ValueError) as error:
+                problem = cut.detail if cut else str(error)
+                corrected = correction(reply.message, repair(str(error)))
+                request = replace(request, messages=[*request.messages, reply.message, *corrected])
+        raise Unanswered(f"no usable answer after {self.repairs + 1} replies: {problem}")

@@ -125,10 +125,11 @@ class ChatRequest:
     """One request: the conversation, and what it is about."""
 
     messages: Sequence[AnyMessage]
-    tools: Sequence[Mapping[str, Any]]
-    case: Case
-    album: Album
-    limits: WireLimits
+    tools: Sequence[Mapping[str, Any]] = ()
+    case: Case | None = None
+    """What is judged; the embedded judge decides from it. None for a question that is about no case."""
+    album: Album = field(default_factory=Album)
+    limits: WireLimits = WireLimits()
     repeat: int = 0
     budget: RetryBudget = field(default_factory=RetryBudget)
     schema: Mapping[str, Any] | None = None

@@ -17,13 +17,13 @@ from editloupe.cli.telling import tell
 from editloupe.types import Usage, UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.making.asking import TextAsker
+    from editloupe.agent.asking import Asker
+    from editloupe.evals.batch.work_items import ItemTally
     from editloupe.evals.making.costs import Ledger
     from editloupe.evals.making.folder import MakingFolder
     from editloupe.evals.making.pipeline import Forecast, Pipeline
     from editloupe.evals.making.references import ReferenceMaker
     from editloupe.evals.making.settings import MakingSettings
-    from editloupe.evals.making.work import Tally
     from editloupe.evals.runs.prices import Price
 
 ASKED = ("judge", "setup", "base_url", "max_output_tokens", "timeout")
@@ -177,14 +177,14 @@ def asker(
     priced: Price | None,
     concurrency: int,
     stage: str,
-) -> TextAsker | None:
+) -> Asker | None:
     """Return the model that was named, its requests counted and capped; None where none was."""
+    from editloupe.agent.asking import Asker
     from editloupe.agent.models import open_chat
     from editloupe.agent.spec_names import RULES
     from editloupe.agent.specs import forms
     from editloupe.evals.batch.replies import current_work
     from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
-    from editloupe.evals.making.asking import TextAsker
 
     spec = judge.named
     if spec is None:
@@ -200,7 +200,7 @@ def asker(
 
     traffic = TrafficControl(limits, spending, paid)
     chat = open_chat(spec, judge.base_url, judge.settings(), kept, traffic)  # type: ignore[arg-type]
-    return TextAsker(chat, spec, repairs)
+    return Asker(chat, spec, repairs)
 
 
 def _price(judge: JudgeOptions, price: str | None) -> Price | None:
@@ -315,7 +315,7 @@ _NEXT = {
 }
 
 
-def told(tally: Tally) -> str:
+def told(tally: ItemTally) -> str:
     """Return what became of a stage's samples, in a line."""
     parts = [f"{tally.made} made", f"{tally.held} held before"]
     parts += [
@@ -324,10 +324,10 @@ def told(tally: Tally) -> str:
     return f"{tally.stage}: {', '.join(parts)}" + (f", {len(tally.failed)} failed" if tally.failed else "")
 
 
-def progress(quiet: bool) -> Callable[[Tally], None]:
+def progress(quiet: bool) -> Callable[[ItemTally], None]:
     """Return what shows on a terminal how far a stage is."""
 
-    def tick(tally: Tally) -> None:
+    def tick(tally: ItemTally) -> None:
         if not quiet and sys.stderr.isatty():
             ends = "\n" if tally.total and tally.done >= tally.total and tally.stage != "questions" else ""
             total = f" of {tally.total}" if tally.stage != "questions" else ""

@@ -11,6 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from editloupe._util.text import one_line
+from editloupe.agent.asking import Asker
 from editloupe.agent.attachments import wire_limits
 from editloupe.agent.models import open_chat
 from editloupe.agent.spec_names import RULES
@@ -24,11 +25,10 @@ from editloupe.cli.options import one_of
 from editloupe.cli.splice import Only, spliced
 from editloupe.cli.telling import tell
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
-from editloupe.evals.edival.asking import Asker
+from editloupe.evals.batch.work_items import ItemTally
 from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.files import SceneFile, pictures_in, read_folder
 from editloupe.evals.edival.instruct import LISTS, Instructor
-from editloupe.evals.edival.picture_queue import PictureTally
 from editloupe.pictures.encode import LONG_SIDE
 from editloupe.rubrics.edival.tasks import FORMS, TYPES
 from editloupe.tools.finders import WholePictureFinder
@@ -70,7 +70,7 @@ def decompose(
     spec, asker = _asker(judge, kept)
     worker = Decomposer(asker, spec, finder, tools.detector, rules, out, kept)
     pictures = pictures_in(images)
-    return _ended(asyncio.run(worker.all(pictures, concurrency, _tick(len(pictures), quiet))), out)
+    return _ended(asyncio.run(worker.all(pictures, concurrency, _tick(quiet))), out)
 
 
 @app.command()
@@ -110,7 +110,7 @@ def instruct(
     spec, asker = (LISTS, None) if proposals == LISTS else _asker(judge, kept)
     worker = Instructor(rules, objects, out, seed, asker, spec, cast(Any, wanted), kept, form)
     scenes = read_folder(objects, SceneFile)
-    return _ended(asyncio.run(worker.all(scenes, concurrency, _tick(len(scenes), quiet))), out)
+    return _ended(asyncio.run(worker.all(scenes, concurrency, _tick(quiet))), out)
 
 
 app.command("import")(import_)
@@ -123,22 +123,20 @@ def _asker(judge: JudgeOptions, kept: KeptWhileUnderWay) -> tuple[str, Asker]:
     if spec == RULES:
         raise UserError(f"this needs a model that sees pictures: name one with --judge {forms(' or ')}")
     chat = open_chat(spec, judge.base_url, judge.settings(), kept)
-    return spec, Asker(chat, wire_limits(LONG_SIDE, chat.profile))
+    return spec, Asker(chat, spec, wire=wire_limits(LONG_SIDE, chat.profile))
 
 
-def _tick(total: int, quiet: bool) -> Callable[[PictureTally], None]:
-    def tick(tally: PictureTally) -> None:
+def _tick(quiet: bool) -> Callable[[ItemTally], None]:
+    def tick(tally: ItemTally) -> None:
         if not quiet and sys.stderr.isatty():
-            done = len(tally.made) + len(tally.held) + len(tally.failed)
-            print(
-                f"\r{done} of {total}, {len(tally.failed)} failed", end="\n" if done == total else "", file=sys.stderr
-            )
+            ends = "\n" if tally.done == tally.total else ""
+            print(f"\r{tally.done} of {tally.total}, {len(tally.failed)} failed", end=ends, file=sys.stderr)
 
     return tick
 
 
-def _ended(tally: PictureTally, out: Path) -> int:
-    print(f"{len(tally.made)} made, {len(tally.held)} held before, {len(tally.failed)} failed; in {one_line(str(out))}")
+def _ended(tally: ItemTally, out: Path) -> int:
+    print(f"{tally.made} made, {tally.held} held before, {len(tally.failed)} failed; in {one_line(str(out))}")
     for name, why in sorted(tally.failed.items()):
         tell(f"{name}: {why}")
     return 3 if tally.failed else 0

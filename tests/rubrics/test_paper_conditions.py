@@ -9,9 +9,9 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from editloupe.evals.edival.asking import prompts
 from editloupe.judge.settings import find_setup, protocol_of, setup_names
 from editloupe.rubrics.edival.settings import sources
+from editloupe.rubrics.edival.tasks import prompts
 from editloupe.rubrics.model import ChecksAnswer, LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.registry import protocol

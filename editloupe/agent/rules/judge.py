@@ -52,6 +52,8 @@ class RulesJudge:
 
     def decide(self, request: ChatRequest) -> Reply:
         """Return the next reply: a look at what is missing, or the answer."""
+        if request.case is None:
+            raise TypeError("the embedded judge decides cases, and this request has none")
         started = time.perf_counter()
         offered = [str(tool["function"]["name"]) for tool in request.tools] if request.may_call else []
         message, facts = _Turn(request.case, request.album, request.messages, offered).reply()

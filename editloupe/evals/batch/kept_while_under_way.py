@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from editloupe._util.files import make_folder, whole_file
+from editloupe._util.files import file_name, make_folder, whole_file
 from editloupe._util.storable import fits, storable
 from editloupe.agent.secrets import Secrets
 from editloupe.evals.batch.replies import current_work
@@ -44,10 +44,10 @@ class KeptWhileUnderWay:
 
     def drop(self, name: str) -> None:
         """Let go of a picture's replies."""
-        shutil.rmtree(self._folder / name, ignore_errors=True)
+        shutil.rmtree(self._folder / file_name(name), ignore_errors=True)
         if self._folder.is_dir() and not any(self._folder.iterdir()):
             self._folder.rmdir()
 
     def _path(self, key: str) -> Path:
         work = current_work()
-        return self._folder / (work.edit_id if work else "") / f"{key}.json"
+        return self._folder / (file_name(work.edit_id) if work else "") / f"{key}.json"

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from editloupe.agent.answers import read_object
+from editloupe.agent.asking import Asker
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
-from editloupe.evals.edival.asking import Asker, prompts
+from editloupe.evals.batch.work_items import ItemTally, Tick, unwatched, work_through
 from editloupe.evals.edival.files import SceneFile, file_key, held, relative_name, write_bytes, write_json
-from editloupe.evals.edival.picture_queue import PictureTally, work_through
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.encode import encode
 from editloupe.rubrics.edival.rules import Hit, grounded, usable
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject, all_objects, read_listing
 from editloupe.rubrics.edival.settings import EdivalSettings
+from editloupe.rubrics.edival.tasks import prompts
 from editloupe.tools.drawing import resized, with_boxes
 from editloupe.tools.finders import Finder
-from editloupe.types import Box, Edit
+from editloupe.types import Box
+
+
+class PictureFile(NamedTuple):
+    """A picture to decompose, and the name of its files."""
+
+    id: str
+    path: Path
 
 
 @dataclass(frozen=True)
@@ -35,15 +45,19 @@ class Decomposer:
     kept: KeptWhileUnderWay | None = None
     """Where the asker's replies are kept."""
 
-    async def all(
-        self, pictures: dict[str, Path], concurrency: int = 8, tick: Callable[[PictureTally], None] = lambda tally: None
-    ) -> PictureTally:
+    async def all(self, pictures: dict[str, Path], concurrency: int = 8, tick: Tick = unwatched) -> ItemTally:
         """Decompose all pictures; those whose file is there already and still valid are passed over."""
         async with aclosing(self.asker.chat):
-            return await work_through(pictures.items(), self.one, concurrency, tick, self.kept)
+            tally, items = (
+                ItemTally("decompose", total=len(pictures)),
+                (PictureFile(*item) for item in pictures.items()),
+            )
+            await work_through(items, self.one, tally, concurrency, tick, self.kept)
+            return tally
 
-    async def one(self, name: str, path: Path) -> bool:
+    async def one(self, item: PictureFile) -> bool:
         """Decompose one picture; False where that was done before."""
+        name, path = item
         album = Album()
         picture = await asyncio.to_thread(album.open, path)
         key = self.key(picture)
@@ -52,13 +66,12 @@ class Decomposer:
             return False
         texts = prompts()["listing"]
         answered = await self.asker.ask(
-            Edit(id=name, source=path, edited=path, instruction="List the objects."),
-            picture,
-            album,
             system=texts["system"],
             task=texts["task"].format(),
-            read=read_listing,
+            read=lambda text: read_listing(read_object(text)),
             repair=lambda problem: str(texts["repair"]).format(problem=problem),
+            picture=picture,
+            album=album,
         )
         kept = await asyncio.to_thread(self.ground, picture, answered.value)
         await asyncio.to_thread(write_bytes, self.out / f"{name}.boxes.jpg", picture_with_boxes(picture, kept))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from editloupe._util.text import quoted
-from editloupe.agent.asking import Unanswered
+from editloupe.agent.answers import read_object
+from editloupe.agent.asking import Asker, Unanswered
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
-from editloupe.evals.edival.asking import Asker, prompts
+from editloupe.evals.batch.work_items import ItemTally, Tick, unwatched, work_through
 from editloupe.evals.edival.files import (
     ChainFile,
     ChainTurn,
@@ -25,7 +26,6 @@ from editloupe.evals.edival.files import (
     relative_name,
     write_json,
 )
-from editloupe.evals.edival.picture_queue import PictureTally, work_through
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.edival.instructions import (
     CONNECTORS,
@@ -41,8 +41,8 @@ from editloupe.rubrics.edival.instructions import (
 from editloupe.rubrics.edival.pools import Pools, start, update
 from editloupe.rubrics.edival.rules import Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
-from editloupe.rubrics.edival.tasks import Form, Task, TaskType, texts, wording
-from editloupe.types import Edit, Usage
+from editloupe.rubrics.edival.tasks import Form, Task, TaskType, prompts, texts, wording
+from editloupe.types import Usage
 
 LISTS = "lists"
 """Proposals drawn from lists, where no model is asked."""
@@ -70,15 +70,17 @@ class Instructor:
         self,
         scenes: Sequence[SceneFile],
         concurrency: int = 8,
-        tick: Callable[[PictureTally], None] = lambda tally: None,
-    ) -> PictureTally:
+        tick: Tick = unwatched,
+    ) -> ItemTally:
         """Make the chains of all pictures; those that are there already and still valid are passed over."""
         async with aclosing(self.asker.chat) if self.asker else nullcontext():
-            return await work_through(((scene.id, scene) for scene in scenes), self.one, concurrency, tick, self.kept)
+            tally = ItemTally("instruct", total=len(scenes))
+            await work_through(scenes, self.one, tally, concurrency, tick, self.kept)
+            return tally
 
-    async def one(self, name: str, scene: SceneFile) -> bool:
+    async def one(self, scene: SceneFile) -> bool:
         """Make one chain; False where that was done before. The same seed makes the same choices, picture by picture."""
-        file, key = self.out / f"{name}.json", self.key(scene)
+        file, key = self.out / f"{scene.id}.json", self.key(scene)
         if await asyncio.to_thread(held, file, ChainFile, key):
             return False
         chance = random.Random(f"{self.seed}:{scene.id}")
@@ -120,18 +122,16 @@ class Instructor:
             except BadProposal as problem:
                 raise Unanswered(f"no entry of the lists will do for {planned.type}: {problem}") from None
         album = Album()
-        path = picture_of(scene, self.scenes)
-        picture = await asyncio.to_thread(album.open, path)
+        picture = await asyncio.to_thread(album.open, picture_of(scene, self.scenes))
         form = json.dumps(dict.fromkeys(planned.keys, "…"), ensure_ascii=False)
         proposal_texts = prompts()["proposals"]
         answered = await self.asker.ask(
-            Edit(id=scene.id, source=path, edited=path, instruction="Plan an edit."),
-            picture,
-            album,
             system=proposal_texts["system"],
             task="\n".join((asked(planned, pools), inventory(pools), proposal_texts["form"].format(form=form))),
-            read=lambda proposal: complete(planned, proposal, pools, boxes),
+            read=lambda text: complete(planned, read_object(text), pools, boxes),
             repair=lambda problem: str(proposal_texts["repair"]).format(problem=problem, form=form),
+            picture=picture,
+            album=album,
         )
         return answered.value, answered.usage
 

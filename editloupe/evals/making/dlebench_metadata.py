@@ -25,7 +25,7 @@ from typing import Any
 
 from editloupe._util.text import quoted, quoted_lines
 from editloupe.agent.answers import read_object
-from editloupe.evals.making.asking import TextAsker
+from editloupe.agent.asking import Asker
 from editloupe.evals.making.folder import question_key
 from editloupe.evals.making.records import METADATA_KEYS, NOT_SHOWN, Metadata, Question
 from editloupe.evals.making.settings import MakingSettings
@@ -72,7 +72,7 @@ def operations(settings: MakingSettings) -> dict[str, tuple[str, ...]]:
 class MetadataMaker:
     """Who is asked, and by which rules."""
 
-    asker: TextAsker
+    asker: Asker
     settings: MakingSettings = MakingSettings()
 
     async def make(self, question: Question) -> Metadata:
@@ -80,7 +80,6 @@ class MetadataMaker:
         texts = prompts()["metadata"]
         drawn = drawn_option(question, self.settings)
         answered = await self.asker.ask(
-            question.id,
             system=texts["system"],
             task=task_text(question, self.settings, drawn),
             read=lambda text: read_metadata(read_object(text), question, self.settings, drawn),

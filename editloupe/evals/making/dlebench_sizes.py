@@ -15,15 +15,15 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from editloupe._util.files import make_folder, text_file
+from editloupe._util.files import file_name, make_folder, text_file
 from editloupe._util.text import for_json, quoted_lines
+from editloupe.agent.asking import Asker
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
-from editloupe.evals.making.asking import TextAsker
+from editloupe.evals.batch.work_items import ItemTally, Tick, unwatched, work_through
 from editloupe.evals.making.boxes import DETECTOR, Detector
 from editloupe.evals.making.dlebench_metadata import prompts
-from editloupe.evals.making.records import Boxes, LeftOut, SampleRecord, content_key, file_name
+from editloupe.evals.making.records import Boxes, LeftOut, SampleRecord, content_key
 from editloupe.evals.making.stage_files import StageFile
-from editloupe.evals.making.work import Tally, Tick, unwatched, work_through
 from editloupe.evals.manifests.datasets import Naming, edit_from
 from editloupe.evals.manifests.readers import Row, reader_for
 from editloupe.evals.manifests.stats import ManifestStats, manifest_stats
@@ -82,13 +82,13 @@ class SizeFinder:
     """Who names targets, who finds them, and where the files go; what was asked and found stays for the next time."""
 
     out: Path
-    asker: TextAsker | None = None
+    asker: Asker | None = None
     detector: Detector | None = None
     kept: KeptWhileUnderWay | None = None
     concurrency: int = 8
     limit: int | None = None
     tick: Tick = unwatched
-    tallies: list[Tally] = field(default_factory=list)
+    tallies: list[ItemTally] = field(default_factory=list)
     named_before: int = 0
     """Instructions whose target was named in an earlier session."""
 
@@ -123,7 +123,7 @@ class SizeFinder:
         return [self._written(path, naming, names[path]) for path, naming in manifests.items()]
 
     async def _name(self, instructions: list[str]) -> None:
-        tally = Tally("targets", total=len(instructions) + self.named_before, held=self.named_before)
+        tally = ItemTally("targets", total=len(instructions) + self.named_before, held=self.named_before)
         self.tallies.append(tally)
         asker = self.asker
         if asker is None:
@@ -133,7 +133,6 @@ class SizeFinder:
 
         async def ask(item: _Asked) -> None:
             answered = await asker.ask(
-                item.id,
                 system=texts["system"],
                 task=str(texts["task"]).format(instruction=quoted_lines(item.text)),
                 read=read_target,
@@ -155,7 +154,7 @@ class SizeFinder:
             self.targets.add(LeftOut(id=item.id, key=item.id, left_out=why, by=asker.name, at=timestamp()))
 
         items = [_Asked(content_key(text), text) for text in instructions]
-        await _all(work_through(items, ask, give_up, tally, self.concurrency, self.tick, self.kept))
+        await _all(work_through(items, ask, tally, self.concurrency, self.tick, self.kept, give_up))
 
     async def _find(self, manifests: dict[Path, Naming | None]) -> None:
         wanted: dict[str, _Asked] = {}
@@ -166,7 +165,7 @@ class SizeFinder:
                     continue
                 if self.found.get(name := self._place(edit, target.target)) is None:
                     wanted[name] = _Asked(name, target.target, Path(str(edit.source)))
-        tally = Tally("boxes", total=len(wanted))
+        tally = ItemTally("boxes", total=len(wanted))
         self.tallies.append(tally)
         detector = self.detector
         if detector is None:
@@ -185,7 +184,7 @@ class SizeFinder:
         def give_up(item: _Asked, why: str) -> None:
             self.found.add(LeftOut(id=item.id, key=item.id, left_out=why, by=DETECTOR, at=timestamp()))
 
-        await _all(work_through(wanted.values(), find, give_up, tally, 1, self.tick))
+        await _all(work_through(wanted.values(), find, tally, 1, self.tick, give_up=give_up))
 
     def _written(self, path: Path, naming: Naming | None, name: str) -> ManifestStats:
         """Write a manifest with what was found, and count it."""

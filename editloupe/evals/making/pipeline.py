@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from editloupe.agent.asking import Asker
 from editloupe.agent.usage import CHARACTERS_A_TOKEN
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
-from editloupe.evals.making.asking import TextAsker
+from editloupe.evals.batch.work_items import ItemTally, Tick, unwatched, work_through
 from editloupe.evals.making.boxes import DETECTOR, Detector, given_boxes, outdated, proposed_boxes
 from editloupe.evals.making.costs import Ledger
 from editloupe.evals.making.folder import MakingFolder, Sample, boxes_key, question_key, reference_key
@@ -19,7 +20,6 @@ from editloupe.evals.making.hand_crops import WaitingCrop, write_crop, write_tod
 from editloupe.evals.making.questions import read_questions
 from editloupe.evals.making.records import LeftOut, Metadata, Question
 from editloupe.evals.making.references import ReferenceMaker
-from editloupe.evals.making.work import Tally, Tick, unwatched, work_through
 from editloupe.evals.runs.lock import RunLock
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.records import timestamp
@@ -44,7 +44,7 @@ class Pipeline:
     folder: MakingFolder
     ledger: Ledger
     maker: Maker | None = None
-    asker: TextAsker | None = None
+    asker: Asker | None = None
     """Whose connections are closed at the end."""
     detector: Detector | None = None
     detector_name: str = DETECTOR
@@ -59,11 +59,11 @@ class Pipeline:
     again: frozenset[str] = frozenset()
     """Stages whose samples that were left out are tried once more."""
     tick: Tick = unwatched
-    tallies: list[Tally] = field(default_factory=list)
+    tallies: list[ItemTally] = field(default_factory=list)
 
-    def read(self, path: Path, source: str | None, licence: str | None, pictures: Path | None) -> Tally:
+    def read(self, path: Path, source: str | None, licence: str | None, pictures: Path | None) -> ItemTally:
         """Read a question set into the folder; questions that are there as they are stay."""
-        tally = Tally("questions")
+        tally = ItemTally("questions")
         self.tallies.append(tally)
         for place, row in enumerate(read_questions(path, self.folder.path, source, licence, pictures)):
             if self.limit is not None and place >= self.limit:
@@ -83,7 +83,7 @@ class Pipeline:
             self.tick(tally)
         return tally
 
-    def _own(self, one: Question | LeftOut, stem: str, tally: Tally) -> Question | LeftOut:
+    def _own(self, one: Question | LeftOut, stem: str, tally: ItemTally) -> Question | LeftOut:
         """Return a question under an id of its own: one that another question set uses has the set's name before it."""
         for name in (one.id, f"{stem}-{one.id}", f"{stem}-{one.question_set[-6:]}-{one.id}"):
             known = self.folder.questions.get(name)
@@ -97,7 +97,7 @@ class Pipeline:
             )
         return one.model_copy(update={"id": name})
 
-    async def run(self) -> list[Tally]:
+    async def run(self) -> list[ItemTally]:
         """Do everything that can be done now."""
         async with AsyncExitStack() as stack:
             if self.asker is not None:
@@ -182,7 +182,7 @@ class Pipeline:
         give_up: Callable[[Sample, str], None],
     ) -> None:
         """Work through the samples that need a stage; those it gave up before are passed over unless asked for again."""
-        tally = Tally(name)
+        tally = ItemTally(name)
         self.tallies.append(tally)
         todo = []
         for place, sample in enumerate(self.folder.samples()):
@@ -208,7 +208,7 @@ class Pipeline:
                 tally.made -= 1
 
         try:
-            await work_through(todo, one, give_up, tally, self.concurrency, self.tick, self.kept)
+            await work_through(todo, one, tally, self.concurrency, self.tick, self.kept, give_up)
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
 

@@ -150,15 +150,3 @@ def content_key(*facts: Any) -> str:
     """Return a hash of everything a record depends on."""
     plain = json.dumps(facts, sort_keys=True, default=str, ensure_ascii=True)
     return hashlib.sha256(plain.encode()).hexdigest()[:16]
-
-
-def file_name(sample_id: str) -> str:
-    """Return a sample's id as a file may be called, still readable and still its own.
-
-    >>> file_name("vstar-12"), file_name("perception/ocr/0913")
-    ('vstar-12', 'perception-ocr-0913-c21e0554')
-    """
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", sample_id).strip(".-")[:80]
-    if plain == sample_id:
-        return plain
-    return f"{plain or 'sample'}-{hashlib.sha256(sample_id.encode('utf-8', 'replace')).hexdigest()[:8]}"

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from editloupe._util.files import file_name
 from editloupe._util.text import visible
 from editloupe.agent.asking import Unanswered
 from editloupe.agent.faults import ModelFailed
@@ -17,7 +18,7 @@ from editloupe.evals.making.costs import Ledger
 from editloupe.evals.making.folder import MakingFolder, Sample, reference_key
 from editloupe.evals.making.hand_crops import BY_HAND, HandFolder, write_bytes
 from editloupe.evals.making.paste import Frame, WrongShape, checked_shape, cut, framed, pasted
-from editloupe.evals.making.records import LeftOut, Reference, content_key, file_name
+from editloupe.evals.making.records import LeftOut, Reference, content_key
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.records import timestamp
 from editloupe.pictures.decode import Picture, decode, open_picture

@@ -104,6 +104,13 @@ def texts(form: Form = "ours") -> dict[str, Any]:
     return content
 
 
+@cache
+def prompts() -> dict[str, Any]:
+    """Return the texts that ask a model for the objects of a picture and for proposals."""
+    content: dict[str, Any] = bundled_yaml(files(__package__) / "prompts.yaml")
+    return content
+
+
 def wording(task: Task, form: Form = "ours") -> str:
     """Return the instruction as an editing program reads it, in our words or in the paper's.
 

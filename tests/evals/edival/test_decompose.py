@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from editloupe.agent.asking import Asker
 from editloupe.agent.chat import RetryPolicy
 from editloupe.agent.models import ModelSettings, open_chat
-from editloupe.evals.edival.asking import Asker
+from editloupe.evals.batch.work_items import ItemTally
 from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.files import SceneFile, pictures_in, read_json
-from editloupe.evals.edival.picture_queue import PictureTally
 from editloupe.pictures.decode import open_picture
 from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.types import UserError
@@ -46,7 +46,7 @@ class Kitchen:
 
     def run(
         self, *script: Script, rules: EdivalSettings | None = None, pictures: dict[str, Path] | None = None
-    ) -> PictureTally:
+    ) -> ItemTally:
         self.server = self._scripted(*script)
         quick = ModelSettings(retry=RetryPolicy(first_wait=0.01, longest_wait=0.02, max_attempts=2))
         chat = open_chat("openai:gpt-4.1", self.server.openai_url, quick)
@@ -65,7 +65,7 @@ def kitchen(tmp_path: Path, scripted: StartServer) -> Kitchen:
 
 
 def test_what_is_listed_and_found_is_kept_with_its_boxes(kitchen: Kitchen) -> None:
-    assert kitchen.run(FINE).made == ["kitchen"]
+    assert kitchen.run(FINE).made == 1
     scene = kitchen.scene
     assert [item.name for item in scene.listed] == list(LISTING)[:-1]
     assert [item.name for item in scene.objects] == ["ceramic white cup", "wooden box", "paper red sign"]
@@ -104,7 +104,7 @@ def test_an_object_with_a_box_too_large_is_dropped(kitchen: Kitchen) -> None:
 def test_a_listing_that_cannot_be_read_is_sent_back_with_the_reason(kitchen: Kitchen) -> None:
     wrong = {**LISTING, "All Objects": "some things"}
     tally = kitchen.run(say("No objects here, sorry."), say(json.dumps(wrong)), FINE)
-    assert tally.made == ["kitchen"]
+    assert tally.made == 1
     told = [request.messages[-1].text for request in kitchen.server.requests[1:]]
     assert "valid JSON object" in told[0]
     assert "must be exactly" in told[1]
@@ -119,7 +119,7 @@ def test_a_model_that_never_answers_properly_fails_its_picture_and_leaves_no_fil
 
 def test_a_listing_that_was_cut_off_is_sent_back_and_named(kitchen: Kitchen) -> None:
     cut = FINE.but(finish="length")
-    assert kitchen.run(cut, FINE).made == ["kitchen"]
+    assert kitchen.run(cut, FINE).made == 1
     assert "length limit" in kitchen.server.requests[1].messages[-1].text
 
 
@@ -131,13 +131,13 @@ def test_one_picture_that_fails_does_not_stop_the_others(kitchen: Kitchen) -> No
     broken = kitchen.base.with_name("broken.png")
     broken.write_bytes(b"no picture")
     tally = kitchen.run(lambda _: FINE, pictures={"kitchen": kitchen.base, "broken": broken})
-    assert tally.made == ["kitchen"]
+    assert tally.made == 1
     assert "broken" in tally.failed
 
 
 def test_a_server_that_is_down_fails_the_picture_and_the_next_run_makes_it(kitchen: Kitchen) -> None:
     assert "kitchen" in kitchen.run(lambda _: fault(500)).failed
-    assert kitchen.run(FINE).made == ["kitchen"]
+    assert kitchen.run(FINE).made == 1
 
 
 @pytest.mark.long
@@ -147,11 +147,11 @@ def test_what_is_there_is_not_asked_again_unless_something_it_depends_on_changed
     def never(request: Request) -> Any:
         raise AssertionError("asked again")
 
-    assert kitchen.run(never).held == ["kitchen"]
-    assert kitchen.run(FINE, rules=published().but({"decompose_max_area": 0.07})).made == ["kitchen"]
+    assert kitchen.run(never).held == 1
+    assert kitchen.run(FINE, rules=published().but({"decompose_max_area": 0.07})).made == 1
     assert [item.name for item in kitchen.scene.objects] == ["ceramic white cup"], "box and sign cover 0.08 each"
     save(s.scene(("wooden box", s.BOX)), kitchen.base)
-    assert kitchen.run(FINE).made == ["kitchen"], "another picture under the same name"
+    assert kitchen.run(FINE).made == 1, "another picture under the same name"
 
 
 def test_pictures_of_one_name_are_the_users_mistake(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from editloupe.agent.asking import Asker
 from editloupe.agent.models import ModelSettings, open_chat
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
-from editloupe.evals.edival.asking import Asker
+from editloupe.evals.batch.work_items import ItemTally
 from editloupe.evals.edival.files import ChainFile, SceneFile, read_json
 from editloupe.evals.edival.instruct import Instructor
-from editloupe.evals.edival.picture_queue import PictureTally
 from editloupe.rubrics.edival.pools import update
 from editloupe.rubrics.edival.rules import Hit
 from editloupe.rubrics.edival.scene import GroundedObject, SceneObject
@@ -53,9 +53,7 @@ def scene(tmp_path: Path) -> SceneFile:
     )
 
 
-def make(
-    tmp_path: Path, scene: SceneFile, name: str = "chains", **options: Any
-) -> tuple[PictureTally, ChainFile | None]:
+def make(tmp_path: Path, scene: SceneFile, name: str = "chains", **options: Any) -> tuple[ItemTally, ChainFile | None]:
     rules = published().but({"max_turns": options.pop("turns", 3)})
     worker = Instructor(rules, tmp_path / "objects", tmp_path / name, **options)
     tally = asyncio.run(worker.all([scene]))
@@ -166,9 +164,9 @@ def test_all_levels_of_all_connectors_are_written_down(tmp_path: Path, scene: Sc
 
 def test_a_chain_that_is_there_is_kept_and_made_anew_for_another_scene(tmp_path: Path, scene: SceneFile) -> None:
     make(tmp_path, scene)
-    assert make(tmp_path, scene)[0].held == ["kitchen"]
-    assert make(tmp_path, scene, seed=5)[0].made == ["kitchen"]
-    assert make(tmp_path, scene.model_copy(update={"objects": scene.objects[:1]}), seed=5)[0].made == ["kitchen"]
+    assert make(tmp_path, scene)[0].held == 1
+    assert make(tmp_path, scene, seed=5)[0].made == 1
+    assert make(tmp_path, scene.model_copy(update={"objects": scene.objects[:1]}), seed=5)[0].made == 1
 
 
 class Killed(BaseException):
@@ -214,7 +212,7 @@ def test_after_a_useless_answer_the_next_try_asks_anew(tmp_path: Path, scene: Sc
     options = {"types": ("color_alter",), "asker": asker, "judge": "x", "kept": kept}
     assert "kitchen" in make(tmp_path, scene, **options)[0].failed
     server.play(proposing)
-    assert make(tmp_path, scene, **options)[0].made == ["kitchen"]
+    assert make(tmp_path, scene, **options)[0].made == 1
 
 
 def test_the_papers_wording_asks_for_the_same_in_its_own_sentences(tmp_path: Path, scene: SceneFile) -> None:

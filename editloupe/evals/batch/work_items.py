@@ -1,4 +1,4 @@
-"""Working through a stage's samples: a bounded number side by side, each outcome on disk at once, what fails stops no other."""
+"""Work through many items, a bounded number at a time; an item that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from editloupe.agent.faults import ModelFailed
 from editloupe.agent.hooks import OverBudget
 from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
 from editloupe.evals.batch.replies import Work, working_on
-from editloupe.evals.making.records import file_name
 from editloupe.pictures.pixels import ImageError
 from editloupe.tools.contract import ToolError
 
 
 class Named(Protocol):
-    """Something with the id of a sample."""
+    """An item with a name of its own."""
 
     @property
     def id(self) -> str:
-        """The sample's name."""
+        """The item's name."""
 
 
 T = TypeVar("T", bound=Named)
 
 
 @dataclass
-class Tally:
-    """What became of a stage's samples."""
+class ItemTally:
+    """What became of the items of one stage."""
 
     stage: str
     total: int = 0
@@ -53,45 +52,60 @@ class Tally:
         return self.made + self.held + self.waiting + len(self.left_out) + len(self.failed)
 
 
-Tick = Callable[[Tally], None]
+Tick = Callable[[ItemTally], None]
 
 
-def unwatched(tally: Tally) -> None:
+def unwatched(tally: ItemTally) -> None:
     """Watch nothing."""
 
 
 async def work_through(
     items: Iterable[T],
-    do: Callable[[T], Awaitable[None]],
-    give_up: Callable[[T, str], None],
-    tally: Tally,
+    do: Callable[[T], Awaitable[bool | None]],
+    tally: ItemTally,
     concurrency: int = 8,
     tick: Tick = unwatched,
     kept: KeptWhileUnderWay | None = None,
+    give_up: Callable[[T, str], None] | None = None,
 ) -> None:
-    """Do all items; `do` writes what it made, `give_up` writes why a sample goes no further.
+    """Do all items. At most `concurrency` are begun before others end, so that a stop leaves little behind.
 
-    Only as many are begun as may be under way, so that a stop leaves little behind. Kept replies of a sample go when it is
-    settled; a server that was down leaves them for the next time.
+    Args:
+        items: What to do.
+        do: Does an item and writes what it made; returns False if that was there already.
+        tally: Counts what became of the items.
+        concurrency: How many items are under way at one time.
+        tick: Called after every item.
+        kept: Where replies are kept while an item is under way. They are dropped when the item is done or its model gave no
+            usable answer; a server that was down leaves them for the next time.
+        give_up: Writes down why an item goes no further, if its picture or the model's answers cannot be used. Without it
+            such an item counts as failed and the same command tries it again.
     """
     left = iter(items)
 
     async def one(item: T) -> None:
         settled = True
         try:
-            with working_on(Work(file_name(item.id))):
-                await do(item)
-            tally.made += 1
+            with working_on(Work(item.id)):
+                made = await do(item)
+            if made is False:
+                tally.held += 1
+            else:
+                tally.made += 1
         except (Unanswered, ImageError) as error:
-            tally.left_out[item.id] = " ".join(str(error).split())
-            give_up(item, tally.left_out[item.id])
+            why = " ".join(str(error).split())
+            if give_up is None:
+                tally.failed[item.id], settled = why, isinstance(error, Unanswered)
+            else:
+                tally.left_out[item.id] = why
+                give_up(item, why)
         except OverBudget as error:
             tally.stopped, settled = tally.stopped or str(error), False
             tally.failed[item.id] = tally.stopped
         except (ModelFailed, ToolError) as error:
             tally.failed[item.id], settled = " ".join(str(error).split()), False
         if kept and settled:
-            kept.drop(file_name(item.id))
+            kept.drop(item.id)
         tick(tally)
 
     async def worker() -> None:
