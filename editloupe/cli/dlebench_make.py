@@ -150,7 +150,7 @@ def _with_models(
     priced: Price | None,
 ) -> None:
     """Give the session whoever was named: who writes metadata, who finds boxes, who edits."""
-    from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
+    from editloupe.evals.batch.replies import KeptWhileUnderWay
     from editloupe.evals.making.dlebench_metadata import MetadataMaker
     from editloupe.tools.grounding import GroundingDino
 

@@ -53,7 +53,7 @@ def sizes(
 
     Example: editloupe make sizes bench/manifest.jsonl other.jsonl --out sizes --judge openai:gpt-5.1
     """
-    from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
+    from editloupe.evals.batch.replies import KeptWhileUnderWay
     from editloupe.evals.making.costs import Ledger
     from editloupe.evals.making.dlebench_sizes import SizeFinder
     from editloupe.evals.making.output import FIGURES, save_figures

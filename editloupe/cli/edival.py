@@ -24,7 +24,7 @@ from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import one_of
 from editloupe.cli.splice import Only, spliced
 from editloupe.cli.telling import tell
-from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
+from editloupe.evals.batch.replies import KeptWhileUnderWay
 from editloupe.evals.batch.work_items import ItemTally
 from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.files import SceneFile, pictures_in, read_folder

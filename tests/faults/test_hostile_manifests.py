@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from editloupe import Edit, Judge, load_manifest
-from editloupe.evals.batch.jobs import Planner
+from editloupe.evals.batch.planner import Planner
 from editloupe.evals.manifests.pairs import load_pairs
 from editloupe.evals.papers.layouts import load_benchmark
 from editloupe.evals.runs.prices import price_of

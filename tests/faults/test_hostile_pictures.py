@@ -17,8 +17,8 @@ import pytest
 from PIL import Image
 
 from editloupe import Edit, Judge
-from editloupe.evals.batch.jobs import Planner
 from editloupe.evals.batch.local_executor import judge_job
+from editloupe.evals.batch.planner import Planner
 from editloupe.evals.runs.store import Run
 from editloupe.pictures.decode import Album, Picture, declared_pixels, decode, hash_file, open_picture
 from editloupe.pictures.encode import WireLimits

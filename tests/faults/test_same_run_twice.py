@@ -15,8 +15,8 @@ from editloupe.cli.main import run as command
 from editloupe.demo import demo_manifest
 from editloupe.evals.batch import local_executor
 from editloupe.evals.batch.batch import Batch, judge_batch
-from editloupe.evals.batch.jobs import Job
 from editloupe.evals.batch.local_executor import Done, judge_job
+from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.papers.layouts import load_manifest
 from editloupe.evals.runs.store import Run

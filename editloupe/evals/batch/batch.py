@@ -14,26 +14,24 @@ from typing import Literal
 
 from editloupe._util.loop_thread import event_loop
 from editloupe.agent.batch_files import served_by
-from editloupe.evals.batch.batch_api_desk import BatchDesk
-from editloupe.evals.batch.batch_api_executor import (
+from editloupe.evals.batch.batch_api import (
     FIRST_POLL,
     BatchApiExecutor,
+    BatchDesk,
     check_fits,
     half,
     in_rounds,
     room_within,
 )
-from editloupe.evals.batch.cap_gate import CapGate
-from editloupe.evals.batch.first_failures import FirstFailures
 from editloupe.evals.batch.forecast import Assume, Forecast, assumed, expectation, forecast
-from editloupe.evals.batch.jobs import Again, Planner
 from editloupe.evals.batch.local_executor import Executor, LocalExecutor
+from editloupe.evals.batch.planner import Again, Planner, begin_replacement, find_replacement, finish_replacement
 from editloupe.evals.batch.progress import Progress, Tally
 from editloupe.evals.batch.replies import KeptReplies
 from editloupe.evals.batch.runner import Runner
-from editloupe.evals.batch.stopping import INTERRUPTED, Stop, listening
-from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
-from editloupe.evals.runs import configurations, replacements
+from editloupe.evals.batch.stopping import INTERRUPTED, FirstFailures, Stop, listening
+from editloupe.evals.batch.traffic import CapGate, Limits, Spending, TrafficControl
+from editloupe.evals.runs import configurations
 from editloupe.evals.runs.empty_runs import nothing_left_of
 from editloupe.evals.runs.prices import Price, price_of_all
 from editloupe.evals.runs.store import FILE, Run
@@ -126,7 +124,7 @@ def dry_run(batch: Batch, say: Say = lambda sentence: None) -> Forecast:
         for sentence in survey.changes:
             say(sentence)
         if batch.again.anew:
-            planner.replacement = replacements.unfinished(run, survey.key)
+            planner.replacement = find_replacement(run, survey.key)
         return forecast(run, planner.jobs(enumerate(batch.edits())), described, _price(batch, judge), batch.assume)
 
 
@@ -180,7 +178,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         run.amend_about(lambda about: configurations.plan(about, configuration, batch.repeats))
         planner.announce(batch.edits())
         if batch.again.anew:
-            planner.replacement = replacements.begin(run, survey.key)
+            planner.replacement = begin_replacement(run, survey.key)
             if planner.replacement.continued:
                 say(
                     f"going on with the replacement begun at {planner.replacement.began}: what it judged is not asked again"
@@ -242,7 +240,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
             and ending.complete
             and not any((tally.unjudged + tally.not_replaced)[reason.value] for reason in OF_THE_SERVER)
         ):
-            replacements.finish(run, planner.replacement)
+            finish_replacement(run, planner.replacement)
         return ending
 
 

@@ -11,7 +11,7 @@ import cv2
 
 from editloupe.agent.faults import clean
 from editloupe.agent.spec_names import RULES
-from editloupe.evals.batch.jobs import Job
+from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.replies import Work, working_on
 from editloupe.evals.runs.pictures import KeptPictures
 from editloupe.judge.base_judge import BaseJudge

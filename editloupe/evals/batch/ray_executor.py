@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import uuid
-from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from editloupe.evals.batch.jobs import Job
 from editloupe.evals.batch.local_executor import Done
-from editloupe.evals.batch.processes import command_of, descendants, end_all
+from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.ray_vision import VisionModels, shared_settings, worth_sharing
 from editloupe.evals.batch.ray_worker import JudgeWorker, Switchboard
 from editloupe.evals.batch.stopping import keeping_signal_handlers
@@ -32,6 +34,7 @@ LAST_NEWS = 3.0
 """Seconds the workers' last messages are waited for when a session ends."""
 REST = 10.0
 """Seconds a lost worker gets nothing while others are there: it is being restarted."""
+_PROC = Path("/proc")
 
 
 def import_ray() -> Any:
@@ -251,3 +254,37 @@ class RayExecutor:
                     self._ray.kill(actor)
         finally:
             await self._cluster.close()
+
+
+def descendants(pid: int | None = None) -> list[int]:
+    """Return the processes below one, this one by default; none where the system does not list them under /proc."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for folder in _PROC.iterdir() if _PROC.is_dir() else ():
+        if folder.name.isdigit():
+            with suppress(OSError, ValueError, IndexError):  # it ended while we looked
+                # "pid (name) state parent …"; a name may hold spaces and brackets of its own
+                parent = int((folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[1])
+                children[parent].append(int(folder.name))
+    found: list[int] = []
+    waiting = [os.getpid() if pid is None else pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def command_of(pid: int) -> str:
+    """Return a process's command line; empty where it has ended."""
+    try:
+        return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+def end_all(commands: Mapping[int, str]) -> None:
+    """Kill these processes; one that has ended, or whose number belongs to another command meanwhile, is passed over."""
+    for pid, command in commands.items():
+        if command and command_of(pid) == command:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from editloupe.agent.hooks import OverBudget, Ticket
-from editloupe.evals.batch.jobs import Job
 from editloupe.evals.batch.local_executor import judge_job, share_cores
+from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.ray_vision import share_vision
 from editloupe.evals.batch.replies import current_work, reply_key
 from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl

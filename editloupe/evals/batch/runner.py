@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 
-from editloupe.evals.batch.cap_gate import CapGate
-from editloupe.evals.batch.first_failures import FirstFailures
-from editloupe.evals.batch.jobs import Job, Planner
 from editloupe.evals.batch.local_executor import Done, Executor
+from editloupe.evals.batch.planner import Job, Planner
 from editloupe.evals.batch.progress import Tally
-from editloupe.evals.batch.stopping import Stop
+from editloupe.evals.batch.stopping import FirstFailures, Stop
+from editloupe.evals.batch.traffic import CapGate
 from editloupe.evals.runs.find_answers import FAILED
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.records import Filing

@@ -1,4 +1,4 @@
-"""Ending a batch before it is done: Ctrl-C or a polite kill once, twice, and never longer than a stated time."""
+"""End a batch early: on Ctrl-C or a polite kill within a stated time, or if the first edits all fail in the same way."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from editloupe.types import OF_THE_SERVER, Judgement, Reason, Unjudged, UserError
+
 FINISHING = 10.0
 """Seconds after the first request to stop in which the edits under way may still send requests."""
 WAITING = 20.0
@@ -20,6 +22,10 @@ LEAVING = 5.0
 """Seconds in which everything has to be let go of; after that the process ends where it is."""
 INTERRUPTED = 130
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+ALIKE = 16
+"""Edits that may fail alike at the start before the user is asked."""
+REQUEST_FAILED = OF_THE_SERVER | {Reason.REFUSED, Reason.INTERNAL}
+"""Reasons that come of the server, the network or the set-up; what a judge answers unreadably is its own doing."""
 
 
 class Stop:
@@ -112,3 +118,32 @@ def keeping_signal_handlers() -> Iterator[None]:
         for number, handler in before.items():
             if handler is not None:  # None: it was not set from Python
                 signal.signal(number, handler)
+
+
+class FirstFailures:
+    """Looks at a session's judgements until one of them is not like the others."""
+
+    def __init__(self, alike: int = ALIKE) -> None:
+        self._alike = alike
+        self._reason: Reason | None = None
+        self._count = 0
+        self._over = False
+
+    def add(self, judgement: Judgement) -> None:
+        """Look at one more judgement; raises UserError where so many in a row, from the first on, failed alike."""
+        if self._over or not judgement.verdicts:
+            return
+        failed = [v for v in judgement.verdicts if isinstance(v, Unjudged) and v.reason in REQUEST_FAILED]
+        if not failed and all(isinstance(v, Unjudged) for v in judgement.verdicts):
+            return  # nothing was asked for it
+        reasons = {outcome.reason for outcome in failed}
+        alike = len(failed) == len(judgement.verdicts) and len(reasons | {self._reason or failed[0].reason}) == 1
+        if not alike:
+            self._over = True
+            return
+        self._reason, self._count = failed[0].reason, self._count + 1
+        if self._count >= self._alike:
+            raise UserError(
+                f"the first {self._count} edits all failed in the same way ({self._reason.value}: {failed[0].detail}); "
+                "mend that and give the same command again, or add --keep-going to go on all the same"
+            )

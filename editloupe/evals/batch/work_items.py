@@ -10,8 +10,7 @@ from typing import Protocol, TypeVar
 from editloupe.agent.asking import Unanswered
 from editloupe.agent.faults import ModelFailed
 from editloupe.agent.hooks import OverBudget
-from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
-from editloupe.evals.batch.replies import Work, working_on
+from editloupe.evals.batch.replies import KeptWhileUnderWay, Work, working_on
 from editloupe.pictures.pixels import ImageError
 from editloupe.tools.contract import ToolError
 

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from editloupe._util.files import file_name, make_folder, text_file
 from editloupe._util.text import for_json, quoted_lines
 from editloupe.agent.asking import Asker
-from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
+from editloupe.evals.batch.replies import KeptWhileUnderWay
 from editloupe.evals.batch.work_items import ItemTally, Tick, unwatched, work_through
 from editloupe.evals.making.boxes import DETECTOR, Detector
 from editloupe.evals.making.dlebench_metadata import prompts

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from editloupe.agent.asking import Asker
 from editloupe.agent.usage import CHARACTERS_A_TOKEN
-from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
+from editloupe.evals.batch.replies import KeptWhileUnderWay
 from editloupe.evals.batch.work_items import ItemTally, Tick, unwatched, work_through
 from editloupe.evals.making.boxes import DETECTOR, Detector, given_boxes, outdated, proposed_boxes
 from editloupe.evals.making.costs import Ledger

@@ -15,7 +15,7 @@ from editloupe.evals.analysis.pair_results import (
     row_halves,
 )
 from editloupe.evals.analysis.run_table import RunRow, Table
-from editloupe.evals.batch.edit_files import EditFiles
+from editloupe.evals.batch.planner import EditFiles
 from editloupe.evals.manifests.pairs import Pair, Way, merged
 from editloupe.evals.reward.edit_rewards import rewards
 from editloupe.judge import Judge

@@ -20,7 +20,7 @@ from editloupe.agent.faults import ModelRejected
 from editloupe.evals.analysis.criterion_means import criterion_means
 from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
-from editloupe.evals.batch.jobs import Again
+from editloupe.evals.batch.planner import Again
 from editloupe.evals.batch.runner import LOOK_AHEAD
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.papers.layouts import load_manifest

@@ -12,9 +12,9 @@ import pytest
 
 from editloupe import Judge, JudgeSettings, UserError, load_manifest
 from editloupe.cli.main import run as command
-from editloupe.evals.batch import batch_api_executor
+from editloupe.evals.batch import batch_api
 from editloupe.evals.batch.batch import Batch, Ending, judge_batch
-from editloupe.evals.batch.batch_api_desk import FOLDER, BatchDesk
+from editloupe.evals.batch.batch_api import FOLDER, BatchDesk
 from editloupe.evals.batch.stopping import Stop
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.runs.prices import Price
@@ -93,7 +93,7 @@ def test_a_stop_leaves_the_job_running_and_the_next_session_goes_on_with_it(
     batches: Batches, spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches.service.polls_needed = 10**9
-    monkeypatch.setattr(batch_api_executor, "_wait", _interrupt)
+    monkeypatch.setattr(batch_api, "_wait", _interrupt)
     ending = batches.judge(spec)
     assert ending.exit_code(unjudged=False) == 130
     assert any("goes on at the provider" in one and "curl -X POST" in one for one in batches.said)
@@ -164,7 +164,7 @@ def test_results_that_were_read_before_a_kill_are_not_asked_for_again(
 def test_a_file_has_its_limits_and_partial_results_are_filed_as_they_come(
     batches: Batches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("editloupe.evals.batch.batch_api_desk.MOST_REQUESTS", 3)
+    monkeypatch.setattr("editloupe.evals.batch.batch_api.MOST_REQUESTS", 3)
     batches.service.polls_needed = 2
     ending = batches.judge(count=7)
     sizes = [batches.service.files[job.file].count(b"\n") for job in batches.service.jobs.values()]
@@ -174,7 +174,7 @@ def test_a_file_has_its_limits_and_partial_results_are_filed_as_they_come(
 
 
 def test_a_file_has_a_size(batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("editloupe.evals.batch.batch_api_desk.MOST_BYTES", 50_000)
+    monkeypatch.setattr("editloupe.evals.batch.batch_api.MOST_BYTES", 50_000)
     assert batches.judge(count=4).tally.judged == 4
     files = [batches.service.files[job.file] for job in batches.service.jobs.values()]
     assert len(files) > 1

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.batch.batch_api_desk import FOLDER
+from editloupe.evals.batch.batch_api import FOLDER
 from editloupe.evals.runs.store import Run
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest
@@ -26,7 +26,7 @@ SESSION = """
 import os, signal, sys
 import editloupe.evals.batch.batch as batch
 from editloupe.cli.main import run
-from editloupe.evals.batch.batch_api_desk import BatchDesk
+from editloupe.evals.batch.batch_api import BatchDesk
 from editloupe.evals.runs.store import Run
 
 batch.FIRST_POLL = 0.01

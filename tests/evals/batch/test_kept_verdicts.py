@@ -16,7 +16,7 @@ import pytest
 from editloupe.agent.chat import RetryPolicy
 from editloupe.cli.main import run as command
 from editloupe.evals.batch.batch import Batch
-from editloupe.evals.batch.jobs import Again
+from editloupe.evals.batch.planner import Again
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.edival import evaluate
 from editloupe.evals.runs.store import Run

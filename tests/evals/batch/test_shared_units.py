@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from editloupe.evals.batch.batch import dry_run
-from editloupe.evals.batch.jobs import Again
+from editloupe.evals.batch.planner import Again
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run

@@ -28,7 +28,7 @@ def test_a_corrected_task_leaves_one_answer_for_a_criterion(scripted: StartServe
         run(batch(server, manifest, tmp_path / "run", judge={"protocol": "edit-compass"}, keep_going=True))
         units = table_of(tmp_path / "run").rows[0].units
         assert all(len(listed) == 1 for listed in units.values())
-        found.append(({name: listed[0].asked for name, listed in units.items()}, server.served))
+        found.append(({name: listed[0].kind.asked for name, listed in units.items()}, server.served))
     assert found[0][0] != found[1][0]
     assert found[2][0] == found[0][0]
     assert found[2][1] == found[1][1], "what was said of it as this kind of edit is found again"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from editloupe.agent.asking import Unanswered
 from editloupe.agent.hooks import OverBudget
-from editloupe.evals.batch.kept_while_under_way import FOLDER, KeptWhileUnderWay
+from editloupe.evals.batch.replies import FOLDER, KeptWhileUnderWay
 from editloupe.evals.batch.work_items import ItemTally, work_through
 from editloupe.pictures.pixels import ImageError
 from editloupe.tools.contract import ToolError

@@ -11,7 +11,7 @@ import pytest
 
 from editloupe.agent.asking import Asker
 from editloupe.agent.models import ModelSettings, open_chat
-from editloupe.evals.batch.kept_while_under_way import KeptWhileUnderWay
+from editloupe.evals.batch.replies import KeptWhileUnderWay
 from editloupe.evals.batch.work_items import ItemTally
 from editloupe.evals.edival.files import ChainFile, SceneFile, read_json
 from editloupe.evals.edival.instruct import Instructor

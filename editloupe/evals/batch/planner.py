@@ -1,4 +1,4 @@
-"""What is left to do: the units of a manifest that the run does not hold yet, as jobs of one edit each."""
+"""Plan the missing units of a manifest as one job per edit, repeat and try."""
 
 from __future__ import annotations
 
@@ -6,25 +6,33 @@ import hashlib
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
 
+from editloupe._util.files import check_file
+from editloupe._util.storable import storable_text
 from editloupe._util.text import number_of, verb
-from editloupe.evals.batch.edit_files import EditFiles
-from editloupe.evals.batch.shared_units import SharedUnits
 from editloupe.evals.runs import enrolment
-from editloupe.evals.runs.enrolment import Enrolled, Entry
+from editloupe.evals.runs.enrolment import Enrolled, Entry, Stamp
 from editloupe.evals.runs.find_answers import AnswerFinder, HeldUnit
 from editloupe.evals.runs.putting import Answer
-from editloupe.evals.runs.replacements import Replacement
+from editloupe.evals.runs.records import timestamp
 from editloupe.evals.runs.store import Run
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.judge.question_key import Question
-from editloupe.pictures.memory import PictureSource
+from editloupe.pictures.decode import hash_file
+from editloupe.pictures.memory import MemoryPicture, PictureSource
+from editloupe.pictures.pixels import ImageError
 from editloupe.types import Edit, Sha
 
 ANNOUNCED_AT_ONCE = 500
 """Edits that are made known to the run in one transaction."""
+_Place = tuple[Question, int]
+_REPLACING = "replacing"
+"""Field of run.json: replacements that were begun and not finished, which the same command continues."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,154 @@ class Survey:
     """What is asked otherwise than the run's verdicts were, and how many units that concerns, a sentence each."""
     key: str
     """Tells this set of edits, questions and repeats from another."""
+
+
+class EditFiles:
+    """Hashes of the pictures that can be read."""
+
+    def __init__(self, edit: Edit, known: Iterable[Enrolled] = ()) -> None:
+        self.hashes: dict[PictureSource, Sha] = {}
+        self.stamps: dict[str, Stamp] = {}
+        """By path, as the run keeps them."""
+        before: dict[str, Stamp] = {}
+        for row in known:
+            before |= row.stamps()
+        for path in edit.paths:
+            if path not in self.hashes:
+                self._take(path, before.get(storable_text(str(path))))
+        self.pictures = {
+            role: [self.hashes[path] for path in paths]
+            for role, paths in edit.files.items()
+            if all(path in self.hashes for path in paths)
+        }
+        """Hashes by role, of the roles that are whole."""
+
+    def _take(self, path: PictureSource, before: Stamp | None) -> None:
+        if isinstance(path, MemoryPicture):
+            with suppress(ImageError):
+                self.hashes[path] = hash_file(path)
+            return
+        try:
+            found = check_file(path)
+            same = before is not None and before[:2] == (found.st_size, found.st_mtime_ns)
+            sha = before.sha if before and same else hash_file(path)
+        except (OSError, ImageError):
+            return
+        self.hashes[path] = sha
+        self.stamps[storable_text(str(path))] = Stamp(found.st_size, found.st_mtime_ns, sha)
+
+
+class SharedUnits:
+    """Knows which units are under way and who waits for them; the planner asks from its thread, the runner from its own."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._under_way: dict[_Place, list[int]] = {}
+        self._being_written: set[_Place] = set()
+        self._over: set[bytes] = set()
+        """Those that are not asked twice although the run alone would have them asked again."""
+
+    def follows(self, question: Question, repeat: int, number: int | None) -> bool:
+        """Have an edit wait for a unit that another edit is being asked; False where nobody is.
+
+        Of a unit that is being written the end is awaited: after that the run tells what it holds.
+        """
+        place = (question, repeat)
+        with self._changed:
+            self._changed.wait_for(lambda: place not in self._being_written)
+            if question.shown is None or place not in self._under_way:
+                return False
+            if number is not None:
+                self._under_way[place].append(number)
+            return True
+
+    def begin(self, question: Question, repeat: int) -> None:
+        """Note a unit as under way."""
+        if question.shown is not None:
+            with self._changed:
+                self._under_way.setdefault((question, repeat), [])
+
+    def followers(self, question: Question, repeat: int) -> tuple[int, ...]:
+        """Return the edits that wait for a unit, which is about to be written; further ones wait until it is."""
+        place = (question, repeat)
+        with self._changed:
+            if place not in self._under_way:
+                return ()
+            self._being_written.add(place)
+            return tuple(self._under_way[place])
+
+    def end(self, questions: Collection[Question], repeat: int) -> None:
+        """Note units as no longer under way, whatever came of them."""
+        with self._changed:
+            for question in questions:
+                self._under_way.pop((question, repeat), None)
+                self._being_written.discard((question, repeat))
+            self._changed.notify_all()
+
+    def settle(self, question: Question, repeat: int) -> None:
+        """Note a unit as asked in this session, for which nothing further is asked in it."""
+        if question.shown is not None:
+            self._over.add(_mark(question, repeat))
+
+    def settled(self, question: Question, repeat: int) -> bool:
+        """True where a unit was asked in this session."""
+        return bool(self._over) and _mark(question, repeat) in self._over
+
+
+def _mark(question: Question, repeat: int) -> bytes:
+    """Return a few bytes for a unit: with everything judged anew there are as many as the run has units."""
+    return blake2b(f"{question.asked} {question.shown} {repeat}".encode(), digest_size=16).digest()
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A set of units that is judged anew in the place of what the run holds of it."""
+
+    key: str
+    """Tells which edits are asked which questions."""
+    after: int
+    """The highest number of an answer when it was begun."""
+    began: str
+    continued: bool = False
+    """True where an earlier session began it."""
+
+
+def find_replacement(run: Run, key: str) -> Replacement | None:
+    """Return the replacement of this key that was begun and not finished."""
+    known = run.about().get(_REPLACING)
+    found = known.get(key) if isinstance(known, Mapping) else None
+    if not isinstance(found, Mapping) or not isinstance(found.get("after"), int):
+        return None
+    return Replacement(key, found["after"], str(found.get("began")), continued=True)
+
+
+def begin_replacement(run: Run, key: str) -> Replacement:
+    """Return the unfinished replacement of this key, or begin one; it is noted before anything is replaced."""
+    if found := find_replacement(run, key):
+        return found
+    with run.reader() as reader:
+        after = reader.last_answer()
+    begun = Replacement(key, after, timestamp())
+
+    def note(about: dict[str, Any]) -> bool:
+        known = about.get(_REPLACING)
+        about[_REPLACING] = {**(known if isinstance(known, dict) else {}), key: {"after": after, "began": begun.began}}
+        return True
+
+    run.amend_about(note)
+    return begun
+
+
+def finish_replacement(run: Run, replacement: Replacement) -> None:
+    """Take the note of a replacement away: the next one of its key begins anew."""
+
+    def forget(about: dict[str, Any]) -> bool:
+        left = {key: noted for key, noted in about.get(_REPLACING, {}).items() if key != replacement.key}
+        about.pop(_REPLACING, None)
+        about.update({_REPLACING: left} if left else {})
+        return True
+
+    run.amend_about(forget)
 
 
 class Planner:
