@@ -10,7 +10,7 @@ from editloupe.evals.analysis.arithmetic import Arithmetic, group_weights, macro
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.analysis.scores import scores
-from editloupe.rubrics.registry import DEFAULT
+from editloupe.rubrics.registry import DEFAULT, PAPERS
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run
 
@@ -256,7 +256,8 @@ def test_levels_are_averaged_before_the_overall_as_in_vibe() -> None:
 
 def test_a_protocol_may_score_whole_edits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     geometric = replace(DEFAULT, edit_score=lambda edit, given: (given[IF] * given[VC]) ** 0.5)
-    monkeypatch.setattr("editloupe.rubrics.registry.PROTOCOLS", (geometric,))
+    paper = replace(PAPERS[0], protocol=geometric)
+    monkeypatch.setattr("editloupe.rubrics.registry.PAPERS", (paper,))
     run = make_run(tmp_path / "run", [Line("a", 4, 4), Line("b", 1, 4), Line("c", 4, None)])
     found = scores(run, how=QUICK)
     assert found.overall.value == pytest.approx(50)
