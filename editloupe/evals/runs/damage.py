@@ -33,6 +33,20 @@ class RunDamaged(UserError):
     """A run, or a part of it, that cannot be read."""
 
 
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """Raise RunDamaged, with the name of the run, for anything a damaged file can raise while it is read."""
+    try:
+        yield
+    except UserError:
+        raise
+    except (sqlite3.Error, OSError) as error:
+        why = (getattr(error, "strerror", None) or str(error)).splitlines()[:1]
+        raise RunDamaged(f"the run “{name}” cannot be read: {''.join(why)}") from error
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise RunDamaged(f"the run “{name}” holds a record that cannot be read ({type(error).__name__})") from error
+
+
 class Damage:
     """What of a run could not be read, each thing once."""
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from editloupe.servers.studio.damage import readable
+from editloupe.evals.runs.damage import readable
 from editloupe.servers.studio.library import OpenRun
 from editloupe.types import UserError
 

@@ -1,7 +1,8 @@
-"""What the form of a fork asks for, checked: where it begins, what is other at the step, and who goes on."""
+"""Forks that pages ask for: the request of the form, checked, and the forks under way."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +13,15 @@ from pydantic import Field, ValidationError, field_validator
 
 from editloupe._util.errors import describe_error
 from editloupe.evals.forks.reopening import JudgeChange
+from editloupe.evals.forks.stopping import ForkStop
 from editloupe.judge.settings import setup_names
 from editloupe.servers.studio.settings import StudioSettings
 from editloupe.servers.studio.uploads import Uploads
 from editloupe.tools.setting_values import read_assignments
 from editloupe.types import Mode, Record, Several, UserError
 
+AT_ONCE = 2
+"""Forks under way together; each may ask several times."""
 LONGEST = 20_000
 """Letters a thought may have."""
 TOOL_SETTINGS = (
@@ -138,3 +142,44 @@ def read_fork_request(body: bytes) -> ForkRequest:
         return ForkRequest.model_validate_json(body)
     except ValidationError as error:
         raise UserError(describe_error(error, whole="the request")) from None
+
+
+class ForkJobs:
+    """The forks of this program, by the key their form was given."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way: dict[str, ForkStop] = {}
+        self._closed = False
+
+    @contextmanager
+    def room(self, key: str) -> Iterator[ForkStop]:
+        """Take a place and give what stops the fork; where there is no place, that is told in a sentence."""
+        with self._lock:
+            if self._closed:
+                raise UserError("the studio is ending")
+            if key in self._under_way:
+                raise UserError("this fork is being made already; wait for it, or stop it")
+            if len(self._under_way) >= AT_ONCE:
+                raise UserError(f"{AT_ONCE} forks are being made already; wait for one of them, or stop it")
+            stop = self._under_way[key] = ForkStop()
+        try:
+            yield stop
+        finally:
+            with self._lock:
+                del self._under_way[key]
+
+    def stop(self, key: str) -> bool:
+        """Stop a fork; False where it has ended, or was never begun."""
+        with self._lock:
+            found = self._under_way.get(key)
+        if found is not None:
+            found.stop()
+        return found is not None
+
+    def close(self) -> None:
+        """Stop all of them; no further one begins."""
+        with self._lock:
+            self._closed, left = True, list(self._under_way.values())
+        for one in left:
+            one.stop()

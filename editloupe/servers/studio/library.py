@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from editloupe.evals.runs.damage import RunDamaged
+from editloupe.evals.analysis.run_table import version_notes, versions_counted
+from editloupe.evals.runs.damage import RunDamaged, readable
 from editloupe.evals.runs.pictures import PictureFolder
 from editloupe.evals.runs.readback import KeptEdit
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import FILE, Run
-from editloupe.servers.studio.damage import readable
 from editloupe.servers.studio.index import RunIndex
 from editloupe.servers.studio.labels import FILE as LABELS
 from editloupe.servers.studio.labels import LabelBook
@@ -42,6 +42,8 @@ class OpenRun:
     index: RunIndex
     mark: Mark = ()
     """Which file is open: a run that was deleted and made anew is another file."""
+    _served: dict[str, tuple[tuple[int, int], tuple[str, ...]]] = field(default_factory=dict, repr=False, compare=False)
+    """Notes on served versions by configuration, with the state of the run that they were counted in."""
 
     def edit(self, name: str) -> KeptEdit:
         """Return one edit by its name, with the hashes of its pictures by role."""
@@ -96,6 +98,16 @@ class OpenRun:
         with self.index.reading() as rows:
             query = "SELECT 1 FROM asked WHERE asked = ? AND configuration = ?"
             return rows.execute(query, (asked, configuration)).fetchone() is not None
+
+    def served_notes(self, configuration: str) -> tuple[str, ...]:
+        """Return a note if a configuration's judge was served in several versions; count again only if the run changed."""
+        state = self.index.state()
+        counted = self._served.get(configuration)
+        if counted is None or counted[0] != state:
+            with readable(self.name), self.run.reader() as reader:
+                counts = reader.count_served(configuration)
+            counted = self._served[configuration] = state, version_notes(versions_counted(counts))
+        return counted[1]
 
     def title_of(self, criterion: str, protocol: str) -> str:
         """Return a criterion's title, as this run's rubric has it."""

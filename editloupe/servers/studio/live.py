@@ -14,7 +14,7 @@ from typing import Any
 from editloupe.judge import Judge
 from editloupe.pictures.decode import Album
 from editloupe.pictures.pixel_budget import PixelBudget
-from editloupe.servers.studio.decoding_threads import JUDGED_AT_ONCE
+from editloupe.servers.studio.picture_cache import JUDGED_AT_ONCE
 from editloupe.servers.studio.request import JudgeRequest
 from editloupe.servers.studio.trace_view import roles_of
 from editloupe.servers.studio.uploads import Uploads

@@ -16,13 +16,12 @@ from editloupe.evals.runs.single import keep_judgement
 from editloupe.judge import Judge
 from editloupe.pictures.decode import Album
 from editloupe.servers.studio.charts import ChartCache
-from editloupe.servers.studio.decoding_threads import DecodingThreads
-from editloupe.servers.studio.fork_jobs import ForkJobs
+from editloupe.servers.studio.fork_request import ForkJobs
 from editloupe.servers.studio.library import Library, OpenRun
 from editloupe.servers.studio.live import LiveJobs, Renderer
 from editloupe.servers.studio.making import MakingShelf, split_folders
 from editloupe.servers.studio.pair_shelf import PairShelf
-from editloupe.servers.studio.picture_cache import PictureCache
+from editloupe.servers.studio.picture_cache import DecodingThreads, PictureCache
 from editloupe.servers.studio.render import Pages
 from editloupe.servers.studio.settings import StudioSettings
 from editloupe.servers.studio.trace_indexing import TraceIndexing

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 
+from editloupe.evals.runs.damage import readable
 from editloupe.evals.runs.store import Run
 from editloupe.evals.traces.index_file import behind, open_index
-from editloupe.servers.studio.damage import readable
 from editloupe.servers.studio.library import OpenRun
 from editloupe.types import UserError
 

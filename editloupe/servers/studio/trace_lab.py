@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from editloupe.evals.runs.damage import readable
 from editloupe.evals.runs.records import Unit
 from editloupe.evals.traces.finding import ORDERS, SearchedRun, TraceHit, searching
 from editloupe.evals.traces.trace_notes import TraceNote, TracePlace, read_notes
-from editloupe.servers.studio.damage import readable
 
 if TYPE_CHECKING:
     from editloupe.servers.studio.library import OpenRun

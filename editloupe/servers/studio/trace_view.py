@@ -1,16 +1,25 @@
-"""A trace made ready to be looked at: what each step asked for and saw, and where in the pictures that was."""
+"""A trace as its page shows it: steps and boxes, the raw request and reply of a step, and other verdicts to compare it with."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from editloupe.evals.runs.damage import readable
+from editloupe.evals.runs.records import Unit
+from editloupe.evals.runs.step_replies import reply_behind
+from editloupe.evals.runs.store import Run
+from editloupe.judge.question_key import changes
 from editloupe.rubrics.case import EDITED, SOURCE
-from editloupe.types import Box, Observation, Sent, Step, ToolCall, Trace
+from editloupe.types import AskedMessage, Box, Observation, Sent, Step, ToolCall, Trace, UserError
+
+if TYPE_CHECKING:
+    from editloupe.servers.studio.library import Library, OpenRun
 
 ROLES = {SOURCE: "source", EDITED: "edited"}
 KINDS: Mapping[str, str] = {
@@ -23,6 +32,11 @@ KINDS: Mapping[str, str] = {
 }
 """What a drawn box stands for."""
 MOST_DIFFERENCES = 20
+Block = dict[str, Any]
+EARLIER = "This run keeps no requests; this one is put together from the trace, without the words of repairs and further stages."
+Judged = tuple["OpenRun", Unit]
+_OBVIOUS = ("judge", "mode", "criterion", "protocol")
+"""What stands in the title of a verdict anyway, or is said first."""
 
 
 @dataclass(frozen=True)
@@ -211,3 +225,160 @@ def _mark_text(kind: str, number: int, entry: Mapping[str, Any]) -> str:
     if kind == "object":
         return f"{entry.get('label', 'object')} {entry.get('confidence', '')}".strip()
     return f"difference {number}"
+
+
+def request_of(trace: Trace, position: int) -> list[Block]:
+    """Return the conversation up to a step, message by message: the texts as they were sent, pictures by name, hash and size.
+
+    A trace of an earlier version keeps no requests: of these it is put together as far as it goes, which `note_of` says.
+    """
+    if not trace.steps[position].asked:
+        return _put_together(trace, position)
+    opened = (place for place in range(position, -1, -1) if _opens(trace.steps[place]))
+    first = next(opened, 0)
+    messages: list[Block] = []
+    for place in range(first, position + 1):
+        step = trace.steps[place]
+        sizes = {one.sha: one for earlier in trace.steps[first : place + 1] for one in earlier.sent}
+        for asked in step.asked:
+            if asked.role == "assistant":
+                messages += [_reply(trace.steps[place - 1])] if place else []
+            else:
+                messages.append(_message(asked, trace.prompt, sizes))
+    return messages
+
+
+def note_of(trace: Trace, position: int) -> str | None:
+    """Say what a reader must know of a request that is shown; None where it is what was sent."""
+    return None if trace.steps[position].asked else EARLIER
+
+
+def reply_of(run: Run, trace: Trace, position: int) -> Any:
+    """Return the reply of a step: the provider's whole message where the run kept it, else its text."""
+    step = trace.steps[position]
+    if found := reply_behind(run, trace.edit_id, step):
+        return found.kept
+    calls = [{"name": call.name, "parameters": dict(call.parameters)} for call in step.calls]
+    return {"text": step.raw, **({"calls": calls} if calls else {})}
+
+
+def _opens(step: Step) -> bool:
+    """True where a conversation begins: rubrics of two stages have two in one trace."""
+    return bool(step.asked) and step.asked[0].role == "system"
+
+
+def _message(asked: AskedMessage, prompt: Sequence[str], sizes: Mapping[str, Sent]) -> Block:
+    parts: list[Any] = []
+    if asked.prompt is not None:
+        parts.append(prompt[asked.prompt] if asked.prompt < len(prompt) else "")
+    for part in asked.content:
+        if isinstance(part, str):
+            parts.append(part)
+        elif part.sha in sizes:
+            one = sizes[part.sha]
+            parts.append(_picture(part.picture, part.sha, one.size, one.format))
+        else:
+            parts.append({"picture": part.picture, "sha": part.sha})
+    whole = parts[0] if len(parts) == 1 and isinstance(parts[0], str) else parts
+    about = {"call_id": asked.call_id, "name": asked.name} if asked.role == "tool" else {}
+    return {"role": asked.role, **about, "content": whole}
+
+
+def _reply(step: Step) -> Block:
+    reply: Block = {"role": "assistant", "content": step.raw}
+    if step.calls:
+        reply["calls"] = [{"id": c.id, "name": c.name, "parameters": dict(c.parameters)} for c in step.calls]
+    return reply
+
+
+def _put_together(trace: Trace, position: int) -> list[Block]:
+    shown = list(trace.steps[: position + 1])
+    pictures = [_picture(sent.name, sent.sha, sent.size, sent.format) for step in shown[:1] for sent in step.sent]
+    system, task = (*trace.prompt, "", "")[:2]
+    messages: list[Block] = [{"role": "system", "content": system}, {"role": "user", "content": [task, *pictures]}]
+    for step, following in pairwise(shown):
+        messages += _exchange(step, following)
+    return messages
+
+
+def _exchange(step: Step, following: Step) -> Iterator[Block]:
+    yield _reply(step)
+    for seen in step.observations:
+        yield {"role": "tool", "call_id": seen.call_id, "name": seen.tool, "content": seen.text}
+    if step.problem:
+        yield {"role": "user", "content": step.problem}
+    if following.sent:
+        yield {"role": "user", "content": [_picture(s.name, s.sha, s.size, s.format) for s in following.sent]}
+
+
+def _picture(name: str, sha: str, size: tuple[int, int], format: str) -> Block:
+    return {"picture": name, "sha": sha, "size": list(size), "format": format}
+
+
+def verdicts_beside(library: Library, own: OpenRun, unit: Unit) -> list[Judged]:
+    """Return all other verdicts by the same criterion on the same pictures and instruction, in all open runs.
+
+    Ids do not count: two runs may give one id to different edits, and different ids to one. Where several edits of a run
+    show the same, each way of judging stands there once, of the edit with the same name where there is one.
+    """
+    found: list[Judged] = []
+    content = own.content(unit.name)
+    for one in library.runs():
+        same_run = one.key == own.key
+        try:
+            alike = [unit.name] if same_run else one.alike(content) if content else []
+            names = sorted(alike, key=lambda name: name != unit.name)
+            units = [other for name in names for other in one.units(name)]
+        except UserError:  # its own pages say what is wrong with it
+            continue
+        seen = {(unit.asked, unit.repeat)} if same_run else set()
+        for other in units:
+            if other.criterion == unit.criterion and (other.asked, other.repeat) not in seen:
+                seen.add((other.asked, other.repeat))
+                found.append((one, other))
+    return found
+
+
+def differences(left: Judged, right: Judged) -> list[str]:
+    """Say what differs between two verdicts on the same pictures and instruction, beside judge, mode and repeat."""
+    return list(dict.fromkeys(_differences(left, right)))
+
+
+def _differences(left: Judged, right: Judged) -> Iterator[str]:
+    (one, first), (other, second) = left, right
+    if first.protocol != second.protocol:
+        yield f"A was asked by {first.protocol}, B by {second.protocol}: criteria of one name, but not one question"
+    else:
+        told = changes(_asked(one, first), _asked(other, second))
+        if told := tuple(what for what in told if not what.startswith(_OBVIOUS)):
+            yield f"they were asked otherwise: {', '.join(told)}"
+    edit, same = one.edit(first.name).edit, other.edit(second.name).edit
+    if edit.id != same.id:
+        yield f"the run of B calls this edit {same.id}"
+    if edit.model != same.model:
+        yield f"the editing model is {edit.model or 'not named'} in A and {same.model or 'not named'} in B"
+    for name, words in (
+        ("target_boxes", "the targets"),
+        ("instruction_type", "the type of the instruction"),
+        ("hint", "the hint"),
+        ("turn", "the turn"),
+    ):
+        if getattr(edit, name) != getattr(same, name):
+            yield (
+                f"{words} of the edit differ between the two runs"
+                if name == "target_boxes"
+                else (f"{words} differs between the two runs")
+            )
+    if _further(one, first) != _further(other, second):
+        yield "the further pictures of the edit, such as a reference, differ between the two runs"
+
+
+def _asked(one: OpenRun, unit: Unit) -> Mapping[str, Any]:
+    """Return the facts of the question a unit answers; nothing where the run does not know them."""
+    with readable(one.name), one.run.reader() as reader:
+        return reader.question_facts(unit.asked)
+
+
+def _further(one: OpenRun, unit: Unit) -> dict[str, list[str]]:
+    pictures = one.edit(unit.name).pictures
+    return {role: list(shas) for role, shas in pictures.items() if role not in ("source", "edited")}

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from editloupe.evals.runs.pictures import PictureFolder, file_of
 from editloupe.pictures.decode import Picture, decode
-from editloupe.servers.studio.decoding_threads import DecodingThreads
+from editloupe.servers.studio.picture_cache import DecodingThreads
 from editloupe.servers.studio.settings import UPLOAD_PIXELS
 from editloupe.types import Sha, UserError
 

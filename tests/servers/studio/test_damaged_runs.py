@@ -28,7 +28,6 @@ DAMAGE = [pytest.param(kind, marks=pytest.mark.slow if VARIANTS.search(kind) els
 @pytest.mark.long
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_no_page_of_a_damaged_run_fails(kind: str, whole: Path, tmp_path: Path, studio: OpenStudio) -> None:
-    pytest.importorskip("editloupe.servers.studio.damage")
     shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
     KINDS[kind](tmp_path / "run")
     try:

@@ -11,7 +11,7 @@ from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.registry import protocol
-from editloupe.servers.studio.raw_exchange import note_of, reply_of, request_of
+from editloupe.servers.studio.trace_view import note_of, reply_of, request_of
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
 from tests.rubrics.samples import reply_for

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.pictures.pixel_budget import PixelBudget
-from editloupe.servers.studio.decoding_threads import DecodingThreads
+from editloupe.servers.studio.picture_cache import DecodingThreads
 from editloupe.servers.studio.settings import UPLOAD_BYTES, UPLOAD_PIXELS
 from editloupe.servers.studio.uploads import Uploads
 from editloupe.types import UserError

@@ -7,12 +7,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from editloupe.evals.runs.damage import readable
 from editloupe.evals.trust.label_queue import FILE, LabelQueue, join_queues
-from editloupe.servers.studio.damage import readable
 from editloupe.servers.studio.library import OpenRun
 from editloupe.servers.studio.queries import Facts, facts_of
 from editloupe.servers.studio.studio import studio_of
-from editloupe.servers.studio.versions import served_notes
 from editloupe.servers.studio.worklists import proposed_work, queue_files
 from editloupe.types import UserError
 
@@ -50,7 +49,7 @@ def corrected(
         why=why,
         queues=list(files),
         names=names,
-        versions=served_notes(one, facts.configuration) if facts.configuration else (),
+        versions=one.served_notes(facts.configuration) if facts.configuration else (),
     )
 
 

@@ -10,15 +10,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from editloupe.evals.forks.fork_groups import count_forks
-from editloupe.evals.runs.damage import RunDamaged
+from editloupe.evals.runs.damage import RunDamaged, readable
 from editloupe.rubrics.registry import protocols
 from editloupe.servers.studio.answer_choices import choices
 from editloupe.servers.studio.charts import TITLES
-from editloupe.servers.studio.damage import readable
 from editloupe.servers.studio.library import ClosedRun, OpenRun
 from editloupe.servers.studio.queries import AGREEMENTS, NO_MODEL, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, page_of
 from editloupe.servers.studio.studio import studio_of
-from editloupe.servers.studio.versions import served_notes
 from editloupe.types import UserError
 
 router = APIRouter()
@@ -39,7 +37,7 @@ class RunCard:
 
 def _card(run: OpenRun) -> RunCard:
     facts = run.index.facts()
-    versions = (said for known in facts.configurations for said in served_notes(run, known["configuration"]))
+    versions = (said for known in facts.configurations for said in run.served_notes(known["configuration"]))
     with readable(run.name):
         return RunCard(run, facts, tuple(dict.fromkeys(versions)), count_forks(run.run))
 
@@ -115,7 +113,7 @@ def one_run(
         repeated=facts.repeats > 1,
         faults=one.index.people.faults,
         label_notes=one.index.people.notes,
-        versions=served_notes(one, facts.configuration),
+        versions=one.served_notes(facts.configuration),
         forks=forks,
     )
 

@@ -11,18 +11,26 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from editloupe.evals.forks.fork_groups import ForkGroup, fork_groups
-from editloupe.evals.runs.damage import RunDamaged
+from editloupe.evals.runs.damage import RunDamaged, readable
 from editloupe.evals.runs.readback import KeptEdit
 from editloupe.evals.runs.records import Unit
 from editloupe.rubrics.model import Rubric
-from editloupe.servers.studio.beside import differences, verdicts_beside
-from editloupe.servers.studio.damage import readable
 from editloupe.servers.studio.labelling import given_by
 from editloupe.servers.studio.library import OpenRun
-from editloupe.servers.studio.raw_exchange import note_of, reply_of, request_of
 from editloupe.servers.studio.studio import studio_of
 from editloupe.servers.studio.trace_lab import around
-from editloupe.servers.studio.trace_view import StepView, kinds_of, parting, parting_sentence, steps_of
+from editloupe.servers.studio.trace_view import (
+    StepView,
+    differences,
+    kinds_of,
+    note_of,
+    parting,
+    parting_sentence,
+    reply_of,
+    request_of,
+    steps_of,
+    verdicts_beside,
+)
 from editloupe.types import Trace, UserError
 
 router = APIRouter()

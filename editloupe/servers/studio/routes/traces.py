@@ -11,13 +11,13 @@ from starlette.responses import Response
 
 from editloupe._util.errors import first_error
 from editloupe.evals.report.trace_html import trace_html
+from editloupe.evals.runs.damage import readable
 from editloupe.evals.traces.differing import differences, page_of_differences
 from editloupe.evals.traces.expression import LONGEST, ExpressionError
 from editloupe.evals.traces.finding import ORDERS, WORKLIST
 from editloupe.evals.traces.trace_notes import TracePlace, write_note
 from editloupe.evals.traces.trace_statistics import NO_EXPERIMENT
 from editloupe.evals.traces.vocabulary import COUNTS, EXAMPLES, FIELDS, SEARCHES
-from editloupe.servers.studio.damage import readable
 from editloupe.servers.studio.library import OpenRun
 from editloupe.servers.studio.queries import PAGE_SIZE
 from editloupe.servers.studio.request import parse_json
