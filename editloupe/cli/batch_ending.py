@@ -15,7 +15,7 @@ from editloupe._util.text import command, for_json, number_of, one_line, trace_c
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.otel import sending_spans
 from editloupe.cli.telling import tell
-from editloupe.evals.analysis.criterion_means import CriterionMean, criterion_means
+from editloupe.evals.analysis.parts import CriterionMean, criterion_means
 from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_table import table_of_configuration, version_notes
 from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch

@@ -15,9 +15,8 @@ from editloupe.types import UserError
 
 if TYPE_CHECKING:
     from editloupe.evals.analysis.bootstrap import Resampling
-    from editloupe.evals.analysis.compare import RunComparison
-    from editloupe.evals.analysis.matching import Question
-    from editloupe.evals.analysis.model_records import ModelComparison
+    from editloupe.evals.analysis.compare import Question, RunComparison
+    from editloupe.evals.analysis.model_comparison import ModelComparison
     from editloupe.evals.analysis.run_table import Table
 
 FORMATS = ("text", "md", "json")
@@ -132,8 +131,8 @@ def _compared(
 ) -> RunComparison | tuple[ModelComparison, ...]:
     """Answer the question that is named, or the one that the data leave; of models one answer for what a paper keeps apart."""
     from editloupe.evals.analysis.compare import compare as compare_two
-    from editloupe.evals.analysis.matching import question_of
-    from editloupe.evals.analysis.model_pairs import compare_apart
+    from editloupe.evals.analysis.compare import question_of
+    from editloupe.evals.analysis.model_comparison import compare_apart
     from editloupe.evals.analysis.parts import shared_apart_fields
     from editloupe.evals.analysis.reference import without_reference
 

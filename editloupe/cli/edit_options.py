@@ -13,9 +13,8 @@ from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.telling import tell
 from editloupe.evals.batch.batch import Edits
 from editloupe.evals.papers import layouts
-from editloupe.evals.papers.layouts import Note
 from editloupe.rubrics.benchmark import LANGUAGES
-from editloupe.rubrics.registry import DEFAULT
+from editloupe.rubrics.registry import DEFAULT, Note
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.types import UserError
 

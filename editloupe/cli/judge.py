@@ -18,12 +18,12 @@ from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.splice import spliced
 from editloupe.cli.telling import tell
-from editloupe.evals.papers.layouts import type_reader
 from editloupe.judge import Judge
 from editloupe.judge.panels import opinion_lines
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.model import LabelAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.registry import protocol as find_protocol
+from editloupe.rubrics.registry import type_reader
 from editloupe.types import Edit, Judgement, Outcome, Step, Trace, UserError, Verdict
 
 

@@ -60,7 +60,7 @@ def stats(
     Example: editloupe manifest stats small-objects.jsonl other-benchmark.jsonl --out figures
     """
     from editloupe.evals.manifests.stats import manifest_stats
-    from editloupe.evals.papers.layouts import type_reader
+    from editloupe.rubrics.registry import type_reader
 
     paper = known_paper(one_of("--layout", layout, layouts.sample_layouts()))
     naming = paper.fields if paper else None

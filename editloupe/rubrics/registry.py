@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import entry_points
 
@@ -19,7 +20,7 @@ from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.protocol import Protocol
 from editloupe.rubrics.vibe import paper as vibe
 from editloupe.rubrics.wiseedit import paper as wiseedit
-from editloupe.types import UserError
+from editloupe.types import Edit, UserError
 
 PAPERS: tuple[Paper, ...] = (
     dlebench.PAPER,
@@ -39,6 +40,11 @@ DEFAULT_FOR_PAIRS = editreward.PAPER.protocol
 ENTRY_POINTS = "editloupe.papers"
 OWN = "own"
 """The name that rubric files without a paper are judged under."""
+
+Note = Callable[[str], object]
+"""Takes a sentence for the user."""
+MOST_TYPES = 5
+"""Types unknown to the protocol that are noted one by one."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _registered: dict[str, Paper] = {}
@@ -109,6 +115,30 @@ def protocol(name: str) -> Protocol:
     if known := known_protocol(name):
         return known
     raise UserError(f'there is no protocol "{name}"; there are: {", ".join(p.name for p in protocols())}')
+
+
+def type_reader(protocol: str | None, note: Note | None = None) -> Callable[[Edit], Edit]:
+    """Return what gives an edit its type as a protocol spells it; a type that the protocol cannot do with is a UserError.
+
+    Where a protocol takes types of the user's own, `note` is told once of each of the first few.
+    """
+    known = known_protocol(protocol)
+    if known is None:
+        return lambda edit: edit
+    told: set[str] = set()
+
+    def typed(edit: Edit) -> Edit:
+        edit = known.typed(edit)
+        kind = edit.instruction_type
+        own = bool(kind) and bool(known.types) and known.type_of is None and kind not in known.types
+        if note and own and kind not in told and len(told) < MOST_TYPES and known.weighting == "types":
+            told.add(str(kind))
+            note(f'"{kind}" is no type of {known.title}; it is counted as a type of its own')
+            if len(told) == MOST_TYPES:
+                note("further types that it does not know are not listed")
+        return edit
+
+    return typed
 
 
 def usual_repeats(name: str | None) -> int:

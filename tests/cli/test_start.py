@@ -15,7 +15,7 @@ HEAVY = ("torch", "transformers", "ncnn", "rapidocr", "ray", "fastapi", "matplot
 RUNS = (
     "editloupe.evals.runs.store",
     "editloupe.evals.analysis",
-    "editloupe.evals.papers.registry",
+    "editloupe.evals.papers.tables",
     "editloupe.evals.batch",
 )
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.papers.layouts import type_reader
-from editloupe.rubrics.registry import protocol
+from editloupe.rubrics.registry import protocol, type_reader
 from editloupe.types import Edit, UserError
 
 

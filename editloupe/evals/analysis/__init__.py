@@ -4,8 +4,7 @@ from editloupe.evals.analysis.agreement import Agreement, agreement
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.compare import RunComparison, compare
 from editloupe.evals.analysis.estimate import Estimate
-from editloupe.evals.analysis.model_pairs import compare_models
-from editloupe.evals.analysis.model_records import ModelComparison
+from editloupe.evals.analysis.model_comparison import ModelComparison, compare_models
 from editloupe.evals.analysis.run_table import Table, human_labels, table_of
 from editloupe.evals.analysis.scores import Scores, scores
 

@@ -11,10 +11,16 @@ import numpy as np
 from pydantic import Field
 
 from editloupe.evals.analysis import statistics as st
-from editloupe.evals.analysis.among_people import AmongPeople, among_people
+from editloupe.evals.analysis.agreement_measures import (
+    MEASURES,
+    AmongPeople,
+    Pairing,
+    alpha_estimate,
+    among_people,
+    used,
+)
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Resampling, bootstrap, clusterings, estimate, kinds_of
 from editloupe.evals.analysis.estimate import Estimate, frame, missing
-from editloupe.evals.analysis.pairing import MEASURES, Pairing, alpha_estimate, used
 from editloupe.evals.analysis.run_table import Table, human_labels, table_of, warnings_of
 from editloupe.evals.analysis.run_units import row_lower_medians, row_means
 from editloupe.evals.labels.human import Files, Human

@@ -1,41 +1,217 @@
-"""Two runs against each other: as judges of the same pictures, or as editing models on the same sources and instructions."""
+"""Two runs against each other: which question they answer, which of their rows belong together, and how they differ.
+
+Two *judges* are compared on the same pictures: source, edited picture and instruction are the same. Two *editing models*
+are compared on the same cases: source, instruction, targets and further inputs are the same, the edited picture is not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import compress
 from operator import eq
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from editloupe.evals.analysis import reference as ref
 from editloupe.evals.analysis.agreement import Ceiling, Confusion, ceiling_of, pairing, scale_of
-from editloupe.evals.analysis.bootstrap import Floats, Resampling, clusterings
-from editloupe.evals.analysis.closer import HumanDifference, Side, closer_to_people
+from editloupe.evals.analysis.agreement_measures import HIGHER_IS_BETTER, MEASURES, Pairing
+from editloupe.evals.analysis.bootstrap import Floats, Resampling, bootstrap, clusterings, estimate, kinds_of
 from editloupe.evals.analysis.estimate import Estimate, Number, frame, missing
-from editloupe.evals.analysis.matching import (
-    Matched,
-    Question,
-    case_of,
-    edited,
-    match,
-    match_pictures,
-    question_of,
-    same_judge,
-)
-from editloupe.evals.analysis.paired import OVERALL, CaseGrid, Change, differences
+from editloupe.evals.analysis.paired_differences import OVERALL, CaseGrid, Change, differences
 from editloupe.evals.analysis.parts import shared_apart_fields, value_of
-from editloupe.evals.analysis.run_table import Table, human_labels, table_of, warnings_of
+from editloupe.evals.analysis.reference import without_reference
+from editloupe.evals.analysis.run_table import RunRow, Table, human_labels, table_of, warnings_of
 from editloupe.evals.analysis.run_units import row_lower_medians, row_means
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.analysis.statistics import MOST_VALUES, confusion
 from editloupe.evals.labels.human import Files, Human
 from editloupe.evals.runs.store import Run
+from editloupe.rubrics.tables import NO_MODEL
 from editloupe.types import Record, UserError
+
+Question = Literal["judges", "models"]
+Key = Callable[[RunRow], Hashable]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Rows of two runs that belong together, and what each run has beyond them."""
+
+    pairs: tuple[tuple[RunRow, RunRow], ...]
+    only_a: tuple[RunRow, ...]
+    only_b: tuple[RunRow, ...]
+
+
+def edited(row: RunRow) -> str:
+    """Return what tells edited pictures apart: the content hash, or the path where the run has no hash."""
+    return shas[0] if (shas := row.pictures.get("edited")) else str(row.edit.edited)
+
+
+def picture_of(row: RunRow) -> Hashable:
+    """Return what a judge was shown: the pictures before and after, and the instruction."""
+    return row.source, edited(row), row.edit.instruction
+
+
+def case_of(row: RunRow) -> Hashable:
+    """Return what two editing models were given alike."""
+    return row.case
+
+
+def match(a: Iterable[RunRow], b: Iterable[RunRow], key: Key) -> Matched:
+    """Pair rows of the same key; among several of one key those of the same model and id first, then in their order."""
+    rows, others = list(a), list(b)
+    partner: dict[int, int] = {}
+    taken: set[int] = set()
+    keys, other_keys = [key(row) for row in rows], [key(row) for row in others]
+    for precise in (lambda row: (row.model, row.edit.id), lambda row: row.edit.id, lambda row: None):
+        waiting: dict[Hashable, list[int]] = {}
+        for place in reversed(range(len(others))):
+            if place not in taken:
+                waiting.setdefault((other_keys[place], precise(others[place])), []).append(place)
+        for place, row in enumerate(rows):
+            if place not in partner and (found := waiting.get((keys[place], precise(row)))):
+                partner[place] = found.pop()
+                taken.add(partner[place])
+    return Matched(
+        tuple((rows[place], others[partner[place]]) for place in sorted(partner)),
+        tuple(row for place, row in enumerate(rows) if place not in partner),
+        tuple(row for place, row in enumerate(others) if place not in taken),
+    )
+
+
+def match_pictures(a: Table, b: Table) -> Matched:
+    """Pair rows that show the same pictures; where one run kept no hash of a picture, id and model have to do."""
+    found = match(a.rows, b.rows, picture_of)
+    more = match(found.only_a, found.only_b, lambda row: (row.edit.id, row.model))
+    alike = [pair for pair in more.pairs if _could_be_the_same(*pair)]
+    if not alike:
+        return found
+    left_a, left_b = {id(one) for one, _ in alike}, {id(two) for _, two in alike}
+    return Matched(
+        (*found.pairs, *alike),
+        tuple(row for row in found.only_a if id(row) not in left_a),
+        tuple(row for row in found.only_b if id(row) not in left_b),
+    )
+
+
+def _could_be_the_same(one: RunRow, two: RunRow) -> bool:
+    """True where nothing that both runs know of an edit differs, and one of them lacks the hash of a picture."""
+    roles = ("source", "edited")
+    known = [role for role in roles if one.pictures.get(role) and two.pictures.get(role)]
+    bare = [role for role in roles if not one.pictures.get(role) and not two.pictures.get(role)]
+    return (
+        len(known) + len(bare) < len(roles)
+        and one.edit.instruction == two.edit.instruction
+        and all(one.pictures[role] == two.pictures[role] for role in known)
+        and all(getattr(one.edit, role) == getattr(two.edit, role) for role in bare)
+    )
+
+
+def question_of(a: Table, b: Table) -> Question:
+    """Return which question two runs answer; where neither fits, or both might, UserError says so."""
+    a, b = without_reference(a)[0], without_reference(b)[0]
+    same = match_pictures(a, b)
+    other = match(same.only_a, same.only_b, case_of).pairs
+    if not same.pairs and not other:
+        raise UserError(
+            f"{a.name} and {b.name} have neither an edited picture nor a source and instruction in common, so there is "
+            "nothing to compare"
+        )
+    judged_alike = same_judge(a, b)
+    models = set(a.models) - {NO_MODEL}, set(b.models) - {NO_MODEL}
+    other_models = all(models) and not models[0] & models[1]
+    if not other:
+        return "models" if other_models and judged_alike else "judges"
+    if judged_alike:
+        return "models"
+    if same.pairs and not other_models:
+        return "judges"
+    seen = f"{len(same.pairs)} edited pictures are" if len(same.pairs) != 1 else "1 edited picture is"
+    raise UserError(
+        f"{a.name} and {b.name} differ both in the judge ({a.title}; {b.title}) and in the edited pictures, so a difference "
+        f"could come from either: judge both with one judge, or name the question: --judges compares the judges where "
+        f"the pictures are the same ({seen}), --models takes the verdicts as they are"
+    )
+
+
+def same_judge(a: Table, b: Table) -> bool:
+    """True where judge, protocol and mode are the same and no criterion was put in wholly different words."""
+    if (a.protocol, a.judges, a.modes) != (b.protocol, b.judges, b.modes):
+        return False
+    asked = [_asked(table) for table in (a, b)]
+    return all(asked[0][name] & asked[1][name] for name in asked[0].keys() & asked[1].keys())
+
+
+def _asked(table: Table) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for kind in table.unit_columns.counts:
+        found.setdefault(kind.criterion, set()).add(kind.asked)
+    return found
+
+
+Side = Literal["a", "b"]
+
+
+class HumanDifference(Record):
+    """One measure of agreement with people, for both runs on the same edits."""
+
+    a: Estimate
+    b: Estimate
+    difference: Estimate
+    closer: Side | None
+    """The run that agrees more, where the interval of the difference leaves out 0."""
+
+
+def closer_to_people(
+    a: Table, b: Table, people: Human, sources: list[str], how: Resampling
+) -> dict[str, dict[str, HumanDifference]]:
+    """Return criterion to measure to both runs' agreement with people, where people labelled what both judged."""
+    found: dict[str, dict[str, HumanDifference]] = {}
+    for criterion in (name for name in a.criteria if name in b.criteria):
+        ratings, scale = people.settled(a.names, criterion), scale_of(a, criterion)
+        judges = [table.scores(criterion, "score") for table in (a, b)]
+        both = np.isfinite(row_means(judges[0])) & np.isfinite(row_means(judges[1])) & np.isfinite(ratings).any(1)
+        if both.any():
+            one, two = (pairing(judge[both], ratings[both], scale)[0] for judge in judges)
+            here = [source for source, inside in zip(sources, both, strict=True) if inside]
+            found[criterion] = _human_differences(one, two, here, how)
+    return found
+
+
+def _human_differences(a: Pairing, b: Pairing, sources: list[str], how: Resampling) -> dict[str, HumanDifference]:
+    """Every measure of both runs, from the same draws, so that the differences are paired."""
+    kinds = kinds_of(np.column_stack([a.numbers, b.numbers]))
+    statistics = {}
+    for side, pair in (("a", a), ("b", b)):
+        few = pair.at(kinds.first)
+        for measure in MEASURES:
+            if pair.value(measure)[0] is not None:
+                statistics[f"{side}:{measure}"] = partial(few.samples, measure)
+    samples = bootstrap(clusterings(sources), how, statistics, kinds)
+    return {measure: _human_difference(measure, a, b, samples, how) for measure in MEASURES}
+
+
+def _human_difference(
+    measure: str, a: Pairing, b: Pairing, samples: Mapping[str, Mapping[str, tuple[int, Floats]]], how: Resampling
+) -> HumanDifference:
+    (first, why), (second, other_why) = a.value(measure), b.value(measure)
+    drawn = [samples.get(f"{side}:{measure}", {}) for side in ("a", "b")]
+    one = estimate(first, len(a), drawn[0], how.level, why)
+    two = estimate(second, len(b), drawn[1], how.level, other_why)
+    if first is None or second is None:
+        absent = missing(why or other_why or "one of the two has no value", len(a))
+        return HumanDifference(a=one, b=two, difference=absent, closer=None)
+    change = {way: (count, found - drawn[1][way][1]) for way, (count, found) in drawn[0].items()}
+    difference = estimate(first - second, len(a), change, how.level)
+    closer: Side | None = None
+    if difference.low is not None and difference.high is not None and not difference.low <= 0 <= difference.high:
+        closer = "a" if (difference.low > 0) == HIGHER_IS_BETTER[measure] else "b"
+    return HumanDifference(a=one, b=two, difference=difference, closer=closer)
 
 
 class Difference(Record):

@@ -1,15 +1,21 @@
-"""The parts of a run that are never put into one number: an editing model each and, where the paper says so, a language each."""
+"""The parts of a run that are never put into one number: one per editing model and, if the paper says so, per language.
+
+Also the plain means of their criteria, for the end of a batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
+from statistics import stdev
 
+from editloupe.evals.analysis.estimate import finite
 from editloupe.evals.analysis.run_table import RunRow, Table
 from editloupe.evals.analysis.sheet import Sheet
 from editloupe.rubrics.registry import known_protocol
+from editloupe.rubrics.tables import NO_MODEL
 
 BETWEEN = " · "
 """Stands between the values by which a group is named."""
@@ -87,3 +93,47 @@ def grouping(table: Table, columns: str) -> tuple[str, ...]:
     named = tuple(name.strip() for name in columns.split(",") if name.strip())
     several = [name for name in apart_fields(table) if _has_several(table, name)]
     return (*(name for name in several if name not in named), *named)
+
+
+@dataclass(frozen=True)
+class CriterionMean:
+    """One criterion over the edits of one editing model, in one language where the paper keeps languages apart."""
+
+    model: str | None
+    """Who made the edits, and in which language where there are several; None where nobody says and there is one part."""
+    criterion: str
+    units: int
+    expected: int
+    """Units there should be; more than `units` where the run was stopped."""
+    judged: int
+    mean: float | None
+    """By the protocol's arithmetic, 0 to 100: over types where it weighs types; None where nothing has a score."""
+    deviation: float | None
+    """Standard deviation of the repeats' means; None with fewer than two repeats."""
+    repeats: int
+
+
+def criterion_means(table: Table) -> list[CriterionMean]:
+    """Return every criterion of every part; unjudged units count as such and never as a low score."""
+    parts = parts_of(table)
+    return [one for part in parts for one in _of_part(part, alone=len(parts) == 1)]
+
+
+def _of_part(part: Part, alone: bool) -> Iterator[CriterionMean]:
+    sheet = part.sheet
+    whole = sheet.point(None).by_criterion
+    repeats = range(len(part.table.repeats))
+    each = [sheet.point(None, repeat).by_criterion for repeat in repeats] if len(repeats) > 1 else []
+    for place, criterion in enumerate(sheet.criteria):
+        means = [value for one in each if (value := finite(one[place])) is not None]
+        judged, unjudged = int(sheet.judged[..., place].sum()), int(sheet.unjudged[..., place].sum())
+        yield CriterionMean(
+            model=None if alone and part.label == NO_MODEL else part.label,
+            criterion=criterion,
+            units=judged + unjudged,
+            expected=max(judged + unjudged, part.table.expected((criterion,))),
+            judged=judged,
+            mean=finite(whole[place]),
+            deviation=stdev(means) if len(means) > 1 else None,
+            repeats=len(repeats),
+        )

@@ -9,7 +9,7 @@ import numpy as np
 from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis.bootstrap import Bools, Floats
 from editloupe.evals.analysis.estimate import Estimate, Number, finite, missing
-from editloupe.evals.analysis.paired import CaseGrid, Point
+from editloupe.evals.analysis.paired_differences import CaseGrid, Point
 from editloupe.evals.analysis.run_table import RunRow, Table
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
 from editloupe.rubrics.protocol import Protocol

@@ -12,14 +12,10 @@ from editloupe.evals.manifests.model_folders import Given, existing_folder, pars
 from editloupe.evals.manifests.outputs import Part, PartOf, Parts, Read, assumptions, edits_of
 from editloupe.rubrics.benchmark import LANGUAGES, Benchmark
 from editloupe.rubrics.paper import Paper
-from editloupe.rubrics.registry import known_paper, known_protocol, papers
+from editloupe.rubrics.registry import Note, known_paper, papers, type_reader
 from editloupe.types import Edit, UserError
 
 PLAIN = "editloupe"
-Note = Callable[[str], object]
-"""Is told a sentence."""
-MOST_TYPES = 5
-"""Types of their own that are told one by one."""
 Results = str | Path | Mapping[str, str | Path] | Sequence[str | Path]
 """Outputs of models: `MODEL=FOLDER`, a folder, several of those, or folders by model."""
 
@@ -188,27 +184,3 @@ def _reading(
 def _part_of_manifest(edit: Edit) -> Part:
     language = edit.extra.get("language")
     return (*([str(language)] if language else []), *([edit.instruction_type] if edit.instruction_type else []))
-
-
-def type_reader(protocol: str | None, note: Note | None = None) -> Callable[[Edit], Edit]:
-    """Return what gives an edit its type as a protocol spells it; a type that the protocol cannot do with is a UserError.
-
-    Where a protocol takes types of the user's own, `note` is told once of each of the first few.
-    """
-    known = known_protocol(protocol)
-    if known is None:
-        return lambda edit: edit
-    told: set[str] = set()
-
-    def typed(edit: Edit) -> Edit:
-        edit = known.typed(edit)
-        kind = edit.instruction_type
-        own = bool(kind) and bool(known.types) and known.type_of is None and kind not in known.types
-        if note and own and kind not in told and len(told) < MOST_TYPES and known.weighting == "types":
-            told.add(str(kind))
-            note(f'"{kind}" is no type of {known.title}; it is counted as a type of its own')
-            if len(told) == MOST_TYPES:
-                note("further types that it does not know are not listed")
-        return edit
-
-    return typed

@@ -10,8 +10,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.analysis.case_pool import split_by_model
-from editloupe.evals.analysis.matching import edited
+from editloupe.evals.analysis.compare import edited
+from editloupe.evals.analysis.model_comparison import split_by_model
 from editloupe.evals.analysis.run_table import RunRow, Table
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
 from editloupe.evals.preferences.records import TIE, UNCLEAR, OpenPair, Rule, Side, content_id, shuffled

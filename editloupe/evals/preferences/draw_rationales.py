@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from editloupe.evals.analysis.matching import edited
+from editloupe.evals.analysis.compare import edited
 from editloupe.evals.analysis.run_table import RunRow, Table
 from editloupe.evals.preferences.draw_outputs import Drawn, DrawSettings, PictureFiles, some_of_source
 from editloupe.evals.preferences.records import OpenPair, Side, content_id, shuffled

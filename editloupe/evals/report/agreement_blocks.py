@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from editloupe._util.text import counted, number_of
 from editloupe.evals.analysis.agreement import Agreement, Confusion
+from editloupe.evals.analysis.agreement_measures import TITLES
 from editloupe.evals.analysis.compare import Difference, RunComparison
-from editloupe.evals.analysis.pairing import TITLES
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.report.blocks import agreement_grids, field_grids, measures_grid, p_value, people_blocks
 from editloupe.rubrics.tables import PrintedTable

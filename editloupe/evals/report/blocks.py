@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis.agreement import Agreement, Measures
-from editloupe.evals.analysis.among_people import Among
+from editloupe.evals.analysis.agreement_measures import TITLES, Among
 from editloupe.evals.analysis.distribution import SizeTrend
 from editloupe.evals.analysis.estimate import Estimate
-from editloupe.evals.analysis.model_records import ModelComparison
-from editloupe.evals.analysis.pairing import TITLES
+from editloupe.evals.analysis.model_comparison import ModelComparison
 from editloupe.evals.analysis.parts import BETWEEN
 from editloupe.evals.analysis.reference import Reference
 from editloupe.evals.analysis.scores import Score

@@ -18,8 +18,7 @@ from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.distribution import area_trend, distribution
 from editloupe.evals.analysis.instructive import instructive
 from editloupe.evals.analysis.methods import methods
-from editloupe.evals.analysis.model_pairs import compare_apart
-from editloupe.evals.analysis.model_records import ModelComparison
+from editloupe.evals.analysis.model_comparison import ModelComparison, compare_apart
 from editloupe.evals.analysis.parts import BETWEEN, parts_of
 from editloupe.evals.analysis.reference import without_reference
 from editloupe.evals.analysis.run_table import BASELINE, Table, human_labels, table_of, version_notes

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from editloupe.evals.analysis.agreement import CriterionAgreement, Measures
 from editloupe.evals.analysis.distribution import UNJUDGED, AreaTrend
 from editloupe.evals.analysis.estimate import Estimate
-from editloupe.evals.analysis.model_records import ModelComparison
+from editloupe.evals.analysis.model_comparison import ModelComparison
 from editloupe.evals.report.model import Leaderboard, Report
 
 if TYPE_CHECKING:

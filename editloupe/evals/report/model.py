@@ -11,7 +11,7 @@ from editloupe.evals.analysis.agreement import Agreement
 from editloupe.evals.analysis.distribution import AreaTrend, Distribution
 from editloupe.evals.analysis.estimate import Estimate, Number
 from editloupe.evals.analysis.instructive import Instructive
-from editloupe.evals.analysis.model_records import ModelComparison
+from editloupe.evals.analysis.model_comparison import ModelComparison
 from editloupe.evals.analysis.run_table import ServedVersion
 from editloupe.evals.analysis.scores import Coverage, Scores
 from editloupe.evals.report.table_formats import as_facts

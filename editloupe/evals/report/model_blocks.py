@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from editloupe._util.text import number_of
-from editloupe.evals.analysis.model_records import ModelComparison, ModelPair, PairDifference
-from editloupe.evals.analysis.paired import OVERALL
+from editloupe.evals.analysis.model_comparison import ModelComparison, ModelPair, PairDifference
+from editloupe.evals.analysis.paired_differences import OVERALL
 from editloupe.evals.analysis.parts import BETWEEN
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.report.blocks import models_grid, p_value, short_names

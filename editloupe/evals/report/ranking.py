@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from editloupe.evals.analysis import reference as ref
-from editloupe.evals.analysis.matching import same_judge
-from editloupe.evals.analysis.model_pairs import compare_apart
-from editloupe.evals.analysis.model_records import ModelComparison
+from editloupe.evals.analysis.compare import same_judge
+from editloupe.evals.analysis.model_comparison import ModelComparison, compare_apart
 from editloupe.evals.analysis.parts import BETWEEN, parts_of, shared_apart_fields, value_of
 from editloupe.evals.analysis.run_table import Table
 

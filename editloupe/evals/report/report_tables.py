@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from editloupe.evals.analysis.parts import grouped, grouping
 from editloupe.evals.analysis.run_table import RunRow, Table
-from editloupe.evals.analysis.score_records import Score, Scores
+from editloupe.evals.analysis.scores import Score, Scores
 from editloupe.evals.report.model import Leaderboard, Report
 from editloupe.evals.report.table_formats import cell_text
 from editloupe.rubrics.tables import Cell, PrintedTable

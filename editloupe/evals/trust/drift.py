@@ -16,11 +16,11 @@ from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis import statistics as st
 from editloupe.evals.analysis.agreement import pairing, scale_of
 from editloupe.evals.analysis.bootstrap import Floats, numbered
+from editloupe.evals.analysis.compare import match_pictures
 from editloupe.evals.analysis.estimate import Number
-from editloupe.evals.analysis.matching import match_pictures
+from editloupe.evals.analysis.paired_differences import sign_flip
 from editloupe.evals.analysis.run_table import RunRow, Table
 from editloupe.evals.analysis.run_units import row_means
-from editloupe.evals.analysis.signflip import sign_flip
 from editloupe.types import Record, UserError
 
 Answer = Literal["same", "changed", "cannot tell"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from editloupe.evals.analysis.bootstrap import Bools
-from editloupe.evals.analysis.matching import match_pictures
+from editloupe.evals.analysis.compare import match_pictures
 from editloupe.evals.analysis.run_table import Table, table_of_configuration
 from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.confidence import confidences

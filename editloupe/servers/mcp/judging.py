@@ -12,11 +12,11 @@ from mcp_types import CallToolResult
 from pydantic import Field, ValidationError
 
 from editloupe._util.text import one_line, shortened
-from editloupe.evals.papers.layouts import type_reader
 from editloupe.judge import Judge
 from editloupe.judge.edit_score import explain_outcome
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.load import mistake
+from editloupe.rubrics.registry import type_reader
 from editloupe.servers.mcp.kept_judgements import KeptJudgements
 from editloupe.servers.mcp.looking import PictureText
 from editloupe.servers.mcp.picture_gate import PictureGate

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from editloupe.evals.analysis import reference as ref
-from editloupe.evals.analysis.paired import CaseGrid
+from editloupe.evals.analysis.paired_differences import CaseGrid
 from editloupe.evals.analysis.reference import Reference, Unedited
 from editloupe.evals.analysis.run_table import RunRow, Table, table_of
 from editloupe.evals.analysis.sheet import Sheet

@@ -17,7 +17,7 @@ import pytest
 
 from editloupe.agent.chat import RetryPolicy
 from editloupe.agent.faults import ModelRejected
-from editloupe.evals.analysis.criterion_means import criterion_means
+from editloupe.evals.analysis.parts import criterion_means
 from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.batch.batch import Batch, Ending, dry_run, judge_batch
 from editloupe.evals.batch.planner import Again

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from editloupe.evals.analysis.signflip import holm, sign_flip
+from editloupe.evals.analysis.paired_differences import holm, sign_flip
 
 
 def by_scipy(differences: np.ndarray, resamples: float) -> float:

@@ -1,31 +1,123 @@
-"""Editing models against each other, all pairs, on the sources and instructions that both were given."""
+"""Editing models against each other, all pairs, on the sources and instructions that both were given.
+
+First the records of a comparison, then how it is made, then how the cases of several runs and models are lined up.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import floor, log2
+from operator import is_
+from typing import Any, Literal
 
 import numpy as np
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.analysis import reference as ref
-from editloupe.evals.analysis.bootstrap import Floats, Resampling
-from editloupe.evals.analysis.case_pool import CasePool, lined_up, split_by_model
-from editloupe.evals.analysis.closer import Side
-from editloupe.evals.analysis.compare import better_side, same_protocol
-from editloupe.evals.analysis.estimate import finite
-from editloupe.evals.analysis.matching import same_judge
-from editloupe.evals.analysis.model_records import ModelComparison, ModelEntry, ModelPair, PairDifference
-from editloupe.evals.analysis.paired import OVERALL, Change, differences
+from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints, Resampling
+from editloupe.evals.analysis.compare import Side, better_side, edited, same_judge, same_protocol
+from editloupe.evals.analysis.estimate import Estimate, Number, finite, frame
+from editloupe.evals.analysis.paired_differences import OVERALL, CaseGrid, Change, differences, holm
 from editloupe.evals.analysis.parts import Part, grouped, shared_apart_fields
-from editloupe.evals.analysis.reference import Reference, without_reference
-from editloupe.evals.analysis.run_table import Table, warnings_of
+from editloupe.evals.analysis.reference import Reference, Unedited, without_reference
+from editloupe.evals.analysis.run_table import RunRow, Table, warnings_of
 from editloupe.evals.analysis.sheet import Sheet
-from editloupe.evals.analysis.signflip import holm
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
-from editloupe.types import UserError
+from editloupe.rubrics.tables import NO_MODEL
+from editloupe.types import Record, UserError
+
+
+class PairDifference(Record):
+    """Two models' scores on the cases both have, and their difference, a minus b, on the scale of 0 to 100."""
+
+    a: Number | None
+    b: Number | None
+    difference: Estimate
+    p: Number | None
+    """Two-sided sign-flip test, by edit and, where several share one, by source image; the larger of the two."""
+    p_holm: Number | None
+    """The same, corrected for all pairs by Holm's method."""
+    better: str | None
+    """The model that is better, where p says so at the interval's level and the interval leaves out 0."""
+    better_holm: str | None
+    """The same by the corrected p."""
+
+
+class ModelPair(Record):
+    """Two editing models on the sources and instructions both were given."""
+
+    a: str
+    b: str
+    cases: int
+    """Cases that are compared: both have an output, and a criterion of both was judged."""
+    same_picture: int
+    """Cases among them for which both gave the identical picture."""
+    a_lacks: int
+    """Cases of b that a has no output for."""
+    b_lacks: int
+    unjudged: int
+    """Cases of both that are unjudged for one of the two."""
+    overall: PairDifference
+    criteria: Mapping[str, PairDifference]
+
+
+class ModelEntry(Record):
+    """One editing model among the others."""
+
+    model: str
+    cases: int
+    """Cases with an output."""
+    lacks: int
+    """Cases that some other model has an output for and this one has not."""
+    unjudged: int
+    """Cases with an output but without a verdict."""
+    overall: Number | None
+    """By the protocol's arithmetic, over its own cases."""
+    ranks: tuple[int, int]
+    """The best and the worst rank that the corrected tests leave open."""
+    unedited: Unedited
+
+
+class ModelComparison(Record):
+    """All pairs of editing models, and what can be said about their order."""
+
+    question: Literal["models"] = "models"
+    part: tuple[str, ...] = ()
+    """Which of what the paper keeps apart this is, such as a language; empty where there is but one."""
+    runs: tuple[str, ...]
+    judge: str
+    answer: str
+    cases: int
+    """Cases that at least one model has."""
+    common: int
+    """Cases that all models have."""
+    models: tuple[ModelEntry, ...]
+    """The highest overall score first."""
+    reference: Reference
+    pairs: tuple[ModelPair, ...]
+    against_reference: tuple[ModelPair, ...]
+    """Every model against nothing edited, where that is known case by case."""
+    level: Number
+    notes: tuple[str, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the pairs as plain records, one a pair and score."""
+        lines = []
+        for pair in (*self.pairs, *self.against_reference):
+            for name, one in ((OVERALL, pair.overall), *pair.criteria.items()):
+                numbers = {f"difference_{end}": getattr(one.difference, end) for end in ("value", "low", "high")}
+                whole = one.model_dump(exclude={"difference"})
+                lines.append(
+                    {"model_a": pair.a, "model_b": pair.b, "cases": pair.cases, "score": name, **whole, **numbers}
+                )
+        return lines
+
+    def frame(self) -> Any:
+        """Return the rows as a pandas data frame, where pandas is installed."""
+        return frame(self.rows())
 
 
 def compare_apart(
@@ -268,3 +360,140 @@ def _too_few(pool: CasePool, names: Sequence[str], error: float) -> list[str]:
         f"With {number_of(most, 'independent case')} at most in a pair, no p corrected for "
         f"{number_of(len(pairs), 'pair')} could be below {error:g}, whatever the verdicts: at least {needed} are needed."
     ]
+
+
+@dataclass(frozen=True)
+class CasePool:
+    """The rows of every model over one list of cases."""
+
+    grid: CaseGrid
+    telling: tuple[RunRow, ...]
+    """One row of every case, by which it is grouped."""
+    rows: Mapping[str, list[RunRow]]
+    places: Mapping[str, Ints]
+    """The case of every row, by model."""
+    sides: Mapping[str, Floats]
+    """Cases × columns, by model; nan where there is no verdict."""
+    pictures: Mapping[str, Ints]
+    """The edited picture of every case by number, by model; -1 where there is none."""
+
+    def present(self, model: str) -> Bools:
+        """Return which of the cases that count a model has an output for."""
+        found = np.zeros(len(self.telling), bool)
+        found[self.places[model]] = True
+        return found & self.grid.counting
+
+    def judged(self, model: str) -> Bools:
+        """Return which of the cases that count have a verdict for a model."""
+        return np.asarray(np.isfinite(self.sides[model]).any(1)) & self.grid.counting
+
+    def uncounted(self) -> Counter[str]:
+        """Return how many cases have no part in the overall score, by their group."""
+        places = self.grid.of_row[~self.grid.counting]
+        return Counter(self.grid.groups[place] for place in places.tolist())
+
+    def clusters(self, a: str, b: str) -> int:
+        """Return how many independent cases two models are compared on: sources where several cases share one."""
+        rows = self.judged(a) & self.judged(b)
+        return min(len(np.unique(way.of_item[rows])) for way in self.grid.ways)
+
+    def with_constant(self, model: str, columns: Floats) -> CasePool:
+        """Return the pool with a further model that returns the source everywhere and scores what `columns` say."""
+        return replace(
+            self,
+            rows={**self.rows, model: list(self.telling)},
+            places={**self.places, model: np.arange(len(self.telling))},
+            sides={**self.sides, model: columns},
+            pictures={**self.pictures, model: np.full(len(self.telling), -1)},
+        )
+
+
+def split_by_model(tables: Sequence[Table]) -> dict[str, list[RunRow]]:
+    """Return the rows of every model; one name with other pictures in another run is told apart by the run."""
+    titles = [table.name for table in tables]
+    if len(set(titles)) < len(titles):
+        titles = [str(table.folder) for table in tables]
+    held: dict[str, dict[str, list[RunRow]]] = {}
+    for title, table in zip(titles, tables, strict=True):
+        for row in table.rows:
+            name = title if row.model == NO_MODEL and len(tables) > 1 else row.model
+            held.setdefault(name, {}).setdefault(title, []).append(row)
+    found: dict[str, list[RunRow]] = {}
+    for name, parts in held.items():
+        pictures: dict[Hashable, set[str]] = {}
+        for rows in parts.values():
+            for row in rows if len(parts) > 1 else ():
+                pictures.setdefault((row.case, row.case_id), set()).add(edited(row))
+        if any(len(shown) > 1 for shown in pictures.values()):
+            found |= {f"{name} ({title})": rows for title, rows in parts.items()}
+            continue
+        seen: set[Hashable] = set()
+        for rows in parts.values():
+            fresh = [row for row in rows if len(parts) == 1 or (row.case, row.case_id) not in seen]
+            seen |= {(row.case, row.case_id) for row in fresh} if len(parts) > 1 else set()
+            found.setdefault(name, []).extend(fresh)
+    return found
+
+
+def lined_up(table: Table, by_model: Mapping[str, list[RunRow]], sheets: Mapping[str, Sheet] | None = None) -> CasePool:
+    """Line the models' rows up by case; where a model has a case several times, by id as well, or in order where no id is shared.
+
+    `sheets` are models' scores as arrays, where they were made before.
+    """
+    places = _places(by_model)
+    telling: list[RunRow] = []
+    asked: list[int] = []
+    for name, rows in by_model.items():
+        for place, row in zip(places[name].tolist(), rows, strict=True):
+            if place == len(telling):
+                telling.append(row)
+                asked.append(len(row.units))
+            elif len(row.units) > asked[place]:
+                telling[place], asked[place] = row, len(row.units)
+    grid = CaseGrid.of(table, telling)
+    sides = {
+        name: grid.side(_sheet(table, rows, (sheets or {}).get(name)), places[name]) for name, rows in by_model.items()
+    }
+    numbers: dict[str, int] = {}
+    shown = {name: np.full(len(telling), -1, np.int64) for name in by_model}
+    for name, rows in by_model.items():
+        shown[name][places[name]] = [numbers.setdefault(edited(row), len(numbers)) for row in rows]
+    return CasePool(grid, tuple(telling), by_model, places, sides, shown)
+
+
+def _places(by_model: Mapping[str, list[RunRow]]) -> dict[str, Ints]:
+    """Return the case of every row by number, in the order in which cases first occur."""
+    seen: dict[Hashable, int] = {}
+    cases = {name: [seen.setdefault(row.case, len(seen)) for row in rows] for name, rows in by_model.items()}
+    several = {case for listed in cases.values() for case, count in Counter(listed).items() if count > 1}
+    if not several:
+        return {name: np.array(listed, np.int64) for name, listed in cases.items()}
+    several = _told_apart_by_id(cases, by_model, several)
+    number: dict[Hashable, int] = {}
+    places = {}
+    for name, rows in by_model.items():
+        met: Counter[Hashable] = Counter()
+        own = []
+        for case, row in zip(cases[name], rows, strict=True):
+            key: Hashable = (case, row.case_id) if case in several else case
+            met[key] += 1
+            own.append(number.setdefault((key, met[key]), len(number)))
+        places[name] = np.array(own, np.int64)
+    return places
+
+
+def _told_apart_by_id(
+    cases: Mapping[str, list[int]], by_model: Mapping[str, list[RunRow]], several: set[int]
+) -> set[int]:
+    """Return those of the cases that stand several times whose ids two models share."""
+    held: Counter[tuple[int, str]] = Counter()
+    for name, rows in by_model.items():
+        held.update({(case, row.case_id) for case, row in zip(cases[name], rows, strict=True) if case in several})
+    return {case for (case, _), models in held.items() if models > 1}
+
+
+def _sheet(table: Table, rows: list[RunRow], known: Sheet | None) -> Sheet:
+    """Return the sheet of these very rows, a new one where the known one has others."""
+    if known is not None and len(known.table.rows) == len(rows) and all(map(is_, known.table.rows, rows)):
+        return known
+    return Sheet(table, tuple(rows))

@@ -5,8 +5,7 @@ import pytest
 
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.compare import compare
-from editloupe.evals.analysis.model_pairs import compare_apart, compare_models
-from editloupe.evals.analysis.model_records import ModelComparison
+from editloupe.evals.analysis.model_comparison import ModelComparison, compare_apart, compare_models
 from editloupe.evals.analysis.run_table import Table, table_of
 from editloupe.evals.analysis.scores import scores
 from editloupe.evals.manifests.untouched import NOTHING_EDITED

@@ -1,12 +1,14 @@
-"""Two sets of scores of the same edits, and every measure of how well they agree, with its bootstrap samples."""
+"""Measures of agreement with their bootstrap samples: of two sets of scores, and of people among themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 
 import numpy as np
+from pydantic import Field
 
 from editloupe.evals.analysis import statistics as st
 from editloupe.evals.analysis.bootstrap import (
@@ -21,6 +23,7 @@ from editloupe.evals.analysis.bootstrap import (
     kinds_of,
 )
 from editloupe.evals.analysis.estimate import Estimate
+from editloupe.types import Record
 
 MEASURES = ("spearman", "pearson", "mae", "accuracy", "kappa", "kappa_quadratic")
 HIGHER_IS_BETTER: Mapping[str, bool] = {name: name != "mae" for name in MEASURES}
@@ -123,3 +126,116 @@ def alpha_estimate(ratings: Floats, sources: Sequence[str], how: Resampling) -> 
 def used(ratings: Floats) -> Floats:
     """Return the columns of raters who gave something."""
     return ratings[:, np.isfinite(ratings).any(0)]
+
+
+MOST_PAIRS = 100
+"""Pairs of raters that are told, those who share most edits first: a crowd has thousands."""
+
+
+class Among(Record):
+    """Agreement among raters on the edits that two or more of them labelled."""
+
+    raters: int
+    """Who labelled an edit that another one labelled too."""
+    n: int
+    """Edits with two labels or more."""
+    krippendorff_alpha: Estimate
+    """Ordinal."""
+    exact: Estimate
+    """Share of equal labels among all pairs of labels of the same edit."""
+
+
+class RaterPair(Among):
+    """Agreement of two raters."""
+
+    names: tuple[str, str]
+
+
+class AmongPeople(Among):
+    """Agreement among raters on one criterion, of all types, of each type, and of every two raters."""
+
+    by_type: Mapping[str, Among] = Field(default_factory=dict)
+    pairs: tuple[RaterPair, ...] = ()
+    pairs_left_out: int = 0
+    """Pairs beyond those that are told."""
+
+
+def among_people(
+    ratings: Floats, names: Sequence[str], sources: Sequence[str], types: Mapping[str, Bools], how: Resampling
+) -> AmongPeople | None:
+    """Work out how people agree; `ratings` are edits × raters, nan where one gave nothing. None where no edit has two labels."""
+    shared = np.isfinite(ratings).sum(1) >= 2
+    if not shared.any():
+        return None
+    found, left_out = _pairs(ratings[shared])
+    here = _at(sources, shared)
+    return AmongPeople(
+        **dict(_among(ratings[shared], here, how)),
+        by_type={
+            name: _among(ratings[mask], _at(sources, mask), how)
+            for name, members in types.items()
+            if (mask := members & shared).any()
+        },
+        pairs=tuple(
+            RaterPair(names=(names[a], names[b]), **dict(_among(ratings[shared][:, [a, b]], here, how)))
+            for a, b in found
+        ),
+        pairs_left_out=left_out,
+    )
+
+
+def _at(sources: Sequence[str], members: Bools) -> list[str]:
+    return [source for source, here in zip(sources, members, strict=True) if here]
+
+
+def _among(ratings: Floats, sources: Sequence[str], how: Resampling) -> Among:
+    shared = np.isfinite(ratings).sum(1) >= 2
+    given = used(ratings[shared])
+    return Among(
+        raters=given.shape[1],
+        n=int(shared.sum()),
+        krippendorff_alpha=alpha_estimate(ratings, sources, how),
+        exact=exact_share(ratings, sources, how),
+    )
+
+
+def exact_share(ratings: Floats, sources: Sequence[str], how: Resampling) -> Estimate:
+    """Return the share of equal labels among all pairs of labels of one edit, with its interval.
+
+    An edit with three labels has three pairs, and counts three times as much as one with two.
+    """
+    equal, pairs = _equal_pairs(ratings)
+    shared = pairs > 0
+    if not shared.any():
+        return estimate(None, 0, {}, how.level, "no edit was rated by two")
+    counts = np.column_stack([equal, pairs])[shared]
+    ways = clusterings(_at(sources, shared))
+    kinds = kinds_of(counts)
+    few = counts[kinds.first]
+
+    def share(drawn: Floats) -> Floats:
+        return np.asarray((drawn @ few[:, 0]) / (drawn @ few[:, 1]))
+
+    samples = bootstrap(ways, how, {"exact": share}, kinds)["exact"]
+    return estimate(float(equal.sum() / pairs.sum()), int(shared.sum()), samples, how.level)
+
+
+def _equal_pairs(ratings: Floats) -> tuple[Floats, Floats]:
+    """Return for every edit how many pairs of its labels are equal, and how many there are."""
+    given = np.isfinite(ratings)
+    labels = given.sum(1)
+    equal = np.zeros(len(ratings))
+    for value in np.unique(ratings[given]):
+        same = (ratings == value).sum(1)
+        equal += same * (same - 1) / 2
+    return equal, labels * (labels - 1) / 2
+
+
+def _pairs(ratings: Floats) -> tuple[list[tuple[int, int]], int]:
+    """Return the raters that share an edit, two by two, those who share most first, and how many pairs are left out."""
+    given = np.isfinite(ratings)
+    counts = given.T.astype(float) @ given.astype(float)
+    found = [(a, b) for a, b in combinations(range(ratings.shape[1]), 2) if counts[a, b] > 0]
+    if len(found) > MOST_PAIRS:
+        found.sort(key=lambda pair: -counts[pair])
+    return found[:MOST_PAIRS], max(0, len(found) - MOST_PAIRS)

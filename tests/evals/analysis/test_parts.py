@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.analysis.criterion_means import criterion_means
+from editloupe.evals.analysis.parts import criterion_means
 from editloupe.evals.analysis.run_table import table_of, table_of_configuration
 from editloupe.evals.analysis.scores import scores
 from editloupe.evals.runs.records import Filing
