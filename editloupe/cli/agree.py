@@ -58,7 +58,7 @@ def agree(
     from editloupe.evals.analysis.agreement import agreement
     from editloupe.evals.analysis.bootstrap import Resampling
     from editloupe.evals.analysis.run_table import human_labels, table_of
-    from editloupe.evals.report.agreement_blocks import agreement_blocks
+    from editloupe.evals.report.comparison_blocks import agreement_blocks
     from editloupe.evals.report.text import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import replacement_blocks
     from editloupe.evals.trust.replace_annotators import replace_annotators as test_replacement

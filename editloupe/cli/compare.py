@@ -65,9 +65,8 @@ def compare(
     if models and judges:
         raise UserError("--models and --judges are two questions; name one of them")
     from editloupe.evals.analysis.bootstrap import Resampling
-    from editloupe.evals.report.agreement_blocks import comparison_blocks
+    from editloupe.evals.report.comparison_blocks import comparison_blocks, model_blocks
     from editloupe.evals.report.markdown import as_markdown
-    from editloupe.evals.report.model_blocks import model_blocks
     from editloupe.evals.report.text import as_text
 
     tables = [_only(table, where or []) for table in _tables(runs, protocol, configuration or [])]

@@ -54,9 +54,9 @@ def label_queue(
     """
     from editloupe.evals.analysis.reference import without_reference
     from editloupe.evals.analysis.run_table import human_labels, table_of
-    from editloupe.evals.trust.confidence import KINDS
     from editloupe.evals.trust.label_queue import FILE, LabelQueue, draw_evenly, draw_queue, find_labelled
     from editloupe.evals.trust.unjudged_run import find_labelled_edits, manifest_edits
+    from editloupe.judge.calibration import CONFIDENCE_KINDS
     from editloupe.types import UserError
 
     if run.is_file():
@@ -85,7 +85,9 @@ def label_queue(
     queue.write(path)
     _tell_labelled(queue, partly, people.notes)
     even = len({drawn.probability for drawn in queue.drawn}) == 1
-    doubt = "all with the same probability" if even else f"more often where {KINDS.get(kind, kind)} left doubt"
+    doubt = (
+        "all with the same probability" if even else f"more often where {CONFIDENCE_KINDS.get(kind, kind)} left doubt"
+    )
     tell(f"{len(queue.drawn)} of {len(table.rows)} edits in {path}, drawn {doubt} (seed {seed})")
 
 

@@ -224,8 +224,8 @@ def _html(found: Report | Leaderboard, out: Path | None) -> str:
 
 
 def _json(found: Report | Leaderboard, out: Path | None) -> str:
-    from editloupe.evals.report.corrected_blocks import put_beside_means
     from editloupe.evals.report.model import Report as OneReport
+    from editloupe.evals.report.trust_blocks import put_beside_means
 
     data = found.model_dump(mode="json")
     pairs = [(found, data)] if isinstance(found, OneReport) else zip(found.reports, data["reports"], strict=True)
@@ -236,14 +236,14 @@ def _json(found: Report | Leaderboard, out: Path | None) -> str:
 
 
 def _latex(found: Report | Leaderboard, out: Path | None) -> str:
-    from editloupe.evals.report.report_tables import merged, sections_of
-    from editloupe.evals.report.table_formats import all_to_latex
+    from editloupe.evals.report.build import sections_of
+    from editloupe.evals.report.table_formats import all_to_latex, merge_intervals
 
-    return all_to_latex([merged(section) for section in sections_of(found)])
+    return all_to_latex([merge_intervals(section) for section in sections_of(found)])
 
 
 def _csv(found: Report | Leaderboard, out: Path | None) -> str:
-    from editloupe.evals.report.report_tables import sections_of
+    from editloupe.evals.report.build import sections_of
     from editloupe.evals.report.table_formats import all_to_csv
 
     return all_to_csv(sections_of(found))

@@ -19,6 +19,13 @@ from editloupe.types import Record, UserError
 Between = Annotated[float, Field(gt=0, lt=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
+CONFIDENCE_KINDS: Mapping[str, str] = {
+    "confidence": "the judge's own word",
+    "repeats": "the vote of its repeats",
+    "entropy": "the entropy of its repeats' labels",
+    "judges": "the other judges of the run",
+}
+"""Where confidence can come from, in the order in which it is looked for."""
 STEPS = 20
 """Thresholds tested at most: close ones say the same, and each is a chance to stop early."""
 MOST_REPEATS = 1000
@@ -62,7 +69,7 @@ class Calibration(Record):
     protocol: str
     mode: str
     confidence: str
-    """Where confidence comes from: a key of `evals.trust.confidence.KINDS`."""
+    """Where confidence comes from: a key of CONFIDENCE_KINDS."""
     repeats: Annotated[int, Field(ge=1, le=MOST_REPEATS)]
     agreement: Between
     """The share of kept verdicts on which people agree, at least."""

@@ -15,10 +15,9 @@ from editloupe.evals.analysis.parts import BETWEEN
 from editloupe.evals.analysis.reference import Reference
 from editloupe.evals.analysis.scores import Score
 from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
-from editloupe.evals.report.corrected_blocks import TITLE as CORRECTED
-from editloupe.evals.report.corrected_blocks import corrected_blocks
 from editloupe.evals.report.model import Leaderboard, Report
-from editloupe.evals.report.report_tables import merged
+from editloupe.evals.report.table_formats import merge_intervals
+from editloupe.evals.report.trust_blocks import CORRECTED, corrected_blocks
 from editloupe.rubrics.tables import PrintedTable
 
 VERSIONS = "A judge was served in several versions, see above."
@@ -99,7 +98,7 @@ def _scores(report: Report, level: int) -> Iterator[Block]:
 
 
 def _printed(tables: Sequence[PrintedTable], level: int) -> Iterator[Block]:
-    for table in map(merged, tables):
+    for table in map(merge_intervals, tables):
         yield Heading(table.title, level)
         yield table
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
@@ -13,28 +13,29 @@ import numpy as np
 
 from editloupe._util.text import number_of, verb
 from editloupe.agent.spec_names import PANEL
+from editloupe.evals.analysis import reference as ref
 from editloupe.evals.analysis.agreement import Agreement, agreement
 from editloupe.evals.analysis.bootstrap import Resampling
+from editloupe.evals.analysis.compare import same_judge
 from editloupe.evals.analysis.distribution import area_trend, distribution
 from editloupe.evals.analysis.instructive import instructive
 from editloupe.evals.analysis.methods import methods
 from editloupe.evals.analysis.model_comparison import ModelComparison, compare_apart
-from editloupe.evals.analysis.parts import BETWEEN, parts_of
+from editloupe.evals.analysis.parts import BETWEEN, grouped, grouping, parts_of, shared_apart_fields, value_of
 from editloupe.evals.analysis.reference import without_reference
-from editloupe.evals.analysis.run_table import BASELINE, Table, human_labels, table_of, version_notes
+from editloupe.evals.analysis.run_table import BASELINE, RunRow, Table, human_labels, table_of, version_notes
 from editloupe.evals.analysis.scores import Score, Scores, UnjudgedRule, scores
 from editloupe.evals.labels.human import Files, Human
 from editloupe.evals.manifests.pairs import PAIRS
 from editloupe.evals.papers.tables import paper_tables
-from editloupe.evals.report.corrected_blocks import corrected_table
 from editloupe.evals.report.model import Entry, Leaderboard, Report, Spent
-from editloupe.evals.report.ranking import rank_runs, ranking_answer, ranking_notes, ranks_of_parts
-from editloupe.evals.report.report_tables import cross_tables
+from editloupe.evals.report.table_formats import HIGH, LOW
+from editloupe.evals.report.trust_blocks import corrected_table
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import silent_members
 from editloupe.evals.trust.records import CorrectedScores
 from editloupe.rubrics.registry import OWN, known_protocol
-from editloupe.rubrics.tables import NO_MODEL, PrintedTable
+from editloupe.rubrics.tables import NO_MODEL, Cell, PrintedTable
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -329,3 +330,140 @@ def _spent(table: Table) -> Spent:
         cost=None if np.isnan(units.cost).any() else sum(units.cost.tolist()),
         seconds=sum(units.seconds.tolist()),
     )
+
+
+def rank_runs(tables: Sequence[Table]) -> tuple[ModelComparison, ...]:
+    """Compare the editing models of several runs; nothing where other judges, protocols or edits leave nothing to compare."""
+    if len(tables) < 2 or any(table.protocol != tables[0].protocol for table in tables):
+        return ()
+    if any(not same_judge(tables[0], other) for other in tables[1:]):
+        return ()
+    found = compare_apart(tables, intervals=False, least=1)
+    return found if any(pair.cases for one in found for pair in one.pairs) else ()
+
+
+def ranks_of_parts(
+    rankings: Sequence[ModelComparison], tables: Sequence[Table]
+) -> dict[tuple[str, tuple[str, ...]], tuple[int, int]]:
+    """Return the open ranks of every part of every run, by the run's folder and the part's group."""
+    entries = {(one.part, entry.model): entry.ranks for one in rankings for entry in one.models}
+    fields = shared_apart_fields(tables) if rankings else ()
+    found = {}
+    for table in tables if rankings else ():
+        for part in parts_of(ref.without_reference(table)[0]):
+            model, apart = part.group[0], tuple(value_of(part.table.rows[0], field) for field in fields)
+            names = (model, table.name, f"{model} ({table.name})", str(table.folder), f"{model} ({table.folder})")
+            known = [entries[apart, name] for name in dict.fromkeys(names) if (apart, name) in entries]
+            if len(known) == 1:
+                found[str(table.folder), part.group] = known[0]
+    return found
+
+
+def ranking_answer(rankings: Sequence[ModelComparison]) -> str:
+    """Say which model is best, where that is known, in every part; of a single model whether it beats the reference."""
+    told = []
+    for one in rankings:
+        said = one.answer if len(one.models) > 1 else below_reference(one)
+        told += [f"{BETWEEN.join(one.part)}: {said}" if one.part else said] if said else []
+    return " ".join(told)
+
+
+def ranking_notes(rankings: Sequence[ModelComparison]) -> list[str]:
+    """Say what a reader of a ranking must know: the reference, models without some cases, means carried by unedited outputs."""
+    found = []
+    for one in rankings:
+        head = f"{BETWEEN.join(one.part)}: " if one.part else ""
+        told = [reference_sentence(one)]
+        if any(entry.lacks for entry in one.models):
+            held = ", ".join(f"{entry.model} {entry.cases}" for entry in one.models)
+            scope = "scores are over each model's own, tests over those that two share"
+            told.append(f"The models do not have the same cases ({held}): {scope}.")
+        told += [ref.told(entry.model, entry.unedited) for entry in one.models if entry.unedited.carried]
+        found += [head + sentence for sentence in told]
+    return found
+
+
+def reference_sentence(ranking: ModelComparison) -> str:
+    """Say what an editor that edits nothing scores on these cases, or why nobody knows."""
+    one = ranking.reference
+    if one.overall.value is None:
+        return f"What every source handed in unedited would score is not known: {one.overall.why}."
+    how = "judged like the others" if one.judged else "by the protocol's own words"
+    return f"Every source handed in unedited would score {one.overall.value:.1f} ({how}): the reference for every mean here."
+
+
+def below_reference(ranking: ModelComparison) -> str:
+    """Say of a single model that it does not clearly beat the reference, where that is so; else nothing."""
+    if not ranking.against_reference or ranking.against_reference[0].overall.better == ranking.models[0].model:
+        return ""
+    return f"That is not clearly better than an unedited source, which scores {ranking.reference.overall.value:.1f}."
+
+
+def cross_tables(table: Table, found: Scores, intervals: bool) -> list[PrintedTable]:
+    """Return the groupings by several fields as tables, each once: the last field across, the others down."""
+    made: dict[tuple[str, ...], PrintedTable] = {}
+    for fields, groups in found.by.items():
+        names = grouping(table, fields)
+        if len(names) > 1 and groups and names not in made:
+            made[names] = _cross(names, groups, _counts(table, names[:-1]), intervals)
+    return list(made.values())
+
+
+def _counts(table: Table, names: Sequence[str]) -> dict[tuple[str, ...], tuple[int, int]]:
+    """Return how many verdicts every line has and should have: of all its edits, whether or not a score is made of them."""
+    waiting = grouped([RunRow(edit, {}, {}) for edit in table.waiting], names)
+    found = {}
+    for key, rows in grouped(table.rows, names).items():
+        part = table.with_rows(rows).with_waiting(row.edit for row in waiting.get(key, ()))
+        found[key] = (int(part.unit_columns.judged.sum()), part.expected())
+    return found
+
+
+def _cross(
+    names: Sequence[str],
+    groups: Mapping[str, Score],
+    counts: Mapping[tuple[str, ...], tuple[int, int]],
+    intervals: bool,
+) -> PrintedTable:
+    across = list(dict.fromkeys(score.group[-1] for score in groups.values()))
+    down: dict[tuple[str, ...], dict[str, Score]] = {}
+    for score in groups.values():
+        down.setdefault(score.group[:-1], {})[score.group[-1]] = score
+    columns = list(names[:-1])
+    for value in across:
+        columns += [value, f"{value}{LOW}", f"{value}{HIGH}"] if intervals else [value]
+    lines = []
+    for key, cells in down.items():
+        line: list[Cell] = [*key]
+        for value in across:
+            one = cells.get(value)
+            line.append(one.value if one else None)
+            if intervals:
+                line += [one.low, one.high] if one else [None, None]
+        lines.append((*line, *counts[key]))
+    title = f"By {', '.join(names[:-1])} and {names[-1]}"
+    return PrintedTable(title, (*columns, "judged", "expected"), tuple(lines))
+
+
+def sections_of(found: Report | Leaderboard) -> list[PrintedTable]:
+    """Return the tables of a report for LaTeX and CSV; where the protocol's paper has none, the scores by model."""
+    if found.tables:
+        return list(found.tables)
+    reports = [found] if isinstance(found, Report) else list(found.reports)
+    return [section for report in reports if (section := _scores(report))]
+
+
+def _scores(report: Report) -> PrintedTable:
+    criteria = list(report.by_criterion)
+    columns = ("model", "overall", *(report.titles[name] for name in criteria), "judged", "expected")
+    rows = tuple(
+        (
+            label,
+            part.overall.value,
+            *(part.overall.criteria[name].value if name in part.overall.criteria else None for name in criteria),
+            part.coverage.judged,
+            part.coverage.expected,
+        )
+        for label, part in report.parts.items()
+    )
+    return PrintedTable(f"{report.run}: {report.protocol}", columns, rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from editloupe._util.text import for_csv, for_json, for_markdown, one_line
@@ -12,6 +13,8 @@ from editloupe.rubrics.tables import Cell, PrintedTable
 
 NONE = "–"
 """What stands where there is no value."""
+LOW, HIGH, SD = " low", " high", " SD"
+"""What the columns of an interval and of a standard deviation end in."""
 _ESCAPES = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -56,6 +59,39 @@ def cell_text(value: Cell) -> str:
     if isinstance(value, str):
         return one_line(value)
     return str(value) if isinstance(value, int) else f"{value:.2f}"
+
+
+def merge_intervals(table: PrintedTable) -> PrintedTable:
+    """Return a table for readers: a value with its spread and its interval in one cell.
+
+    >>> table = PrintedTable("t", ("model", "AD", "AD low", "AD high"), (("a", 50.0, 40.0, 61.5),))
+    >>> merge_intervals(table).columns, merge_intervals(table).rows
+    (('model', 'AD'), (('a', '50.00 [40.00, 61.50]'),))
+    """
+    columns = list(table.columns)
+    places = {name: place for place, name in enumerate(columns)}
+    more = {
+        place: [places.get(f"{name}{end}") for end in (SD, LOW, HIGH)]
+        for place, name in enumerate(columns)
+        if f"{name}{SD}" in places or (f"{name}{LOW}" in places and f"{name}{HIGH}" in places)
+    }
+    hidden = {place for ends in more.values() for place in ends if place is not None}
+    shown = [place for place in range(len(columns)) if place not in hidden]
+    rows = tuple(tuple(_cell(row, place, more.get(place)) for place in shown) for row in table.rows)
+    return replace(table, columns=tuple(columns[place] for place in shown), rows=rows)
+
+
+def _cell(row: Sequence[Cell], place: int, ends: Sequence[int | None] | None) -> Cell:
+    value = row[place]
+    if ends is None or value is None:
+        return value
+    sd, low, high = (None if end is None else row[end] for end in ends)
+    text = cell_text(value)
+    if sd is not None:
+        text += f" ± {cell_text(sd)}"
+    if low is not None and high is not None:
+        text += f" [{cell_text(low)}, {cell_text(high)}]"
+    return text
 
 
 def latex_text(text: str) -> str:

@@ -16,10 +16,19 @@ from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 from editloupe.evals.analysis.run_table import Table, human_labels
 from editloupe.evals.analysis.run_units import row_lower_medians
 from editloupe.evals.labels.human import Files, Human
-from editloupe.evals.trust.confidence import AUTO, KINDS, confidences
+from editloupe.evals.trust.confidence import AUTO, confidences
 from editloupe.evals.trust.earlier_stages import EarlierStage, asked_keys, left_over, places_before
 from editloupe.evals.trust.label_queue import LabelQueue
-from editloupe.judge.calibration import FEWEST, STEPS, Calibration, CriterionTrust, Tested, fewest, lower_bound
+from editloupe.judge.calibration import (
+    CONFIDENCE_KINDS,
+    FEWEST,
+    STEPS,
+    Calibration,
+    CriterionTrust,
+    Tested,
+    fewest,
+    lower_bound,
+)
 from editloupe.types import UserError
 
 
@@ -77,7 +86,7 @@ def calibrate(
         raise UserError("--agreement and --error lie between 0 and 1, such as 0.9 and 0.05")
     people = human if isinstance(human, Human) else human_labels(table, human)
     kind, known = confidences(table, by)
-    if kind not in KINDS:
+    if kind not in CONFIDENCE_KINDS:
         raise UserError(
             f"nothing in the run {table.name} says how sure the judge was: no confidence, no repeats, no other judge"
         )

@@ -10,17 +10,11 @@ from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.run_table import RunRow, Table, table_of_configuration
 from editloupe.evals.analysis.run_units import RunUnit
 from editloupe.evals.runs.store import Run
+from editloupe.judge.calibration import CONFIDENCE_KINDS
 from editloupe.judge.panels import mean_word, sameness, vote
 from editloupe.types import UserError
 
 AUTO = "auto"
-KINDS: Mapping[str, str] = {
-    "confidence": "the judge's own word",
-    "repeats": "the vote of its repeats",
-    "entropy": "the entropy of its repeats' labels",
-    "judges": "the other judges of the run",
-}
-"""Where confidence can come from, in the order in which it is looked for."""
 
 
 def confidences(table: Table, by: str = AUTO) -> tuple[str, dict[str, Floats]]:
@@ -28,16 +22,18 @@ def confidences(table: Table, by: str = AUTO) -> tuple[str, dict[str, Floats]]:
 
     UserError where the run does not hold what was asked for; `auto` takes the first kind there is, else every row is nan.
     """
-    if by != AUTO and by not in KINDS:
-        raise UserError(f'--by is one of {AUTO}, {", ".join(KINDS)}, not "{by}"')
-    for kind in KINDS if by == AUTO else (by,):
+    if by != AUTO and by not in CONFIDENCE_KINDS:
+        raise UserError(f'--by is one of {AUTO}, {", ".join(CONFIDENCE_KINDS)}, not "{by}"')
+    for kind in CONFIDENCE_KINDS if by == AUTO else (by,):
         if by == AUTO and kind == "entropy":
             continue  # what the vote of the repeats says already
         found = _READERS[kind](table)
         if any(np.isfinite(values).any() for values in found.values()):
             return kind, found
     if by != AUTO:
-        raise UserError(f"the run {table.name} has nothing to take confidence from {KINDS[by]}: {_LACKING[by]}")
+        raise UserError(
+            f"the run {table.name} has nothing to take confidence from {CONFIDENCE_KINDS[by]}: {_LACKING[by]}"
+        )
     return "none", {name: np.full(len(table.rows), np.nan) for name in table.criteria}
 
 

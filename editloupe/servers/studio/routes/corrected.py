@@ -58,7 +58,7 @@ def _blocks(one: OpenRun, facts: Facts, queue: LabelQueue | None) -> Any:
         raise UserError("nothing has been judged in this run yet")
     try:
         from editloupe.evals.analysis.run_table import human_labels, table_of
-        from editloupe.evals.report.corrected_blocks import corrected_blocks
+        from editloupe.evals.report.trust_blocks import corrected_blocks
         from editloupe.evals.trust.corrected import corrected_scores
     except ImportError as error:
         raise UserError(f"corrected scores need {error.name}, which is not installed") from None
