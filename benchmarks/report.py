@@ -21,8 +21,8 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from editloupe.evals.runs.records import Filing  # noqa: E402
 from editloupe.evals.runs.store import Run  # noqa: E402
+from editloupe.evals.runs.unit_rows import Filing  # noqa: E402
 from editloupe.rubrics.model import LabelAnswer  # noqa: E402
 from editloupe.rubrics.protocol import Protocol  # noqa: E402
 from editloupe.rubrics.registry import protocol as find_protocol  # noqa: E402

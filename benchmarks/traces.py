@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.report import judgements  # noqa: E402
-from editloupe.evals.runs.records import Filing  # noqa: E402
 from editloupe.evals.runs.store import Run  # noqa: E402
+from editloupe.evals.runs.unit_rows import Filing  # noqa: E402
 from editloupe.evals.traces.finding import searching  # noqa: E402
 from editloupe.rubrics.registry import protocol  # noqa: E402
 from editloupe.types import Judgement, Observation, Step, ToolCall, Trace, Usage, Verdict  # noqa: E402

@@ -18,8 +18,8 @@ from pydantic import ValidationError
 
 from editloupe import Edit, Judge, Unjudged, UserError, reward
 from editloupe.evals.batch.batch import Batch, judge_batch
-from editloupe.evals.runs.single import keep_judgement
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.writer import keep_judgement
 from editloupe.pictures import input as picture_input
 from editloupe.pictures.decode import Album, open_picture
 from editloupe.pictures.memory import MemoryPicture

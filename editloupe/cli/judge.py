@@ -101,8 +101,8 @@ def judge_and_keep(judge: Judge, edit: Edit, out: Path | None, steps: StepPrinte
     album = Album()
     if out is None:
         return judge.judge(edit, watcher=steps, strict=True, album=album)
-    from editloupe.evals.runs.single import keep_judgement
     from editloupe.evals.runs.store import Run
+    from editloupe.evals.runs.writer import keep_judgement
 
     with Run.write(out) as run:
         judgement = judge.judge(edit, watcher=steps, strict=True, album=album)

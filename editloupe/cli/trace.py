@@ -22,8 +22,8 @@ from editloupe.cli.fork_view import fork_lines, show_kept_forks
 from editloupe.cli.telling import tell
 from editloupe.evals.forks.shelf import forks_of
 from editloupe.evals.runs.export import each_once
-from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Unit
 from editloupe.judge.panels import opinion_lines
 from editloupe.rubrics.model import LabelAnswer
 from editloupe.rubrics.registry import known_protocol

@@ -8,8 +8,8 @@ from pathlib import Path
 from editloupe._util.files import write_text
 from editloupe.cli.telling import tell
 from editloupe.evals.report.trace_html import trace_html
-from editloupe.evals.runs.records import Unit
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Unit
 from editloupe.evals.traces.finding import searching
 from editloupe.types import Trace
 

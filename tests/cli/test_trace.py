@@ -6,8 +6,8 @@ import typer
 from typer.testing import CliRunner
 
 from editloupe.cli.trace import trace
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from editloupe.types import UserError
 from tests.evals.samples import judgement
 

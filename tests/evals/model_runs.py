@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.dlebench import DLEBENCH
 from editloupe.rubrics.model import LabelAnswer

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from tests.evals.samples import judgement, write_manifest
 
 Damage = Callable[[Path], object]

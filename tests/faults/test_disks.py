@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.runs import records
+from editloupe.evals.runs import unit_rows
 from editloupe.evals.runs.store import Run
 from editloupe.servers.studio.labels import LabelBook
 from editloupe.types import UserError
@@ -169,7 +169,7 @@ def test_a_clock_that_runs_backwards_changes_nothing_that_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = iter(f"20{year:02}-01-01T00:00:00Z" for year in range(99, 0, -1))
-    monkeypatch.setattr(records, "timestamp", lambda: next(times))
+    monkeypatch.setattr(unit_rows, "timestamp", lambda: next(times))
     with Run.write(tmp_path / "run") as run:
         for number in range(3):
             whole, album = judgement(tmp_path, f"e{number}")

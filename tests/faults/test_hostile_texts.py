@@ -16,8 +16,8 @@ import pytest
 from editloupe._util.text import command as to_copy
 from editloupe._util.text import for_csv, for_json, for_markdown, one_line, printable, trace_command
 from editloupe.cli.main import run as command
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from editloupe.types import Edit, Judgement, Observation, Reason, Step, ToolCall, Trace, Unjudged, Verdict
 from tests.evals.samples import write_manifest, write_picture
 

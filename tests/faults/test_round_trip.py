@@ -18,8 +18,8 @@ from editloupe._util.storable import LARGEST, storable
 from editloupe._util.text import for_csv
 from editloupe.evals.runs.export import row_of, to_csv, to_jsonl, to_parquet
 from editloupe.evals.runs.prices import Price
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from editloupe.types import Edit, Judgement, Observation, Reason, Step, ToolCall, Trace, Unjudged, Usage, Verdict
 
 texts = st.text(st.characters(exclude_categories=()), max_size=40)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from editloupe.evals.batch.batch import Batch
-from editloupe.evals.runs.readback import recorded_answer, recorded_rubrics
+from editloupe.evals.runs.configurations import recorded_answer, recorded_rubrics
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.rubrics.model import Answer
 from editloupe.types import UserError

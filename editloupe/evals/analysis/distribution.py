@@ -16,7 +16,7 @@ from editloupe.evals.analysis.estimate import Number
 from editloupe.evals.analysis.run_table import RunRow, Table
 from editloupe.evals.analysis.run_units import RunUnit, UnitColumns, row_means
 from editloupe.evals.runs.pictures import PictureFolder
-from editloupe.evals.runs.store import PICTURES
+from editloupe.evals.runs.run_folder import PICTURES
 from editloupe.pictures.decode import declared_size
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.model import NumberAnswer

@@ -27,8 +27,8 @@ from editloupe.evals.analysis.run_units import (
 from editloupe.evals.labels.files import Named, label_files, rater_in
 from editloupe.evals.labels.human import Files, Human, listed_files, merge_labels
 from editloupe.evals.manifests.ids import case_key
-from editloupe.evals.runs.configurations import Configuration, planned_repeats
-from editloupe.evals.runs.readback import KeptEdit, recorded_answer, rubric_records
+from editloupe.evals.runs.configurations import Configuration, planned_repeats, recorded_answer, rubric_records
+from editloupe.evals.runs.edit_rows import KeptEdit
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import expected_units, judged_elsewhere
 from editloupe.rubrics.model import Answer, LabelAnswer

@@ -22,7 +22,8 @@ from pydantic import TypeAdapter
 from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints
 from editloupe.evals.runs.damage import RunDamaged
 from editloupe.evals.runs.reader import open_reader
-from editloupe.evals.runs.store import FILE, Run
+from editloupe.evals.runs.run_folder import FILE
+from editloupe.evals.runs.store import Run
 from editloupe.types import Outcome
 
 JUDGED = "judged"

@@ -32,9 +32,9 @@ from editloupe.evals.batch.runner import Runner
 from editloupe.evals.batch.stopping import INTERRUPTED, FirstFailures, Stop, listening
 from editloupe.evals.batch.traffic import CapGate, Limits, Spending, TrafficControl
 from editloupe.evals.runs import configurations
-from editloupe.evals.runs.empty_runs import nothing_left_of
 from editloupe.evals.runs.prices import Price, price_of_all
-from editloupe.evals.runs.store import FILE, Run
+from editloupe.evals.runs.run_folder import FILE, nothing_left_of
+from editloupe.evals.runs.store import Run
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.types import OF_THE_SERVER, Edit, UserError
 

@@ -15,12 +15,11 @@ from typing import Any
 from editloupe._util.files import check_file
 from editloupe._util.storable import storable_text
 from editloupe._util.text import number_of, verb
-from editloupe.evals.runs import enrolment
-from editloupe.evals.runs.enrolment import Enrolled, Entry, Stamp
+from editloupe.evals.runs import edit_rows
+from editloupe.evals.runs.edit_rows import Enrolled, Entry, Stamp
 from editloupe.evals.runs.find_answers import AnswerFinder, HeldUnit
-from editloupe.evals.runs.putting import Answer
-from editloupe.evals.runs.records import timestamp
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Answer, timestamp
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.judge.question_key import Question
 from editloupe.pictures.decode import hash_file
@@ -275,8 +274,8 @@ class Planner:
             if not (rows := self._reader.edits_with_id(edit.id)):
                 continue
             files = EditFiles(edit, rows)
-            model = enrolment.model_of(edit)
-            same = enrolment.same_edit(rows, model, enrolment.content_of(edit, files.hashes))
+            model = edit_rows.model_of(edit)
+            same = edit_rows.same_edit(rows, model, edit_rows.content_of(edit, files.hashes))
             if same is None:
                 further += any(row.model == model for row in rows)
             else:
@@ -363,8 +362,8 @@ class Planner:
 
     def _enrolled(self, position: int | None, edit: Edit, files: EditFiles, rows: list[Enrolled]) -> int | None:
         """Bring the run's row of the edit up to date and return its number; without a row and a writer there is none."""
-        content = enrolment.content_of(edit, files.hashes)
-        same = enrolment.same_edit(rows, model := enrolment.model_of(edit), content)
+        content = edit_rows.content_of(edit, files.hashes)
+        same = edit_rows.same_edit(rows, model := edit_rows.model_of(edit), content)
         if not self._run.writable:
             return same.edit if same else None
         others = [row.edit for row in rows if row.model == model and row is not same]

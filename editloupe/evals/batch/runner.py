@@ -13,8 +13,8 @@ from editloupe.evals.batch.stopping import FirstFailures, Stop
 from editloupe.evals.batch.traffic import CapGate
 from editloupe.evals.runs.find_answers import FAILED
 from editloupe.evals.runs.prices import Price
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from editloupe.evals.runs.writer import Writer
 from editloupe.pictures.decode import Album
 from editloupe.types import Edit, Judgement, Outcome, Reason, Unjudged

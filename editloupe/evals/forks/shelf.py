@@ -9,8 +9,8 @@ from typing import Any
 from editloupe._util.storable import record_json
 from editloupe.evals.forks.records import Fork
 from editloupe.evals.runs.pictures import file_of
-from editloupe.evals.runs.records import timestamp
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.pictures.decode import Album
 from editloupe.types import Sha, Trace, UserError
 

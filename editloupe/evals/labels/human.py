@@ -15,7 +15,7 @@ from editloupe._util.text import number_of, verb
 from editloupe.evals.labels.consensus import Consensus, consensus_of, counting_scores
 from editloupe.evals.labels.files import Answers, LabelReader, Named
 from editloupe.evals.labels.merge import Place, merged
-from editloupe.evals.runs.readback import recorded_answer, rubric_records
+from editloupe.evals.runs.configurations import recorded_answer, rubric_records
 from editloupe.rubrics.model import Answer
 from editloupe.types import UserError
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from editloupe.agent.asking import Unanswered
 from editloupe.evals.making.folder import GIVEN, MakingFolder, Sample, boxes_key
 from editloupe.evals.making.records import MOST_TARGETS, Boxes, LeftOut
-from editloupe.evals.runs.records import timestamp
+from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import ImageError, Pixels
 from editloupe.tools.tiling import Found

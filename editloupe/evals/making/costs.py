@@ -12,7 +12,7 @@ from editloupe.agent.hooks import OverBudget
 from editloupe.evals.making.records import SampleRecord
 from editloupe.evals.making.stage_files import StageLog
 from editloupe.evals.manifests.jsonl_log import append_line
-from editloupe.evals.runs.records import timestamp
+from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.types import Usage, UserError
 
 FILE = "costs.jsonl"

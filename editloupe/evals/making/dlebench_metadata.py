@@ -29,7 +29,7 @@ from editloupe.agent.asking import Asker
 from editloupe.evals.making.folder import question_key
 from editloupe.evals.making.records import METADATA_KEYS, NOT_SHOWN, Metadata, Question
 from editloupe.evals.making.settings import MakingSettings
-from editloupe.evals.runs.records import timestamp
+from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.rubrics.dlebench.paper import QUESTIONS
 from editloupe.rubrics.yaml_files import bundled_yaml
 

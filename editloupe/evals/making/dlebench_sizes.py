@@ -27,7 +27,7 @@ from editloupe.evals.making.stage_files import StageFile
 from editloupe.evals.manifests.datasets import Naming, edit_from
 from editloupe.evals.manifests.readers import Row, reader_for
 from editloupe.evals.manifests.stats import ManifestStats, manifest_stats
-from editloupe.evals.runs.records import timestamp
+from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.pictures.decode import declared_size, hash_file, open_picture
 from editloupe.types import Box, Edit, Usage, UserError
 

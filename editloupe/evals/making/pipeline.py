@@ -20,9 +20,9 @@ from editloupe.evals.making.hand_crops import WaitingCrop, write_crop, write_tod
 from editloupe.evals.making.questions import read_questions
 from editloupe.evals.making.records import LeftOut, Metadata, Question
 from editloupe.evals.making.references import ReferenceMaker
-from editloupe.evals.runs.lock import RunLock
 from editloupe.evals.runs.prices import Price
-from editloupe.evals.runs.records import timestamp
+from editloupe.evals.runs.run_folder import RunLock
+from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.types import Usage
 
 LOCK = ".lock"

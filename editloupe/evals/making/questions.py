@@ -32,7 +32,7 @@ from editloupe._util.files import make_folder, read_text, whole_file
 from editloupe.evals.making.question_rows import question_rows, set_name
 from editloupe.evals.making.records import MOST_TARGETS, NOT_SHOWN, LeftOut, Question, content_key
 from editloupe.evals.manifests.readers import Row
-from editloupe.evals.runs.records import timestamp
+from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.pictures.decode import declared_size, decode, hash_file
 from editloupe.pictures.pixels import ImageError, hash_bytes
 from editloupe.types import Box

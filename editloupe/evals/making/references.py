@@ -20,7 +20,7 @@ from editloupe.evals.making.hand_crops import BY_HAND, HandFolder, write_bytes
 from editloupe.evals.making.paste import Frame, WrongShape, checked_shape, cut, framed, pasted
 from editloupe.evals.making.records import LeftOut, Reference, content_key
 from editloupe.evals.runs.prices import Price
-from editloupe.evals.runs.records import timestamp
+from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.pictures.decode import Picture, decode, open_picture
 from editloupe.pictures.encode import encode
 from editloupe.pictures.pixels import ImageError, hash_pixels

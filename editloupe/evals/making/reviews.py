@@ -11,7 +11,7 @@ from editloupe.evals.analysis import statistics
 from editloupe.evals.making.boxes import draw_boxes
 from editloupe.evals.making.folder import MakingFolder, question_key
 from editloupe.evals.making.records import CHECKS, METADATA_KEYS, Decision, Metadata, Review
-from editloupe.evals.runs.records import timestamp
+from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.types import Box, Record, Usage, UserError
 
 SCORES = {"accept": 2.0, "correct": 1.0, "regenerate": 1.0, "discard": 0.0}

@@ -16,7 +16,7 @@ from editloupe.evals.analysis.run_table import RunRow, Table
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
 from editloupe.evals.preferences.records import TIE, UNCLEAR, OpenPair, Rule, Side, content_id, shuffled
 from editloupe.evals.runs.pictures import PictureFolder
-from editloupe.evals.runs.store import PICTURES
+from editloupe.evals.runs.run_folder import PICTURES
 from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, pair_rules
 from editloupe.types import UserError
 

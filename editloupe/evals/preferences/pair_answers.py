@@ -17,7 +17,7 @@ from typing import Any, Literal
 from editloupe._util.storable import storable
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
 from editloupe.evals.preferences.records import TIE, OpenPair
-from editloupe.evals.runs.records import timestamp
+from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.types import UserError
 
 SCALE = (1, 2, 3, 4, 5)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from PIL import Image
 
 from editloupe._util.text import for_html, printable
-from editloupe.evals.runs.readback import KeptEdit
-from editloupe.evals.runs.records import Unit
+from editloupe.evals.runs.edit_rows import KeptEdit
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Unit
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import ImageError
 from editloupe.types import Observation, Sha, Step, Trace, Usage, Verdict

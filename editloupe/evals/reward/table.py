@@ -13,7 +13,8 @@ from editloupe._util.files import read_text
 from editloupe.evals.analysis.pair_results import PairResult, pair_results, row_halves
 from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.papers.tables import WAYS, Line, by_way, line_of
-from editloupe.evals.runs.store import FILE, Run
+from editloupe.evals.runs.run_folder import FILE
+from editloupe.evals.runs.store import Run
 from editloupe.rubrics.registry import pair_rules
 from editloupe.types import UserError
 

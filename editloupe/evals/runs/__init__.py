@@ -12,8 +12,8 @@ from editloupe._util.lazy_names import lazy_names
 if TYPE_CHECKING:
     from editloupe.evals.runs.damage import RunDamaged
     from editloupe.evals.runs.prices import Price, price_of
-    from editloupe.evals.runs.records import Unit
     from editloupe.evals.runs.store import Run
+    from editloupe.evals.runs.unit_rows import Unit
 
 __all__ = ["Price", "Run", "RunDamaged", "Unit", "price_of"]
 

@@ -1,4 +1,4 @@
-"""The configurations of a run: sets of questions that belong together, because one judge asked them in one way."""
+"""The configurations of a run, in its tables and in run.json: sets of questions one judge asked in one way."""
 
 from __future__ import annotations
 
@@ -7,14 +7,21 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from editloupe._util.hashing import content_key
 from editloupe._util.storable import storable_text
 from editloupe.agent.secrets import Secrets
+from editloupe.evals.runs.schema import VERSION
 from editloupe.judge.question_key import Asked, changes
+from editloupe.rubrics.model import Answer
+from editloupe.types import UserError
 
 PLANNED = "planned_repeats"
+_ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 
 @dataclass(frozen=True)
@@ -171,3 +178,54 @@ def add_descriptions(about: dict[str, Any], known: Iterable[Mapping[str, Any]]) 
     added = [dict(one) for one in known if one["name"] not in names]
     about["configurations"] += added
     return bool(added)
+
+
+class Unreadable(UserError):
+    """run.json is missing or damaged."""
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """Read run.json; raises Unreadable where it is not what this program wrote, UserError where a later version did."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise Unreadable(f"{path} cannot be read ({error.strerror or error})") from None
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"{path} is damaged ({' '.join(str(error).split())})") from None
+    known = found.get("configurations") if isinstance(found, dict) else None
+    if not isinstance(known, list) or not all(isinstance(one, dict) and "name" in one for one in known):
+        raise Unreadable(f"{path} is damaged (it is not the description of a run)")
+    if found.get("schema", VERSION) != VERSION:
+        raise UserError(f"{path} has schema version {found['schema']}, this EditLoupe reads version {VERSION}")
+    return dict(found)
+
+
+def recorded_rubrics(about: Mapping[str, Any], protocol: str | None = None) -> dict[str, Mapping[str, Any]]:
+    """Return the rubrics run.json records, by criterion, each in its first wording; all, or those asked with a protocol."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for one in about.get("configurations", ()):
+        rubrics = one.get("rubrics", {}) if protocol in (None, one.get("protocol")) else {}
+        for rubric in rubrics.values() if isinstance(rubrics, Mapping) else ():
+            if isinstance(rubric, Mapping) and "criterion" in rubric:
+                found.setdefault(str(rubric["criterion"]), rubric)
+    return found
+
+
+def rubric_records(about: Mapping[str, Any], protocol: str) -> dict[str, Mapping[str, Any]]:
+    """Return the rubrics of a protocol by criterion: as run.json records them, else as this version has them."""
+    from editloupe.rubrics.registry import known_protocol  # the store loads without the rubrics
+
+    records = recorded_rubrics(about, protocol)
+    known = known_protocol(protocol)
+    if known:
+        for criterion in known.criteria:
+            records.setdefault(criterion, known.rubric(criterion).model_dump(mode="json"))
+    return records
+
+
+def recorded_answer(rubric: Mapping[str, Any]) -> Answer | None:
+    """Return the kind of answer of a rubric as runs record it, None where that cannot be read."""
+    try:
+        return _ANSWER.validate_python(rubric["answer"])
+    except (KeyError, ValidationError):
+        return None

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from editloupe.evals.runs.putting import Answer
 from editloupe.evals.runs.reader import RunReader
+from editloupe.evals.runs.unit_rows import Answer
 from editloupe.judge.question_key import Asked, Question, as_good_as, changes
 from editloupe.types import OF_THE_SERVER, Reason, Verdict
 

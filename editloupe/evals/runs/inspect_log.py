@@ -5,27 +5,32 @@ The layout is Inspect's own (`header.json`, `samples/`, `summaries.json`, a jour
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from editloupe._util.files import whole_file
-from editloupe._util.storable import storable_text
+from editloupe._util.storable import finite_number, storable, storable_text
 from editloupe.evals.runs.export import each_once
-from editloupe.evals.runs.inspect_sample import Json, sample_id, sample_of
-from editloupe.evals.runs.records import Unit
+from editloupe.evals.runs.pictures import SUFFIXES
 from editloupe.evals.runs.store import Run
-from editloupe.types import Edit, UserError
+from editloupe.evals.runs.unit_rows import Unit
+from editloupe.types import Edit, Observation, Sent, Sha, Step, Trace, Usage, UserError, Verdict
 
 LOG_VERSION = 2
 """Of Inspect's log format."""
+Json = dict[str, Any]
+ATTACHMENT = "attachment://"
+_TYPES = {suffix: media_type for media_type, suffix in SUFFIXES.items()}
 
 
 @dataclass
@@ -57,6 +62,251 @@ class _Tally:
             "params": {},
             "metrics": metrics,
         }
+
+
+class Conversation:
+    """The messages of a unit's traces, one conversation after another, and the events that made them."""
+
+    def __init__(self, run: Run, unit: Unit, started: datetime) -> None:
+        self._run, self._unit = run, unit
+        self._clock = started
+        self.messages: list[Json] = []
+        self.events: list[Json] = []
+        self.pictures: set[Sha] = set()
+
+    def add(self, trace: Trace) -> None:
+        """Add a trace; a rubric in two questions has two openings."""
+        openings = list(zip(trace.prompt[::2], trace.prompt[1::2], strict=False))
+        begin = len(self.messages)
+        for number, step in enumerate(trace.steps):
+            if openings and (number == 0 or trace.steps[number - 1].answer is not None):
+                begin = len(self.messages)
+                self._open(*openings.pop(0), step.sent)
+            self._step(step, begin)
+
+    def _open(self, system: str, task: str, sent: Sequence[Sent]) -> None:
+        self._say("system", system)
+        self._say("user", [*(block for one in sent for block in self._announced(one.name, one.sha)), _text(task)])
+
+    def _step(self, step: Step, begin: int) -> None:
+        known = {call.id for call in step.calls}
+        calls = [
+            {"id": call.id, "function": call.name, "arguments": storable(dict(call.parameters)), "type": "function"}
+            for call in step.calls
+        ]
+        reply: Json = {"content": step.raw or step.thought, **({"tool_calls": calls} if calls else {})}
+        end = len(self.messages)
+        message = self._say("assistant", reply.pop("content"), **reply, model=self._unit.judge, source="generate")
+        self._model_event(step, message, [begin, end])
+        for call in calls:
+            for seen in (one for one in step.observations if one.call_id == call["id"]):
+                self._tool_event(call, seen)
+        for seen in (one for one in step.observations if one.call_id not in known):
+            self._say("user", self._shown(seen))
+        if step.problem and not step.calls:
+            self._say("user", step.problem)
+
+    def _model_event(self, step: Step, message: Json, refs: list[int]) -> None:
+        model, usage = self._unit.judge, usage_of(step.usage)
+        output = {
+            "model": model,
+            "choices": [{"message": message, "stop_reason": "tool_calls" if step.calls else "stop"}],
+            "completion": step.raw,
+            "usage": usage,
+            "time": step.seconds,
+        }
+        self._event(
+            "model",
+            step.seconds,
+            model=model,
+            input=[],
+            input_refs=[refs],
+            tools=[],
+            tool_choice="auto",
+            config={},
+            output=output,
+            retries=max(0, step.attempts - 1),
+        )
+
+    def _tool_event(self, call: Json, seen: Observation) -> None:
+        shown = self._shown(seen)
+        error = {"error": {"type": "unknown", "message": seen.text}} if seen.failed else {}
+        self._say("tool", shown, tool_call_id=call["id"], function=call["function"], **error)
+        self._event(
+            "tool",
+            seen.seconds,
+            type="function",
+            id=call["id"],
+            function=call["function"],
+            arguments=call["arguments"],
+            result=shown,
+            **error,
+        )
+
+    def _event(self, kind: str, seconds: float, **facts: Any) -> None:
+        number = len(self.events)
+        self.events.append(
+            {
+                "uuid": f"{self._unit.name}-{self._unit.criterion}-{number}",
+                "timestamp": self._clock.isoformat(),
+                "working_start": 0.0,
+                "event": kind,
+                **facts,
+                "completed": (self._clock + timedelta(seconds=seconds)).isoformat(),
+                "working_time": seconds,
+            }
+        )
+        self._clock += timedelta(seconds=seconds)
+
+    def _say(self, role: str, content: Any, **more: Any) -> Json:
+        message = {"id": f"m{len(self.messages)}", "role": role, "content": content, **more}
+        self.messages.append(message)
+        return message
+
+    def _shown(self, seen: Observation) -> list[Json]:
+        pairs = zip(seen.pictures, seen.captions, strict=False)
+        return [_text(seen.text), *(block for sha, caption in pairs for block in self._announced(caption, sha))]
+
+    def _announced(self, name: str, sha: Sha) -> Iterator[Json]:
+        if self._run.pictures.find(sha) is None:
+            self._run.damage.add("pictures", sha)
+            yield _text(f"{name} (this picture is not kept in the run)")
+            return
+        self.pictures.add(sha)
+        yield _text(name)
+        yield {"type": "image", "image": f"{ATTACHMENT}{sha}", "detail": "auto"}
+
+    def attachments(self) -> dict[Sha, str]:
+        """Return the pictures as data addresses, each once."""
+        found = {}
+        for sha in sorted(self.pictures):
+            path = self._run.pictures.find(sha)
+            try:
+                data = path.read_bytes() if path else b""
+            except OSError:
+                data = b""
+            if path is None or not data:
+                self._run.damage.add("pictures", sha)
+                continue
+            found[sha] = f"data:{_TYPES[path.suffix]};base64,{base64.b64encode(data).decode()}"
+        return found
+
+
+def score_of(unit: Unit) -> Json:
+    """Return the outcome as a score: 0 to 100, or the label where there is no number; unjudged is unscored, never 0."""
+    outcome = unit.outcome
+    if not isinstance(outcome, Verdict):
+        return {
+            "value": math.nan,
+            "reason": outcome.reason.value,
+            "answer": None,
+            "explanation": outcome.detail,
+            "metadata": {"raw": storable(outcome.raw)},
+            "history": [],
+        }
+    number = finite_number(outcome.score_100)
+    value: Any = number if number is not None else finite_number(outcome.score)
+    return {
+        "value": value if value is not None else outcome.label if outcome.label is not None else math.nan,
+        "answer": outcome.label,
+        "explanation": outcome.rationale,
+        "metadata": {
+            "score": finite_number(outcome.score),
+            "confidence": finite_number(outcome.confidence),
+            "values": storable(dict(outcome.values)),
+            "targets": list(outcome.targets),
+        },
+        "history": [],
+    }
+
+
+def sample_of(run: Run, edit: Edit | None, unit: Unit, traces: Sequence[Trace]) -> tuple[Json, Json]:
+    """Return a unit as a sample, and the summary of it that lists show."""
+    ended = _time(unit.finished_at)
+    started = ended - timedelta(seconds=unit.seconds)
+    told = Conversation(run, unit, started)
+    for trace in traces:
+        told.add(trace)
+    instruction = edit.instruction if edit else "(this edit cannot be read: the run is damaged)"
+    about = {
+        "edit": unit.name,
+        "criterion": unit.criterion,
+        "model": unit.model,
+        "instruction_type": edit.instruction_type if edit else None,
+        "protocol": unit.protocol,
+        "mode": unit.mode,
+        "cost": unit.cost,
+    }
+    usage = {unit.judge: usage_of(unit.outcome.usage)}
+    summary: Json = {
+        "id": sample_id(unit),
+        "epoch": unit.repeat + 1,
+        "input": instruction,
+        "target": _target(edit, unit.criterion),
+        "metadata": {name: value for name, value in about.items() if value is not None},
+        "scores": {unit.criterion: score_of(unit)},
+        "model_usage": usage,
+        "started_at": started.isoformat(),
+        "completed_at": ended.isoformat(),
+        "total_time": unit.seconds,
+        "working_time": unit.seconds,
+    }
+    answer = next((m["content"] for m in reversed(told.messages) if m["role"] == "assistant"), "")
+    score_event = {
+        "uuid": f"{unit.name}-{unit.criterion}-score",
+        "timestamp": ended.isoformat(),
+        "working_start": unit.seconds,
+        "event": "score",
+        "score": score_of(unit),
+        "target": summary["target"],
+        "intermediate": False,
+        "scorer": unit.criterion,
+    }
+    sample: Json = {
+        **summary,
+        "messages": told.messages,
+        "output": {"model": unit.judge, "choices": _choices(told.messages), "completion": answer},
+        "store": {},
+        "events": [*told.events, score_event],
+        "attachments": told.attachments(),
+        "events_data": {"messages": told.messages, "calls": []},
+    }
+    return sample, {**summary, "completed": True, "message_count": len(told.messages)}
+
+
+def sample_id(unit: Unit) -> str:
+    """Return what names an edit's criterion in the log."""
+    return f"{unit.name} · {unit.criterion}"
+
+
+def usage_of(usage: Usage) -> Json:
+    """Return tokens as Inspect counts them: those read from a cache stand beside the input, not in it."""
+    return {
+        "input_tokens": max(0, usage.input_tokens - usage.cached_tokens),
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "input_tokens_cache_read": usage.cached_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+    }
+
+
+def _target(edit: Edit | None, criterion: str) -> str | list[str]:
+    """Return what people said; several annotators are several targets."""
+    said: Any = edit.human.get(criterion, "") if edit else ""
+    return said if isinstance(said, str) else list(said)
+
+
+def _choices(messages: Sequence[Mapping[str, Any]]) -> list[Json]:
+    last = next((m for m in reversed(messages) if m["role"] == "assistant"), None)
+    return [{"message": last, "stop_reason": "stop"}] if last else []
+
+
+def _text(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def to_inspect(run: Run, path: Path, configuration: str | None = None) -> int:

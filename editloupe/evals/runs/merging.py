@@ -15,11 +15,11 @@ from typing import Any
 
 from editloupe.agent.secrets import Secrets
 from editloupe.evals.runs import configurations, schema
-from editloupe.evals.runs.enrolment import Enrolled, Entry, enrol
-from editloupe.evals.runs.lock import RunLock
+from editloupe.evals.runs.edit_rows import Enrolled, Entry, enrol
 from editloupe.evals.runs.people_files import EditName, PeopleFiles, RunFiles, merge_people_files
-from editloupe.evals.runs.putting import ANSWER, insert_unit, write_over
-from editloupe.evals.runs.store import FILE, Run
+from editloupe.evals.runs.run_folder import FILE, RunLock
+from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import ANSWER, insert_unit, write_over
 from editloupe.types import Edit, Usage, UserError
 
 _WHOLE, _LOCK = "run", "merge.lock"

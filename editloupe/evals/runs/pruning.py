@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.evals.runs import schema
+from editloupe.evals.runs.run_folder import FILE
 from editloupe.evals.runs.schema import FORKS_THERE
-from editloupe.evals.runs.store import FILE, Run
+from editloupe.evals.runs.store import Run
 from editloupe.types import UserError
 
 

@@ -14,7 +14,7 @@ from editloupe._util.storable import storable_text
 from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.configurations import Configuration
 from editloupe.evals.runs.damage import rows_of
-from editloupe.evals.runs.enrolment import Enrolled, rows_with_id
+from editloupe.evals.runs.edit_rows import Enrolled, rows_with_id
 from editloupe.judge.question_key import Question
 
 AT_ONCE = 2000

@@ -16,19 +16,18 @@ from editloupe._util.hashing import content_key
 from editloupe._util.storable import finite_number, storable, storable_text, whole_number
 from editloupe.agent.secrets import Secrets
 from editloupe.evals.runs import configurations, schema
+from editloupe.evals.runs.configurations import Unreadable, read_about
 from editloupe.evals.runs.damage import Damage, RunDamaged, rows_of
-from editloupe.evals.runs.enrolment import Entry, enrol, forget
-from editloupe.evals.runs.lock import RunLock
+from editloupe.evals.runs.edit_rows import Entry, KeptEdit, enrol, forget, read_edit
 from editloupe.evals.runs.pictures import PictureFolder
-from editloupe.evals.runs.putting import ANSWER, Answer, put
-from editloupe.evals.runs.readback import KeptEdit, Unreadable, read_about, read_edit, read_reply, read_trace
 from editloupe.evals.runs.reader import RunReader
-from editloupe.evals.runs.records import Filing, Unit, timestamp
+from editloupe.evals.runs.run_folder import ABOUT, FILE, LOCK, PICTURES, RunLock
+from editloupe.evals.runs.trace_rows import read_reply, read_trace
+from editloupe.evals.runs.unit_rows import ANSWER, Answer, Filing, Unit, put, timestamp
 from editloupe.judge.question_key import Asked
 from editloupe.pictures.decode import Album
 from editloupe.types import Judgement, Trace, Usage, UserError
 
-FILE, ABOUT, LOCK, PICTURES = "run.sqlite", "run.json", "run.lock", "pictures"
 _USAGE = tuple(Usage.model_fields)
 
 

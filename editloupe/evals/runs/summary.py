@@ -14,7 +14,8 @@ from editloupe.evals.runs import schema
 from editloupe.evals.runs.configurations import Configuration, planned_repeats
 from editloupe.evals.runs.prices import Price, SeveralPrices
 from editloupe.evals.runs.reader import OF_CONFIGURATION, RunReader
-from editloupe.evals.runs.store import FILE, Run
+from editloupe.evals.runs.run_folder import FILE
+from editloupe.evals.runs.store import Run
 from editloupe.rubrics.protocol import first_variant
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit, Opinion, Record, Usage, UserError

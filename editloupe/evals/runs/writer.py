@@ -1,4 +1,4 @@
-"""The one thread that writes judgements: pictures, then a transaction for all that came in the meantime."""
+"""Write judgements into a run: many in the background by one thread, or a single one outside a batch."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
+from editloupe.judge.base_judge import BaseJudge
+from editloupe.judge.question_key import Question
+from editloupe.pictures.decode import Album
+from editloupe.pictures.memory import PictureSource
+from editloupe.pictures.pixels import ImageError
+from editloupe.types import Judgement, Sha
 
 T = TypeVar("T")
 TOGETHER = 32
 """Judgements one transaction takes at most."""
 CHECKPOINT_EVERY = 10.0
 """Seconds between two moves of the write-ahead log into the file."""
-
 _Entry = tuple[Filing, asyncio.AbstractEventLoop, "asyncio.Future[frozenset[str]]"]
 
 
@@ -103,3 +108,28 @@ def _settle(written: asyncio.Future[frozenset[str]], kept: frozenset[str], error
         written.set_result(kept)
     else:
         written.set_exception(error)
+
+
+def keep_judgement(run: Run, judge: BaseJudge, judgement: Judgement, album: Album) -> int:
+    """Keep what a judge said of an edit and return the repeat it is kept as."""
+    configuration = run.configure(judge.describe(), judge.asked())
+    edit, hashes = judgement.edit, _hashes(judgement, album)
+    questions = {
+        outcome.criterion: judge.question_key(edit, outcome.criterion, hashes) for outcome in judgement.verdicts
+    }
+    repeat = _next_repeat(run, questions.values())
+    run.save_all([Filing(judgement, repeat, album, questions=questions, configuration=configuration)])
+    return repeat
+
+
+def _hashes(judgement: Judgement, album: Album) -> dict[PictureSource, Sha]:
+    found: dict[PictureSource, Sha] = {}
+    for path in judgement.edit.paths:
+        with suppress(ImageError):
+            found[path] = album.open(path).sha
+    return found
+
+
+def _next_repeat(run: Run, questions: Iterable[Question]) -> int:
+    with run.reader() as reader:
+        return max(reader.next_repeat(question) for question in questions)

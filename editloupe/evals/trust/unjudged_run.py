@@ -9,10 +9,10 @@ from pathlib import Path
 from editloupe.evals.labels.files import Named, rater_in
 from editloupe.evals.labels.human import merge_labels
 from editloupe.evals.papers.layouts import load_manifest
-from editloupe.evals.runs.enrolment import Entry
+from editloupe.evals.runs.edit_rows import Entry
 from editloupe.evals.runs.people_files import LABELS
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.protocol import MissingInput, Protocol
 from editloupe.rubrics.registry import DEFAULT

@@ -7,8 +7,8 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.runs.single import keep_judgement
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.writer import keep_judgement
 from editloupe.judge import Judge
 from editloupe.pictures.decode import Album
 from editloupe.types import Judgement, UserError

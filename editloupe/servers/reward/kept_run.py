@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from editloupe.evals.runs.find_answers import find_verdict
 from editloupe.evals.runs.reader import RunReader
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from editloupe.judge import Judge
 from editloupe.judge.question_key import Question
 from editloupe.pictures.decode import Album, hash_file

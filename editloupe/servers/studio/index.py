@@ -12,8 +12,8 @@ from typing import Any
 from editloupe._util.median import lower_median
 from editloupe.evals.labels.files import Named, label_files
 from editloupe.evals.labels.human import LabelsOfRun, known_answers, merge_labels_of_run
+from editloupe.evals.runs.configurations import recorded_rubrics
 from editloupe.evals.runs.damage import readable
-from editloupe.evals.runs.readback import recorded_rubrics
 from editloupe.evals.runs.reader import EditRecord, RunReader, UnitSummary
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import clock_of, standing_of

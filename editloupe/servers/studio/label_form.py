@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from editloupe.evals.runs.readback import KeptEdit
+from editloupe.evals.runs.edit_rows import KeptEdit
 from editloupe.rubrics.model import Answer, Band, ChecksAnswer, NumberAnswer, Rubric
 from editloupe.rubrics.registry import protocols
 from editloupe.servers.studio.answer_choices import Choice, choices, rubric_for

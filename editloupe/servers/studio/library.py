@@ -14,10 +14,11 @@ from pathlib import Path
 
 from editloupe.evals.analysis.run_table import version_notes, versions_counted
 from editloupe.evals.runs.damage import RunDamaged, readable
+from editloupe.evals.runs.edit_rows import KeptEdit
 from editloupe.evals.runs.pictures import PictureFolder
-from editloupe.evals.runs.readback import KeptEdit
-from editloupe.evals.runs.records import Unit
-from editloupe.evals.runs.store import FILE, Run
+from editloupe.evals.runs.run_folder import FILE
+from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Unit
 from editloupe.servers.studio.index import RunIndex
 from editloupe.servers.studio.labels import FILE as LABELS
 from editloupe.servers.studio.labels import LabelBook

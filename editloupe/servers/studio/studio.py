@@ -12,7 +12,7 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 
 from editloupe.agent.secrets import Secrets
-from editloupe.evals.runs.single import keep_judgement
+from editloupe.evals.runs.writer import keep_judgement
 from editloupe.judge import Judge
 from editloupe.pictures.decode import Album
 from editloupe.servers.studio.charts import ChartCache

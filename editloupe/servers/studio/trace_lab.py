@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from editloupe.evals.runs.damage import readable
-from editloupe.evals.runs.records import Unit
+from editloupe.evals.runs.unit_rows import Unit
 from editloupe.evals.traces.finding import ORDERS, SearchedRun, TraceHit, searching
 from editloupe.evals.traces.trace_notes import TraceNote, TracePlace, read_notes
 

@@ -10,8 +10,8 @@ import pytest
 from editloupe.evals.analysis.parts import criterion_means
 from editloupe.evals.analysis.run_table import table_of, table_of_configuration
 from editloupe.evals.analysis.scores import scores
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from editloupe.rubrics.registry import protocol as registered
 from editloupe.types import Edit, Judgement, Verdict
 from tests.evals.sample_runs import IF, VC, Line, make_run

@@ -10,7 +10,8 @@ import pytest
 from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.analysis.run_units import RunUnit, UnitColumns, UnitKind
 from editloupe.evals.runs.damage import RunDamaged
-from editloupe.evals.runs.store import FILE, Run
+from editloupe.evals.runs.run_folder import FILE
+from editloupe.evals.runs.store import Run
 from tests.evals.sample_runs import IF, VC, Line, make_run
 from tests.faults.test_damaged_runs import column
 

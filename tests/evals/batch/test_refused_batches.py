@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.runs.empty_runs import nothing_left_of
-from editloupe.evals.runs.lock import RunLock
-from editloupe.evals.runs.store import LOCK, Run
+from editloupe.evals.runs.run_folder import LOCK, RunLock, nothing_left_of
+from editloupe.evals.runs.store import Run
 from editloupe.types import UserError
 from tests.evals.samples import judgement, write_manifest
 

@@ -11,8 +11,8 @@ import pytest
 from editloupe import Edit, Judge, fork
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.forks.reopening import JudgeChange
-from editloupe.evals.runs.step_replies import reply_behind
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.trace_rows import reply_behind
 from tests.conftest import StartServer
 from tests.evals.forks.kept_runs import CRITERION, script, turns
 from tests.pictures import edit_pair

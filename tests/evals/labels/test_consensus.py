@@ -10,8 +10,8 @@ import pytest
 from editloupe.evals.analysis.run_table import human_labels, table_of
 from editloupe.evals.labels.consensus import consensus_of, name_of_score, score_100_of
 from editloupe.evals.labels.files import score_of
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from editloupe.evals.traces import find_traces
 from editloupe.rubrics.model import (
     Answer,

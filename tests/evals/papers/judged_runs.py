@@ -8,8 +8,8 @@ from typing import Any
 
 from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.papers.tables import paper_tables
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import Edit, Judgement, Reason, Unjudged, Verdict
 

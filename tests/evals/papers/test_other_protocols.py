@@ -14,8 +14,8 @@ from editloupe.evals.report.blocks import sequence
 from editloupe.evals.report.draw_figures import drawings
 from editloupe.evals.report.html import as_html
 from editloupe.evals.report.text import as_text
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from editloupe.types import Edit, Judgement, Verdict
 
 QUICK = Resampling(100)

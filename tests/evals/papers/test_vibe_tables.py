@@ -9,8 +9,8 @@ import pytest
 
 from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.analysis.scores import scores
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.vibe.scoring import LEVELS, NAMES
 from editloupe.types import Judgement, Verdict

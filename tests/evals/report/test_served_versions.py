@@ -11,7 +11,8 @@ import pytest
 
 from editloupe.cli.main import run as command
 from editloupe.evals.analysis.run_table import table_of
-from editloupe.evals.runs.store import FILE, Run
+from editloupe.evals.runs.run_folder import FILE
+from editloupe.evals.runs.store import Run
 from tests.conftest import StartServer
 from tests.evals.sample_runs import Line, make_run
 from tests.evals.samples import write_manifest

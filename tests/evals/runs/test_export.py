@@ -8,8 +8,8 @@ import pytest
 
 from editloupe.evals.runs.export import COLUMNS, each_once, to_csv, to_datasets, to_jsonl, to_parquet
 from editloupe.evals.runs.prices import Price
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, Line, make_run
 from tests.evals.samples import judgement

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from editloupe.evals.runs.edit_rows import edit_of
 from editloupe.evals.runs.prices import Price
-from editloupe.evals.runs.readback import edit_of
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from editloupe.types import Edit, Unjudged, Usage, UserError, Verdict
 from tests.evals.samples import judgement
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.runs.records import Filing
 from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
 from editloupe.judge.question_key import Asked, Question
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.types import Edit, Judgement, Step, Trace, Verdict

@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from editloupe.evals.forks.fork_groups import ForkGroup, fork_groups
 from editloupe.evals.runs.damage import RunDamaged, readable
-from editloupe.evals.runs.readback import KeptEdit
-from editloupe.evals.runs.records import Unit
+from editloupe.evals.runs.edit_rows import KeptEdit
+from editloupe.evals.runs.unit_rows import Unit
 from editloupe.rubrics.model import Rubric
 from editloupe.servers.studio.labelling import given_by
 from editloupe.servers.studio.library import OpenRun

@@ -1,4 +1,4 @@
-"""The edits of a run: what a manifest says of each, found again by id, model and content, however often it is read."""
+"""The edits of a run: written from a manifest, found again by id, model and content, and read back."""
 
 from __future__ import annotations
 
@@ -6,13 +6,25 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
 
 from editloupe._util.hashing import content_key
 from editloupe._util.storable import record_json, storable_text
 from editloupe.agent.secrets import Secrets
+from editloupe.evals.runs.damage import UNREADABLE, Damage
 from editloupe.pictures.memory import PictureSource
-from editloupe.types import Edit, Sha
+from editloupe.types import KEPT, Box, Edit, Sha
+
+Pictures = dict[str, list[str]]
+"""Hashes by role."""
+_PICTURES: TypeAdapter[Pictures] = TypeAdapter(Pictures)
+_path = lru_cache(2**14)(Path)
+"""Sources are shared by the edits of many models."""
 
 
 class Stamp(NamedTuple):
@@ -171,3 +183,73 @@ def _free_name(connection: sqlite3.Connection, edit: Edit, taken: bool) -> str:
         number += 1
         name = f"{stem}~{number}"
     return name
+
+
+class KeptEdit(NamedTuple):
+    """An edit as a run holds it."""
+
+    edit: Edit
+    pictures: Pictures
+    name: str
+    """Unique in the run."""
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class _Facts(TypedDict):
+    """An edit as nearly all are written: every field, an id, and no pictures but the two."""
+
+    id: str
+    source: str
+    edited: str
+    instruction: str
+    instruction_type: str | None
+    target_boxes: tuple[Box, ...]
+    reference: None
+    hint: str | None
+    model: str | None
+    turn: int | None
+    human: dict[str, str | tuple[str, ...]]
+    more_images: dict[str, tuple[()]]
+    extra: dict[str, Any]
+
+
+_FACTS: TypeAdapter[_Facts] = TypeAdapter(_Facts)
+_STATE: dict[Any, Any] = {
+    "__pydantic_fields_set__": set(_Facts.__annotations__),
+    "__pydantic_extra__": None,
+    "__pydantic_private__": None,
+}
+
+
+def edit_of(text: Any) -> Edit:
+    """Return an edit as a run wrote it down; raises one of UNREADABLE where it is none.
+
+    A report reads edits by the hundred thousand. Where nothing about one is unusual, its fields are checked without calling
+    Python for each; anything else is left to the record itself, whose word is the last.
+    """
+    try:
+        facts: Any = _FACTS.validate_json(text)
+    except ValidationError:
+        return Edit.model_validate_json(text, context=KEPT)
+    if not facts["id"] or not facts["instruction"].strip():
+        return Edit.model_validate_json(text, context=KEPT)
+    facts["source"], facts["edited"] = _path(facts["source"]), Path(facts["edited"])
+    edit = Edit.__new__(Edit)
+    # As an unpickled one is made: `model_construct` takes longer than reading the text.
+    edit.__setstate__({"__dict__": facts, **_STATE})
+    return edit
+
+
+def read_edit(damage: Damage, name: Any, text: Any, pictures: Any) -> KeptEdit | None:
+    """Return an edit; without its pictures where only those cannot be read, None where it cannot be read itself."""
+    try:
+        edit = edit_of(text)
+    except UNREADABLE:
+        damage.add("edits", str(name))
+        return None
+    try:
+        shas = _PICTURES.validate_json(pictures)
+    except UNREADABLE:
+        damage.add("lists of pictures", str(name))
+        shas = {}
+    return KeptEdit(edit, shas, str(name))

@@ -1,18 +1,54 @@
-"""A run that was begun and refused before it held anything leaves nothing behind."""
+"""The files of a run's folder: their names, the lock of its one writer, and removal of a run that holds nothing."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from editloupe.evals.runs import schema
-from editloupe.evals.runs.lock import RunLock
-from editloupe.evals.runs.store import ABOUT, FILE, LOCK, PICTURES
 from editloupe.types import UserError
 
+FILE, ABOUT, LOCK, PICTURES = "run.sqlite", "run.json", "run.lock", "pictures"
 _HELD = ("edits", "answers", "replies", "spent")
 """Tables of which a row is something that was judged, paid or to be judged."""
+
+
+class RunLock:
+    """Holds a run's folder for writing; a second process gets a UserError that names the first."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(self._file, 200).decode("utf-8", "replace").strip() or "another process"
+            os.close(self._file)
+            raise UserError(
+                f"{path.parent} is being written by {holder}; wait for it to end, or write into another folder"
+            ) from None
+        except OSError:
+            os.close(self._file)
+            raise
+        try:
+            if not path.exists() or not os.path.samestat(os.fstat(self._file), path.stat()):
+                raise UserError(f"{path.parent} was just removed by another process; give the command again")
+            os.ftruncate(self._file, 0)
+            os.write(self._file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+        except (OSError, UserError):
+            os.close(self._file)  # or this process would keep the run from the next writer
+            raise
+
+    def release(self) -> None:
+        """Let the next writer in; the file stays, unless the whole run was removed."""
+        if self._file >= 0:
+            os.ftruncate(self._file, 0)
+            os.close(self._file)
+            self._file = -1
 
 
 @contextmanager
