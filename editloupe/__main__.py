@@ -16,6 +16,11 @@ from typing import Any
 INTERRUPTED = 130
 FAREWELL = 5.0
 """Seconds in which packages may do what they do at the end, such as sending off what they traced."""
+TRACE_PATIENCE = 4.0
+"""Seconds the last traces have to reach LangSmith, which sends them from threads that the interpreter waits for at its end.
+
+An endpoint that refuses kept a finished command alive for 24 s, one that hangs for six minutes.
+"""
 
 
 def main() -> None:
@@ -49,11 +54,32 @@ def _end(code: int) -> None:
     except OSError as error:
         code = 2
         os.write(2, f"editloupe: the output could not be written: {error.strerror}\n".encode())
-    from editloupe.cli.last_traces import hand_over_traces
-
     hand_over_traces()
     atexit._run_exitfuncs()
     os._exit(code)
+
+
+def traced() -> bool:
+    """True where LangSmith's tracing is switched on and something was loaded that could be traced."""
+    if "langchain_core.tracers.langchain" not in sys.modules:
+        return False
+    from langsmith.utils import tracing_is_enabled
+
+    return bool(tracing_is_enabled())
+
+
+def hand_over_traces() -> None:
+    """Give the last traces a few seconds to reach their endpoint; a line says so where they are dropped."""
+    if not traced():
+        return
+    from langchain_core.tracers.langchain import wait_for_all_tracers
+
+    waiting = threading.Thread(target=wait_for_all_tracers, name="editloupe-last-traces", daemon=True)
+    waiting.start()
+    waiting.join(TRACE_PATIENCE)
+    if waiting.is_alive():
+        text = f"editloupe: LangSmith did not take the last traces within {TRACE_PATIENCE:g} s; they are dropped"
+        print(text, file=sys.stderr)
 
 
 if __name__ == "__main__":

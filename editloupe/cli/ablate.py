@@ -15,9 +15,9 @@ from editloupe.cli.batch import TOOL_MEMORY
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.edit_options import EditOptions, ManifestFile, protocol_of
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.report import Human, Resamples, chosen_format, width_for
+from editloupe.cli.output import chosen_format, tell, width_for
+from editloupe.cli.report import Human, Resamples
 from editloupe.cli.splice import Without, spliced
-from editloupe.cli.telling import tell
 from editloupe.cli.vary import read_vary, varied
 from editloupe.evals.batch.stopping import INTERRUPTED
 from editloupe.rubrics.registry import usual_repeats

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from editloupe._util.text import for_json
-from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver, width_for
-from editloupe.cli.telling import tell
+from editloupe.cli.output import chosen_format, deliver, tell, width_for
+from editloupe.cli.report import Human, ProtocolName, Resamples, Seed
 
 FORMATS = ("text", "json")
 

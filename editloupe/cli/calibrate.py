@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from editloupe.cli.report import ConfigurationName, Human, ProtocolName, deliver, width_for
-from editloupe.cli.telling import tell
+from editloupe.cli.output import deliver, tell, width_for
+from editloupe.cli.report import ConfigurationName, Human, ProtocolName
 
 
 def calibrate(

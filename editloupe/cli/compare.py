@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from editloupe._util.text import for_json
-from editloupe.cli.report import Human, ProtocolName, Resamples, Seed, chosen_format, deliver, width_for
-from editloupe.cli.telling import tell
+from editloupe.cli.output import chosen_format, deliver, tell, width_for
+from editloupe.cli.report import Human, ProtocolName, Resamples, Seed
 from editloupe.types import UserError
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ import typer
 
 from editloupe._util.text import for_json
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.report import chosen_format, deliver, width_for
+from editloupe.cli.output import chosen_format, deliver, tell, width_for
 from editloupe.cli.splice import Without, spliced
-from editloupe.cli.telling import tell
 from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.types import UserError
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.telling import tell
+from editloupe.cli.output import tell
 from editloupe.evals.batch.batch import Edits
 from editloupe.evals.papers import layouts
 from editloupe.rubrics.benchmark import LANGUAGES

@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from editloupe._util.text import one_line
+from editloupe._util.text import command, number_of, one_line
 from editloupe.agent.asking import Asker
 from editloupe.agent.attachments import wire_limits
 from editloupe.agent.models import open_chat
@@ -18,12 +18,11 @@ from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import forms
 from editloupe.cli.edival_baselines import baselines
 from editloupe.cli.edival_evaluate import SettingsFile, evaluate, rules_of
-from editloupe.cli.edival_import import import_
 from editloupe.cli.edival_report import compare, report
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import one_of
+from editloupe.cli.output import tell
 from editloupe.cli.splice import Only, spliced
-from editloupe.cli.telling import tell
 from editloupe.evals.batch.replies import KeptWhileUnderWay
 from editloupe.evals.batch.work_items import ItemTally
 from editloupe.evals.edival.decompose import Decomposer
@@ -37,6 +36,8 @@ from editloupe.types import UserError
 ASKING = ("judge", "setup", "base_url", "max_output_tokens", "timeout")
 """What says how a model is asked about one picture without rubrics, modes and tools."""
 
+MOST_TOLD = 20
+"""Problems that are told one by one."""
 app = typer.Typer(
     help="EdiVal-Agent: chains of edits judged by objects, with checks a detector can make.",
     no_args_is_help=True,
@@ -113,7 +114,35 @@ def instruct(
     return _ended(asyncio.run(worker.all(scenes, concurrency, _tick(quiet))), out)
 
 
-app.command("import")(import_)
+@app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="The released table of instructions and object pools: CSV or JSONL.")],
+    images: Annotated[
+        Path, typer.Option(help="The photographs, INDEX_input_raw.jpg or INDEX.png: a folder or a zip file.")
+    ],
+    out: Annotated[Path, typer.Option(help="The folder for one chain a picture.")],
+) -> int:
+    """Read released chains, their instructions and object pools as they are, for `edival evaluate`.
+
+    The same command again does what is missing. Rows that cannot be read are told with their line and left out.
+
+    Example: editloupe edival import oai_instruction_generation_output.csv --images input_images_resize_512.zip --out chains
+    """
+    from editloupe.evals.edival.import_chains import import_chains
+
+    found = import_chains(file, images, out)
+    for sentence in found.left_out[:MOST_TOLD]:
+        tell(sentence)
+    if len(found.left_out) > MOST_TOLD:
+        tell(f"and {len(found.left_out) - MOST_TOLD} more of this kind")
+    if not found.made and not found.held:
+        raise UserError(f"{file.name} holds no chain that can be used")
+    kept = f", {found.held} held before" if found.held else ""
+    print(one_line(f"{number_of(found.made, 'chain')} made{kept}, {len(found.left_out)} left out; in {out}"))
+    tell(f"next: {command('editloupe', 'edival', 'evaluate', out)} RESULTS --out RUN --judge …")
+    return 3 if found.left_out else 0
+
+
 for later in (evaluate, report, compare, baselines):
     app.command()(later)
 

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from editloupe.cli.batch_ending import Closing, judge_into_run
+from editloupe.cli.batch import Closing, judge_into_run
 from editloupe.cli.batch_options import BatchOptions
-from editloupe.cli.edival_report import deliver, kind_of, rendered
-from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.model_options import ModelOptions
+from editloupe.cli.edival_report import rendered
+from editloupe.cli.judge_options import JudgeOptions, ModelOptions
 from editloupe.cli.options import LOOKING
+from editloupe.cli.output import REPORT_FORMATS, chosen_format, deliver, tell
 from editloupe.cli.splice import Default, Only, Without, spliced
-from editloupe.cli.telling import tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def baselines(
     from editloupe.evals.edival.scores_of_runs import PROTOCOL
     from editloupe.evals.report.table_formats import as_facts
 
-    kind = kind_of(format, report)
+    kind = chosen_format(format, report, REPORT_FORMATS)
     if out.resolve() == run.resolve():
         raise UserError("--out must be another folder than the run: the baselines have a folder of their own")
     people = labelled_edits(table_of(run, PROTOCOL, configuration), human)

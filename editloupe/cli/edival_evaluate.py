@@ -10,13 +10,12 @@ from typing import Annotated
 import typer
 
 from editloupe.agent.spec_names import RULES
-from editloupe.cli.batch_ending import Closing, judge_into_run
+from editloupe.cli.batch import Closing, judge_into_run
 from editloupe.cli.batch_options import BatchOptions
-from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.model_options import ModelOptions
+from editloupe.cli.judge_options import JudgeOptions, ModelOptions
 from editloupe.cli.options import LOOKING
+from editloupe.cli.output import tell
 from editloupe.cli.splice import Default, Only, spliced
-from editloupe.cli.telling import tell
 from editloupe.evals.edival.evaluate import OpenEdivalJudge, assumed, find_evaluation
 from editloupe.evals.edival.scores_of_runs import PROTOCOL
 from editloupe.graphs.edival import CRITERIA, FOLLOWING

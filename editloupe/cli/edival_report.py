@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import typer
 
-from editloupe._util.files import write_text
 from editloupe._util.text import for_json
-from editloupe.cli.telling import tell
+from editloupe.cli.output import REPORT_FORMATS, chosen_format, deliver, tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     from editloupe.rubrics.edival.scoring import Missing
     from editloupe.rubrics.tables import PrintedTable
 
-FORMATS = ("text", "md", "html", "json", "latex", "csv")
-SUFFIXES = {".html": "html", ".md": "md", ".json": "json", ".txt": "text", ".tex": "latex", ".csv": "csv"}
 FIGURE_FORMATS = ("svg", "png")
 
 MissingRule = Annotated[
@@ -60,7 +56,7 @@ def report(
     from editloupe.evals.report.block_types import Heading
     from editloupe.evals.report.table_formats import as_facts
 
-    kind = kind_of(format, out)
+    kind = chosen_format(format, out, REPORT_FORMATS)
     found = _figures(runs, missing, configuration)
     printed = chosen(tables(found), table or ())
     if figures:
@@ -96,7 +92,7 @@ def compare(
     """
     from editloupe.evals.edival import compare as comparing
 
-    kind = kind_of(format, out)
+    kind = chosen_format(format, out, REPORT_FORMATS)
     (first, one), (second, other) = _two_settings(a, b)
     left, right = _figures([a], missing, first), _figures([b or a], missing, second)
     if b is None:
@@ -139,14 +135,6 @@ def _figures(runs: list[Path], missing: str, configuration: str | None) -> Ediva
     return figures_of(runs, cast("Missing", missing), configuration)
 
 
-def kind_of(format: str | None, out: Path | None) -> str:
-    """Return the format that was named, or that of the file's suffix."""
-    kind = format or (SUFFIXES.get(out.suffix.lower(), "text") if out else "text")
-    if kind not in FORMATS:
-        raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{kind}"')
-    return kind
-
-
 def rendered(
     kind: str,
     blocks: list[Block],
@@ -172,12 +160,3 @@ def rendered(
     from editloupe.evals.report.text import as_text
 
     return as_text(blocks, 160)
-
-
-def deliver(text: str, out: Path | None) -> None:
-    """Write to a file, or to the terminal where none is named."""
-    if out is None:
-        sys.stdout.write(text)
-        return
-    write_text(out, text)
-    tell(f"written to {out}")

@@ -10,7 +10,7 @@ import typer
 
 from editloupe._util.files import text_file
 from editloupe._util.text import number_of
-from editloupe.cli.telling import tell
+from editloupe.cli.output import tell
 from editloupe.evals.runs import export as exports
 from editloupe.evals.runs.inspect_log import to_inspect
 from editloupe.evals.runs.store import Run

@@ -16,8 +16,8 @@ from editloupe._util.text import for_json, number_of, one_line, printable, trace
 from editloupe.cli import options as o
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.otel import Otel, sending_spans
+from editloupe.cli.output import tell
 from editloupe.cli.splice import spliced
-from editloupe.cli.telling import tell
 from editloupe.judge import Judge
 from editloupe.judge.panels import opinion_lines
 from editloupe.pictures.decode import Album

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from editloupe._util.text import number_of, verb
+from editloupe.cli.output import tell
 from editloupe.cli.report import ConfigurationName, Human, ProtocolName
-from editloupe.cli.telling import tell
 
 if TYPE_CHECKING:
     from editloupe.evals.trust.label_queue import LabelQueue

@@ -15,7 +15,7 @@ SCENES = "scenes"
 MADE = {
     "dlebench": ("editloupe.cli.dlebench_make", "dlebench"),
     "pairs": ("editloupe.cli.make_pairs", "pairs"),
-    "sizes": ("editloupe.cli.dlebench_sizes", "sizes"),
+    "sizes": ("editloupe.cli.dlebench_make", "sizes"),
 }
 """What else can be made: a command's module and function, imported when it is used, so that scenes start quickly."""
 

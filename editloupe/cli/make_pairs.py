@@ -11,7 +11,7 @@ import typer
 
 from editloupe._util.text import command, number_of, one_line, verb
 from editloupe.cli.options import one_of
-from editloupe.cli.telling import tell
+from editloupe.cli.output import tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:

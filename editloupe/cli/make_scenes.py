@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from editloupe._util.text import command, for_json, number_of, one_line
-from editloupe.cli.telling import tell
+from editloupe.cli.output import tell
 from editloupe.generators import billiards, letters
 from editloupe.generators.lexicon import lexicon
 from editloupe.generators.registry import BILLIARDS, PUZZLES

@@ -11,8 +11,7 @@ import typer
 
 from editloupe._util.text import for_json, number_of
 from editloupe.cli.options import one_of
-from editloupe.cli.report import width_for
-from editloupe.cli.telling import tell
+from editloupe.cli.output import tell, width_for
 from editloupe.evals.papers import layouts
 from editloupe.rubrics.registry import DEFAULT, known_paper
 from editloupe.rubrics.registry import protocol as find_protocol

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from editloupe.cli.telling import tell
+from editloupe.cli.output import tell
 from editloupe.spans import spans_to
 from editloupe.types import UserError
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import gc
-import shutil
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from editloupe._util.files import write_text
 from editloupe._util.text import for_json, number_of
-from editloupe.cli.telling import tell
+from editloupe.cli.output import REPORT_FORMATS, chosen_format, deliver, tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -22,18 +19,6 @@ if TYPE_CHECKING:
     from editloupe.evals.report import Leaderboard, Report
     from editloupe.evals.trust.label_queue import LabelQueue
 
-NARROWEST = 60
-"""Columns below which no table is drawn."""
-FORMATS = ("text", "md", "html", "json", "latex", "csv")
-SUFFIXES = {
-    ".html": "html",
-    ".htm": "html",
-    ".md": "md",
-    ".json": "json",
-    ".txt": "text",
-    ".tex": "latex",
-    ".csv": "csv",
-}
 FIGURE_FORMATS = ("pdf", "png")
 
 Human = Annotated[
@@ -99,7 +84,7 @@ def report(
 
     Example: editloupe report runs/gpt runs/gemini --format html --out report.html
     """
-    kind = chosen_format(format, out, FORMATS)
+    kind = chosen_format(format, out, REPORT_FORMATS)
     if unjudged not in ("left_out", "worst"):
         raise UserError(f'--unjudged is left_out or worst, not "{unjudged}"')
     from editloupe.evals.analysis.bootstrap import Resampling
@@ -148,30 +133,6 @@ def _check_columns(by: Sequence[str], tables: Sequence[Table]) -> None:
     for name in dict.fromkeys(part.strip() for said in by for part in said.split(",")):
         if name not in known:
             raise UserError(f'--by: no edit has a column "{name}"; there are: {", ".join(known)}')
-
-
-def chosen_format(format: str | None, out: Path | None, formats: tuple[str, ...]) -> str:
-    """Return the format that was asked for, or the one the file's suffix stands for, or text."""
-    if format is not None and format not in formats:
-        raise UserError(f'--format is one of {", ".join(formats)}, not "{format}"')
-    by_suffix = SUFFIXES.get(out.suffix.lower()) if out else None
-    return format or (by_suffix if by_suffix in formats else None) or "text"
-
-
-def deliver(text: str, out: Path | None) -> None:
-    """Write a text into a file, or to the terminal where none is named."""
-    if out is None:
-        sys.stdout.write(text)
-        return
-    write_text(out, text)
-    tell(f"report in {out}")
-
-
-def width_for(out: Path | None, otherwise: int) -> int:
-    """Return how many columns a text may take: those of the terminal, where it is for one."""
-    if out is not None or not sys.stdout.isatty():
-        return otherwise
-    return max(NARROWEST, shutil.get_terminal_size((otherwise, 24)).columns)
 
 
 def _print(found: Report | Leaderboard) -> None:

@@ -13,14 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe._util.text import for_json, one_line
-from editloupe.cli.batch_ending import Closing
+from editloupe.cli.batch import Closing
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import one_of
+from editloupe.cli.output import tell
 from editloupe.cli.report import Resamples, Seed
-from editloupe.cli.reward_pairs import Asking, deliver, judge_pairs, judged, reports_of_scores
+from editloupe.cli.reward_pairs import Asking, judge_pairs, judged, print_report, reports_of_scores
 from editloupe.cli.splice import Without, spliced
-from editloupe.cli.telling import tell
 from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.analysis.bradley_terry import Ranking
 from editloupe.evals.analysis.run_table import table_of
@@ -149,7 +149,7 @@ def reward(
         if len(reports) > 1:
             _print_table([line_of(one.judge, one.results) for one in reports], False, kind)
         else:
-            deliver(reports[0], options.as_json, lines)
+            print_report(reports[0], options.as_json, lines)
         return 0 if all(one.overall.judged == one.overall.pairs for one in reports) else 3
     asking = Asking.of(given)
     if pairwise and _lists_edits(paths[0]):

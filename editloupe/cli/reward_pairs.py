@@ -16,11 +16,10 @@ from rich.text import Text
 from editloupe._util.files import write_text
 from editloupe._util.storable import record_json
 from editloupe._util.text import for_json, number_of, one_line, verb
-from editloupe.cli.batch import TOOL_MEMORY
-from editloupe.cli.batch_ending import Closing, judge_into_run
+from editloupe.cli.batch import TOOL_MEMORY, Closing, judge_into_run
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.telling import tell
+from editloupe.cli.output import tell
 from editloupe.evals.analysis.pair_results import Accuracy, PairReport
 from editloupe.evals.analysis.run_table import Table as RunTable
 from editloupe.evals.analysis.run_table import table_of
@@ -115,7 +114,7 @@ def judge_pairs(
     def show(run: Run, ending: Ending) -> None:
         found = judged(run, ending)
         report = report_of_pairs(pairs, found, way, asking.judge, asking.protocol, asking.mode)
-        deliver(report, options.as_json, lines, stopped=ending.why)
+        print_report(report, options.as_json, lines, stopped=ending.why)
 
     edits = pair_edits(pairs, asking.protocol, way)
     return asking.judge_into_run(edits, out, options, Closing(show=show, report=("reward", "--table")))
@@ -136,7 +135,7 @@ def reports_of_scores(file: Path, scores: Sequence[str], limit: int | None) -> l
     return reports
 
 
-def deliver(report: PairReport, as_json: bool, lines: Path | None = None, stopped: str | None = None) -> None:
+def print_report(report: PairReport, as_json: bool, lines: Path | None = None, stopped: str | None = None) -> None:
     """Print a report on pairs, and write its pairs into a file where one is named."""
     if lines:
         write_text(lines, "".join(record_json(result) + "\n" for result in report.results))

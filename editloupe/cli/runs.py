@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from editloupe._util.text import number_of, one_line, verb
-from editloupe.cli.telling import tell
+from editloupe.cli.output import tell
 from editloupe.evals.runs.merging import merge as merge_runs
 from editloupe.evals.runs.pruning import prune as prune_run
 from editloupe.evals.runs.summary import RunInfo, run_info

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +20,7 @@ from editloupe._util.files import text_file, write_text
 from editloupe._util.storable import storable
 from editloupe._util.text import for_json, one_line, printable
 from editloupe.cli.fork_view import fork_lines, show_kept_forks
-from editloupe.cli.telling import tell
+from editloupe.cli.output import chosen_format, deliver, tell
 from editloupe.evals.forks.shelf import forks_of
 from editloupe.evals.runs.export import each_once
 from editloupe.evals.runs.store import Run
@@ -30,7 +31,6 @@ from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit, Observation, Sha, Step, Trace, Usage, UserError, Verdict
 
 FORMATS = ("text", "json", "html")
-SUFFIXES = {".json": "json", ".html": "html", ".htm": "html"}
 
 
 def trace(
@@ -70,11 +70,9 @@ def trace(
             raise UserError(f'edit "{edit_id}" has no such verdict in {run.name}; it has {have or "none"}')
         stories = [(unit, opened.load_trace(name, unit.criterion, unit.repeat, unit.asked)) for unit in units]
         if kind == "html" and out is not None:
-            from editloupe.cli.trace_file import write_trace
-
-            write_trace(opened, name, stories, out)
+            _write_page(opened, name, stories, out)
         elif kind == "json":
-            _deliver(for_json(_as_json(opened, edit, stories), 2) + "\n", out)
+            deliver(for_json(_as_json(opened, edit, stories), 2) + "\n", out)
         else:
             with nullcontext(sys.stdout) if out is None else text_file(out) as file:
                 console = Console(highlight=False, file=file)
@@ -92,19 +90,24 @@ def trace(
 
 def chosen_kind(format: str | None, out: Path | None) -> str:
     """Return the format that was asked for, or the one the file's suffix stands for, or text."""
-    if format is not None and format not in FORMATS:
-        raise UserError(f'--format is one of {", ".join(FORMATS)}, not "{format}"')
-    kind = format or (SUFFIXES.get(out.suffix.lower(), "text") if out else "text")
+    kind = chosen_format(format, out, FORMATS)
     if kind == "html" and out is None:
         raise UserError("--format html needs --out FILE")
     return kind
 
 
-def _deliver(text: str, out: Path | None) -> None:
-    if out is None:
-        sys.stdout.write(text)
-    else:
-        write_text(out, text)
+def _write_page(run: Run, name: str, stories: Sequence[tuple[Unit, tuple[Trace, ...]]], out: Path) -> None:
+    """Write the verdicts of an edit as one HTML file, with people's labels."""
+    from editloupe.evals.report.trace_html import trace_html
+    from editloupe.evals.traces.finding import searching
+
+    with searching(run) as opened:
+        people = opened.people_about(name)
+    write_text(out, trace_html(run, run.edit(name), stories, people))
+    whole = (
+        "the trace without pictures that are gone" if run.damage.sentences() else "the whole trace with its pictures"
+    )
+    tell(f"{out} holds {whole} ({out.stat().st_size / 1e6:.1f} MB)")
 
 
 def _only_forks(run: Path, edit_id: str) -> bool:

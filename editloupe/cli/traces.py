@@ -14,8 +14,7 @@ import typer
 
 from editloupe._util.files import text_file
 from editloupe._util.text import for_csv, for_json, one_line
-from editloupe.cli.report import width_for
-from editloupe.cli.telling import tell
+from editloupe.cli.output import tell, width_for
 from editloupe.types import UserError
 
 if TYPE_CHECKING:

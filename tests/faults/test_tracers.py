@@ -18,7 +18,7 @@ from typing import Literal
 
 import pytest
 
-from editloupe.cli import last_traces
+from editloupe import __main__ as command_line
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
 from tests.scripted import Reply as Scripted
@@ -186,7 +186,7 @@ def test_an_endpoint_that_refuses_does_not_hold_up_the_end(scripted: StartServer
 
 def test_without_a_tracer_nothing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("langchain_core.tracers.langchain.wait_for_all_tracers", lambda: time.sleep(60))
-    assert not last_traces.traced()
+    assert not command_line.traced()
     started = time.monotonic()
-    last_traces.hand_over_traces()
+    command_line.hand_over_traces()
     assert time.monotonic() - started < 1

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
 from editloupe._util.text import number_of
-from editloupe.evals.analysis.bootstrap import Bools, Floats
+from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.analysis.estimate import Number
 from editloupe.evals.analysis.run_table import Table, human_labels
 from editloupe.evals.analysis.run_units import row_lower_medians
@@ -94,7 +94,7 @@ def replacement(
         )
         return Replacement(measure=measure, why=why)
     ps = [_not_worse(theirs - ours, epsilon) for ours, theirs in left_out.values()]
-    rejected = benjamini_yekutieli(np.array(ps), ERROR)
+    rejected = stats.false_discovery_control(ps, method="by") <= ERROR
     annotators = {
         name: LeftOut(
             edits=len(ours),
@@ -132,18 +132,3 @@ def _not_worse(lost: Floats, epsilon: float) -> float:
     if np.ptp(lost) == 0:
         return 0.0 if lost[0] < epsilon else 1.0
     return float(stats.ttest_1samp(lost, epsilon, alternative="less").pvalue)
-
-
-def benjamini_yekutieli(ps: Floats, error: float) -> Bools:
-    """Return which hypotheses are rejected at a false discovery rate, whatever their dependence.
-
-    >>> benjamini_yekutieli(np.array([0.001, 0.02, 0.5]), 0.05).tolist()
-    [True, False, False]
-    """
-    count = len(ps)
-    order = np.argsort(ps)
-    limits = np.arange(1, count + 1) * error / count / (1 / np.arange(1, count + 1)).sum()
-    below = np.flatnonzero(ps[order] <= limits)
-    found = np.zeros(count, bool)
-    found[order[: below[-1] + 1 if len(below) else 0]] = True
-    return found
