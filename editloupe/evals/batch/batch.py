@@ -169,20 +169,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         configuration = run.configure(judge.describe(), judge.asked())
         planner = Planner(run, judge, batch.again, batch.repeats)
         open_.callback(planner.close)
-        survey = planner.survey(batch.edits())
-        tally = Tally(total=survey.units)
-        if not tally.total:
-            raise UserError("the manifest holds no edits to judge")
-        for sentence in survey.changes:
-            say(sentence)
-        run.amend_about(lambda about: configurations.plan(about, configuration, batch.repeats))
-        planner.announce(batch.edits())
-        if batch.again.anew:
-            planner.replacement = begin_replacement(run, survey.key)
-            if planner.replacement.continued:
-                say(
-                    f"going on with the replacement begun at {planner.replacement.began}: what it judged is not asked again"
-                )
+        tally = Tally(total=_plan(batch, run, planner, configuration, say))
         if signals:  # until here, where nothing was asked yet, a stop ends the command at once
             open_.enter_context(listening(stop))
         expect = expectation(run, judge.describe(), batch.assume)
@@ -242,6 +229,24 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
         ):
             finish_replacement(run, planner.replacement)
         return ending
+
+
+def _plan(batch: Batch, run: Run, planner: Planner, configuration: str, say: Say) -> int:
+    """Read the whole manifest, make its edits known to the run, and return how many units it has."""
+    survey = planner.survey(batch.edits())
+    if not survey.units:
+        raise UserError("the manifest holds no edits to judge")
+    for sentence in survey.changes:
+        say(sentence)
+    run.amend_about(lambda about: configurations.plan(about, configuration, batch.repeats))
+    planner.announce(batch.edits())
+    if batch.again.anew:
+        planner.replacement = begin_replacement(run, survey.key)
+        if planner.replacement.continued:
+            say(
+                f"going on with the replacement begun at {planner.replacement.began}: what it judged is not asked again"
+            )
+    return survey.units
 
 
 @contextmanager

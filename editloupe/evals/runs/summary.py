@@ -16,7 +16,7 @@ from editloupe.evals.runs.prices import Price, SeveralPrices
 from editloupe.evals.runs.reader import OF_CONFIGURATION, RunReader
 from editloupe.evals.runs.run_folder import FILE
 from editloupe.evals.runs.store import Run
-from editloupe.rubrics.protocol import first_variant
+from editloupe.rubrics.protocol import Protocol, first_variant
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import Edit, Opinion, Record, Usage, UserError
 
@@ -186,17 +186,17 @@ def expected_units(
     if known is None:
         return (answered + len(criteria) * waiting) * repeats
     wanted = set(criteria)
-    further = sum(len(wanted & criteria_of(edit, protocol, wanted)) for edit in waiting_edits) if waiting else 0
+    further = sum(len(_asked_criteria(known, edit, wanted)) for edit in waiting_edits) if waiting else 0
     return (answered + further) * repeats
 
 
-def criteria_of(edit: Edit, protocol: str, otherwise: set[str]) -> set[str]:
-    """Return the criteria by which an edit is judged; `otherwise` where that cannot be told."""
-    known = known_protocol(protocol)
+def _asked_criteria(protocol: Protocol, edit: Edit, wanted: set[str]) -> set[str]:
+    """Return which of these criteria an edit is asked; those that are not the protocol's are asked of every edit."""
     try:
-        return {rubric.criterion for rubric in known.rubrics_for(edit)} if known else otherwise
+        asked = {rubric.criterion for rubric in protocol.rubrics_for(edit)}
     except UserError:
-        return otherwise
+        return wanted
+    return wanted & asked | wanted.difference(protocol.criteria)
 
 
 def judged_elsewhere(reader: RunReader, configuration: Configuration) -> set[str]:

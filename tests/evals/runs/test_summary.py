@@ -13,7 +13,8 @@ from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.summary import clock_seconds, standing_of
+from editloupe.evals.runs.summary import clock_seconds, expected_units, standing_of
+from editloupe.rubrics.registry import known_protocol
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
 from tests.scripted import Request, final
@@ -73,6 +74,20 @@ def test_a_stopped_run_says_how_much_is_not_judged_yet(
     client = studio(runs=(stopped,))
     assert words in client.get("/runs").text
     assert words in client.get("/runs/run").text
+
+
+def test_a_criterion_of_the_users_own_is_expected_of_every_edit_that_waits() -> None:
+    edit = Edit(id="x", source="s.png", edited="e.png", instruction="Do it", instruction_type="ADD")
+    protocol = known_protocol("edit-compass")
+    assert protocol is not None
+    asked = {rubric.criterion for rubric in protocol.rubrics_for(edit)}
+
+    def expect(criteria: set[str]) -> int:
+        return expected_units("edit-compass", criteria, edits=0, answered=0, waiting=1, waiting_edits=[edit], repeats=2)
+
+    assert expect(asked) == 2 * len(asked)
+    assert expect({*protocol.criteria}) == 2 * len(asked)
+    assert expect({*asked, "my_own"}) == 2 * (len(asked) + 1)
 
 
 def test_time_on_the_clock_counts_what_is_side_by_side_once() -> None:
