@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from editloupe.judge import Judge, judge_opener
 from editloupe.judge.edit_score import EditScore, explain_outcome, score_edit
-from editloupe.pictures.messages import first_picture, last_picture, last_words, plain_picture
+from editloupe.pictures.messages import SOURCES, first_field, first_picture, last_picture, last_words, plain_picture
 from editloupe.rubrics.load import mistake
 from editloupe.types import Edit, Judgement, UserError
 
@@ -18,7 +18,6 @@ Result = dict[str, Any]
 """`key`, `score` (0 to 1, or None), `comment` and `metadata`."""
 Take = str | Callable[[Mapping[str, Any]], Any]
 """Where a part of the edit is: a field's name, or a function of the whole example."""
-SOURCES = ("source", "source_image", "image", "images")
 EDITED = ("edited", "edited_image", "image", "images", "output")
 INSTRUCTIONS = ("instruction", "prompt", "question", "input")
 
@@ -110,13 +109,13 @@ def _edit(example: Mapping[str, Any], source: Take | None, edited: Take | None, 
     attached = _mapping(example["attachments"])
     before, asked = _taken(example, {**attached, **inputs}, source), _taken(example, inputs, instruction)
     if before is None:
-        found = (_first(inputs, SOURCES), _first(attached, SOURCES), first_picture(inputs.get("messages")))
+        found = (first_field(inputs, SOURCES), first_field(attached, SOURCES), first_picture(inputs.get("messages")))
         before = next((one for one in found if one is not None), None)
     if asked is None:
-        asked = _first(inputs, INSTRUCTIONS) or last_words(inputs.get("messages") or _text(example["inputs"]))
+        asked = first_field(inputs, INSTRUCTIONS) or last_words(inputs.get("messages") or _text(example["inputs"]))
     after = _taken(example, _mapping(outputs), edited)
     if after is None and isinstance(outputs, Mapping):
-        named = _first(outputs, EDITED)
+        named = first_field(outputs, EDITED)
         after = last_picture(outputs.get("messages")) if named is None else named
     elif after is None:
         after = outputs
@@ -134,10 +133,6 @@ def _taken(example: Mapping[str, Any], fields: Mapping[str, Any], where: Take | 
     if found is None:
         raise UserError(f'there is no "{where}"' if isinstance(where, str) else "a part of the edit was not found")
     return found
-
-
-def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
-    return next((fields[name] for name in names if fields.get(name) is not None), None)
 
 
 def _text(value: Any) -> str:

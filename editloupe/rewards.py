@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from editloupe.evals.reward.edit_rewards import areward, rewards
 from editloupe.judge import Judge, judge_opener
 from editloupe.judge.edit_score import EditScore, fill_in
-from editloupe.pictures.messages import last_picture, last_words, plain_picture
+from editloupe.pictures.messages import SOURCES, first_field, last_picture, last_words, plain_picture
 from editloupe.rubrics.load import mistake
 from editloupe.types import Edit, UserError
 
@@ -25,8 +25,6 @@ Row = Mapping[str, Any]
 """What a trainer knows of one sample: the columns of its dataset, `prompt` and `completion`."""
 Take = str | Callable[[Row], Any]
 """Where a part of the edit is: a column's name, or a function of the row."""
-SOURCES = ("source", "source_image", "image", "images")
-"""Columns that are tried for the source picture, in this order."""
 
 
 class NotJudged(Exception):
@@ -139,7 +137,7 @@ def _rows(prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[s
 def _edit(row: Row, source: Take | None, edited: Take | None, instruction: Take | None) -> Edit | str:
     """Return the edit of a row, or the sentence that says what it lacks."""
     try:
-        before = _taken(row, source) if source is not None else _first(row, SOURCES)
+        before = _taken(row, source) if source is not None else first_field(row, SOURCES)
         after = _taken(row, edited) if edited is not None else last_picture(row.get("completion"))
         asked = (
             _taken(row, instruction)
@@ -163,10 +161,6 @@ def _taken(row: Row, where: Take) -> Any:
     if where not in row:
         raise UserError(f'the dataset has no column "{where}"')
     return row[where]
-
-
-def _first(row: Row, names: Sequence[str]) -> Any:
-    return next((row[name] for name in names if row.get(name) is not None), None)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -19,6 +19,8 @@ Sha = str
 """A picture's content hash; the state of a graph and a trace hold these, never pixels."""
 
 Mode = Literal["tools", "oracle", "plain"]
+UNJUDGED: Literal["unjudged"] = "unjudged"
+"""The status of an outcome without a verdict, and what tables and lists of labels show in its place."""
 FARTHEST = 2**40
 """No position in a picture is farther away; numbers up to here can be multiplied without losing any of them."""
 
@@ -378,7 +380,7 @@ class Verdict(Record):
 class Unjudged(Record):
     """A criterion that could not be judged, and why; never a score."""
 
-    status: Literal["unjudged"] = "unjudged"
+    status: Literal["unjudged"] = UNJUDGED
     criterion: str
     reason: Reason
     detail: str

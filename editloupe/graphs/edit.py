@@ -23,10 +23,7 @@ from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
 from editloupe.spans import Span, criterion_span, decided
-from editloupe.types import Edit, Mode, Outcome, Reason, Served, Trace, Unjudged, Usage, UserError, Verdict
-
-UNJUDGED = "unjudged"
-"""Stands among the labels of several targets where one was left open."""
+from editloupe.types import UNJUDGED, Edit, Mode, Outcome, Reason, Served, Trace, Unjudged, Usage, UserError, Verdict
 
 
 @dataclass(frozen=True)

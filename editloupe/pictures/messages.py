@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from editloupe._util.errors import UserError
 
+SOURCES = ("source", "source_image", "image", "images")
+"""Columns and fields that are tried for the source picture, in this order."""
 _WRAPPED = "\"')>]`"
 """What Markdown and prose put behind an address."""
 
@@ -61,6 +63,11 @@ def plain_picture(value: Any) -> Any:
         reader.seek(0)
         return reader.read()
     return value.get("bytes") or value.get("path") or value.get("data") or _held(value)
+
+
+def first_field(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """Return the first of these fields that has a value; None if none has."""
+    return next((fields[name] for name in names if fields.get(name) is not None), None)
 
 
 def _is_users(message: Any) -> bool:

@@ -20,9 +20,8 @@ from editloupe.evals.runs.run_folder import PICTURES
 from editloupe.pictures.decode import declared_size
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.model import NumberAnswer
-from editloupe.types import Record
+from editloupe.types import UNJUDGED, Record
 
-UNJUDGED = "unjudged"
 WINDOW = 10
 """Samples in the sliding mean over target area."""
 _BINS = ("0–20", "20–40", "40–60", "60–80", "80–100")

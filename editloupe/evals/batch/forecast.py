@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from editloupe.agent.spec_names import RULES
+from editloupe.agent.usage import CHARACTERS_A_TOKEN
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
@@ -20,7 +21,6 @@ REQUESTS = {"tools": 3.0, "oracle": 2.0, "plain": 1.0}
 TOKENS_A_PICTURE = 1100
 """Assumed; providers count about 770 to 1300 for a megapixel."""
 TOKENS_A_REPLY = 400
-CHARACTERS_A_TOKEN = 4
 Assume = Callable[[Edit, str, Mapping[str, Any]], Mapping[str, float]]
 """Says what a unit of an edit's criterion will take, by the description of its judge, before any was judged."""
 

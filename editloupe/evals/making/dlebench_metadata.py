@@ -43,8 +43,6 @@ SCHEMA: Mapping[str, Any] = {
     "required": list(METADATA_KEYS),
     "additionalProperties": False,
 }
-TOKENS_A_REPLY = 160
-"""Assumed for estimates: six short strings."""
 
 
 @cache

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from editloupe.evals.analysis.agreement import CriterionAgreement, Measures
-from editloupe.evals.analysis.distribution import UNJUDGED, AreaTrend
+from editloupe.evals.analysis.distribution import AreaTrend
 from editloupe.evals.analysis.estimate import Estimate
 from editloupe.evals.analysis.model_comparison import ModelComparison
 from editloupe.evals.report.model import Leaderboard, Report
+from editloupe.types import UNJUDGED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

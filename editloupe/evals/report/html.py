@@ -22,7 +22,7 @@ from editloupe.types import Observation, Step, Trace
 _INTERVAL = re.compile(r"^(\S+) (\[[^\]]*\])$")
 LONG = 8
 """Headings from which on a page has a list of contents."""
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+PAGE_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def as_html(blocks: Sequence[Block], drawings: Mapping[str, Draw], title: str, made_by: str) -> str:
@@ -33,7 +33,7 @@ def as_html(blocks: Sequence[Block], drawings: Mapping[str, Draw], title: str, m
         body = "\n".join(part for block in blocks for part in page.shown(block))
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{for_html(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
         f"{_contents(page.headings)}{body}\n"

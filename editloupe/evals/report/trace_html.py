@@ -12,6 +12,7 @@ from typing import NamedTuple
 from PIL import Image
 
 from editloupe._util.text import for_html, printable
+from editloupe.evals.report.html import PAGE_POLICY
 from editloupe.evals.runs.edit_rows import KeptEdit
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
@@ -23,7 +24,6 @@ LARGEST = 600_000
 """Bytes up to which a picture goes in as it is; larger ones are shrunk."""
 LONG_SIDE = 1400
 QUALITY = 88
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _KINDS = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".webp": "webp", ".gif": "gif"}
 Story = tuple[Unit, Sequence[Trace]]
 
@@ -47,7 +47,7 @@ def trace_html(run: Run, kept: KeptEdit, stories: Iterable[Story], people: Mappi
     style = files("editloupe.evals.report").joinpath("trace.css").read_text("utf-8")
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{PAGE_POLICY}">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{for_html(kept.edit.id)} · trace</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n{body}\n"
         f"</main>\n</body>\n</html>\n"

@@ -19,11 +19,10 @@ from editloupe.rubrics.edival.pools import Pools, update
 from editloupe.rubrics.edival.rules import Hit, related
 from editloupe.rubrics.edival.scene import SceneObject
 from editloupe.rubrics.edival.settings import EdivalSettings
-from editloupe.rubrics.edival.tasks import POSITIONS, TYPES, Form, Position, Task, TaskType, listed, texts
+from editloupe.rubrics.edival.tasks import CJK, POSITIONS, TYPES, Form, Position, Task, TaskType, listed, texts
 
 Connector = Literal["plain", "shuffled", "ordered", "keep"]
 CONNECTORS: tuple[Connector, ...] = get_args(Connector)
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _WORD = re.compile(r"^[\w'’-]+( [\w'’-]+){0,3}$")
 
 
@@ -225,7 +224,7 @@ def _is_new(name: str, pools: Pools) -> None:
 
 def _is_short(text: str, target: SceneObject | None) -> None:
     """At most two words, or four characters of a script without spaces (Section O.2.2)."""
-    long = len(_CJK.findall(text)) > 4 if _CJK.search(text) else len(text.split()) > 2
+    long = len(CJK.findall(text)) > 4 if CJK.search(text) else len(text.split()) > 2
     if long:
         raise BadProposal("The text must have at most two words, or four Chinese characters.")
     if target and target.text and text.casefold() == target.text.casefold():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Mapping
 from functools import cache
@@ -12,7 +11,7 @@ from typing import Any
 from editloupe._util.text import quoted
 from editloupe.rubrics.edival.rules import DetectorQuery, Finding, Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
-from editloupe.rubrics.edival.tasks import Task, with_article
+from editloupe.rubrics.edival.tasks import CJK, Task, with_article
 from editloupe.rubrics.load import bundled_rubric
 from editloupe.rubrics.model import PartText, Rubric, TextAnswer
 from editloupe.rubrics.wording import filled
@@ -29,7 +28,6 @@ _FILES = {
     **dict.fromkeys(_CONFIRMED, "precheck"),
 }
 """The questions, and the files their words stand in."""
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 @cache
@@ -155,6 +153,6 @@ def occurs_in(part: str, whole: str) -> bool:
     (True, False)
     """
     words, among = normalised(part), normalised(whole)
-    if _CJK.search(part):
+    if CJK.search(part):
         return "".join(words) in "".join(among)
     return any(among[i : i + len(words)] == words for i in range(len(among) - len(words) + 1)) and bool(words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -34,6 +35,8 @@ POSITIONS: tuple[Position, ...] = get_args(Position)
 Form = Literal["ours", "paper"]
 FORMS: tuple[Form, ...] = get_args(Form)
 """Whose sentences editors are given: EditLoupe's own, or the paper's templates."""
+CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+"""Characters of scripts without spaces between words."""
 _FILES: dict[Form, str] = {"ours": "texts.yaml", "paper": "paper_texts.yaml"}
 
 _NEEDED: dict[TaskType, tuple[str, ...]] = {

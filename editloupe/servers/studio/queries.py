@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
+from editloupe.rubrics.tables import NO_MODEL
+from editloupe.types import UNJUDGED
+
 PAGE_SIZE = 50
-UNJUDGED = "unjudged"
-NO_MODEL = "(no model)"
-"""What edits without an editing model are filtered by."""
 
 ORDERS: Mapping[str, tuple[str, str]] = {
     "manifest": ("Manifest order", "edits.position, edits.edit_id, edits.name"),

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from editloupe.evals.analysis.distribution import UNJUDGED, AreaTrend, Distribution
+from editloupe.evals.analysis.distribution import AreaTrend, Distribution
 from editloupe.evals.analysis.estimate import Estimate
 from editloupe.evals.analysis.scores import PartScores, Scores
 from editloupe.evals.report.figures.style import (
@@ -25,6 +25,7 @@ from editloupe.evals.report.figures.style import (
     sheet,
     shortened,
 )
+from editloupe.types import UNJUDGED
 
 WHOLE = "score"
 """The series of types' scores beside those of the criteria."""

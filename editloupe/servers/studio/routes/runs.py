@@ -12,12 +12,13 @@ from starlette.responses import Response
 from editloupe.evals.forks.fork_groups import count_forks
 from editloupe.evals.runs.damage import RunDamaged, readable
 from editloupe.rubrics.registry import protocols
+from editloupe.rubrics.tables import NO_MODEL
 from editloupe.servers.studio.answer_choices import choices
 from editloupe.servers.studio.charts import TITLES
 from editloupe.servers.studio.library import ClosedRun, OpenRun
-from editloupe.servers.studio.queries import AGREEMENTS, NO_MODEL, ORDERS, STATUSES, UNJUDGED, Facts, Wanted, page_of
+from editloupe.servers.studio.queries import AGREEMENTS, ORDERS, STATUSES, Facts, Wanted, page_of
 from editloupe.servers.studio.studio import studio_of
-from editloupe.types import UserError
+from editloupe.types import UNJUDGED, UserError
 
 router = APIRouter()
 Text = Annotated[str, Query(max_length=300)]
