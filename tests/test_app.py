@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -145,4 +147,25 @@ async def test_a_stream_on_a_thread_begins_without_the_judgement_before(tmp_path
     assert (await graph.aget_state(thread)).values == {  # type: ignore[arg-type]
         "judgement": None,
         "error": "there is no picture at /nowhere/a.png",
+    }
+
+
+async def test_a_run_that_was_stopped_and_is_continued_elsewhere_says_what_to_do(
+    tmp_path: Path, scripted: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checkpoints hold hashes of pictures, not pictures: those are gone with the process or call that loaded them."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
+    server = scripted(lambda request: say("hm"), delay=30)
+    graph, thread = build_app(MemorySaver()), {"configurable": {"thread_id": "1"}}
+    asked = {"edit": sample(tmp_path), "judge": "openai:gpt-4.1", "base_url": server.openai_url, "mode": "plain"}
+    judging = asyncio.create_task(graph.ainvoke(asked, thread))  # type: ignore[arg-type]
+    while not server.requests:
+        await asyncio.sleep(0.05)
+    judging.cancel()
+    with suppress(asyncio.CancelledError):
+        await judging
+    answer = await graph.ainvoke(None, thread)  # type: ignore[arg-type]
+    assert answer == {
+        "judgement": None,
+        "error": "a picture is no longer in memory; start the run again with its input",
     }

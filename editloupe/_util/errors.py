@@ -31,7 +31,7 @@ def first_error(error: ValidationError) -> FirstError:
     """Return the first error; of more than `MOST_ERRORS` only their number is known."""
     count = error.error_count()
     if count > MOST_ERRORS:
-        return FirstError("", f"there are {count} mistakes, too many to read", "too_many")
+        return FirstError("", f"{count} errors, too many to list", "too_many")
     first = error.errors(include_url=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     return FirstError(place, first["msg"].removeprefix("Value error, "), first["type"], first["input"])

@@ -87,10 +87,10 @@ class PictureForm:
         parts: list[bytes] = []
         end = 0
         for found in self._reference.finditer(body):
-            try:
-                wire = album[found["sha"].decode()].wire(limits)
-            except KeyError:  # the words of a model that made one up
+            sha = found["sha"].decode()
+            if sha not in album:  # a model made the reference up
                 continue
+            wire = album[sha].wire(limits)
             parts += [
                 body[end : found.start("reference")],
                 *(self.sent(wire) if self.sent else (self.text(wire).encode(),)),

@@ -53,6 +53,8 @@ class LimitPauses:
         """When the first refusal since the last reply came."""
         self._trial: float | None = None
         """When the single request went out that tries the server after a pause."""
+        self._last_request = float("-inf")
+        """When the last request went out or ended."""
 
     @property
     def seconds_left(self) -> float:
@@ -67,12 +69,18 @@ class LimitPauses:
     def sent(self) -> float:
         """Note that a request goes out and return the time; `ended` must follow."""
         now = self._clock()
+        if (
+            now - max(self._last_request, self._until) > self._pauses[-1]
+        ):  # no request was waiting: the patience begins again
+            self._next, self._refused_since, self._trial = 0, None, None
+        self._last_request = now
         if self._next:
             self._trial = now
         return now
 
     def ended(self, sent: float) -> None:
         """Note that a request has ended, in whatever way."""
+        self._last_request = self._clock()
         if self._trial == sent:
             self._trial = None
 

@@ -77,9 +77,9 @@ def pause_sentence(seconds: float) -> str:
     """Say that requests pause.
 
     >>> pause_sentence(4.6)
-    'paused 5 s: the server limits requests'
+    'rate limited by the server; pausing all requests for 5 s'
     """
-    return f"paused {seconds:.0f} s: the server limits requests"
+    return f"rate limited by the server; pausing all requests for {seconds:.0f} s"
 
 
 class UncountedTicket:

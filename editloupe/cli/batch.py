@@ -194,7 +194,8 @@ def _sentence(ending: Ending) -> str:
     done = f"{tally.judged} judged, {tally.unjudged.total()} unjudged{not_replaced} in {duration(tally.seconds)}"
     shared = f"{tally.shared} shared with edits that show the judge the same, " if tally.shared else ""
     before = tally.held - tally.shared
-    return f"{done}, {shared}{before} held before, {tally.missing} missing{spent if usage.requests else ''}"
+    left = f"{tally.missing} {'still to do' if ending.replacing and tally.missing else 'missing'}"
+    return f"{done}, {shared}{before} held before, {left}{spent if usage.requests else ''}"
 
 
 def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], closing: Closing) -> list[str]:
@@ -208,7 +209,7 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
     for reason, (count, example) in left.items():
         steps.append(f"{count} unjudged ({reason}), for instance: {trace_command(run.folder, example)}")
     if any(reason in FAILED for reason in (*left, *ending.tally.not_replaced)):
-        steps.append("the same command tries again what failed")
+        steps.append("run the same command again to retry what failed")
     if ending.rate_advice:
         steps.append(ending.rate_advice)
     if Reason.NEEDS_A_PERSON in left:

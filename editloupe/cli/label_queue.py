@@ -68,7 +68,9 @@ def label_queue(
         queue = queue.split(annotators, shared) if annotators else queue
         queue.write(out)
         _tell_labelled(queue, partly, notes)
-        tell(f"{len(queue.drawn)} of {len(edits)} edits in {out}, drawn all with the same probability (seed {seed})")
+        tell(
+            f"drew {len(queue.drawn)} of {number_of(len(edits), 'edit')} into {out}, all with the same probability (seed {seed})"
+        )
         return
     table, _ = without_reference(table_of(run, protocol, configuration))
     for sentence in table.damage:
@@ -85,10 +87,8 @@ def label_queue(
     queue.write(path)
     _tell_labelled(queue, partly, people.notes)
     even = len({drawn.probability for drawn in queue.drawn}) == 1
-    doubt = (
-        "all with the same probability" if even else f"more often where {CONFIDENCE_KINDS.get(kind, kind)} left doubt"
-    )
-    tell(f"{len(queue.drawn)} of {len(table.rows)} edits in {path}, drawn {doubt} (seed {seed})")
+    doubt = "all with the same probability" if even else f"more often if {CONFIDENCE_KINDS.get(kind, kind)} left doubt"
+    tell(f"drew {len(queue.drawn)} of {number_of(len(table.rows), 'edit')} into {path}, {doubt} (seed {seed})")
 
 
 def _tell_labelled(queue: LabelQueue, partly: int, notes: Sequence[str]) -> None:

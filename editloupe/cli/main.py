@@ -51,7 +51,7 @@ COMMANDS: tuple[Command, ...] = (
         "run",
         "editloupe.cli.runs",
         "app",
-        "Look at a run's folder, bring an old one up to date, merge, prune.",
+        "Inspect, merge and prune runs.",
         group=True,
     ),
     Command("trace", "editloupe.cli.trace", "trace", "Show what the judge thought, asked for and saw."),

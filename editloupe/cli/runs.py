@@ -36,7 +36,7 @@ def merge(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs, two or more.")],
     out: Annotated[Path, typer.Option(help="The folder of the merged run, which must not be there yet.")],
 ) -> None:
-    """Put several runs into one; where two hold the same verdict the first one's stands.
+    """Merge runs into a new one. If two hold the same verdict, the first run's is kept.
 
     Labels, notes on traces, queues and other files that people put into the runs' folders are taken over too.
 
@@ -57,7 +57,7 @@ def merge(
     for remark in people.remarks:
         tell(remark)
     if people.left:
-        tell(f"folders and links stay where they are: {', '.join(people.left)}")
+        tell(f"not copied (folders and links): {', '.join(people.left)}")
     if done.in_both:
         tell(
             f"{number_of(done.in_both, 'verdict')} {verb(done.in_both, 'was', 'were')} in more than one run; the first "

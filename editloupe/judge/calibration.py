@@ -189,7 +189,7 @@ def calibration_of(data: Any, path: Path, earlier: Sequence[Calibration] = ()) -
     for name, trust in calibration.criteria.items():
         share = calibration.error / count_places(name, after if known else ())
         if wrong := _find_mistake(name, trust, calibration.agreement, share, exact=known):
-            raise UserError(f"{path}: {wrong}; run `editloupe calibrate` again, numbers set by hand promise nothing")
+            raise UserError(f"{path}: {wrong}; run `editloupe calibrate` again, hand-edited numbers carry no guarantee")
     return calibration
 
 

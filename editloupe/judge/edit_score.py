@@ -11,7 +11,7 @@ from editloupe.agent.secrets import value_without_secrets, without_secrets
 from editloupe.judge.judge import Judge
 from editloupe.types import Edit, Judgement, Outcome, Reason, Unjudged, Usage, Verdict
 
-NO_SCORE = "no score applies: a criterion was not asked, or has no number"
+NO_SCORE = "no score: the protocol's formula needs criteria that were not judged, or that have no number"
 
 
 @dataclass(frozen=True)

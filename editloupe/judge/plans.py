@@ -221,7 +221,7 @@ def _entries(path: Path, name: str, what: str, data: Any = None) -> list[Mapping
     data = read_yaml(path) if data is None else data
     listed = data.get(name) if isinstance(data, Mapping) else None
     if not isinstance(listed, list) or not listed or not all(isinstance(one, Mapping) for one in listed):
-        raise UserError(f'{path} is not {what}: it needs "{name}:" with one entry a judge')
+        raise UserError(f'{path} is not {what}: it needs "{name}:" with one entry per judge')
     return listed
 
 

@@ -141,7 +141,10 @@ class Album:
         return sha in self._pictures
 
     def __getitem__(self, sha: Sha) -> Picture:
-        return self._pictures[sha]
+        try:
+            return self._pictures[sha]
+        except KeyError:  # a checkpoint names pictures by their hashes and may outlive the album
+            raise ImageError("a picture is no longer in memory; start the run again with its input") from None
 
     def clear(self) -> None:
         """Let go of all pictures at once; whoever still holds the album keeps no pixels alive."""

@@ -52,7 +52,7 @@ class NoteChanges(Record):
 
     replace: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     """New notes by words of the note they replace; several take its place in order, none removes it."""
-    add: tuple[str, ...] = ()
+    add: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     """Notes after the others."""
 
     @field_validator("replace", mode="before")

@@ -90,3 +90,11 @@ def test_only_a_429_without_a_time_to_wait_is_such_a_limit() -> None:
     assert not sort(ServerError(429, "Please try again in 20s.")).limited
     assert not sort(ServerError(503)).limited
     assert not sort(ServerError(429, "You exceeded your current quota", "insufficient_quota")).limited
+
+
+def test_time_in_which_nobody_asked_does_not_use_up_the_patience() -> None:
+    clock, pauses = begin()
+    assert try_after_pause(clock, pauses) == 5
+    clock.now += 600
+    assert pauses.seconds_left == 0
+    assert pauses.refused(pauses.sent()) == 5, "the server limits requests again, and the pauses begin from the first"

@@ -76,7 +76,7 @@ def test_what_failed_is_told_apart_from_what_the_judge_left_open(
     assert run(command(scripted(answers), manifest, tmp_path / "run")) == 3
     told = capsys.readouterr().err
     assert "2 unjudged (bad_image)" in told
-    assert "the same command tries again what failed" in told
+    assert "run the same command again to retry what failed" in told
     assert "--retry-unjudged" not in told
 
 

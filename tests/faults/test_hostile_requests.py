@@ -110,7 +110,7 @@ def measure(script: str, count: int) -> tuple[dict[str, float], dict[str, str]]:
 def test_a_small_request_to_the_reward_server_takes_little_memory() -> None:
     grown, sentences = measure(SERVE, 200_000)
     assert {name: size for name, size in grown.items() if size > MOST_MEMORY} == {}
-    too_many = "the request: there are 50000 mistakes, too many to read"
+    too_many = "the request: 50000 errors, too many to list"
     expected = {
         "own edits": "at most 512 edits, not 200000",
         "own boxes": "edits.0.target_boxes.0: a box has four numbers",
@@ -196,7 +196,7 @@ class Numbers(BaseModel):
 def test_more_errors_than_are_read_are_counted() -> None:
     for count, place, sentence in (
         (2, "values.0", "values.0: Input should be a valid integer, unable to parse string as an integer"),
-        (MOST_ERRORS + 1, "", f"the file: there are {MOST_ERRORS + 1} mistakes, too many to read"),
+        (MOST_ERRORS + 1, "", f"the file: {MOST_ERRORS + 1} errors, too many to list"),
     ):
         with pytest.raises(ValidationError) as refused:
             Numbers.model_validate({"values": {str(number): "x" for number in range(count)}})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -99,7 +100,13 @@ def test_even_three_a_minute_are_enough(scripted: StartServer, tmp_path: Path) -
 def test_the_summary_suggests_a_rate_the_server_admits(scripted: StartServer, tmp_path: Path) -> None:
     ending = judge_batch(batch(scripted(ByTheMinute(12), log=False), tmp_path, 30), quiet=True)
     assert ending.rate_advice is not None
-    assert ending.rate_advice.endswith("and admitted about 12 a minute: --rpm 12 keeps within that")
+    # The minute is scaled down, so on a busy machine two of them may count as one.
+    stated = re.search(
+        r"admitted about (\d+) requests per minute; use --rpm (\d+) to stay within that", ending.rate_advice
+    )
+    assert stated is not None
+    assert stated[1] == stated[2]
+    assert int(stated[1]) in (12, 24)
     within = judge_batch(batch(scripted(always(final("Wrong Action")), log=False), tmp_path, 30), quiet=True)
     assert within.rate_advice is None
 
@@ -113,13 +120,13 @@ def test_a_server_that_refuses_everything_is_given_up_after_three_minutes(
     assert dict(ending.tally.unjudged) == {"model_error": 8}
     assert 1.0 < time.monotonic() - began < 60
     assert ending.rate_advice is not None
-    assert ending.rate_advice.endswith("--rpm N sends fewer a minute")
+    assert ending.rate_advice.endswith("use --rpm N to send fewer requests per minute")
 
 
 def test_units_given_up_for_a_stated_wait_suggest_a_rate_too(scripted: StartServer, tmp_path: Path) -> None:
     ending = judge_batch(batch(scripted(always(fault(429, retry_after=3600))), tmp_path, 2), quiet=True)
     assert dict(ending.tally.unjudged) == {"model_error": 2}
-    assert ending.rate_advice == "the server limits requests: --rpm N sends fewer a minute"
+    assert ending.rate_advice == "the server rate-limited this run; use --rpm N to send fewer requests per minute"
 
 
 def test_an_empty_account_still_stops_at_once(scripted: StartServer, tmp_path: Path) -> None:
@@ -138,7 +145,7 @@ def test_a_single_judgement_waits_and_says_so(
         (verdict,) = opened(edit).verdicts
     assert isinstance(verdict, Verdict)
     assert server.served == 10, "more than the six requests a failing server is sent"
-    assert sum("the server limits requests" in record.getMessage() for record in caplog.records) == 9
+    assert sum("rate limited by the server" in record.getMessage() for record in caplog.records) == 9
 
 
 async def test_a_reward_server_judges_everything_a_limited_server_admits(scripted: StartServer, tmp_path: Path) -> None:
@@ -194,7 +201,7 @@ def test_ctrl_c_during_a_pause_ends_the_command_and_the_run_is_continued(
     given = arguments(server, write_manifest(tmp_path, 3), tmp_path / "run")
     (tmp_path / "log").touch()
     pausing = start(processes, given, tmp_path / "log")
-    wait_for(lambda: "paused 5 s: the server limits requests" in (tmp_path / "log").read_text())
+    wait_for(lambda: "rate limited by the server; pausing all requests for 5 s" in (tmp_path / "log").read_text())
     for _ in range(2):
         os.kill(pausing.pid, signal.SIGINT)
         time.sleep(0.2)
@@ -227,8 +234,8 @@ def test_progress_says_that_requests_pause() -> None:
     traffic.announce_pause = progress.announce_pause
     assert "paused" not in progress.line()
     traffic.pause_requests("openai:x", 30)
-    assert progress.line().startswith("paused 30 s: the server limits requests · 0/3 units")
-    assert output.getvalue() == "editloupe: paused 30 s: the server limits requests\n"
+    assert progress.line().startswith("rate limited by the server; pausing all requests for 30 s · 0/3 units")
+    assert output.getvalue() == "editloupe: rate limited by the server; pausing all requests for 30 s\n"
 
 
 @pytest.mark.ray

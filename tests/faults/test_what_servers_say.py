@@ -115,27 +115,6 @@ def test_units_a_servers_refusal_spoiled_are_tried_again_and_refused_content_is_
     assert server.served == 7
 
 
-def test_refusals_filed_by_0_1_are_tried_again_unless_they_are_about_the_content(
-    scripted: StartServer, tmp_path: Path
-) -> None:
-    import sqlite3
-
-    batch(tmp_path, server := scripted(lambda _: fault(400, "This tenant is asleep")))
-    with sqlite3.connect(tmp_path / "run" / "run.sqlite") as run:
-        run.execute(
-            "UPDATE units SET reason = 'request_refused', "
-            "outcome = replace(outcome, '\"server_refused\"', '\"request_refused\"')"
-        )
-        run.execute(
-            "UPDATE units SET outcome = replace(outcome, 'This tenant is asleep', 'prompt is too long') WHERE unit IN "
-            "(SELECT unit FROM verdicts WHERE edit_id = 'e1')"
-        )
-    run.close()
-    server.play(lambda _: GOOD)
-    second = batch(tmp_path, server)
-    assert (second.tally.judged, second.tally.held) == (3, 1)
-
-
 def refuses(name: str, sentence: str) -> Callable[[Request], Reply]:
     """A server that does not take a parameter."""
 

@@ -95,6 +95,8 @@ class Ending:
     """What the judge's tokens cost."""
     rate_advice: str | None = None
     """A sentence that suggests `--rpm`, if the server limited requests."""
+    replacing: bool = False
+    """Whether verdicts were replaced; units that are still to do may then have an old verdict."""
 
     @property
     def complete(self) -> bool:
@@ -221,6 +223,7 @@ async def _session(batch: Batch, run: Run, stop: Stop, quiet: bool, signals: boo
             run.damage.sentences(),
             price,
             traffic.advise_rate(tally.limited),
+            planner.replacement is not None,
         )
         if (
             planner.replacement
@@ -244,7 +247,7 @@ def _plan(batch: Batch, run: Run, planner: Planner, configuration: str, say: Say
         planner.replacement = begin_replacement(run, survey.key)
         if planner.replacement.continued:
             say(
-                f"going on with the replacement begun at {planner.replacement.began}: what it judged is not asked again"
+                f"continuing the replacement started at {planner.replacement.began}; verdicts it already replaced are kept"
             )
     return survey.units
 

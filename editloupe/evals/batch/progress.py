@@ -191,7 +191,7 @@ class Progress:
 
     def _errors(self) -> str:
         refusals = self._traffic.refusals if self._traffic else 0
-        parts = [f"{refusals} times asked to slow down" if refusals else ""]
+        parts = [f"{refusals} rate-limit replies" if refusals else ""]
         parts.append(f"{number_of(self._tally.retried, 'request')} sent again" if self._tally.retried else "")
         if self._traffic and refusals and self._traffic.allowed < self._traffic.limits.concurrency:
             parts.append(f"{int(self._traffic.allowed)} at a time")

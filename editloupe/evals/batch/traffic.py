@@ -278,11 +278,11 @@ class TrafficControl:
         """
         if not self.pauses and not given_up:
             return None
-        what = "the server limits requests" + (f" ({number_of(self.pauses, 'pause')})" if self.pauses else "")
+        what = "the server rate-limited this run" + (f" ({number_of(self.pauses, 'pause')})" if self.pauses else "")
         admitted, now = self._limit.requests_a_minute(), self.limits.requests_a_minute
         if admitted and (now is None or admitted < now):
-            return f"{what} and admitted about {admitted} a minute: --rpm {admitted} keeps within that"
-        return f"{what}: {'a lower --rpm' if now else '--rpm N'} sends fewer a minute"
+            return f"{what} and admitted about {admitted} requests per minute; use --rpm {admitted} to stay within that"
+        return f"{what}; use {'a lower --rpm' if now else '--rpm N'} to send fewer requests per minute"
 
 
 class _ObservedLimit:

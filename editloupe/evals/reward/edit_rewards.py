@@ -150,6 +150,8 @@ class _Numbered:
     """Edits under numbers for ids, which need not be unique in a batch of candidates."""
 
     def __init__(self, edits: Iterable[Edit]) -> None:
+        if isinstance(edits, Edit):
+            raise UserError("give the edits as a list, also a single one: [edit]")
         self._edits = edits
         self._under_way: dict[str, Edit] = {}
 

@@ -68,6 +68,8 @@ def merge(runs: Sequence[Path], out: Path) -> Merged:
         schema.connect_to_read(folder / FILE).close()
     if len({folder.resolve() for folder in runs}) < len(runs):
         raise UserError("the same run is named twice; what was spent would count twice")
+    if any(out.resolve().is_relative_to(folder.resolve()) for folder in runs):
+        raise UserError(f"{out} is inside a run that is merged; merge into another folder")
     _check_free(out)
     part = out.absolute().with_name(f".{out.absolute().name}.part")
     try:

@@ -71,7 +71,7 @@ def _after(form: RubricForm, given: LabelRequest, before: Said | None) -> Said |
     if given.label is None:
         return None
     if isinstance(answer, ChecksAnswer) or score_of(answer, given.label) is None or not form.usable:
-        raise UserError(f"that is no answer to {form.rubric.title}")
+        raise UserError(f"not a valid label for {form.rubric.title}")
     return Said(given.label, unsure)
 
 
@@ -81,7 +81,7 @@ def _checked(form: RubricForm, given: LabelRequest, before: Said | None, unsure:
         raise UserError(f"{form.rubric.title} is no check list")
     check = next((check for check in answer.checks if check.key == given.check), None)
     if check is None or given.label is None or given.label not in check.values:
-        raise UserError(f"that is no answer to {form.rubric.title}")
+        raise UserError(f"not a valid label for {form.rubric.title}")
     checks = {**(before.checks if before else {}), given.check: given.label}
     total = answer.total(checks) if all(item.key in checks for item in answer.checks) else None
     return Said(None if total is None else f"{total:.12g}", unsure, checks)

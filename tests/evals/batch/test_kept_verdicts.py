@@ -167,7 +167,7 @@ def test_one_edit_judged_again_keeps_its_verdicts_and_the_command_says_so(
     assert command([*given, "--only", "e1"]) == 3
     told = capsys.readouterr()
     assert "2 verdicts could not be replaced (2 server_refused); the old ones are kept" in told.err
-    assert "the same command tries again what failed" in told.err
+    assert "run the same command again to retry what failed" in told.err
     assert contents(tmp_path) == before
     assert command([*given, "--only", "e1", "--json"]) == 3
     assert json.loads(capsys.readouterr().out)["not_replaced"] == {"server_refused": 2}

@@ -242,7 +242,7 @@ def test_a_replacement_that_was_stopped_goes_on_and_a_later_one_begins_anew(
     judge_into(server, manifest, "--replace", "--dry-run")
     assert "4 units to judge" in capsys.readouterr().out
     judge_into(server, manifest, "--replace")
-    assert "going on with the replacement begun at" in capsys.readouterr().err
+    assert "continuing the replacement started at" in capsys.readouterr().err
     assert server.served == 18
     judge_into(server, manifest)
     assert server.served == 18, "without the option nothing is asked"

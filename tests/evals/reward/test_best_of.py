@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from editloupe import Edit, UserError, best_of
+from editloupe import Edit, UserError, best_of, reward
 from editloupe.cli.main import run
 from editloupe.evals.reward.edit_rewards import best_place
 from tests.conftest import StartServer
@@ -64,6 +64,12 @@ def test_the_highest_score_wins_of_equal_ones_the_first_and_never_an_unjudged_on
 def test_of_no_edits_there_is_no_best_one() -> None:
     with pytest.raises(UserError, match="at least one edit"):
         best_of([])
+
+
+def test_a_single_edit_that_is_not_in_a_list_is_one_sentence() -> None:
+    edit = Edit(id="e", source=Path("s.png"), edited=Path("e.png"), instruction="Paint it red")
+    with pytest.raises(UserError, match="give the edits as a list"):
+        reward(edit, "rules")  # type: ignore[arg-type]
 
 
 @pytest.mark.long

@@ -191,3 +191,10 @@ def test_a_killed_merge_leaves_no_run_and_the_next_one_cleans_up(large: tuple[Pa
     assert not (folder / "both").exists()
     merge(list(large), folder / "both")
     assert [path.name for path in folder.iterdir()] == ["both"]
+
+
+def test_a_run_is_not_merged_into_a_folder_of_its_own(tmp_path: Path) -> None:
+    first, second = (make_run(tmp_path / name, [Line("x")]) for name in ("a", "b"))
+    with pytest.raises(UserError, match="is inside a run that is merged"):
+        merge([first, second], first / "in")
+    assert not (first / "in").exists()

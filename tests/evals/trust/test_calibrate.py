@@ -128,7 +128,7 @@ def test_a_threshold_set_by_hand_is_refused(tmp_path: Path) -> None:
     assert found.criteria[IF].threshold is not None
     lower = found.criteria[IF].model_copy(update={"threshold": 0.01})
     found.model_copy(update={"criteria": {**found.criteria, IF: lower}}).write(tmp_path / "trust.yaml")
-    with pytest.raises(UserError, match="numbers set by hand promise nothing"):
+    with pytest.raises(UserError, match="hand-edited numbers carry no guarantee"):
         Calibration.read(tmp_path / "trust.yaml")
 
 
