@@ -23,12 +23,12 @@ from editloupe.evals.papers.layouts import load_manifest
 from editloupe.evals.runs.store import Run
 from editloupe.servers.reward import EditScorer, RewardServerSettings
 from tests.conftest import StartServer
-from tests.evals.batch import test_interruptions, test_ray
+from tests.evals.batch import test_interruptions
 from tests.evals.batch.test_interruptions import arguments, start, wait_for
 from tests.evals.samples import write_manifest
 from tests.scripted import Reply, Request, ScriptedServer, fault, final, out_of_quota
 
-cluster, processes = test_ray.cluster, test_interruptions.processes
+processes = test_interruptions.processes
 SECOND = 0.01
 """What a second of a real server's minute takes here."""
 PAUSES = {"limit_pauses": tuple(SECOND * seconds for seconds in (5, 15, 30, 60)), "limit_patience": SECOND * 180}

@@ -32,7 +32,7 @@ from tests.evals.samples import write_manifest
 from tests.judge import samples as combined
 from tests.scripted import Reply, Request, ScriptedServer, fault, final, hang, say
 
-cluster, processes = test_ray.cluster, test_interruptions.processes
+processes = test_interruptions.processes
 REPLACE = Again(replace=True)
 IMPATIENT = JudgeSettings(retry=RetryPolicy(first_wait=0.01, longest_wait=0.01, max_attempts=2), timeout=10)
 

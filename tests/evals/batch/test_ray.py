@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +28,6 @@ from tests.evals.samples import write_manifest
 from tests.scripted import Answer, Request, ScriptedServer, call, final
 
 pytestmark = pytest.mark.ray
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    ray = pytest.importorskip("ray")
-    home = os.environ.get("HOME")
-    os.environ["HOME"] = str(tmp_path_factory.mktemp("home"))  # Ray keeps a token there
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
-    yield ray
-    ray.shutdown()
-    if home is not None:
-        os.environ["HOME"] = home
 
 
 def batch(
