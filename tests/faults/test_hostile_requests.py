@@ -105,6 +105,7 @@ def measure(script: str, count: int) -> tuple[dict[str, float], dict[str, str]]:
     return {name: grown for name, grown, _ in rows}, {name: sentence for name, _, sentence in rows}
 
 
+@pytest.mark.long
 @on_linux
 @pytest.mark.timeout(300)
 def test_a_small_request_to_the_reward_server_takes_little_memory() -> None:
@@ -128,6 +129,7 @@ def test_a_small_request_to_the_reward_server_takes_little_memory() -> None:
     assert {name: sentences[name] for name, part in expected.items() if part not in sentences[name]} == {}
 
 
+@pytest.mark.long
 @on_linux
 @pytest.mark.timeout(300)
 def test_a_small_call_of_a_tool_takes_little_memory() -> None:

@@ -92,11 +92,13 @@ def test_a_limit_by_the_minute_costs_time_and_no_verdict(scripted: StartServer, 
     assert limited.refused < 120, "a pause holds all requests back, and one of them tries the server after it"
 
 
+@pytest.mark.long
 def test_even_three_a_minute_are_enough(scripted: StartServer, tmp_path: Path) -> None:
     ending = judge_batch(batch(scripted(ByTheMinute(3), log=False), tmp_path, 12), quiet=True)
     assert (ending.tally.judged, ending.tally.missing) == (12, 0)
 
 
+@pytest.mark.long
 def test_the_summary_suggests_a_rate_the_server_admits(scripted: StartServer, tmp_path: Path) -> None:
     ending = judge_batch(batch(scripted(ByTheMinute(12), log=False), tmp_path, 30), quiet=True)
     assert ending.rate_advice is not None
@@ -111,6 +113,7 @@ def test_the_summary_suggests_a_rate_the_server_admits(scripted: StartServer, tm
     assert within.rate_advice is None
 
 
+@pytest.mark.long
 def test_a_server_that_refuses_everything_is_given_up_after_three_minutes(
     scripted: StartServer, tmp_path: Path
 ) -> None:
@@ -148,6 +151,7 @@ def test_a_single_judgement_waits_and_says_so(
     assert sum("rate limited by the server" in record.getMessage() for record in caplog.records) == 9
 
 
+@pytest.mark.long
 async def test_a_reward_server_judges_everything_a_limited_server_admits(scripted: StartServer, tmp_path: Path) -> None:
     edits = list(load_manifest(write_manifest(tmp_path, 20)))
     with judge(scripted(ByTheMinute(8), log=False)) as opened:
@@ -194,6 +198,7 @@ async def test_whoever_pauses_ends_when_no_more_requests_are_sent(scripted: Star
     assert server.served <= 4
 
 
+@pytest.mark.long
 def test_ctrl_c_during_a_pause_ends_the_command_and_the_run_is_continued(
     scripted: StartServer, processes: Any, tmp_path: Path
 ) -> None:

@@ -314,6 +314,7 @@ def test_a_failing_evaluation_of_chains_keeps_every_verdict(
     assert server.served == asked
 
 
+@pytest.mark.long
 def test_a_replacement_that_is_interrupted_leaves_the_old_verdicts(
     server: ScriptedServer, moody: Moody, processes: Any, tmp_path: Path
 ) -> None:

@@ -163,6 +163,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return tuple(make_run(folder / name, [Line(f"{name}{n}") for n in range(1500)]) for name in ("one", "two"))  # type: ignore[return-value]
 
 
+@pytest.mark.long
 def test_of_several_merges_into_one_folder_one_wins_and_the_others_are_refused(
     large: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -178,6 +179,7 @@ def test_of_several_merges_into_one_folder_one_wins_and_the_others_are_refused(
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["both"]
 
 
+@pytest.mark.long
 def test_a_killed_merge_leaves_no_run_and_the_next_one_cleans_up(large: tuple[Path, Path], tmp_path: Path) -> None:
     folder = tmp_path / "new"
     process = start_merge(*large, folder / "both")

@@ -118,6 +118,7 @@ def truth_of(table: Table, labels: Labels) -> float:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("answered", [1.0, 0.5])
 def test_corrected_scores_are_right_on_average_although_the_early_labels_are_of_the_worst_edits(
     run: tuple[Table, Labels, list[str]], answered: float
@@ -159,6 +160,7 @@ def test_labels_that_were_there_before_the_draw_and_are_missing_now_give_no_numb
     assert found.why == "6 labels of edits that the queue drew; at least 20 are needed"
 
 
+@pytest.mark.long
 def test_a_second_queue_draws_others_and_both_count_together(run: tuple[Table, Labels, list[str]]) -> None:
     table, labels, _ = run
     truth, values = truth_of(table, labels), []
