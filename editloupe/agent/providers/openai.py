@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from editloupe.agent.attachments import PictureForm, data_url, sent_data_url
 from editloupe.agent.clients import Client
-from editloupe.agent.connections import spread
 from editloupe.agent.endings import BROKEN_OFF
 from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
@@ -206,7 +205,6 @@ def open_client(opening: Opening) -> Client:
         headers={"Accept-Encoding": "identity"},
         verify=trust(),
     )
-    spread(http)
     settings = {
         "http_async_client": http,
         # Never used; one of LangChain's own would read the certificates again.
