@@ -89,7 +89,7 @@ def _too_large(path: Path, limit: int) -> NotAFile:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Give a path to write to that takes its name only when it is whole; what fails is told in one sentence.
+    """Write a file atomically: yield a temporary path, and rename it to `path` at the end. Raise UserError if that fails.
 
     A device or a pipe (`/dev/stdout`) is written as it is: there is nothing to replace.
     """
@@ -114,13 +114,13 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def text_file(path: Path) -> Iterator[TextIO]:
-    """Open a text file that takes its name only when it is whole."""
+    """Open a text file for an atomic write."""
     with whole_file(path) as part, part.open("w", encoding="utf-8", newline="") as out:
         yield out
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text whole, into a folder that is made where there is none; half a character in it carries a mark."""
+    """Write a text atomically and create the folder if needed. Lone surrogates are replaced by a mark."""
     make_folder(path.parent)
     with text_file(path) as out:
         out.write(storable_text(text))

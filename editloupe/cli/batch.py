@@ -217,7 +217,7 @@ def _next_steps(run: Run, ending: Ending, left: dict[str, tuple[int, str]], clos
         queue = command("editloupe", "label-queue", run.folder, "--budget", str(budget))
         steps.append(f"what needs a person is in the queue that this draws: {queue}")
     if any(reason not in {*FAILED, Reason.NEEDS_A_PERSON} for reason in left) and not ending.why:
-        steps.append("ask anew what the judge left open by adding --retry-unjudged")
+        steps.append("add --retry-unjudged to ask the judge again about these")
     if Reason.TRUNCATED in left:
         steps.append(
             "replies were cut off by the length limit: --max-output-tokens allows longer ones, and judges anew"
