@@ -33,5 +33,5 @@ __all__ = [
     "reward",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)
 """A command that only prints help need not load the LMM stack."""

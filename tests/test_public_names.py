@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import py_compile
 import subprocess
 import sys
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
-from editloupe._util.lazy_names import lazy_names
+from editloupe.types import Edit
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = sorted(".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "editloupe").rglob("__init__.py"))
@@ -36,12 +38,38 @@ def test_a_name_that_is_not_there_is_an_attribute_error(package: str) -> None:
         import_module(package).made_up  # noqa: B018
 
 
-def test_a_name_that_its_module_does_not_have_is_told(tmp_path: Path) -> None:
-    source = tmp_path / "__init__.py"
-    source.write_text("if TYPE_CHECKING:\n    from editloupe.types import made_up\n")
-    get, _ = lazy_names("editloupe", str(source))
+LAZY_PACKAGE = """
+from typing import TYPE_CHECKING
+from editloupe._util.lazy_names import lazy_names
+if TYPE_CHECKING:
+    from editloupe.types import Edit, made_up
+__getattr__, __dir__ = lazy_names(__name__)
+"""
+
+
+def test_a_name_that_its_module_does_not_have_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lazy_in_folder").mkdir()
+    (tmp_path / "lazy_in_folder" / "__init__.py").write_text(LAZY_PACKAGE)
+    monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(AttributeError, match="made_up"):
-        get("made_up")
+        import_module("lazy_in_folder").made_up  # noqa: B018
+
+
+def test_public_names_are_found_in_an_archive_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ZipFile(tmp_path / "packages.zip", "w") as archive:
+        archive.writestr("lazy_in_archive/__init__.py", LAZY_PACKAGE)
+    monkeypatch.syspath_prepend(tmp_path / "packages.zip")
+    assert import_module("lazy_in_archive").Edit is Edit
+
+
+def test_a_package_without_its_source_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "source.py"
+    source.write_text(LAZY_PACKAGE)
+    (tmp_path / "lazy_compiled").mkdir()
+    py_compile.compile(str(source), cfile=str(tmp_path / "lazy_compiled" / "__init__.pyc"), doraise=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError, match="lazy_compiled is installed without its source files"):
+        import_module("lazy_compiled").Edit  # noqa: B018
 
 
 def test_dir_shows_public_names_before_they_are_used() -> None:

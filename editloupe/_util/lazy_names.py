@@ -7,19 +7,18 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 
-def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package that imports its public names under `TYPE_CHECKING` only.
 
     These imports are the only list of which module holds which name: type checkers and the linter read it as it is, and here
-    it is read from the package's source when a name is first asked for.
+    it is read from the package's source when a name is first asked for. The source comes from the package's loader, so an
+    archive works too; an installation without source files does not.
 
     Args:
         package: The package's `__name__`.
-        file: Its `__file__`.
 
     >>> import editloupe
     >>> editloupe.Judge.__module__, "Judge" in dir(editloupe)
@@ -29,9 +28,10 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
     @cache
     def modules() -> dict[str, str]:
         """Return the module of every name."""
+        source = _source_of(package)
         return {
             alias.name: node.module
-            for guard in ast.parse(Path(file).read_text("utf-8")).body
+            for guard in ast.parse(source).body
             if isinstance(guard, ast.If) and ast.unparse(guard.test) == "TYPE_CHECKING"
             for node in guard.body
             if isinstance(node, ast.ImportFrom) and node.module
@@ -46,6 +46,16 @@ def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[
         return value
 
     def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *modules()})
+        internal = (name for name in vars(sys.modules[package]) if name.startswith("__"))
+        return sorted({*internal, *modules()})
 
     return get, list_names
+
+
+def _source_of(package: str) -> str:
+    spec = sys.modules[package].__spec__
+    loader: Any = spec.loader if spec else None
+    source: str | None = loader.get_source(package) if hasattr(loader, "get_source") else None
+    if source is None:
+        raise ImportError(f"{package} is installed without its source files, which list its public names")
+    return source

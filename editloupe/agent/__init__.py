@@ -45,4 +45,4 @@ __all__ = [
     "read",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)

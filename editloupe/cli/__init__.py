@@ -18,4 +18,4 @@ __all__ = [
     "run",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)

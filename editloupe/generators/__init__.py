@@ -25,4 +25,4 @@ __all__ = [
     "write_puzzles",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)

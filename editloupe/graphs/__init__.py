@@ -29,4 +29,4 @@ __all__ = [
     "SharedContext",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)

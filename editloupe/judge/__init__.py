@@ -35,4 +35,4 @@ __all__ = [
     "setup_names",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)

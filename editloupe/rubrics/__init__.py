@@ -36,4 +36,4 @@ __all__ = [
     "with_files",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -48,4 +48,4 @@ __all__ = [
     "read_box",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)

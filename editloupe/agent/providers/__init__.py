@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 __all__ = ["PROVIDERS", "ErrorForm", "Opening", "Provider", "client_packages", "provider_named"]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -11,4 +11,4 @@ if TYPE_CHECKING:
 
 __all__ = ["RulesJudge"]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -26,4 +26,4 @@ __all__ = [
     "measure_run",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -30,4 +30,4 @@ __all__ = [
     "find_evaluation",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 
 __all__ = ["MakingFolder", "Pipeline", "framed", "pasted", "read_questions", "review", "review_agreement"]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)

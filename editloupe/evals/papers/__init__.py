@@ -34,4 +34,4 @@ __all__ = [
     "register",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)

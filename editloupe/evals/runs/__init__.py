@@ -17,4 +17,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Price", "Run", "RunDamaged", "Unit", "price_of"]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)

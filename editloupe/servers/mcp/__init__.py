@@ -22,4 +22,4 @@ __all__ = [
     "serve_stdio",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -20,4 +20,4 @@ __all__ = [
     "create_app",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, __file__)
+__getattr__, __dir__ = lazy_names(__name__)
