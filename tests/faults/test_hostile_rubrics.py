@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from editloupe.rubrics import formula
-from editloupe.rubrics.model import ChecksAnswer, LabelAnswer, NumberAnswer
-from editloupe.rubrics.ranges import range_of
+from editloupe.rubrics.model import ChecksAnswer, LabelAnswer, NumberAnswer, range_of
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.types import UserError
 

@@ -13,7 +13,7 @@ import yaml
 from editloupe import Judge, UserError, Verdict
 from editloupe.cli.main import run
 from editloupe.rubrics.user_rubrics import with_files
-from editloupe.rubrics.wiseedit.scoring import OUTPUT
+from editloupe.rubrics.wiseedit.paper import OUTPUT
 from editloupe.types import Box
 from tests.conftest import StartServer
 from tests.pictures import save, textured

@@ -2,24 +2,135 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+from editloupe.evals.labels.files import Named, label_files
+from editloupe.evals.labels.human import known_answers, merge_labels_of_run
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import standing_of
 from editloupe.evals.traces.as_sql import Known, Query, as_sql
-from editloupe.evals.traces.expression import parse
+from editloupe.evals.traces.expression import Among, Comparison, Condition, Joined, Literal, Name, Not, parse
 from editloupe.evals.traces.index_file import Progress, open_index
-from editloupe.evals.traces.index_store import FILE
-from editloupe.evals.traces.people import take_people
+from editloupe.evals.traces.index_store import FILE, recall, remember, stamp
 from editloupe.evals.traces.trace_notes import take_notes
 from editloupe.evals.traces.trace_statistics import TraceStatistics, count_traces
-from editloupe.evals.traces.unknown_values import unknown_values
+from editloupe.evals.traces.vocabulary import FIELDS
 from editloupe.types import Record, UserError
+
+_INSERT = "INSERT OR REPLACE INTO {}people VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+
+def take_people(
+    index: sqlite3.Connection, run: Run, files: Iterable[str | Path] = (), studio: Path | None = None
+) -> list[str]:
+    """Bring the labels of people up to date and return what a reader should know about them.
+
+    Labels of the manifest and of the run's own file are kept in the index; where others are named (`files`, or the
+    file the `studio` writes), the labels are this connection's alone.
+    """
+    named = [Path(file) for file in files]
+    found = label_files(run.folder, studio, named)
+    marks = [recall(index, "state"), [str(path) for path in found], stamp(*found)]
+    own = not named and (studio is None or studio.resolve().parent == run.folder.resolve())
+    if own and (kept := recall(index, "people")) is not None and kept["marks"] == marks:
+        return [str(note) for note in kept["notes"]]
+    rows, notes = _labels(index, run, found)
+    if own:
+        index.execute("BEGIN IMMEDIATE")
+        index.execute("DELETE FROM people")
+        index.executemany(_INSERT.format(""), rows)
+        remember(index, "people", {"marks": marks, "notes": notes})
+        index.execute("COMMIT")
+    else:
+        index.execute("DROP TABLE IF EXISTS temp.people")
+        index.execute(
+            "CREATE TEMP TABLE people (edit INTEGER, criterion, protocol, label, score, place, people, "
+            "PRIMARY KEY (edit, criterion, protocol)) WITHOUT ROWID"
+        )
+        index.executemany(_INSERT.format("temp."), rows)
+    return notes
+
+
+def _labels(index: sqlite3.Connection, run: Run, files: dict[Path, str]) -> tuple[list[tuple[Any, ...]], list[str]]:
+    human = index.execute("SELECT name, human, rater FROM edits WHERE human <> '{}'").fetchall()
+    if not human and not files:
+        return [], []
+    edits = index.execute("SELECT edit, name, edit_id, model FROM edits").fetchall()
+    asked = index.execute("SELECT DISTINCT protocol, criterion FROM verdicts ORDER BY 1, 2").fetchall()
+    labels = merge_labels_of_run(
+        [Named(row["name"], row["edit_id"], row["model"]) for row in edits],
+        known_answers(run.about(), map(tuple, asked)),
+        [(row["name"], json.loads(row["human"]), row["rater"]) for row in human],
+        files,
+    )
+    numbers = {row["name"]: row["edit"] for row in edits}
+    rows = [
+        (numbers[name], criterion, protocol, agreed.label, agreed.score, agreed.place, agreed.count)
+        for name, criterion, protocol, agreed in labels.consensus()
+    ]
+    return rows, [*(f"A label does not count: {fault}" for fault in labels.faults), *labels.notes]
+
+
+CHECKED = {
+    "label": "verdicts v",
+    "human": "people p",
+    "status": "verdicts v",
+    "reason": "verdicts v",
+    "criterion": "verdicts v",
+    "protocol": "verdicts v",
+    "judge": "verdicts v",
+    "mode": "verdicts v",
+    "model": "edits e",
+    "instruction_type": "edits e",
+}
+"""Fields that take few values, and where they stand."""
+MOST = 200
+
+
+def unknown_values(index: sqlite3.Connection, condition: Condition | None) -> tuple[str, ...]:
+    """Return a sentence for every value that is compared with a field and that the run has nowhere in it."""
+    found: dict[str, None] = {}
+    for name, value in dict.fromkeys(_asked(condition)):
+        sql, table = FIELDS[name].sql, CHECKED[name]
+        same = f"{sql} = ? COLLATE NOCASE" if value.isascii() else f"folded({sql}) = folded(?)"
+        if index.execute(f"SELECT 1 FROM {table} WHERE {same} LIMIT 1", (value,)).fetchone():
+            continue
+        rows = index.execute(f"SELECT DISTINCT {sql} FROM {table} WHERE {sql} IS NOT NULL LIMIT {MOST}")
+        there = sorted(str(row[0]) for row in rows)
+        near = get_close_matches(value, there, 1, 0.6)
+        known = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(map(repr, there[:8])) or 'none at all'}"
+        found[f"No verdict has {name} {value!r}; {known}"] = None
+    return tuple(found)
+
+
+def _asked(condition: Condition | None) -> Iterator[tuple[str, str]]:
+    """Yield fields with the texts they are compared with."""
+    if isinstance(condition, Joined):
+        for part in condition.parts:
+            yield from _asked(part)
+    elif isinstance(condition, Not):
+        yield from _asked(condition.inner)
+    elif isinstance(condition, Comparison) and condition.sign in ("=", "!="):
+        for one, other in ((condition.left, condition.right), (condition.right, condition.left)):
+            if isinstance(one, Name) and isinstance(other, Literal):
+                yield from _texts(one, other)
+    elif isinstance(condition, Among) and isinstance(condition.value, Name):
+        for literal in condition.listed:
+            yield from _texts(condition.value, literal)
+
+
+def _texts(name: Name, literal: Literal) -> Iterator[tuple[str, str]]:
+    if name.name.lower() in CHECKED and isinstance(literal.value, str):
+        yield name.name.lower(), literal.value
+
 
 FROM = (
     "FROM verdicts v JOIN edits e ON e.edit = v.edit LEFT JOIN units u ON u.unit = v.unit "

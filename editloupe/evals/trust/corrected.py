@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -15,14 +15,14 @@ from editloupe.evals.analysis.bootstrap import Bools, Floats, Ints, numbered
 from editloupe.evals.analysis.estimate import finite
 from editloupe.evals.analysis.parts import Part, parts_of
 from editloupe.evals.analysis.reference import without_reference
-from editloupe.evals.analysis.run_table import Table, human_labels, table_of
+from editloupe.evals.analysis.run_table import RunRow, Table, human_labels, table_of
+from editloupe.evals.analysis.run_units import JUDGED
 from editloupe.evals.analysis.sheet import Sheet, all_weights
+from editloupe.evals.labels.consensus import score_100_of
 from editloupe.evals.labels.human import Files, Human
 from editloupe.evals.runs.store import Run
 from editloupe.evals.trust.label_queue import LabelQueue, can_be_drawn
-from editloupe.evals.trust.people import people_columns
 from editloupe.evals.trust.prediction_powered import Correction, corrected_mean, ends, skewness
-from editloupe.evals.trust.queue_weights import LabelledCells, QueueWeights
 from editloupe.evals.trust.records import (
     FEWEST,
     Corrected,
@@ -33,7 +33,116 @@ from editloupe.evals.trust.records import (
     YesShare,
 )
 from editloupe.evals.trust.yes_no import yes_shares
+from editloupe.rubrics.model import Answer
+from editloupe.rubrics.registry import known_protocol
 from editloupe.types import UserError
+
+
+def people_columns(sheet: Sheet, human: Human) -> Floats:
+    """Return rows × columns as the sheet has them, with the mean of people's scores; nan where they gave none.
+
+    Gates and whole-edit scores of the paper are applied to what people said. Where a paper gates one criterion by another, an
+    edit counts only if people labelled all that was asked of it.
+    """
+    table = sheet.table
+    answers = {name: table.answer(name) for name in table.criteria}
+    protocol = known_protocol(table.protocol)
+    gated = protocol is not None and protocol.reported is not None
+    rows, places = [], []
+    for place, row in enumerate(table.rows):
+        given = _given(row, human, answers)
+        asked = [name for name in row.units if name not in table.own]
+        if not given or (gated and not all(name in given for name in asked)):
+            continue
+        rows.append(_said_by_people(row, given))
+        places.append(place)
+    found = np.full((len(table.rows), len(sheet.criteria) + (sheet.how.edit_score is not None)), np.nan)
+    if not rows:
+        return found
+    own = Sheet(table, tuple(rows))
+    columns = own.columns()
+    for column, name in enumerate(own.criteria):
+        found[places, sheet.criteria.index(name)] = columns[:, column]
+    if sheet.how.edit_score is not None:
+        found[places, -1] = columns[:, -1]
+    return found
+
+
+def _given(row: RunRow, human: Human, answers: Mapping[str, Answer | None]) -> dict[str, float]:
+    """Return the mean of people's scores on each criterion, 0 to 100."""
+    found = {}
+    for criterion in row.units:
+        scores = human.counting((row.name, criterion))
+        values = [value for score in scores if (value := score_100_of(answers[criterion], score)) is not None]
+        if values:
+            found[criterion] = float(np.mean(values))
+    return found
+
+
+def _said_by_people(row: RunRow, given: Mapping[str, float]) -> RunRow:
+    units = {}
+    for criterion, judged in row.units.items():
+        value = given.get(criterion)
+        status = "unjudged" if value is None else JUDGED
+        units[criterion] = (judged[0].with_kind(status=status)._replace(repeat=0, score=value, score_100=value),)
+    return replace(row, units=units)
+
+
+@dataclass(frozen=True)
+class LabelledCells:
+    """Cells (an edit on a criterion) that a mean is taken over: what each counts, and whether people labelled it."""
+
+    rows: Ints
+    columns: Ints
+    shares: Floats
+    labelled: Bools
+
+
+class QueueWeights:
+    """One queue's probabilities for the rows of a part."""
+
+    def __init__(self, queue: LabelQueue, share: float, names: Sequence[str]) -> None:
+        self.name, self.share = queue.name, share
+        before = set(queue.labelled)
+        self.before: Bools = np.array([name in before for name in names], bool)
+        """Rows that were labelled before the draw: each stands for itself."""
+        chances = queue.chances
+        self.chances = np.array([chances.get(name, np.nan) for name in names])
+
+    def weights(self, cells: LabelledCells) -> Floats:
+        """Return what the label of each cell counts by; 0 for cells that the queue did not draw.
+
+        Drawn edits stand for all that could be drawn. If some edits were labelled before, the drawn ones are scaled to
+        exactly that, so that a queue that is labelled in part does not give the others too much weight.
+        """
+        before = self.before[cells.rows]
+        weights = 1 / self.chances[cells.rows]
+        weights = np.where(np.isnan(weights), 0.0, weights)
+        for column in np.unique(cells.columns) if before.any() else ():
+            rest = (cells.columns == column) & ~before
+            labelled = rest & cells.labelled & (weights > 0)
+            held = float((cells.shares * weights)[labelled].sum())
+            weights[rest] *= float(cells.shares[rest].sum()) / held if held > 0 else 0.0
+        return np.asarray(weights)
+
+    def too_little(self, cells: LabelledCells) -> str | None:
+        """Return why the labels cannot be weighed if some edits were labelled before the draw."""
+        before = self.before[cells.rows]
+        if not before.any():
+            return None
+        missing = len(np.unique(cells.rows[before & ~cells.labelled]))
+        if missing:
+            return (
+                f"{missing} of the {len(np.unique(cells.rows[before]))} edits here that were labelled before {self.name} was "
+                "drawn have no label now; add their labels with --human"
+            )
+        for column in np.unique(cells.columns):
+            rest = (cells.columns == column) & ~before
+            labels = int((rest & cells.labelled & np.isfinite(self.chances[cells.rows])).sum())
+            if labels < (least := min(FEWEST, int(rest.sum()))):
+                return f"{number_of(labels, 'label')} of edits that {self.name} drew; at least {least} are needed"
+        return None
+
 
 FEWEST_SOURCES = 10
 """Different source pictures among them: pictures, not edits, are what varies on its own."""

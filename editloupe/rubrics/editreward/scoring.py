@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 
 from editloupe.rubrics.editcompass import scoring as compass
 from editloupe.rubrics.editcompass import tasks
-from editloupe.rubrics.editreward.published import published
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.pairs import PairRules
 from editloupe.rubrics.protocol import MissingInput
+from editloupe.rubrics.yaml_files import bundled_yaml
 from editloupe.types import Edit
+
+
+def published() -> Mapping[str, tuple[float | None, ...]]:
+    """Return the paper's Table 5: IA, VC, VQ and AVG by method."""
+    rows = bundled_yaml(files(__package__) / "published.yaml")
+    return {str(method): tuple(row) for method, row in rows.items()}
+
 
 PAIRWISE: Mapping[str, str] = {
     "IA": "pair_instruction_awareness",

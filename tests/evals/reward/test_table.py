@@ -11,8 +11,7 @@ import pytest
 from editloupe.cli.main import run
 from editloupe.evals.papers.tables import Line, pair_table
 from editloupe.evals.reward import Accuracy
-from editloupe.rubrics.editreward.published import published
-from editloupe.rubrics.editreward.scoring import PAIRS
+from editloupe.rubrics.editreward.scoring import PAIRS, published
 from tests.conftest import StartServer
 from tests.evals.reward.samples import asked, brightness, fair, write_pairs
 from tests.scripted import Request, say
