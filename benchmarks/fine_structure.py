@@ -27,7 +27,7 @@ from benchmarks.sign_pairs import (
     written,
 )
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.difference import boxes
+from editloupe.tools.compare.difference import boxes
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box

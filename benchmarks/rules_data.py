@@ -14,7 +14,7 @@ from editloupe.agent.rules.understand import understand
 from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 from editloupe.rubrics.registry import protocol
-from editloupe.tools.difference import compare
+from editloupe.tools.compare.difference import compare
 from editloupe.types import Edit
 
 IF_LABELS = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")

@@ -16,7 +16,7 @@ import numpy as np
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.geometry import iou, overlap
-from editloupe.tools.grounding import GroundingDino
+from editloupe.tools.models.grounding import GroundingDino
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tiling import Found, tiles
 from editloupe.types import Box

@@ -29,11 +29,11 @@ from benchmarks.sign_pairs import photographs
 from benchmarks.tiling_recall import SHARES as OBJECT_SHARES
 from benchmarks.tiling_recall import figures, layouts
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.difference import boxes
+from editloupe.tools.compare.difference import boxes
 from editloupe.tools.geometry import overlap
-from editloupe.tools.grounding import GroundingDino
+from editloupe.tools.models.grounding import GroundingDino
+from editloupe.tools.models.realesrgan import RealESRGAN
 from editloupe.tools.read_text import ReadText
-from editloupe.tools.realesrgan import RealESRGAN
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tiling import tiles
 from editloupe.tools.upscale import Fast

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from editloupe.evals.trust.calibrate import fewest, fixed_sequence, thresholds
-from editloupe.evals.trust.drift import shift_answer
-from editloupe.evals.trust.label_queue import probabilities, systematic
-from editloupe.evals.trust.prediction_powered import corrected_mean
+from editloupe.evals.stats.trust.calibrate import fewest, fixed_sequence, thresholds
+from editloupe.evals.stats.trust.drift import shift_answer
+from editloupe.evals.stats.trust.label_queue import probabilities, systematic
+from editloupe.evals.stats.trust.prediction_powered import corrected_mean
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 CUTS = (-1.1, -0.3, 0.5)

@@ -9,7 +9,7 @@ from editloupe._util.lazy_names import lazy_names
 if TYPE_CHECKING:
     from editloupe._util.version import __version__ as __version__
     from editloupe.evals.forks import fork
-    from editloupe.evals.papers.layouts import load_manifest
+    from editloupe.evals.manifests.layouts import load_manifest
     from editloupe.evals.reward import areward, best_of, reward
     from editloupe.judge import Judge
     from editloupe.judge.settings import JudgeSettings

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationInfo, field_validator, model_validator
 
 from editloupe._util.errors import UserError as UserError
-from editloupe._util.storable import writable
+from editloupe._util.json_safe import writable
 from editloupe.pictures.memory import File, MemoryPicture, PictureSource, taken_picture
 
 T = TypeVar("T")

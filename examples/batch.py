@@ -10,8 +10,8 @@ from pathlib import Path
 
 from editloupe import Judge, load_manifest
 from editloupe.demo import demo_manifest
-from editloupe.evals.analysis import scores
 from editloupe.evals.batch import Batch, Limits, judge_batch
+from editloupe.evals.stats import compute_scores
 
 
 def main(out: Path) -> None:
@@ -24,7 +24,7 @@ def main(out: Path) -> None:
     )
     ending = judge_batch(batch, quiet=True)
     print(f"{ending.judge} judged into {out}: {'complete' if ending.complete else ending.why}")
-    found = scores(out)
+    found = compute_scores(out)
     print(f"overall {found.overall.told(1)} of 100, {found.coverage.unjudged} unjudged")
     for row in found.rows():
         if row["group"] == "type" and row["criterion"] == "final":

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from editloupe import Judge, load_manifest
 from editloupe.demo import demo_manifest
-from editloupe.evals.analysis import scores
 from editloupe.evals.batch import Batch, Limits, judge_batch
+from editloupe.evals.stats import compute_scores
 
 
 def main(out: Path) -> None:
@@ -30,7 +30,7 @@ def main(out: Path) -> None:
     )
     ending = judge_batch(batch, quiet=True, say=print)
     print(f"{ending.tally.judged} verdicts by {ending.judge}, {ending.tally.held} were there before")
-    print(f"overall {scores(out).overall.told(1)} of 100")
+    print(f"overall {compute_scores(out).overall.told(1)} of 100")
 
 
 if __name__ == "__main__":

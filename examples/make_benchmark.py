@@ -23,7 +23,7 @@ import numpy as np
 
 from editloupe.cli.main import run
 from editloupe.demo import demo_manifest
-from editloupe.evals.making import MakingFolder, review
+from editloupe.making import MakingFolder, review
 from editloupe.pictures.decode import decode
 from editloupe.pictures.encode import encode
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from editloupe.demo import demo_manifest
-from editloupe.evals.papers.layouts import load_manifest
+from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.pictures.decode import open_picture
 from editloupe.rubrics.dlebench import DLEBENCH
 from editloupe.rubrics.model import LabelAnswer

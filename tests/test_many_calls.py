@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 from editloupe import Edit, Judge, reward
+from editloupe.integrations.trainer_rewards import trl
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.memory import MemoryPicture
-from editloupe.rewards import trl
 from tests.conftest import StartServer
 from tests.pictures import textured
 from tests.servers.reward.running import INSTRUCTION, asking, labelled

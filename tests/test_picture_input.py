@@ -24,8 +24,8 @@ from editloupe.pictures import input as picture_input
 from editloupe.pictures.decode import Album, open_picture
 from editloupe.pictures.memory import MemoryPicture
 from editloupe.pictures.pixels import ImageError, hash_bytes, hash_pixels
-from editloupe.tools.comparison_pool import ComparisonPool
-from editloupe.tools.difference import compare
+from editloupe.tools.compare.difference import compare
+from editloupe.tools.compare.process_pool import ComparisonPool
 from tests.conftest import StartServer
 from tests.pictures import edit_pair, textured
 from tests.scripted import Request, final

@@ -94,7 +94,7 @@ def test_the_version_is_that_of_the_installed_package_and_is_read_when_asked_for
     ("module", "heavy"),
     [
         ("editloupe", ("langchain_core", "pydantic", "numpy")),
-        ("editloupe.agent.secrets", ("langchain_core", "openai", "google.genai", "cv2", "pydantic")),
+        ("editloupe.agent.transport.secrets", ("langchain_core", "openai", "google.genai", "cv2", "pydantic")),
         (
             "editloupe.agent.providers.registry",
             ("langchain_openai", "openai", "langchain_google_genai", "google.genai"),

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from editloupe import Edit, Judge, JudgeSettings
-from editloupe.agent.chat import RetryPolicy
+from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.cli import otel
 from editloupe.cli.main import run as command
-from editloupe.spans import CONTENT_VARIABLE, PICTURES_VARIABLE, spans_to
+from editloupe.telemetry.spans import CONTENT_VARIABLE, PICTURES_VARIABLE, spans_to
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
 from tests.scripted import Request, call, fault, final

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from editloupe._util.errors import UserError
-from editloupe._util.storable import storable_text
+from editloupe._util.json_safe import storable_text
 
 TEXT_BYTES = 256_000_000
 """The limit of files that are read whole and hold text, such as a benchmark's list of tasks."""

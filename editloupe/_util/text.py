@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from os import PathLike, fspath
 from typing import Any
 
-from editloupe._util.storable import MARK, fits, storable, storable_text
+from editloupe._util.json_safe import MARK, fits, storable, storable_text
 
 _STEERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u2028\u2029")
 """Marks that reverse or hide the text around them."""

@@ -9,10 +9,10 @@ from typing import Any, Generic, TypeVar
 
 from langchain_core.messages import AnyMessage, HumanMessage, SystemMessage
 
-from editloupe.agent.chat import Chat, ChatRequest
-from editloupe.agent.endings import unfinished
+from editloupe.agent.chat_interface import Chat, ChatRequest
 from editloupe.agent.messages import announced, correction, text_block, text_of
-from editloupe.agent.problems import Malformed
+from editloupe.agent.replies.finish_reasons import unfinished
+from editloupe.agent.replies.problems import Malformed
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.encode import WireLimits
 from editloupe.types import Usage

@@ -6,16 +6,16 @@ import asyncio
 import os
 import random
 
-from editloupe.agent.addresses import check_address
-from editloupe.agent.chat import RetryPolicy
-from editloupe.agent.faults import ModelFailed, classify, clean
-from editloupe.agent.http import Address, Gate, keep_logs_clean
-from editloupe.agent.models import key_of
+from editloupe.agent.chat_interface import RetryPolicy
+from editloupe.agent.open_model import key_of
 from editloupe.agent.providers.provider import ImageClient, ImageReply, Opening, Provider, in_a_line
 from editloupe.agent.providers.registry import PROVIDERS, provider_named
-from editloupe.agent.secrets import remember, remember_address
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import split_spec
+from editloupe.agent.transport.addresses import check_address
+from editloupe.agent.transport.errors import ModelFailed, classify, clean
+from editloupe.agent.transport.http import Address, Gate, keep_logs_clean
+from editloupe.agent.transport.secrets import remember, remember_address
 from editloupe.types import Reason, Usage, UserError
 
 SECONDS = 180.0

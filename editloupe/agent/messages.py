@@ -11,8 +11,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from editloupe._util.storable import fits, storable
-from editloupe.agent.attachments import PictureForm
+from editloupe._util.json_safe import fits, storable
+from editloupe.agent.transport.attachments import PictureForm
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
 from editloupe.rubrics.wording import USUAL_WORDING, Wording, filled

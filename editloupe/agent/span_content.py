@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from editloupe.agent.messages import PICTURE
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
-from editloupe.spans import Span, holds_content, holds_pictures
+from editloupe.telemetry.spans import Span, holds_content, holds_pictures
 from editloupe.types import Sha
 
 ROLES = {"human": "user", "ai": "assistant"}

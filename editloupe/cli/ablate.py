@@ -15,9 +15,9 @@ from editloupe.cli.batch import TOOL_MEMORY
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.edit_options import EditOptions, ManifestFile, protocol_of
 from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.option_groups import Without, spliced
 from editloupe.cli.output import chosen_format, tell, width_for
 from editloupe.cli.report import Human, Resamples
-from editloupe.cli.splice import Without, spliced
 from editloupe.cli.vary import read_vary, varied
 from editloupe.evals.batch.stopping import INTERRUPTED
 from editloupe.rubrics.registry import usual_repeats
@@ -66,7 +66,7 @@ def ablate(
     if options.dry_run:
         return _estimate(made, kind)
     from editloupe.evals.ablation import judge_combinations, measure_run
-    from editloupe.evals.analysis.bootstrap import Resampling
+    from editloupe.evals.stats.bootstrap import Resampling
 
     if not any("judge" in one.values for one in made):
         judge.announce()

@@ -55,19 +55,19 @@ def agree(
     Example: editloupe agree runs/gpt --human ada.csv --human bo.csv --by model
     """
     kind = chosen_format(format, out, FORMATS)
-    from editloupe.evals.analysis.agreement import agreement
-    from editloupe.evals.analysis.bootstrap import Resampling
-    from editloupe.evals.analysis.run_table import human_labels, table_of
     from editloupe.evals.report.comparison_blocks import agreement_blocks
     from editloupe.evals.report.text import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import replacement_blocks
-    from editloupe.evals.trust.replace_annotators import replace_annotators as test_replacement
+    from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
+    from editloupe.evals.stats.bootstrap import Resampling
+    from editloupe.evals.stats.scores.run_table import human_labels, read_run_table
+    from editloupe.evals.stats.trust.replace_annotators import replace_annotators as test_replacement
 
-    table = table_of(run, protocol, configuration)
+    table = read_run_table(run, protocol, configuration)
     for sentence in table.damage:
         tell(sentence)
     people = human_labels(table, human)
-    found = agreement(table, people, Resampling(resamples, seed), by=by or ())
+    found = measure_agreement(table, people, Resampling(resamples, seed), by=by or ())
     tested = test_replacement(table, people, epsilon) if replace_annotators else None
     if kind == "json":
         whole = found.model_dump(mode="json")

@@ -17,12 +17,9 @@ from editloupe._util.text import command, for_json, number_of, one_line, trace_c
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.edit_options import EditOptions, ManifestFile
 from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.option_groups import spliced
 from editloupe.cli.otel import sending_spans
 from editloupe.cli.output import tell
-from editloupe.cli.splice import spliced
-from editloupe.evals.analysis.parts import CriterionMean, criterion_means
-from editloupe.evals.analysis.reference import without_reference
-from editloupe.evals.analysis.run_table import table_of_configuration, version_notes
 from editloupe.evals.batch.batch import Batch, Edits, Ending, dry_run, judge_batch
 from editloupe.evals.batch.forecast import Forecast
 from editloupe.evals.batch.progress import duration
@@ -31,8 +28,11 @@ from editloupe.evals.runs import summary
 from editloupe.evals.runs.find_answers import FAILED
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import as_facts, silent_members, stage_counts
+from editloupe.evals.stats.scores.run_slices import CriterionMean, criterion_means
+from editloupe.evals.stats.scores.run_table import table_of_configuration, version_notes
+from editloupe.evals.stats.scores.unedited_baseline import without_reference
 from editloupe.rubrics.registry import usual_repeats
-from editloupe.spans import spans_on
+from editloupe.telemetry.spans import spans_on
 from editloupe.types import Reason
 
 TOOL_MEMORY = 16 * 2**20

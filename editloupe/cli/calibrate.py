@@ -64,17 +64,17 @@ def calibrate(
 
     Example: editloupe calibrate runs/gpt --human ada.csv --agreement 0.9 --error 0.05 --out trust.yaml
     """
-    from editloupe.evals.analysis.reference import without_reference
-    from editloupe.evals.analysis.run_table import table_of
     from editloupe.evals.report.text import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import calibration_blocks
-    from editloupe.evals.trust.calibrate import calibrate as calibrated
-    from editloupe.evals.trust.earlier_stages import find_stage
-    from editloupe.evals.trust.label_queue import find_queue
+    from editloupe.evals.stats.scores.run_table import read_run_table
+    from editloupe.evals.stats.scores.unedited_baseline import without_reference
+    from editloupe.evals.stats.trust.calibrate import calibrate as calibrated
+    from editloupe.evals.stats.trust.earlier_stages import find_stage
+    from editloupe.evals.stats.trust.label_queue import find_queue
     from editloupe.judge.plans import stage_calibrations, stage_entries, write_stages
     from editloupe.types import UserError
 
-    table, _ = without_reference(table_of(run, protocol, configuration))
+    table, _ = without_reference(read_run_table(run, protocol, configuration))
     for sentence in table.damage:
         tell(sentence)
     if earlier and not append:

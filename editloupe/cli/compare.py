@@ -14,10 +14,10 @@ from editloupe.cli.report import Human, ProtocolName, Resamples, Seed
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.analysis.bootstrap import Resampling
-    from editloupe.evals.analysis.compare import Question, RunComparison
-    from editloupe.evals.analysis.model_comparison import ModelComparison
-    from editloupe.evals.analysis.run_table import Table
+    from editloupe.evals.stats.bootstrap import Resampling
+    from editloupe.evals.stats.comparison.model_comparison import ModelComparison
+    from editloupe.evals.stats.comparison.run_comparison import Question, RunComparison
+    from editloupe.evals.stats.scores.run_table import Table
 
 FORMATS = ("text", "md", "json")
 WIDTH = 100
@@ -64,10 +64,10 @@ def compare(
     kind = chosen_format("json" if as_json else format, out, FORMATS)
     if models and judges:
         raise UserError("--models and --judges are two questions; name one of them")
-    from editloupe.evals.analysis.bootstrap import Resampling
     from editloupe.evals.report.comparison_blocks import comparison_blocks, model_blocks
     from editloupe.evals.report.markdown import as_markdown
     from editloupe.evals.report.text import as_text
+    from editloupe.evals.stats.bootstrap import Resampling
 
     tables = [_only(table, where or []) for table in _tables(runs, protocol, configuration or [])]
     for table in {str(table.folder): table for table in tables}.values():
@@ -96,15 +96,15 @@ def _as_json(found: RunComparison | tuple[ModelComparison, ...]) -> dict[str, An
 
 def _tables(runs: Sequence[Path], protocol: str | None, configurations: Sequence[str]) -> list[Table]:
     """Read the sides: one a run, or one a configuration of the only run."""
-    from editloupe.evals.analysis.run_table import table_of
+    from editloupe.evals.stats.scores.run_table import read_run_table
 
     if len(runs) == 1 and len(configurations) > 1:
-        return [table_of(runs[0], protocol, name) for name in configurations]
+        return [read_run_table(runs[0], protocol, name) for name in configurations]
     if len(configurations) not in (0, 1, len(runs)):
         raise UserError(f"--configuration is given once for all runs or once for each of the {len(runs)}")
     named: list[str | None] = list(configurations) or [None]
     named = named * len(runs) if len(named) == 1 else named
-    return [table_of(run, protocol, name) for run, name in zip(runs, named, strict=True)]
+    return [read_run_table(run, protocol, name) for run, name in zip(runs, named, strict=True)]
 
 
 def _only(table: Table, where: Sequence[str]) -> Table:
@@ -129,11 +129,11 @@ def _compared(
     tables: Sequence[Table], question: Question | None, human: list[Path] | None, how: Resampling
 ) -> RunComparison | tuple[ModelComparison, ...]:
     """Answer the question that is named, or the one that the data leave; of models one answer for what a paper keeps apart."""
-    from editloupe.evals.analysis.compare import compare as compare_two
-    from editloupe.evals.analysis.compare import question_of
-    from editloupe.evals.analysis.model_comparison import compare_apart
-    from editloupe.evals.analysis.parts import shared_apart_fields
-    from editloupe.evals.analysis.reference import without_reference
+    from editloupe.evals.stats.comparison.model_comparison import compare_apart
+    from editloupe.evals.stats.comparison.run_comparison import compare_runs as compare_two
+    from editloupe.evals.stats.comparison.run_comparison import question_of
+    from editloupe.evals.stats.scores.run_slices import shared_apart_fields
+    from editloupe.evals.stats.scores.unedited_baseline import without_reference
 
     if question is None and len(tables) == 1:
         if len(without_reference(tables[0])[0].models) < 2:

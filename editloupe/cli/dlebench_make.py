@@ -13,23 +13,23 @@ import typer
 from editloupe._util.text import command, for_json, number_of, one_line, verb
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.manifest import manifest_blocks, manifest_names
+from editloupe.cli.option_groups import Only, spliced
 from editloupe.cli.options import one_of
 from editloupe.cli.output import tell
-from editloupe.cli.splice import Only, spliced
+from editloupe.evals.manifests import layouts
 from editloupe.evals.manifests.datasets import Naming
-from editloupe.evals.papers import layouts
 from editloupe.rubrics.registry import known_paper
 from editloupe.types import Usage, UserError
 
 if TYPE_CHECKING:
     from editloupe.agent.asking import Asker
     from editloupe.evals.batch.work_items import ItemTally
-    from editloupe.evals.making.costs import Ledger
-    from editloupe.evals.making.folder import MakingFolder
-    from editloupe.evals.making.pipeline import Forecast, Pipeline
-    from editloupe.evals.making.references import ReferenceMaker
-    from editloupe.evals.making.settings import MakingSettings
     from editloupe.evals.runs.prices import Price
+    from editloupe.making.costs import Ledger
+    from editloupe.making.folder import MakingFolder
+    from editloupe.making.pipeline import Forecast, Pipeline
+    from editloupe.making.references import ReferenceMaker
+    from editloupe.making.settings import MakingSettings
 
 ASKED = ("judge", "setup", "base_url", "max_output_tokens", "timeout")
 LOOKING = ("detector", "detector_download", "device", "tool_set")
@@ -106,11 +106,11 @@ def dlebench(
 
     Example: editloupe make dlebench questions.jsonl --out bench --judge openai:gpt-5.1 --editor openai:gpt-image-1
     """
-    from editloupe.evals.making.costs import Ledger
-    from editloupe.evals.making.folder import MakingFolder
-    from editloupe.evals.making.pipeline import AGAIN, Pipeline, locked
-    from editloupe.evals.making.question_rows import set_name
-    from editloupe.evals.making.settings import making_settings
+    from editloupe.making.costs import Ledger
+    from editloupe.making.folder import MakingFolder
+    from editloupe.making.pipeline import AGAIN, Pipeline, locked
+    from editloupe.making.question_rows import set_name
+    from editloupe.making.settings import making_settings
 
     if boxes not in (PEOPLE, DETECTOR):
         raise UserError(f'--boxes is {PEOPLE} or {DETECTOR}, not "{boxes}"')
@@ -130,7 +130,7 @@ def dlebench(
         work.read(questions, about.source, about.licence, pictures)
         priced = _price(judge, price)
         if dry_run:
-            from editloupe.evals.making.dlebench_metadata import drawn_option, task_text
+            from editloupe.making.dlebench_metadata import drawn_option, task_text
 
             expected = work.forecast(
                 priced, editor_price, lambda one: task_text(one, chosen, drawn_option(one, chosen))
@@ -156,8 +156,8 @@ def _with_models(
 ) -> None:
     """Give the session whoever was named: who writes metadata, who finds boxes, who edits."""
     from editloupe.evals.batch.replies import KeptWhileUnderWay
-    from editloupe.evals.making.dlebench_metadata import MetadataMaker
-    from editloupe.tools.grounding import GroundingDino
+    from editloupe.making.dlebench_metadata import MetadataMaker
+    from editloupe.tools.models.grounding import GroundingDino
 
     work.kept = KeptWhileUnderWay(work.folder.path)
     work.references = references
@@ -185,7 +185,7 @@ def asker(
 ) -> Asker | None:
     """Return the model that was named, its requests counted and capped; None where none was."""
     from editloupe.agent.asking import Asker
-    from editloupe.agent.models import open_chat
+    from editloupe.agent.open_model import open_chat
     from editloupe.agent.spec_names import RULES
     from editloupe.agent.specs import forms
     from editloupe.evals.batch.replies import current_work
@@ -219,9 +219,9 @@ def _editor(
 ) -> ReferenceMaker | None:
     """Return who makes references: an image model, or a folder of crops that people edited."""
     from editloupe.agent.image_editing import open_editor
-    from editloupe.evals.making.hand_crops import HandFolder
-    from editloupe.evals.making.references import ReferenceMaker
     from editloupe.evals.runs.prices import price_of
+    from editloupe.making.hand_crops import HandFolder
+    from editloupe.making.references import ReferenceMaker
 
     if editor is None:
         return None
@@ -236,8 +236,8 @@ def _editor(
 
 
 def _write_results(folder: MakingFolder, ledger: Ledger, unreviewed: bool) -> None:
-    from editloupe.evals.making.output import FIGURES, MANIFEST, save_figures, write_card, write_manifest
     from editloupe.evals.manifests.stats import manifest_stats
+    from editloupe.making.output import FIGURES, MANIFEST, save_figures, write_card, write_manifest
 
     folder.refresh()
     count = write_manifest(folder, unreviewed)
@@ -267,8 +267,8 @@ def _show_forecast(told: list[Forecast], ledger: Ledger, as_json: bool) -> int:
 
 
 def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: bool, as_json: bool) -> int:
-    from editloupe.evals.making.hand_crops import CROPS, TODO_LIST
-    from editloupe.evals.making.output import MANIFEST, rows
+    from editloupe.making.hand_crops import CROPS, TODO_LIST
+    from editloupe.making.output import MANIFEST, rows
 
     steps, count = folder.steps(), sum(1 for _ in rows(folder, unreviewed))
     failed = sum(len(tally.failed) for tally in work.tallies)
@@ -369,12 +369,12 @@ def sizes(
     Example: editloupe make sizes bench/manifest.jsonl other.jsonl --out sizes --judge openai:gpt-5.1
     """
     from editloupe.evals.batch.replies import KeptWhileUnderWay
-    from editloupe.evals.making.costs import Ledger
-    from editloupe.evals.making.dlebench_sizes import SizeFinder
-    from editloupe.evals.making.output import FIGURES, save_figures
-    from editloupe.evals.making.pipeline import locked
     from editloupe.evals.runs.prices import parse_price, price_of
-    from editloupe.tools.grounding import GroundingDino
+    from editloupe.making.costs import Ledger
+    from editloupe.making.dlebench_sizes import SizeFinder
+    from editloupe.making.output import FIGURES, save_figures
+    from editloupe.making.pipeline import locked
+    from editloupe.tools.models.grounding import GroundingDino
 
     paper = known_paper(one_of("--layout", layout, layouts.sample_layouts()))
     named = manifest_names(manifests)
@@ -417,10 +417,10 @@ def sizes(
 
 
 def _forecast(missing: list[str], priced: object) -> int:
-    from editloupe.agent.usage import CHARACTERS_A_TOKEN
-    from editloupe.evals.making.dlebench_metadata import prompts
-    from editloupe.evals.making.dlebench_sizes import TOKENS_A_REPLY
+    from editloupe.agent.transport.usage import CHARACTERS_A_TOKEN
     from editloupe.evals.runs.prices import Price
+    from editloupe.making.dlebench_metadata import prompts
+    from editloupe.making.dlebench_sizes import TOKENS_A_REPLY
     from editloupe.types import Usage
 
     fixed = len(prompts()["targets"]["task"]) + len(prompts()["targets"]["system"])

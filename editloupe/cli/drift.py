@@ -12,13 +12,13 @@ import typer
 
 from editloupe._util.text import for_json
 from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.option_groups import Without, spliced
 from editloupe.cli.output import chosen_format, deliver, tell, width_for
-from editloupe.cli.splice import Without, spliced
 from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.analysis.run_table import Table
+    from editloupe.evals.stats.scores.run_table import Table
     from editloupe.types import Edit
 
 CODES = {"same": 0, "changed": 1, "cannot tell": 4}
@@ -55,14 +55,14 @@ def drift(
     Example: editloupe drift runs/anchor --judge openai:gpt-5.1 --edits 200
     """
     kind = chosen_format(format, None, ("text", "json"))
-    from editloupe.evals.analysis.run_table import table_of
     from editloupe.evals.batch.batch import Batch, judge_batch
     from editloupe.evals.batch.traffic import Limits
     from editloupe.evals.report.text import WIDTH, as_text
     from editloupe.evals.report.trust_blocks import drift_blocks
-    from editloupe.evals.trust.drift import drift as compared
+    from editloupe.evals.stats.scores.run_table import read_run_table
+    from editloupe.evals.stats.trust.drift import drift as compared
 
-    table = table_of(anchor, None, configuration)
+    table = read_run_table(anchor, None, configuration)
     if len(table.modes) > 1:
         raise UserError(
             f"the run {table.name} was judged in {' and '.join(table.modes)} mode; name one with --configuration"
@@ -83,7 +83,7 @@ def drift(
         ending = judge_batch(batch, quiet=True, signals=True, say=tell)
         if ending.why:
             raise UserError(f"the edits were not judged to the end: {ending.why}")
-        found = compared(table, table_of(folder, table.protocol, ending.configuration), margin, error)
+        found = compared(table, read_run_table(folder, table.protocol, ending.configuration), margin, error)
     text = for_json(found.model_dump(mode="json"), 2) + "\n"
     deliver(text if kind == "json" else as_text(tuple(drift_blocks(found, table.titles)), width_for(None, WIDTH)), None)
     return CODES[found.answer]
@@ -96,7 +96,7 @@ def _there(source: PictureSource) -> bool:
 def _edits(table: Table, count: int, seed: int) -> list[Edit]:
     """Return the edits to judge again; a picture whose file is gone is taken from the run, where it was kept."""
     from editloupe.evals.runs.store import Run
-    from editloupe.evals.trust.drift import anchor_rows
+    from editloupe.evals.stats.trust.drift import anchor_rows
 
     found = []
     with Run.open(table.folder) as run:

@@ -12,7 +12,7 @@ import typer
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.output import tell
 from editloupe.evals.batch.batch import Edits
-from editloupe.evals.papers import layouts
+from editloupe.evals.manifests import layouts
 from editloupe.rubrics.benchmark import LANGUAGES
 from editloupe.rubrics.registry import DEFAULT, Note
 from editloupe.rubrics.user_rubrics import with_files

@@ -12,17 +12,17 @@ import typer
 
 from editloupe._util.text import command, number_of, one_line
 from editloupe.agent.asking import Asker
-from editloupe.agent.attachments import wire_limits
-from editloupe.agent.models import open_chat
+from editloupe.agent.open_model import open_chat
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import forms
+from editloupe.agent.transport.attachments import wire_limits
 from editloupe.cli.edival_baselines import baselines
 from editloupe.cli.edival_evaluate import SettingsFile, evaluate, rules_of
 from editloupe.cli.edival_report import compare, report
 from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.option_groups import Only, spliced
 from editloupe.cli.options import one_of
 from editloupe.cli.output import tell
-from editloupe.cli.splice import Only, spliced
 from editloupe.evals.batch.replies import KeptWhileUnderWay
 from editloupe.evals.batch.work_items import ItemTally
 from editloupe.evals.edival.decompose import Decomposer
@@ -30,7 +30,7 @@ from editloupe.evals.edival.files import SceneFile, pictures_in, read_folder
 from editloupe.evals.edival.instruct import LISTS, Instructor
 from editloupe.pictures.encode import LONG_SIDE
 from editloupe.rubrics.edival.tasks import FORMS, TYPES
-from editloupe.tools.finders import WholePictureFinder
+from editloupe.tools.models.finders import WholePictureFinder
 from editloupe.types import UserError
 
 ASKING = ("judge", "setup", "base_url", "max_output_tokens", "timeout")

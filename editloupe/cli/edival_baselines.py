@@ -14,9 +14,9 @@ from editloupe.cli.batch import Closing, judge_into_run
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.edival_report import rendered
 from editloupe.cli.judge_options import JudgeOptions, ModelOptions
+from editloupe.cli.option_groups import Default, Only, Without, spliced
 from editloupe.cli.options import LOOKING
 from editloupe.cli.output import REPORT_FORMATS, chosen_format, deliver, tell
-from editloupe.cli.splice import Default, Only, Without, spliced
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
@@ -77,16 +77,16 @@ def baselines(
 
     Example: editloupe edival baselines runs/edival --human labels.csv --judge openai:gpt-5.1 --clip path/to/clip --out runs/alone
     """
-    from editloupe.evals.analysis.run_table import table_of
     from editloupe.evals.edival.baseline_scores import compared, labelled_edits
     from editloupe.evals.edival.baselines import blocks, sections
     from editloupe.evals.edival.scores_of_runs import PROTOCOL
     from editloupe.evals.report.table_formats import as_facts
+    from editloupe.evals.stats.scores.run_table import read_run_table
 
     kind = chosen_format(format, report, REPORT_FORMATS)
     if out.resolve() == run.resolve():
         raise UserError("--out must be another folder than the run: the baselines have a folder of their own")
-    people = labelled_edits(table_of(run, PROTOCOL, configuration), human)
+    people = labelled_edits(read_run_table(run, PROTOCOL, configuration), human)
     directions = None if clip is None or options.dry_run else _directions(people, clip, clip_download, judge, out)
 
     def show(alone: Path | None, name: str | None) -> None:
@@ -110,8 +110,8 @@ def baselines(
 def _directions(people: People, clip: str, download: bool, judge: JudgeOptions, out: Path) -> dict[str, float | None]:
     """Return CLIP's direction of every labelled edit; a model that cannot be used is the user's mistake."""
     from editloupe.evals.edival.baseline_scores import CLIP_FILE, ClipDirections
-    from editloupe.tools.clip import ClipEncoder
-    from editloupe.tools.features import FeatureSettings
+    from editloupe.tools.models.clip import ClipEncoder
+    from editloupe.tools.models.features import FeatureSettings
 
     tools = judge.chosen().tool_settings()
     encoder = ClipEncoder(FeatureSettings(clip, download, tools.device, tools.precision))

@@ -13,16 +13,16 @@ from editloupe.agent.spec_names import RULES
 from editloupe.cli.batch import Closing, judge_into_run
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions, ModelOptions
+from editloupe.cli.option_groups import Default, Only, spliced
 from editloupe.cli.options import LOOKING
 from editloupe.cli.output import tell
-from editloupe.cli.splice import Default, Only, spliced
 from editloupe.evals.edival.evaluate import OpenEdivalJudge, assumed, find_evaluation
 from editloupe.evals.edival.scores_of_runs import PROTOCOL
 from editloupe.graphs.edival import CRITERIA, FOLLOWING
 from editloupe.judge.settings import Setup, reworded_protocol
 from editloupe.rubrics.edival.settings import EdivalSettings, load_settings, published
 from editloupe.rubrics.model import Rubric
-from editloupe.tools.features import DINO_V3, FeatureSettings
+from editloupe.tools.models.features import DINO_V3, FeatureSettings
 from editloupe.types import UserError
 
 SettingsFile = Annotated[

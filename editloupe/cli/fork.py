@@ -11,10 +11,10 @@ import typer
 
 from editloupe._util.text import for_json
 from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.option_groups import Without, spliced
 from editloupe.cli.options import one_of
 from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.output import tell
-from editloupe.cli.splice import Without, spliced
 from editloupe.types import Mode, UserError
 
 if TYPE_CHECKING:

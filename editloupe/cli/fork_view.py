@@ -10,10 +10,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from editloupe._util.storable import storable
+from editloupe._util.json_safe import storable
 from editloupe._util.text import for_json, number_of, one_line, printable
+from editloupe.evals.forks.fork_store import fork_numbered, forks_of
 from editloupe.evals.forks.records import Fork, distribution, label_of, parting
-from editloupe.evals.forks.shelf import fork_numbered, forks_of
 from editloupe.evals.runs.store import Run
 from editloupe.types import Step, Trace, UserError
 

@@ -11,13 +11,13 @@ from rich.console import Console
 from rich.text import Text
 
 from editloupe._util.errors import first_error
-from editloupe._util.storable import storable
+from editloupe._util.json_safe import storable
 from editloupe._util.text import for_json, number_of, one_line, printable, trace_command
 from editloupe.cli import options as o
 from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.option_groups import spliced
 from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.output import tell
-from editloupe.cli.splice import spliced
 from editloupe.judge import Judge
 from editloupe.judge.panels import opinion_lines
 from editloupe.pictures.decode import Album

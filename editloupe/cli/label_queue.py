@@ -13,7 +13,7 @@ from editloupe.cli.output import tell
 from editloupe.cli.report import ConfigurationName, Human, ProtocolName
 
 if TYPE_CHECKING:
-    from editloupe.evals.trust.label_queue import LabelQueue
+    from editloupe.evals.stats.trust.label_queue import LabelQueue
 
 
 def label_queue(
@@ -52,10 +52,10 @@ def label_queue(
 
     Example: editloupe label-queue runs/gpt --budget 100 --out queue.jsonl
     """
-    from editloupe.evals.analysis.reference import without_reference
-    from editloupe.evals.analysis.run_table import human_labels, table_of
-    from editloupe.evals.trust.label_queue import FILE, LabelQueue, draw_evenly, draw_queue, find_labelled
-    from editloupe.evals.trust.unjudged_run import find_labelled_edits, manifest_edits
+    from editloupe.evals.stats.scores.run_table import human_labels, read_run_table
+    from editloupe.evals.stats.scores.unedited_baseline import without_reference
+    from editloupe.evals.stats.trust.label_queue import FILE, LabelQueue, draw_evenly, draw_queue, find_labelled
+    from editloupe.evals.stats.trust.unjudged_run import find_labelled_edits, manifest_edits
     from editloupe.judge.calibration import CONFIDENCE_KINDS
     from editloupe.types import UserError
 
@@ -72,7 +72,7 @@ def label_queue(
             f"drew {len(queue.drawn)} of {number_of(len(edits), 'edit')} into {out}, all with the same probability (seed {seed})"
         )
         return
-    table, _ = without_reference(table_of(run, protocol, configuration))
+    table, _ = without_reference(read_run_table(run, protocol, configuration))
     for sentence in table.damage:
         tell(sentence)
     people = human_labels(table, human)

@@ -15,10 +15,10 @@ from editloupe.cli.output import tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.analysis.run_table import Table
     from editloupe.evals.preferences.decided_pairs import Counts
     from editloupe.evals.preferences.pair_answers import PairAnswers
     from editloupe.evals.preferences.records import OpenPair
+    from editloupe.evals.stats.scores.run_table import Table
 
 WHICH, PEOPLE = "Which pairs", "What people decide"
 _WAITING = {
@@ -155,15 +155,15 @@ def _named(given: Sequence[str]) -> dict[str, str]:
 
 
 def _tables(runs: Sequence[Path], configurations: Sequence[str], rationales: bool) -> list[Table]:
-    from editloupe.evals.analysis.run_table import table_of
+    from editloupe.evals.stats.scores.run_table import read_run_table
 
     if len(runs) == 1 and rationales and len(configurations) > 1:
-        return [table_of(runs[0], None, name) for name in configurations]
+        return [read_run_table(runs[0], None, name) for name in configurations]
     if len(configurations) not in (0, 1, len(runs)):
         raise UserError(f"--configuration is given once for all runs or once for each of the {len(runs)}")
     names: list[str | None] = list(configurations) or [None]
     names = names * len(runs) if len(names) == 1 else names
-    return [table_of(run, None, name) for run, name in zip(runs, names, strict=True)]
+    return [read_run_table(run, None, name) for run, name in zip(runs, names, strict=True)]
 
 
 def _print(counts: dict[str, Counts], pairs: Sequence[OpenPair], written: int, by: str, out: Path) -> None:

@@ -12,7 +12,7 @@ import typer
 from editloupe._util.text import for_json, number_of
 from editloupe.cli.options import one_of
 from editloupe.cli.output import tell, width_for
-from editloupe.evals.papers import layouts
+from editloupe.evals.manifests import layouts
 from editloupe.rubrics.registry import DEFAULT, known_paper
 from editloupe.rubrics.registry import protocol as find_protocol
 
@@ -71,7 +71,7 @@ def stats(
         for path, name in manifest_names(manifests).items()
     ]
     if out is not None:
-        from editloupe.evals.making.output import save_figures
+        from editloupe.making.output import save_figures
 
         tell(f"{number_of(save_figures(found, out), 'figure')} in {out}")
     if as_json:

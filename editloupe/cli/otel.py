@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from editloupe.cli.output import tell
-from editloupe.spans import spans_to
+from editloupe.telemetry.spans import spans_to
 from editloupe.types import UserError
 
 PATIENCE = 4.0

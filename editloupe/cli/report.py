@@ -14,10 +14,10 @@ from editloupe.cli.output import REPORT_FORMATS, chosen_format, deliver, tell
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.analysis.run_table import Table
-    from editloupe.evals.analysis.scores import UnjudgedRule
     from editloupe.evals.report import Leaderboard, Report
-    from editloupe.evals.trust.label_queue import LabelQueue
+    from editloupe.evals.stats.scores.run_table import Table
+    from editloupe.evals.stats.scores.scores import UnjudgedRule
+    from editloupe.evals.stats.trust.label_queue import LabelQueue
 
 FIGURE_FORMATS = ("pdf", "png")
 
@@ -87,14 +87,14 @@ def report(
     kind = chosen_format(format, out, REPORT_FORMATS)
     if unjudged not in ("left_out", "worst"):
         raise UserError(f'--unjudged is left_out or worst, not "{unjudged}"')
-    from editloupe.evals.analysis.bootstrap import Resampling
-    from editloupe.evals.analysis.run_table import table_of
     from editloupe.evals.report import build_leaderboard, build_report
+    from editloupe.evals.stats.bootstrap import Resampling
+    from editloupe.evals.stats.scores.run_table import read_run_table
 
     how = Resampling(resamples, seed)
     rule: UnjudgedRule = "worst" if unjudged == "worst" else "left_out"
     gc.disable()
-    tables = [table_of(run, protocol, configuration) for run in dict.fromkeys(runs)]
+    tables = [read_run_table(run, protocol, configuration) for run in dict.fromkeys(runs)]
     gc.freeze()  # the tables stay until the end; the collector need not walk through them again and again
     gc.enable()
     _check_columns(by or (), tables)
@@ -120,7 +120,7 @@ def report(
 
 
 def _drawn(table: Table, queues: Sequence[Path]) -> LabelQueue | None:
-    from editloupe.evals.trust.label_queue import find_queue  # loads the judges' providers
+    from editloupe.evals.stats.trust.label_queue import find_queue  # loads the judges' providers
 
     return find_queue(table, queues)
 

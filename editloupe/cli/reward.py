@@ -16,25 +16,25 @@ from editloupe._util.text import for_json, one_line
 from editloupe.cli.batch import Closing
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions
+from editloupe.cli.option_groups import Without, spliced
 from editloupe.cli.options import one_of
 from editloupe.cli.output import tell
 from editloupe.cli.report import Resamples, Seed
 from editloupe.cli.reward_pairs import Asking, judge_pairs, judged, print_report, reports_of_scores
-from editloupe.cli.splice import Without, spliced
-from editloupe.evals.analysis.bootstrap import Resampling
-from editloupe.evals.analysis.bradley_terry import Ranking
-from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.batch.batch import Ending
 from editloupe.evals.manifests.datasets import read_manifest
 from editloupe.evals.manifests.pairs import Way
 from editloupe.evals.manifests.readers import READERS
-from editloupe.evals.papers.tables import AVERAGE, Line, line_of, pair_table
 from editloupe.evals.report.table_formats import FORMATS
 from editloupe.evals.reward.candidates import choices
 from editloupe.evals.reward.judged_pairs import pair_edits
 from editloupe.evals.reward.model_pairs import pairs_of_models, rank_models
 from editloupe.evals.reward.table import is_run, lines_of
 from editloupe.evals.runs.store import Run
+from editloupe.evals.stats.bootstrap import Resampling
+from editloupe.evals.stats.comparison.bradley_terry import Ranking
+from editloupe.evals.stats.scores.paper_tables import AVERAGE, Line, line_of, pair_table
+from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.registry import DEFAULT, DEFAULT_FOR_PAIRS, pair_rules
 from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import UserError
@@ -140,7 +140,7 @@ def reward(
     if pairwise and all(map(is_run, paths)):
         if out is not None:
             raise UserError("--out is for what a judge is asked; models of a run are ranked by what it holds")
-        tables = [table_of(path, given.protocol, configuration) for path in paths]
+        tables = [read_run_table(path, given.protocol, configuration) for path in paths]
         return _print_rankings(rank_models(tables, dimension or (), how), options.as_json)
     if len(paths) > 1:
         raise UserError("one file of pairs at a time; --table takes several runs and results")

@@ -14,21 +14,21 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe._util.files import write_text
-from editloupe._util.storable import record_json
+from editloupe._util.json_safe import record_json
 from editloupe._util.text import for_json, number_of, one_line, verb
 from editloupe.cli.batch import TOOL_MEMORY, Closing, judge_into_run
 from editloupe.cli.batch_options import BatchOptions
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.output import tell
-from editloupe.evals.analysis.pair_results import Accuracy, PairReport
-from editloupe.evals.analysis.run_table import Table as RunTable
-from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.batch.batch import Ending
 from editloupe.evals.manifests.pairs import Pair, Way, load_pairs
 from editloupe.evals.reward.edit_rewards import check_scorable
 from editloupe.evals.reward.judged_pairs import assumptions, pair_edits, report_of_pairs
 from editloupe.evals.reward.score_file import judge_by_scores
 from editloupe.evals.runs.store import Run
+from editloupe.evals.stats.comparison.preference_results import Accuracy, PairReport
+from editloupe.evals.stats.scores.run_table import Table as RunTable
+from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, known_protocol, usual_repeats
 from editloupe.types import Edit, UserError
 
@@ -88,7 +88,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
 def judged(run: Run, ending: Ending) -> RunTable | None:
     """Return what a session's judge has judged in the run; None where that is nothing."""
     if any(one.name == ending.configuration and one.units for one in run.configurations()):
-        return table_of(run, configuration=ending.configuration)
+        return read_run_table(run, configuration=ending.configuration)
     return None
 
 

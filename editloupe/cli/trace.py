@@ -17,11 +17,11 @@ from rich.rule import Rule
 from rich.text import Text
 
 from editloupe._util.files import text_file, write_text
-from editloupe._util.storable import storable
+from editloupe._util.json_safe import storable
 from editloupe._util.text import for_json, one_line, printable
 from editloupe.cli.fork_view import fork_lines, show_kept_forks
 from editloupe.cli.output import chosen_format, deliver, tell
-from editloupe.evals.forks.shelf import forks_of
+from editloupe.evals.forks.fork_store import forks_of
 from editloupe.evals.runs.export import each_once
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit

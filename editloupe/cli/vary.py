@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import typer
 
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.splice import spliced
+from editloupe.cli.option_groups import spliced
 from editloupe.judge.settings import OF_THE_MACHINE
 from editloupe.tools.setting_values import setting_names
 from editloupe.types import UserError

@@ -12,8 +12,8 @@ from typing import Any, Literal
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from editloupe.agent.chat import Chat, RetryBudget
-from editloupe.agent.hooks import Watcher
+from editloupe.agent.chat_interface import Chat, RetryBudget
+from editloupe.agent.transport.rate_limits import Watcher
 from editloupe.graphs.observation_cache import ObservationCache
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits

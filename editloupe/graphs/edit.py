@@ -22,7 +22,7 @@ from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.rubrics.protocol import MissingInput, Protocol, worst_label
-from editloupe.spans import Span, criterion_span, decided
+from editloupe.telemetry.spans import Span, criterion_span, decided
 from editloupe.types import UNJUDGED, Edit, Mode, Outcome, Reason, Served, Trace, Unjudged, Usage, UserError, Verdict
 
 

@@ -19,7 +19,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command, Send
 from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
-from editloupe.agent.answers import Given
+from editloupe.agent.replies.answers import Given
 from editloupe.graphs.edival_context import EdivalContext
 from editloupe.graphs.edival_observations import Detection, compare, cut_out, detect, measure, step_of
 from editloupe.graphs.loop import LOOP, CaseContext, Failure, Graph, opening, usage_of_steps

@@ -11,9 +11,9 @@ from editloupe.rubrics.edival.rules import Hit
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.model import Rubric
 from editloupe.tools.contract import Kept
-from editloupe.tools.features import Features
-from editloupe.tools.finders import Finder
-from editloupe.tools.quality import Quality
+from editloupe.tools.models.features import Features
+from editloupe.tools.models.finders import Finder
+from editloupe.tools.models.quality import Quality
 from editloupe.tools.result_cache import key
 from editloupe.types import Edit, Step, Trace
 

@@ -14,8 +14,8 @@ from editloupe.pictures.decode import Picture
 from editloupe.rubrics.edival.questions import enlarged
 from editloupe.rubrics.edival.rules import DetectorQuery, Hit, usable
 from editloupe.tools.drawing import crop, resized, with_boxes
-from editloupe.tools.features import backgrounds_alike, regions_alike, without
-from editloupe.tools.quality import luminance_quantiles
+from editloupe.tools.models.features import backgrounds_alike, regions_alike, without
+from editloupe.tools.models.quality import luminance_quantiles
 from editloupe.types import Box, Observation, Sha, Step, ToolCall
 
 DETECT, COMPARE, MEASURE = "detect_object", "compare_regions", "measure_quality"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from weakref import WeakKeyDictionary
 
-from editloupe.agent.answers import Given
+from editloupe.agent.replies.answers import Given
 from editloupe.graphs.edival import FOLLOWING
 from editloupe.graphs.edival_context import EdivalContext
 from editloupe.graphs.loop import CaseContext, Failure, Graph, Judged
 from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.rubrics.edival.turn import KEY, Turn
-from editloupe.tools.finders import Finder, WholePictureFinder
+from editloupe.tools.models.finders import Finder, WholePictureFinder
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Verdict
 

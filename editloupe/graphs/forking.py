@@ -16,17 +16,17 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import StateSnapshot
 
-from editloupe.agent.answers import Given, read
 from editloupe.agent.messages import correction
 from editloupe.agent.prompts import final_form
-from editloupe.agent.replayed import changed_message, changed_text, message_of
+from editloupe.agent.replies.answers import Given, read
+from editloupe.agent.replies.replayed import changed_message, changed_text, message_of
 from editloupe.graphs.edit import EditContext, case_context, tell_span
 from editloupe.graphs.engines import by_loop
 from editloupe.graphs.fork_change import StepChange, seen_of
 from editloupe.graphs.loop import LOOP, CaseContext, Failure, Graph, Judged, LoopState, build_loop
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.wording import filled
-from editloupe.spans import criterion_span
+from editloupe.telemetry.spans import criterion_span
 from editloupe.types import Edit, Reason, Step, UserError
 
 THREAD: RunnableConfig = {"configurable": {"thread_id": "fork"}}

@@ -7,7 +7,7 @@ import json
 import time
 
 from editloupe.pictures.encode import WireLimits
-from editloupe.spans import observed, tool_span
+from editloupe.telemetry.spans import observed, tool_span
 from editloupe.tools.contract import ToolError, View
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Observation, ToolCall

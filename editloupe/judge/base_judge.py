@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from editloupe.agent.chat import Chat
-from editloupe.agent.models import ModelSettings
+from editloupe.agent.chat_interface import Chat
+from editloupe.agent.open_model import ModelSettings
 from editloupe.agent.providers.registry import client_packages
-from editloupe.agent.secrets import shown as shown_address
+from editloupe.agent.transport.secrets import shown as shown_address
 from editloupe.judge.lifecycle import JudgeLifecycle
 from editloupe.judge.question_key import Asked, Question
 from editloupe.pictures.decode import Album

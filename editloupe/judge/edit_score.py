@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from editloupe._util.storable import storable
-from editloupe.agent.secrets import value_without_secrets, without_secrets
+from editloupe._util.json_safe import storable
+from editloupe.agent.transport.secrets import value_without_secrets, without_secrets
 from editloupe.judge.judge import Judge
 from editloupe.types import Edit, Judgement, Outcome, Reason, Unjudged, Usage, Verdict
 

@@ -10,11 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from editloupe.agent.attachments import wire_limits
-from editloupe.agent.faults import clean
-from editloupe.agent.hooks import Replies, Traffic, Watcher, with_request_limit
-from editloupe.agent.secrets import shown as shown_address
 from editloupe.agent.spec_names import RULES
+from editloupe.agent.transport.attachments import wire_limits
+from editloupe.agent.transport.errors import clean
+from editloupe.agent.transport.rate_limits import Replies, Traffic, Watcher, with_request_limit
+from editloupe.agent.transport.secrets import shown as shown_address
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, outcome_of
 from editloupe.graphs.engines import tool_notes
@@ -43,7 +43,7 @@ from editloupe.pictures.pixel_budget import room_for
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.registry import DEFAULT
-from editloupe.spans import edit_span, evaluated
+from editloupe.telemetry.spans import edit_span, evaluated
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Edit, Judgement, Mode, Outcome, Reason, Sha, Unjudged, UserError, Verdict

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from editloupe._util.loop_thread import AskedFromWithin, LoopClosed, LoopThread
-from editloupe.agent.chat import Chat
+from editloupe.agent.chat_interface import Chat
 from editloupe.agent.spec_names import RULES
 from editloupe.tools.registry import Toolbox
 from editloupe.types import UserError

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from editloupe._util.hashing import content_key, text_key
-from editloupe.agent.models import sampling
+from editloupe.agent.open_model import sampling
 from editloupe.agent.profiles import Profile
 from editloupe.agent.prompts import system_text
 from editloupe.agent.rules.thresholds import rules_fingerprint

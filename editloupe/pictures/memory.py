@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, InstanceOf, PlainSerializer, WithJsonSchema
 
 from editloupe._util.errors import UserError
-from editloupe._util.storable import storable_text
+from editloupe._util.json_safe import storable_text
 
 if TYPE_CHECKING:
     from editloupe.pictures.decode import Picture

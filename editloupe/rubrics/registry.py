@@ -64,7 +64,7 @@ def register(paper: Paper) -> None:
             protocol.
     """
     if not isinstance(paper, Paper):
-        raise UserError(f"a paper is a record `Paper` of editloupe.evals.papers, not {type(paper).__name__}")
+        raise UserError(f"a paper is a record `editloupe.rubrics.Paper`, not {type(paper).__name__}")
     if fault := _fault(paper.protocol):
         raise UserError(fault)
     _registered[paper.name] = paper

@@ -1,7 +1,7 @@
 """Tables: one as it is printed, and how a paper lays out its own with one row per model.
 
-A layout is data: columns that are means of edits, or averages of such means. `evals/papers/tables.py` fills it in for any
-number of models and runs, with intervals on demand, so that a paper's tables and a report's scores come from the same numbers.
+A layout is data: columns that are means of edits, or averages of such means. `evals/stats/scores/paper_tables.py` fills it in
+for any number of models and runs, with intervals on demand. A paper's tables and a report's scores come from the same numbers.
 """
 
 from __future__ import annotations

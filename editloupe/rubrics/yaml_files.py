@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from editloupe._util.files import read_text
-from editloupe._util.storable import storable_text
+from editloupe._util.json_safe import storable_text
 from editloupe.types import UserError
 
 MAX_BYTES = 300_000

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from editloupe.tools.comparison_pool import ComparisonPool
+    from editloupe.tools.compare.process_pool import ComparisonPool
     from editloupe.tools.contract import Frame, Kept, ResultCache, Tool, ToolError, ToolPicture, ToolResult, View
     from editloupe.tools.enhance import Enhancer
-    from editloupe.tools.features import DinoFeatures, Features, FeatureSettings
-    from editloupe.tools.finders import Finder, WholePictureFinder
+    from editloupe.tools.models.features import DinoFeatures, Features, FeatureSettings
+    from editloupe.tools.models.finders import Finder, WholePictureFinder
+    from editloupe.tools.models.quality import HpsV3, Quality
     from editloupe.tools.parameters import read_box
-    from editloupe.tools.quality import HpsV3, Quality
     from editloupe.tools.registry import BUILT_IN, Toolbox, build_toolbox
     from editloupe.tools.result_cache import ToolResultCache, key
     from editloupe.tools.settings import ToolSettings

@@ -10,9 +10,9 @@ from editloupe._util.text import quoted
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
-from editloupe.tools.compared_pictures import ComparePictures, compare_here
+from editloupe.tools.compare.compared_pictures import ComparePictures, compare_here
+from editloupe.tools.compare.difference import GlobalChange
 from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View
-from editloupe.tools.difference import GlobalChange
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.result_cache import key

@@ -14,7 +14,7 @@ from editloupe._util.text import quoted
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools import drawing, geometry
 from editloupe.tools.contract import Kept, ToolResult, View
-from editloupe.tools.devices import module
+from editloupe.tools.models.devices import module
 from editloupe.tools.parameters import read_box
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editloupe.agent.answers import Reading, plain, read
-from editloupe.agent.sections import split
+from editloupe.agent.replies.answers import Reading, plain, read
+from editloupe.agent.replies.sections import split
 from editloupe.rubrics.model import Check, ChecksAnswer, Label, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
 
 NAMES = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")

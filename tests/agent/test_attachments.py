@@ -9,12 +9,12 @@ from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 from openai import DefaultAsyncHttpxClient
 
-from editloupe.agent.attachments import PictureForm, attaching
+from editloupe.agent.chat_client import ModelChat
 from editloupe.agent.messages import on_the_wire, picture_block, text_block
-from editloupe.agent.model_chat import ModelChat
-from editloupe.agent.models import ModelSettings, open_chat
+from editloupe.agent.open_model import ModelSettings, open_chat
 from editloupe.agent.providers import gemini as gemini_provider
 from editloupe.agent.providers import openai as openai_provider
+from editloupe.agent.transport.attachments import PictureForm, attaching
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
 from tests.conftest import StartServer

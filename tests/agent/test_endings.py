@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from editloupe.agent.endings import Declined, facts_of, unfinished
 from editloupe.agent.providers.registry import provider_named
+from editloupe.agent.replies.finish_reasons import Declined, facts_of, unfinished
 from editloupe.types import Reason
 
 OPENAI, GEMINI = provider_named("openai"), provider_named("google_genai")

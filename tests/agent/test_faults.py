@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from editloupe.agent.faults import classify, clean
+from editloupe.agent.transport.errors import classify, clean
 from editloupe.types import Reason
 
 

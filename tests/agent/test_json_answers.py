@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from editloupe.agent.answers import read
-from editloupe.agent.schemas import answer_schema
+from editloupe.agent.replies.answers import read
+from editloupe.agent.replies.schemas import answer_schema
 from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
 from editloupe.rubrics.registry import PROTOCOLS
 from tests.rubrics.samples import good_reply

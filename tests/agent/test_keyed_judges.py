@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage, message_to_dict
 
-from editloupe.agent.chat import ChatRequest
+from editloupe.agent.chat_interface import ChatRequest
 from editloupe.agent.messages import picture_block, text_block
-from editloupe.agent.models import ModelSettings, adjusted, open_chat, sampling
+from editloupe.agent.open_model import ModelSettings, adjusted, open_chat, sampling
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.specs import profile_of, split_spec
 from editloupe.pictures.decode import Album

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from editloupe.agent.chat import LOOK_AGAIN, LimitPauses, RetryPolicy
+from editloupe.agent.chat_interface import LOOK_AGAIN, LimitPauses, RetryPolicy
 from tests.agent.test_faults import ServerError, sort
 
 

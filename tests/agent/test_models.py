@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from editloupe import Edit, Judge, UserError
-from editloupe.agent.secrets import without_secrets
+from editloupe.agent.transport.secrets import without_secrets
 from editloupe.cli.main import run
 from tests.conftest import StartServer
 from tests.pictures import edit_pair

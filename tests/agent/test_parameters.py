@@ -10,7 +10,7 @@ import pytest
 
 from editloupe import Edit, Judge, JudgeSettings, UserError
 from editloupe.agent.parameters import FLEX_SECONDS
-from editloupe.agent.secrets import without_secrets
+from editloupe.agent.transport.secrets import without_secrets
 from editloupe.cli.main import run
 from tests.conftest import StartServer
 from tests.pictures import edit_pair

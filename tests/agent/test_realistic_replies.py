@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from editloupe.agent.answers import Reading, read
+from editloupe.agent.replies.answers import Reading, read
 from editloupe.rubrics.model import Label, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
 
 NAMES = ("Localization Failure", "Wrong Action", "Over Modification", "Flawless Execution")

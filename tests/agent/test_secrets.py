@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 from markupsafe import Markup
 
-from editloupe.agent.secrets import Secrets, remember_address, shown, without_secrets
+from editloupe.agent.transport.secrets import Secrets, remember_address, shown, without_secrets
 
 KEY = "k/9+z=Ab-cd_ef.gh~12"
 

@@ -13,8 +13,8 @@ import yaml
 
 from editloupe import Edit, Judge, JudgeSettings, Unjudged, Verdict
 from editloupe._util.text import quoted, quoted_lines
-from editloupe.agent.answers import read
 from editloupe.agent.prompts import EARLIER_FINDINGS, task_text
+from editloupe.agent.replies.answers import read
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.edival.questions import precheck, question
 from editloupe.rubrics.edival.tasks import Task

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage
 
-from editloupe.agent.usage import counted, usage_of
+from editloupe.agent.transport.usage import counted, usage_of
 
 
 def reply(read: Any, written: Any, cached: Any = 0) -> AIMessage:

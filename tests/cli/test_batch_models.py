@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from editloupe.cli.main import run
-from editloupe.evals.analysis.run_table import table_of
+from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.registry import protocol
 from tests.conftest import StartServer
-from tests.evals.papers.benchmarks import write_wiseedit, write_wiseedit_results
+from tests.evals.paper_tables.benchmarks import write_wiseedit, write_wiseedit_results
 from tests.evals.samples import write_picture
 from tests.rubrics.samples import reply_for
 from tests.scripted import Request, final, say
@@ -58,14 +58,14 @@ def test_one_run_holds_the_outputs_of_every_model_and_a_further_one_is_added(
     assert facts["assumed"] == [note]
     assert told.err.count(note) == 1
     assert (facts["units"], facts["judged"], facts["unjudged"]) == (8, 6, {"bad_image": 2})
-    rows = {(row.model, row.edit.id): row for row in table_of(bench / "run").rows}
+    rows = {(row.model, row.edit.id): row for row in read_run_table(bench / "run").rows}
     assert set(rows) == {("A", "1"), ("A", "2"), ("B", "1"), ("B", "2")}
     assert {row.edit.instruction_type for row in rows.values()} == {"Change Color"}
     write_picture(bench / "outputs/c/1.png", 31)
     served = server.served
     assert run([*given, "--results", "C=outputs/c"]) == 3
     assert server.served == served + 2
-    assert {row.model for row in table_of(bench / "run").rows} == {"A", "B", "C"}
+    assert {row.model for row in read_run_table(bench / "run").rows} == {"A", "B", "C"}
 
 
 @pytest.mark.long
@@ -86,7 +86,7 @@ def test_a_papers_layout_is_judged_by_its_protocol_and_a_language_that_was_not_r
     assert "cn (3 cases)" in facts["assumed"][0]
     labels = [
         (row.model, row.edit.id[-1], unit.outcome.label)  # type: ignore[union-attr]
-        for row in table_of(tmp_path / "run").rows
+        for row in read_run_table(tmp_path / "run").rows
         for unit in row.units["visual_quality"]
     ]
     assert [place for *place, label in labels if label == "missing output"] == [["two", "3"]]
@@ -140,4 +140,4 @@ def test_a_manifest_may_hold_an_id_once_for_each_model(tmp_path: Path, scripted:
     given = ["batch", str(tmp_path / "m.jsonl"), "--judge", "openai:gpt-4.1", "--base-url", server.openai_url]
     given += ["--mode", "plain", "--out", str(tmp_path / "run"), "--quiet"]
     assert run(given) == 0
-    assert [(row.edit.id, row.model) for row in table_of(tmp_path / "run").rows] == [("x", "A"), ("x", "B")]
+    assert [(row.edit.id, row.model) for row in read_run_table(tmp_path / "run").rows] == [("x", "A"), ("x", "B")]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.making.folder import MakingFolder
-from editloupe.evals.making.reviews import review
+from editloupe.making.folder import MakingFolder
+from editloupe.making.reviews import review
 from editloupe.types import Box
 from tests.conftest import StartServer
-from tests.evals.making.demo_questions import lines, make, models, painted, write_questions
+from tests.making.demo_questions import lines, make, models, painted, write_questions
 from tests.scripted import ScriptedServer
 
 REFUSED = {"box": True, "metadata": True, "reference": False}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from editloupe.cli.main import run
-from editloupe.evals.papers.layouts import load_manifest
+from editloupe.evals.manifests.layouts import load_manifest
 from tests.conftest import StartServer
 from tests.scripted import Request, say
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from editloupe.cli.main import run
-from editloupe.evals.making.folder import MakingFolder
-from editloupe.evals.making.reviews import review
+from editloupe.making.folder import MakingFolder
+from editloupe.making.reviews import review
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.encode import encode
 from editloupe.types import Box
 from tests.conftest import StartServer
-from tests.evals.making.demo_questions import DEMO, METADATA, lines, make, models, painted, write_questions
+from tests.making.demo_questions import DEMO, METADATA, lines, make, models, painted, write_questions
 from tests.scripted import Reply, Request, fault, hang, say
 from tests.scripted.images_wire import picture
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.making.folder import MakingFolder
-from editloupe.evals.making.reviews import review
+from editloupe.making.folder import MakingFolder
+from editloupe.making.reviews import review
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.encode import encode
 from tests.conftest import StartServer
-from tests.evals.making.demo_questions import DEMO, QUESTIONS, lines, make, models, painted, write_questions
+from tests.making.demo_questions import DEMO, QUESTIONS, lines, make, models, painted, write_questions
 from tests.scripted import Reply, Request
 from tests.scripted.images_wire import picture
 

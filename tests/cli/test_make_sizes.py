@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from editloupe.cli.main import run
-from editloupe.evals.making.dlebench_sizes import read_target
+from editloupe.making.dlebench_sizes import read_target
 from tests.conftest import StartServer
-from tests.evals.making.demo_questions import lines
+from tests.making.demo_questions import lines
 from tests.scripted import Reply, Request, say
 
 

@@ -14,8 +14,8 @@ CLIENTS = ("openai", "langchain_openai", "google.genai", "langchain_google_genai
 HEAVY = ("torch", "transformers", "ncnn", "rapidocr", "ray", "fastapi", "matplotlib", "scipy", "pyarrow")
 RUNS = (
     "editloupe.evals.runs.store",
-    "editloupe.evals.analysis",
-    "editloupe.evals.papers.tables",
+    "editloupe.evals.stats",
+    "editloupe.evals.stats.scores.paper_tables",
     "editloupe.evals.batch",
 )
 

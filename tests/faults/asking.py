@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from editloupe import Edit, Judge, Judgement, JudgeSettings
-from editloupe.agent.chat import RetryPolicy
+from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.evals.batch.batch import Batch, judge_batch
-from editloupe.evals.papers.layouts import load_manifest
+from editloupe.evals.manifests.layouts import load_manifest
 from tests.evals.samples import write_manifest
 from tests.pictures import edit_pair
 from tests.scripted import (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from editloupe._util.storable import DEEPEST, MARK, fits, storable
+from editloupe._util.json_safe import DEEPEST, MARK, fits, storable
 from editloupe.cli.main import run as command
 from editloupe.evals.runs.store import Run
 from tests.conftest import StartServer

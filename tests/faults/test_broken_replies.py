@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from editloupe import Edit, Judge, Judgement, Reason, Unjudged, Verdict
-from editloupe.agent.chat import RetryPolicy
+from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.runs.prices import Price
 from tests.conftest import StartServer

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from editloupe import Judge, JudgeSettings
-from editloupe.agent.chat import RetryPolicy
+from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.evals.batch.batch import Batch, Ending, judge_batch
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.papers.layouts import load_manifest
+from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
 from editloupe.types import Unjudged
 from tests.conftest import StartServer

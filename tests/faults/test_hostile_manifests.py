@@ -16,8 +16,8 @@ import pytest
 
 from editloupe import Edit, Judge, load_manifest
 from editloupe.evals.batch.planner import Planner
+from editloupe.evals.manifests.layouts import load_benchmark
 from editloupe.evals.manifests.pairs import load_pairs
-from editloupe.evals.papers.layouts import load_benchmark
 from editloupe.evals.runs.prices import price_of
 from editloupe.evals.runs.store import Run
 from editloupe.types import Box, Reason, Unjudged, UserError

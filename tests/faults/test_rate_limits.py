@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from editloupe import Judge, JudgeSettings, Reason, Unjudged, UserError, Verdict
-from editloupe.agent.chat import RetryPolicy
+from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.batch.progress import Progress, Tally
 from editloupe.evals.batch.traffic import Limits, TrafficControl
-from editloupe.evals.papers.layouts import load_manifest
+from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
 from editloupe.servers.reward import EditScorer, RewardServerSettings
 from tests.conftest import StartServer

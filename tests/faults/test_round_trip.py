@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from editloupe._util.storable import LARGEST, storable
+from editloupe._util.json_safe import LARGEST, storable
 from editloupe._util.text import for_csv
 from editloupe.evals.runs.export import row_of, to_csv, to_jsonl, to_parquet
 from editloupe.evals.runs.prices import Price

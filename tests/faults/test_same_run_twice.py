@@ -18,7 +18,7 @@ from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.batch.local_executor import Done, judge_job
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.papers.layouts import load_manifest
+from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
 from editloupe.judge import Judge
 from tests.pictures import save, textured

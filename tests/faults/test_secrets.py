@@ -16,7 +16,7 @@ import pytest
 from langchain_core.tracers.context import collect_runs
 
 from editloupe import Edit, Judge, JudgeSettings, UserError
-from editloupe.agent.chat import RetryPolicy
+from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.cli.main import run as command
 from editloupe.evals.runs.store import Run
 from editloupe.types import Step, Trace

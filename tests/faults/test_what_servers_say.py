@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from editloupe import Edit, Judge, Judgement, JudgeSettings, Reason, Unjudged, UserError
-from editloupe.agent.chat import RetryPolicy
+from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.cli.main import run
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest

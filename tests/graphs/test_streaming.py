@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.app import judge_graph
+from editloupe.integrations.langgraph_app import judge_graph
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
 from tests.scripted import Request, ScriptedServer, call, final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from editloupe.agent.answers import Given
+from editloupe.agent.replies.answers import Given
 from editloupe.graphs.edit import outcome_of
 from editloupe.graphs.loop import Failure, Judged
 from editloupe.rubrics.case import Case

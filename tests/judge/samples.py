@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from editloupe.agent.chat import RetryPolicy
+from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.evals.batch.batch import Batch, Ending, judge_batch
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.papers.layouts import load_manifest
+from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.judge import Judge, JudgeSettings
 from editloupe.judge.calibration import Calibration, CriterionTrust, Tested, count_places, lower_bound
 from editloupe.judge.plans import write_stages

@@ -38,7 +38,7 @@ def test_a_panel_speaks_to_several_providers_and_the_majority_stands(
     )
     with Judge(f"panel:{file}", mode="plain", criteria=[IF], settings=QUICK) as judge:
         assert judge.spec == f"panel:{SMALL},{LARGE},{GEMINI}"
-        from editloupe.evals.papers.layouts import load_manifest
+        from editloupe.evals.manifests.layouts import load_manifest
 
         (edit,) = load_manifest(write_manifest(tmp_path, 1))
         found = judge(edit)

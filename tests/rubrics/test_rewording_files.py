@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from editloupe import Judge, UserError
-from editloupe.agent.models import open_chat
-from editloupe.agent.schemas import REASONING
+from editloupe.agent.open_model import open_chat
+from editloupe.agent.replies.schemas import REASONING
 from editloupe.cli.main import run
 from editloupe.cli.protocols import rewording_file
 from editloupe.graphs.context import LoopLimits, SharedContext

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from editloupe.agent.answers import read
+from editloupe.agent.replies.answers import read
 from editloupe.rubrics.model import NumberAnswer
 from editloupe.rubrics.wiseedit import WISEEDIT
 from editloupe.rubrics.wiseedit.scoring import METRICS, MISSING, average, settle, task_of

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from editloupe import Edit, Judge, JudgeSettings, UserError, Verdict
-from editloupe.agent.chat import RetryPolicy
+from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.rubrics.registry import protocol
 from tests.pictures import edit_pair
 from tests.rubrics.samples import reply_for

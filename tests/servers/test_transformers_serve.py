@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, Unjudged
-from editloupe.agent.chat import RetryPolicy
+from editloupe.agent.chat_interface import RetryPolicy
 from tests.pictures import edit_pair
 from tests.servers.started import command, free_port, running
 from tests.servers.tiny_vlm import save_tiny_llava

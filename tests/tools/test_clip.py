@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from editloupe.tools.clip import ClipEncoder, directed
-from editloupe.tools.features import FeatureSettings
+from editloupe.tools.models.clip import ClipEncoder, directed
+from editloupe.tools.models.features import FeatureSettings
 from tests.pictures import textured
 
 

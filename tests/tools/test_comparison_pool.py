@@ -16,8 +16,8 @@ from PIL import Image
 from editloupe.pictures.decode import Album, Picture, decode
 from editloupe.pictures.encode import encode
 from editloupe.pictures.pixels import Pixels, hash_pixels
-from editloupe.tools.compared_pictures import ComparedPictures, compared
-from editloupe.tools.comparison_pool import ComparisonPool, _jpeg_pixels
+from editloupe.tools.compare.compared_pictures import ComparedPictures, compared
+from editloupe.tools.compare.process_pool import ComparisonPool, _jpeg_pixels
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.settings import ToolSettings
 
@@ -25,7 +25,7 @@ LEAVE_ONE_BEHIND = """
 import os, signal, sys
 import numpy as np
 from editloupe.pictures.decode import Picture
-from editloupe.tools.comparison_pool import ComparisonPool
+from editloupe.tools.compare.process_pool import ComparisonPool
 if __name__ == "__main__":
     pool = ComparisonPool(1)
     black = Picture("0", np.zeros((64, 64, 3), np.uint8))

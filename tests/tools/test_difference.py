@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from skimage import data
 
-from editloupe.tools.difference import Comparison, GlobalChange, Region, align, boxes, compare, localize
+from editloupe.tools.compare.difference import Comparison, GlobalChange, Region, align, boxes, compare, localize
 
 Picture = NDArray[np.uint8]
 Box = tuple[int, int, int, int]
@@ -203,7 +203,7 @@ def test_it_does_not_matter_how_many_rows_are_compared_at_a_time(pixels: int, mo
     edited = wobbling(with_disc(picture, (200, 200), 20, (30, 30, 250)))
     expected = compare(picture, edited)
     assert len(expected.regions) == 1
-    monkeypatch.setattr("editloupe.tools._residual.BAND_PIXELS", pixels)
+    monkeypatch.setattr("editloupe.tools.compare.residual.BAND_PIXELS", pixels)
     assert compare(picture, edited) == expected
 
 

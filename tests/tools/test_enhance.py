@@ -11,7 +11,7 @@ from skimage import data
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.enhance import Enhancer, build_enhancer
-from editloupe.tools.realesrgan import RealESRGAN, mixed, packaged_weights, tiles
+from editloupe.tools.models.realesrgan import RealESRGAN, mixed, packaged_weights, tiles
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.result_cache import ToolResultCache
 from editloupe.tools.settings import ToolSettings

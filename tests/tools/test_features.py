@@ -10,7 +10,7 @@ import pytest
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
-from editloupe.tools.features import (
+from editloupe.tools.models.features import (
     DinoFeatures,
     FeatureSettings,
     Vectors,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.tools.contract import ToolError
-from editloupe.tools.finders import WholePictureFinder
+from editloupe.tools.models.finders import WholePictureFinder
 from editloupe.tools.settings import ToolSettings
 from tests.pictures import textured
 

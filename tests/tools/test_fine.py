@@ -8,10 +8,10 @@ import pytest
 from numpy.typing import NDArray
 from skimage import data
 
-from editloupe.tools._fine import fine_frame
-from editloupe.tools._patches import Lies, look_closely
-from editloupe.tools._reframing import reframing
-from editloupe.tools.difference import boxes, compare
+from editloupe.tools.compare.difference import boxes, compare
+from editloupe.tools.compare.fine_structure import fine_frame
+from editloupe.tools.compare.patches import Lies, look_closely
+from editloupe.tools.compare.reframing import reframing
 
 Picture = NDArray[np.uint8]
 SIGN = (1500, 700, 1580, 736)

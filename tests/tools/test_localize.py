@@ -11,7 +11,7 @@ from skimage import data
 
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.compared_pictures import ComparedPictures, LineReader, compare_here
+from editloupe.tools.compare.compared_pictures import ComparedPictures, LineReader, compare_here
 from editloupe.tools.contract import ToolError
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.geometry import iou

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from editloupe.pictures.pixels import Pixels
+from editloupe.tools.compare.pixel_differences import KEPT, LocalizePixelDifferences, differing_places
 from editloupe.tools.contract import ToolError
 from editloupe.tools.enhance import Enhancer
-from editloupe.tools.pixel_differences import KEPT, LocalizePixelDifferences, differing_places
 from editloupe.tools.result_cache import ToolResultCache
 from editloupe.tools.upscale import Nothing
 from tests.tools.conftest import MakeView

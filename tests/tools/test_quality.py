@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from editloupe.tools.contract import ToolError
-from editloupe.tools.quality import HpsV3, luminance_quantiles
+from editloupe.tools.models.quality import HpsV3, luminance_quantiles
 
 PACKAGE = """
 class HPSv3RewardInferencer:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from editloupe.agent.clients import Client
-from editloupe.agent.http import trust
 from editloupe.agent.providers import openai
 from editloupe.agent.providers.provider import ErrorForm, Opening
+from editloupe.agent.transport.clients import Client
+from editloupe.agent.transport.http import trust
 from editloupe.types import UserError
 
 if TYPE_CHECKING:

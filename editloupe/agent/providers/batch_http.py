@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from editloupe.agent.faults import clean
-from editloupe.agent.http import trust
 from editloupe.agent.providers.provider import Opening
+from editloupe.agent.transport.errors import clean
+from editloupe.agent.transport.http import trust
 from editloupe.types import UserError
 
 PART = 2**20

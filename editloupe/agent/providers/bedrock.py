@@ -11,13 +11,13 @@ from contextvars import copy_context
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from editloupe.agent.attachments import PictureForm, attached
-from editloupe.agent.clients import Client
-from editloupe.agent.http import MOST, BrokenReply, Gate, Redirected
 from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.anthropic import LARGEST_PICTURE
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider
-from editloupe.agent.secrets import Secrets, remember
+from editloupe.agent.transport.attachments import PictureForm, attached
+from editloupe.agent.transport.clients import Client
+from editloupe.agent.transport.http import MOST, BrokenReply, Gate, Redirected
+from editloupe.agent.transport.secrets import Secrets, remember
 from editloupe.pictures.encode import Wire
 from editloupe.types import UserError
 

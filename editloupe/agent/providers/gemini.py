@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from editloupe.agent.attachments import PictureForm
-from editloupe.agent.clients import Client
-from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.gemini_batches import GeminiBatches
 from editloupe.agent.providers.gemini_images import open_image_client
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
+from editloupe.agent.transport.attachments import PictureForm
+from editloupe.agent.transport.clients import Client
+from editloupe.agent.transport.http import BodyForm, trust
 from editloupe.pictures.encode import Wire
 from editloupe.types import UserError
 

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from editloupe.agent.batch_files import BatchResult, BatchState
 from editloupe.agent.providers.batch_http import BatchHttp
 from editloupe.agent.providers.provider import Opening
+from editloupe.agent.transport.batch_files import BatchResult, BatchState
 
 ADDRESS = "https://generativelanguage.googleapis.com"
 OVER = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from editloupe.agent.http import trust
 from editloupe.agent.providers.provider import ImageClient, ImageReply, Opening
+from editloupe.agent.transport.http import trust
 from editloupe.types import Usage
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from editloupe.agent.attachments import PictureForm
-from editloupe.agent.clients import Client
-from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider
+from editloupe.agent.transport.attachments import PictureForm
+from editloupe.agent.transport.clients import Client
+from editloupe.agent.transport.http import BodyForm, trust
 from editloupe.pictures.encode import Wire
 
 if TYPE_CHECKING:

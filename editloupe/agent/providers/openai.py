@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from editloupe.agent.attachments import PictureForm, data_url, sent_data_url
-from editloupe.agent.clients import Client
-from editloupe.agent.endings import BROKEN_OFF
-from editloupe.agent.http import BodyForm, trust
 from editloupe.agent.profiles import Profile
 from editloupe.agent.providers.openai_batches import OpenAIBatches
 from editloupe.agent.providers.openai_images import open_image_client
 from editloupe.agent.providers.openai_requests import PlainCompletions
 from editloupe.agent.providers.provider import ErrorForm, Opening, Provider, finish_reason, in_a_line
+from editloupe.agent.replies.finish_reasons import BROKEN_OFF
+from editloupe.agent.transport.attachments import PictureForm, data_url, sent_data_url
+from editloupe.agent.transport.clients import Client
+from editloupe.agent.transport.http import BodyForm, trust
 
 if TYPE_CHECKING:
     from langchain_core.callbacks import AsyncCallbackManagerForLLMRun

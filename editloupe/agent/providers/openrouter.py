@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from editloupe.agent.clients import Client
-from editloupe.agent.http import merged
 from editloupe.agent.providers import openai
 from editloupe.agent.providers.provider import Opening
+from editloupe.agent.transport.clients import Client
+from editloupe.agent.transport.http import merged
 
 ADDRESS = "https://openrouter.ai/api/v1"
 MAKERS = {

@@ -6,19 +6,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from editloupe._util.storable import storable_text
-from editloupe.agent.attachments import PictureForm
-from editloupe.agent.http import BodyForm, Gate
+from editloupe._util.json_safe import storable_text
 from editloupe.agent.profiles import Profile
-from editloupe.agent.secrets import without_secrets
+from editloupe.agent.transport.attachments import PictureForm
+from editloupe.agent.transport.http import BodyForm, Gate
+from editloupe.agent.transport.secrets import without_secrets
 from editloupe.types import Served, Usage
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage
 
-    from editloupe.agent.batch_files import BatchFiles
-    from editloupe.agent.clients import Client
+    from editloupe.agent.transport.batch_files import BatchFiles
+    from editloupe.agent.transport.clients import Client
 
 
 @dataclass(frozen=True)

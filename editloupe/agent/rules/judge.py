@@ -11,9 +11,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from editloupe.agent.chat import ChatRequest, Reply
-from editloupe.agent.endings import Declined, ReplyFacts
+from editloupe.agent.chat_interface import ChatRequest, Reply
 from editloupe.agent.profiles import RULES_PROFILE
+from editloupe.agent.replies.finish_reasons import Declined, ReplyFacts
 from editloupe.agent.rules import instruction_following, reading, visual_consistency
 from editloupe.agent.rules.boxes import attached
 from editloupe.agent.rules.change_request import ChangeRequest
@@ -25,7 +25,7 @@ from editloupe.pictures.decode import Album
 from editloupe.rubrics.case import EDITED, REFERENCE, SOURCE, Case
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.registry import DEFAULT
-from editloupe.tools.difference import compare
+from editloupe.tools.compare.difference import compare
 from editloupe.types import Reason, Usage
 
 LOCALIZE, ZOOM, READ, DETECT = "localize_differences", "zoom_in_image", "read_text", "detect_object"

@@ -27,7 +27,7 @@ from editloupe.agent.rules.pixels import (
     within,
 )
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.difference import align
+from editloupe.tools.compare.difference import align
 
 LONG_SIDE = 1100
 CHANGED = 8.0

@@ -10,12 +10,12 @@ from typing import Any
 from editloupe.evals.ablation.combinations import Asking, Combination, asking_of
 from editloupe.evals.ablation.measuring import JudgedCombination, measure_run
 from editloupe.evals.ablation.records import Ablation
-from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.batch.batch import Batch, Ending, Say, dry_run, judge_batch
 from editloupe.evals.batch.forecast import Forecast
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.labels.human import Files, check_labels
-from editloupe.evals.papers.layouts import load_manifest
+from editloupe.evals.manifests.layouts import load_manifest
+from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.judge import Judge
 from editloupe.judge.settings import find_setup
 from editloupe.types import Edit, UserError

@@ -8,15 +8,15 @@ from pathlib import Path
 
 from editloupe.evals.ablation.combinations import Asking, Combination
 from editloupe.evals.ablation.records import MEASURES, Ablation, AblationCell, AblationRow
-from editloupe.evals.analysis.agreement import Agreement, agreement
-from editloupe.evals.analysis.bootstrap import Resampling
-from editloupe.evals.analysis.compare import RunComparison, compare
-from editloupe.evals.analysis.estimate import Estimate, finite, missing
-from editloupe.evals.analysis.run_table import BASELINE, Table, human_labels, table_of_configuration
-from editloupe.evals.analysis.run_units import RunUnit
-from editloupe.evals.analysis.sheet import Sheet
 from editloupe.evals.labels.human import Files
 from editloupe.evals.runs.store import Run
+from editloupe.evals.stats.agreement.judge_vs_human import Agreement, measure_agreement
+from editloupe.evals.stats.bootstrap import Resampling
+from editloupe.evals.stats.comparison.run_comparison import RunComparison, compare_runs
+from editloupe.evals.stats.estimate import Estimate, finite, missing
+from editloupe.evals.stats.scores.run_table import BASELINE, Table, human_labels, table_of_configuration
+from editloupe.evals.stats.scores.run_units import RunUnit
+from editloupe.evals.stats.scores.score_matrix import Sheet
 from editloupe.rubrics.registry import known_protocol
 from editloupe.types import UserError
 
@@ -113,7 +113,7 @@ def _agreement(table: Table, files: list[str | Path], how: Resampling) -> Agreem
     people = human_labels(table, files)
     if not (people.given or people.adjudicated):
         return None
-    found = agreement(table, people, how)
+    found = measure_agreement(table, people, how)
     return found.model_copy(update={"notes": people.notes})
 
 
@@ -122,7 +122,7 @@ def _against(table: Table, first: Table | None, files: list[str | Path], how: Re
     if first is None:
         return "nothing was judged in the first row"
     try:
-        return compare(table, first, files, how, question="judges")
+        return compare_runs(table, first, files, how, question="judges")
     except UserError:
         return "no edit was judged both here and in the first row"
 

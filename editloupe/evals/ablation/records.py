@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from editloupe.evals.analysis.estimate import Estimate, Number, frame
+from editloupe.evals.stats.estimate import Estimate, Number, frame
 from editloupe.types import Record, Usage
 
 MEASURES = ("spearman", "accuracy", "mae")

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from editloupe._util.text import number_of
 from editloupe.evals.ablation.records import MEASURES, Ablation, AblationCell
-from editloupe.evals.analysis.estimate import Estimate
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.report.blocks import letter, p_value
 from editloupe.evals.report.table_formats import HIGH, LOW
+from editloupe.evals.stats.estimate import Estimate
 from editloupe.rubrics.tables import Cell, PrintedTable
 
 TITLES = {"spearman": "ρ", "accuracy": "exact", "mae": "MAE"}

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from editloupe._util.loop_thread import event_loop
-from editloupe.agent.batch_files import served_by
+from editloupe.agent.transport.batch_files import served_by
 from editloupe.evals.batch.batch_api import (
     FIRST_POLL,
     BatchApiExecutor,

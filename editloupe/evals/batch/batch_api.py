@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from editloupe._util.text import number_of
-from editloupe.agent.batch_files import MOST_BYTES, MOST_REQUESTS, BatchFiles, BatchState, NoReply, connect
-from editloupe.agent.faults import clean
-from editloupe.agent.hooks import Deferred, OverBudget
 from editloupe.agent.providers.batch_http import BatchRefused
 from editloupe.agent.spec_names import RULES
+from editloupe.agent.transport.batch_files import MOST_BYTES, MOST_REQUESTS, BatchFiles, BatchState, NoReply, connect
+from editloupe.agent.transport.errors import clean
+from editloupe.agent.transport.rate_limits import Deferred, OverBudget
 from editloupe.evals.batch.local_executor import Done, judge_job, share_cores
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.stopping import Stop
@@ -34,8 +34,8 @@ from editloupe.judge.base_judge import BaseJudge
 from editloupe.types import Judgement, Reason, Unjudged, Usage, UserError
 
 if TYPE_CHECKING:
-    from editloupe.agent.clients import Client
     from editloupe.agent.providers.provider import Opening, Provider
+    from editloupe.agent.transport.clients import Client
 
 FOLDER = "batch-api"
 DEFERRED = "sent in a file; its reply is not there yet"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from editloupe.agent.spec_names import RULES
-from editloupe.agent.usage import CHARACTERS_A_TOKEN
+from editloupe.agent.transport.usage import CHARACTERS_A_TOKEN
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run

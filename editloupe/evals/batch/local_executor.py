@@ -9,15 +9,15 @@ from typing import Protocol
 
 import cv2
 
-from editloupe.agent.faults import clean
 from editloupe.agent.spec_names import RULES
+from editloupe.agent.transport.errors import clean
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.replies import Work, working_on
 from editloupe.evals.runs.pictures import KeptPictures
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.judge.lifecycle import edits_at_once
 from editloupe.pictures.decode import Album
-from editloupe.tools.comparison_pool import ComparisonPool
+from editloupe.tools.compare.process_pool import ComparisonPool
 from editloupe.types import Judgement, Reason, Unjudged, UserError
 
 

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any
 
 from editloupe._util.files import check_file
-from editloupe._util.storable import storable_text
+from editloupe._util.json_safe import storable_text
 from editloupe._util.text import number_of, verb
 from editloupe.evals.runs import edit_rows
 from editloupe.evals.runs.edit_rows import Enrolled, Entry, Stamp

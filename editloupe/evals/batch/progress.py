@@ -17,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe._util.text import number_of, one_line
-from editloupe.agent.hooks import pause_sentence
-from editloupe.agent.refusals import refused_by_limit
+from editloupe.agent.transport.rate_limits import pause_sentence
+from editloupe.agent.transport.refusals import refused_by_limit
 from editloupe.evals.batch.traffic import TrafficControl
 from editloupe.types import Judgement, Unjudged
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from editloupe.pictures.pixels import Pixels, hash_pixels
-from editloupe.tools.grounding import GroundingDino, levels_in_keys, resolve_tile_levels
+from editloupe.tools.models.grounding import GroundingDino, levels_in_keys, resolve_tile_levels
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.tools.tiling import Found

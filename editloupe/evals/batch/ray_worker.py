@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from editloupe.agent.hooks import OverBudget, Ticket
+from editloupe.agent.transport.rate_limits import OverBudget, Ticket
 from editloupe.evals.batch.local_executor import judge_job, share_cores
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.ray_vision import share_vision

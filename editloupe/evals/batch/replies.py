@@ -14,8 +14,8 @@ from typing import Any
 from langchain_core.messages import messages_from_dict
 
 from editloupe._util.files import file_name, make_folder, whole_file
-from editloupe._util.storable import fits, storable
-from editloupe.agent.secrets import Secrets
+from editloupe._util.json_safe import fits, storable
+from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs.store import Run
 from editloupe.types import Usage
 

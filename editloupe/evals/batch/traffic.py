@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from editloupe._util.text import number_of
-from editloupe.agent.hooks import OverBudget, Ticket, announce_pause
+from editloupe.agent.transport.rate_limits import OverBudget, Ticket, announce_pause
 from editloupe.evals.runs.prices import Price
 from editloupe.types import Judgement, Record, Usage, UserError
 

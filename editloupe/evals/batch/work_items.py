@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from editloupe.agent.asking import Unanswered
-from editloupe.agent.faults import ModelFailed
-from editloupe.agent.hooks import OverBudget
+from editloupe.agent.transport.errors import ModelFailed
+from editloupe.agent.transport.rate_limits import OverBudget
 from editloupe.evals.batch.replies import KeptWhileUnderWay, Work, working_on
 from editloupe.pictures.pixels import ImageError
 from editloupe.tools.contract import ToolError

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.analysis.run_table import RunRow, Table, human_labels, table_of
 from editloupe.evals.edival.baselines import CLIP_DIR, EDIVAL_IF, LMM, BaselineTable, LabelledEdit, compare_methods
 from editloupe.evals.edival.files import file_key
 from editloupe.evals.edival.scores_of_runs import PROTOCOL
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
+from editloupe.evals.stats.scores.run_table import RunRow, Table, human_labels, read_run_table
 from editloupe.graphs.edival import FOLLOWING
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.edival.captions import captions
 from editloupe.rubrics.edival.turn import Turn, read_turn
 from editloupe.rubrics.protocol import MissingInput
-from editloupe.tools.clip import ClipEncoder
+from editloupe.tools.models.clip import ClipEncoder
 from editloupe.types import Edit, UserError
 
 CLIP_FILE = "clip.jsonl"
@@ -84,7 +84,7 @@ def compared(
     people: People, alone: Path | None, configuration: str | None, directions: Mapping[str, float | None] | None
 ) -> BaselineTable:
     """Compare EdiVal-IF with the baselines there are: the LMM alone in a run of its own, CLIP's directions by name."""
-    lmm = _verdicts(table_of(alone, PROTOCOL, configuration)) if alone else None
+    lmm = _verdicts(read_run_table(alone, PROTOCOL, configuration)) if alone else None
     edits = []
     for row, turn, followed in people.edits:
         said = {EDIVAL_IF: _score(row)}

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from editloupe.evals.analysis import statistics as st
-from editloupe.evals.analysis.bootstrap import Bools, Floats
 from editloupe.evals.report.block_types import Block, Heading, Points
+from editloupe.evals.stats.agreement import coefficients as st
+from editloupe.evals.stats.bootstrap import Bools, Floats
 from editloupe.rubrics.edival.tasks import TYPES
 from editloupe.rubrics.tables import Cell, PrintedTable
 from editloupe.types import Record

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from editloupe.evals.analysis.statistics import pearson, spearman
 from editloupe.evals.edival.metrics import EdivalFigures, TurnFigures
 from editloupe.evals.report.block_types import Block, Heading, Paragraph
+from editloupe.evals.stats.agreement.coefficients import pearson, spearman
 from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import Record, UserError
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from editloupe.agent.answers import read_object
 from editloupe.agent.asking import Asker
+from editloupe.agent.replies.answers import read_object
 from editloupe.evals.batch.replies import KeptWhileUnderWay
 from editloupe.evals.batch.work_items import ItemTally, Tick, unwatched, work_through
 from editloupe.evals.edival.files import SceneFile, file_key, held, relative_name, write_bytes, write_json
@@ -21,7 +21,7 @@ from editloupe.rubrics.edival.scene import GroundedObject, SceneObject, all_obje
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import prompts
 from editloupe.tools.drawing import resized, with_boxes
-from editloupe.tools.finders import Finder
+from editloupe.tools.models.finders import Finder
 from editloupe.types import Box
 
 

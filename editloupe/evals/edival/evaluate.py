@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe.agent.spec_names import RULES
-from editloupe.agent.usage import CHARACTERS_A_TOKEN
+from editloupe.agent.transport.usage import CHARACTERS_A_TOKEN
 from editloupe.evals.batch.forecast import TOKENS_A_PICTURE, TOKENS_A_REPLY
 from editloupe.evals.edival.files import ChainFile, read_folder
 from editloupe.evals.edival.instruments import Instruments, open_instruments
@@ -21,7 +21,7 @@ from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.turn import read_turn
 from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.protocol import MissingInput
-from editloupe.tools.features import FeatureSettings
+from editloupe.tools.models.features import FeatureSettings
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Edit, UserError
 

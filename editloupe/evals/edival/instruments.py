@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from editloupe.rubrics.edival.settings import EdivalSettings
-from editloupe.tools.features import DinoFeatures, Features, FeatureSettings
-from editloupe.tools.finders import Finder, WholePictureFinder
-from editloupe.tools.quality import HpsV3, Quality
+from editloupe.tools.models.features import DinoFeatures, Features, FeatureSettings
+from editloupe.tools.models.finders import Finder, WholePictureFinder
+from editloupe.tools.models.quality import HpsV3, Quality
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import UserError
 

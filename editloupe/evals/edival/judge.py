@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from editloupe._util.hashing import content_key
-from editloupe.agent.attachments import wire_limits
-from editloupe.agent.hooks import Replies, Traffic, Watcher
-from editloupe.agent.models import open_chat, sampling
+from editloupe.agent.open_model import open_chat, sampling
+from editloupe.agent.transport.attachments import wire_limits
+from editloupe.agent.transport.rate_limits import Replies, Traffic, Watcher
 from editloupe.evals.edival.instruments import Instruments
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edival import CONSISTENCY, CRITERIA, EDIVAL_GRAPH, QUALITY

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.analysis.run_table import choose
 from editloupe.evals.edival.metrics import EdivalFigures, models_of
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
+from editloupe.evals.stats.scores.run_table import choose
 from editloupe.graphs.edival import CONSISTENCY, FOLLOWING, QUALITY
 from editloupe.rubrics.edival.scoring import Missing, TurnScore
 from editloupe.rubrics.edival.turn import KEY, read_turn

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from editloupe._util.storable import storable_text
+from editloupe._util.json_safe import storable_text
 from editloupe.evals.runs.store import Run
 
 _FACTS = (

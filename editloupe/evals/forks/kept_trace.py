@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from editloupe.evals.forks.fork_store import fork_numbered, shown_in
 from editloupe.evals.forks.records import ForkParent
-from editloupe.evals.forks.shelf import fork_numbered, shown_in
 from editloupe.evals.runs.export import each_once
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.trace_rows import reply_behind

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from editloupe._util.storable import storable_text
+from editloupe._util.json_safe import storable_text
 from editloupe._util.text import number_of, one_line, verb
 from editloupe.evals.labels.consensus import is_on_scale
 from editloupe.evals.labels.merge import Saying, Source

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from editloupe._util.errors import first_error
-from editloupe._util.storable import storable_text
+from editloupe._util.json_safe import storable_text
 from editloupe.evals.manifests.ids import IdSet
 from editloupe.evals.manifests.output_names import OutputNames, output_names
 from editloupe.evals.manifests.readers import REQUIRED, Row, reader_for

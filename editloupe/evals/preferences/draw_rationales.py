@@ -9,10 +9,10 @@ from collections.abc import Hashable, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from editloupe.evals.analysis.compare import edited
-from editloupe.evals.analysis.run_table import RunRow, Table
 from editloupe.evals.preferences.draw_outputs import Drawn, DrawSettings, PictureFiles, some_of_source
 from editloupe.evals.preferences.records import OpenPair, Side, content_id, shuffled
+from editloupe.evals.stats.comparison.run_comparison import edited
+from editloupe.evals.stats.scores.run_table import RunRow, Table
 from editloupe.types import UserError, Verdict
 
 QUESTION = "Weigh what was decided, whether the reasoning is right, and whether it lets you follow the decision."

@@ -7,10 +7,10 @@ from itertools import combinations, islice
 
 import numpy as np
 
-from editloupe.evals.analysis import statistics as st
-from editloupe.evals.analysis.bootstrap import Floats
 from editloupe.evals.preferences.pair_answers import PairAnswers
 from editloupe.evals.preferences.records import TIE, OpenPair
+from editloupe.evals.stats.agreement import coefficients as st
+from editloupe.evals.stats.bootstrap import Floats
 from editloupe.types import Record
 
 ORDER = (-1.0, 0.0, 1.0)

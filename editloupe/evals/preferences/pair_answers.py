@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from editloupe._util.storable import storable
+from editloupe._util.json_safe import storable
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
 from editloupe.evals.preferences.records import TIE, OpenPair
 from editloupe.evals.runs.unit_rows import timestamp

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from editloupe.evals.analysis.instructive import Instructive
+from editloupe.evals.report.notable_edits import Instructive
 from editloupe.rubrics.tables import PrintedTable
 
 

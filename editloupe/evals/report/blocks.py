@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.analysis.agreement import Agreement, Measures
-from editloupe.evals.analysis.agreement_measures import TITLES, Among
-from editloupe.evals.analysis.distribution import SizeTrend
-from editloupe.evals.analysis.estimate import Estimate
-from editloupe.evals.analysis.model_comparison import ModelComparison
-from editloupe.evals.analysis.parts import BETWEEN
-from editloupe.evals.analysis.reference import Reference
-from editloupe.evals.analysis.scores import Score
 from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
 from editloupe.evals.report.model import Leaderboard, Report
 from editloupe.evals.report.table_formats import merge_intervals
 from editloupe.evals.report.trust_blocks import CORRECTED, corrected_blocks
+from editloupe.evals.stats.agreement.judge_vs_human import Agreement, Measures
+from editloupe.evals.stats.agreement.measures import TITLES, Among
+from editloupe.evals.stats.comparison.model_comparison import ModelComparison
+from editloupe.evals.stats.estimate import Estimate
+from editloupe.evals.stats.scores.distribution import SizeTrend
+from editloupe.evals.stats.scores.run_slices import BETWEEN
+from editloupe.evals.stats.scores.scores import Score
+from editloupe.evals.stats.scores.unedited_baseline import Reference
 from editloupe.rubrics.tables import PrintedTable
 
 VERSIONS = "A judge was served in several versions, see above."

@@ -13,33 +13,33 @@ import numpy as np
 
 from editloupe._util.text import number_of, verb
 from editloupe.agent.spec_names import PANEL
-from editloupe.evals.analysis import reference as ref
-from editloupe.evals.analysis.agreement import Agreement, agreement
-from editloupe.evals.analysis.bootstrap import Resampling
-from editloupe.evals.analysis.compare import same_judge
-from editloupe.evals.analysis.distribution import area_trend, distribution
-from editloupe.evals.analysis.instructive import instructive
-from editloupe.evals.analysis.methods import methods
-from editloupe.evals.analysis.model_comparison import ModelComparison, compare_apart
-from editloupe.evals.analysis.parts import BETWEEN, grouped, grouping, parts_of, shared_apart_fields, value_of
-from editloupe.evals.analysis.reference import without_reference
-from editloupe.evals.analysis.run_table import BASELINE, RunRow, Table, human_labels, table_of, version_notes
-from editloupe.evals.analysis.scores import Score, Scores, UnjudgedRule, scores
 from editloupe.evals.labels.human import Files, Human
 from editloupe.evals.manifests.pairs import PAIRS
-from editloupe.evals.papers.tables import paper_tables
+from editloupe.evals.report.methods_paragraph import methods
 from editloupe.evals.report.model import Entry, Leaderboard, Report, Spent
+from editloupe.evals.report.notable_edits import instructive
 from editloupe.evals.report.table_formats import HIGH, LOW
 from editloupe.evals.report.trust_blocks import corrected_table
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import silent_members
-from editloupe.evals.trust.records import CorrectedScores
+from editloupe.evals.stats.agreement.judge_vs_human import Agreement, measure_agreement
+from editloupe.evals.stats.bootstrap import Resampling
+from editloupe.evals.stats.comparison.model_comparison import ModelComparison, compare_apart
+from editloupe.evals.stats.comparison.run_comparison import same_judge
+from editloupe.evals.stats.scores import unedited_baseline as ref
+from editloupe.evals.stats.scores.distribution import area_trend, distribution
+from editloupe.evals.stats.scores.paper_tables import paper_tables
+from editloupe.evals.stats.scores.run_slices import BETWEEN, grouped, grouping, parts_of, shared_apart_fields, value_of
+from editloupe.evals.stats.scores.run_table import BASELINE, RunRow, Table, human_labels, read_run_table, version_notes
+from editloupe.evals.stats.scores.scores import Score, Scores, UnjudgedRule, compute_scores
+from editloupe.evals.stats.scores.unedited_baseline import without_reference
+from editloupe.evals.stats.trust.records import CorrectedScores
 from editloupe.rubrics.registry import OWN, known_protocol
 from editloupe.rubrics.tables import NO_MODEL, Cell, PrintedTable
 from editloupe.types import UserError
 
 if TYPE_CHECKING:
-    from editloupe.evals.trust.label_queue import LabelQueue
+    from editloupe.evals.stats.trust.label_queue import LabelQueue
 
 
 def build_report(
@@ -60,14 +60,14 @@ def build_report(
     all edits, from their labels of some, weighed by the queue these were drawn with. Without `tables` the paper's own are left
     out, for whoever draws figures only.
     """
-    held, how = table_of(run, protocol), how or Resampling()
+    held, how = read_run_table(run, protocol), how or Resampling()
     table, _ = without_reference(held)
     fields = tuple(dict.fromkeys(("model", *by)))
     parts = parts_of(table)
     rankings = compare_apart([held], how, intervals=False, least=1, known=parts)
-    found = scores(table, fields, unjudged, how, parts=parts)
+    found = compute_scores(table, fields, unjudged, how, parts=parts)
     people = human if isinstance(human, Human) else human_labels(table, human)
-    agreed = agreement(table, people, how) if people.given else None
+    agreed = measure_agreement(table, people, how) if people.given else None
     absent = [field for field in by if field not in found.by]
     notes = [*_without_paper(table), *(f'No edit has a field "{field}".' for field in absent)]
     try:
@@ -204,7 +204,7 @@ def _first(entries: Sequence[Entry]) -> str:
 
 
 def _corrected(table: Table, people: Human, queue: LabelQueue | None, how: Resampling) -> CorrectedScores:
-    from editloupe.evals.trust.corrected import corrected_scores  # loads scipy's distributions
+    from editloupe.evals.stats.trust.corrected import corrected_scores  # loads scipy's distributions
 
     return corrected_scores(table, people, queue, how.level)
 

@@ -5,12 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from editloupe._util.text import counted, number_of
-from editloupe.evals.analysis.agreement import Agreement, Confusion
-from editloupe.evals.analysis.agreement_measures import TITLES
-from editloupe.evals.analysis.compare import Difference, RunComparison
-from editloupe.evals.analysis.model_comparison import ModelComparison, ModelPair, PairDifference
-from editloupe.evals.analysis.paired_differences import OVERALL
-from editloupe.evals.analysis.parts import BETWEEN
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.report.blocks import (
     agreement_grids,
@@ -21,6 +15,12 @@ from editloupe.evals.report.blocks import (
     people_blocks,
     short_names,
 )
+from editloupe.evals.stats.agreement.judge_vs_human import Agreement, Confusion
+from editloupe.evals.stats.agreement.measures import TITLES
+from editloupe.evals.stats.comparison.model_comparison import ModelComparison, ModelPair, PairDifference
+from editloupe.evals.stats.comparison.paired_differences import OVERALL
+from editloupe.evals.stats.comparison.run_comparison import Difference, RunComparison
+from editloupe.evals.stats.scores.run_slices import BETWEEN
 from editloupe.rubrics.tables import PrintedTable
 
 SHOWN = 20

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from editloupe.evals.analysis.agreement import CriterionAgreement, Measures
-from editloupe.evals.analysis.distribution import AreaTrend
-from editloupe.evals.analysis.estimate import Estimate
-from editloupe.evals.analysis.model_comparison import ModelComparison
 from editloupe.evals.report.model import Leaderboard, Report
+from editloupe.evals.stats.agreement.judge_vs_human import CriterionAgreement, Measures
+from editloupe.evals.stats.comparison.model_comparison import ModelComparison
+from editloupe.evals.stats.estimate import Estimate
+from editloupe.evals.stats.scores.distribution import AreaTrend
 from editloupe.types import UNJUDGED
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from importlib.resources import files
 
 from editloupe._util.text import counted, for_html, shortened, trace_command
-from editloupe.evals.analysis.instructive import Instructive
 from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
 from editloupe.evals.report.draw_figures import Draw
+from editloupe.evals.report.notable_edits import Instructive
 from editloupe.evals.report.table_formats import cell_text
 from editloupe.evals.report.thumbnails import PICTURES, Thumbnail, thumbnails, tool_picture
 from editloupe.evals.runs.store import Run

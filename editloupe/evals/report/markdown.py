@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from editloupe._util.text import code_for_markdown, counted, for_markdown, trace_command
-from editloupe.evals.analysis.instructive import Instructive
 from editloupe.evals.report.block_types import Block, Cases, Drawing, Heading, Paragraph, Points
+from editloupe.evals.report.notable_edits import Instructive
 from editloupe.evals.report.table_formats import markdown_rows
 from editloupe.rubrics.tables import PrintedTable
 

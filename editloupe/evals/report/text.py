@@ -14,8 +14,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from editloupe._util.text import counted, printable, trace_command
-from editloupe.evals.analysis.instructive import Instructive
 from editloupe.evals.report.block_types import Block, Cases, Heading, Paragraph, Points
+from editloupe.evals.report.notable_edits import Instructive
 from editloupe.evals.report.table_formats import cell_text
 from editloupe.rubrics.tables import PrintedTable
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from editloupe._util.text import number_of
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
-from editloupe.evals.trust.records import FEWEST, Corrected, CorrectedPart, CorrectedScore, CorrectedScores
+from editloupe.evals.stats.trust.records import FEWEST, Corrected, CorrectedPart, CorrectedScore, CorrectedScores
 from editloupe.judge.calibration import CONFIDENCE_KINDS, Calibration
 from editloupe.rubrics.tables import Cell, PrintedTable
 
 if TYPE_CHECKING:
-    from editloupe.evals.trust.drift import Drift
-    from editloupe.evals.trust.replace_annotators import Replacement
+    from editloupe.evals.stats.trust.drift import Drift
+    from editloupe.evals.stats.trust.replace_annotators import Replacement
 
 CORRECTED = "Scores corrected by people"
 OVERALL, FINAL = "overall", "score"

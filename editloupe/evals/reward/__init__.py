@@ -1,10 +1,10 @@
 """Judging as a reward: scores for edits, the best of several, and how often a judge puts the better of two first."""
 
-from editloupe.evals.analysis.pair_results import Accuracy, PairReport, PairResult, accuracy
 from editloupe.evals.manifests.pairs import Pair, load_pairs
 from editloupe.evals.reward.edit_rewards import Rewards, areward, best_of, reward, rewards
 from editloupe.evals.reward.judged_pairs import judge_pairs
 from editloupe.evals.reward.score_file import judge_by_scores
+from editloupe.evals.stats.comparison.preference_results import Accuracy, PairReport, PairResult, accuracy
 
 __all__ = [
     "Accuracy",

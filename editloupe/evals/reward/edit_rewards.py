@@ -9,7 +9,7 @@ from contextlib import aclosing, closing, nullcontext
 from typing import Any
 
 from editloupe._util.text import number_of, verb
-from editloupe.agent.secrets import without_secrets
+from editloupe.agent.transport.secrets import without_secrets
 from editloupe.judge import Judge
 from editloupe.judge.edit_score import EditScore, score_edit
 from editloupe.rubrics.registry import pair_rules

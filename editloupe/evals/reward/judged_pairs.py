@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from editloupe.evals.analysis.pair_results import (
+from editloupe.evals.batch.planner import EditFiles
+from editloupe.evals.manifests.pairs import Pair, Way, merged
+from editloupe.evals.reward.edit_rewards import rewards
+from editloupe.evals.stats.comparison.preference_results import (
     NOT_YET,
     Half,
     PairKey,
@@ -14,10 +17,7 @@ from editloupe.evals.analysis.pair_results import (
     pair_results,
     row_halves,
 )
-from editloupe.evals.analysis.run_table import RunRow, Table
-from editloupe.evals.batch.planner import EditFiles
-from editloupe.evals.manifests.pairs import Pair, Way, merged
-from editloupe.evals.reward.edit_rewards import rewards
+from editloupe.evals.stats.scores.run_table import RunRow, Table
 from editloupe.judge import Judge
 from editloupe.rubrics.registry import known_protocol, pair_rules
 from editloupe.types import Edit, Usage

@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.analysis.bootstrap import Resampling
-from editloupe.evals.analysis.bradley_terry import Comparison, Ranking, bradley_terry
-from editloupe.evals.analysis.pair_results import Half, PairKey, pair_results, row_halves
-from editloupe.evals.analysis.parts import BETWEEN, grouped, shared_apart_fields
-from editloupe.evals.analysis.run_table import RunRow, Table
 from editloupe.evals.manifests.ids import case_key
 from editloupe.evals.manifests.pairs import PAIRS, Pair
+from editloupe.evals.stats.bootstrap import Resampling
+from editloupe.evals.stats.comparison.bradley_terry import Comparison, Ranking, bradley_terry
+from editloupe.evals.stats.comparison.preference_results import Half, PairKey, pair_results, row_halves
+from editloupe.evals.stats.scores.run_slices import BETWEEN, grouped, shared_apart_fields
+from editloupe.evals.stats.scores.run_table import RunRow, Table
 from editloupe.pictures.memory import in_file
 from editloupe.rubrics.registry import known_protocol, pair_rules
 from editloupe.rubrics.roles import paths_in

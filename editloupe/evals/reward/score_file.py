@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from editloupe._util.text import number_of
-from editloupe.evals.analysis.pair_results import PairReport, PairResult
 from editloupe.evals.manifests.pairs import Pair
 from editloupe.evals.manifests.readers import READERS, Row
+from editloupe.evals.stats.comparison.preference_results import PairReport, PairResult
 from editloupe.rubrics.pairs import PairRules, is_right
 from editloupe.rubrics.registry import DEFAULT_FOR_PAIRS, pair_rules
 from editloupe.types import UserError

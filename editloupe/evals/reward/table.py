@@ -10,11 +10,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from editloupe._util.files import read_text
-from editloupe.evals.analysis.pair_results import PairResult, pair_results, row_halves
-from editloupe.evals.analysis.run_table import table_of
-from editloupe.evals.papers.tables import WAYS, Line, by_way, line_of
 from editloupe.evals.runs.run_folder import FILE
 from editloupe.evals.runs.store import Run
+from editloupe.evals.stats.comparison.preference_results import PairResult, pair_results, row_halves
+from editloupe.evals.stats.scores.paper_tables import WAYS, Line, by_way, line_of
+from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.registry import pair_rules
 from editloupe.types import UserError
 
@@ -43,7 +43,7 @@ def lines_of(paths: Sequence[Path]) -> list[Line]:
 def _of_run(folder: Path) -> list[tuple[Line, str]]:
     """Return a line for every configuration and way of asking, with the configuration's name."""
     with Run.open(folder) as run:
-        tables = [table_of(run, one.protocol, one.name) for one in run.configurations()]
+        tables = [read_run_table(run, one.protocol, one.name) for one in run.configurations()]
     lines = []
     for table in tables:
         halves = (half for row in table.rows for half in row_halves(table.protocol, row, table.criteria))

@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from editloupe._util.hashing import content_key
-from editloupe._util.storable import storable_text
-from editloupe.agent.secrets import Secrets
+from editloupe._util.json_safe import storable_text
+from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs.schema import VERSION
 from editloupe.judge.question_key import Asked, changes
 from editloupe.rubrics.model import Answer

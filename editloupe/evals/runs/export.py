@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from editloupe._util.files import whole_file, write_text
-from editloupe._util.storable import finite_number, whole_number
+from editloupe._util.json_safe import finite_number, whole_number
 from editloupe._util.text import for_csv, for_json, number_of
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from editloupe._util.files import whole_file
-from editloupe._util.storable import finite_number, storable, storable_text
+from editloupe._util.json_safe import finite_number, storable, storable_text
 from editloupe.evals.runs.export import each_once
 from editloupe.evals.runs.pictures import SUFFIXES
 from editloupe.evals.runs.store import Run

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from editloupe.agent.secrets import Secrets
+from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.edit_rows import Enrolled, Entry, enrol
 from editloupe.evals.runs.people_files import EditName, PeopleFiles, RunFiles, merge_people_files

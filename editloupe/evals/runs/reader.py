@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from editloupe._util.storable import storable_text
+from editloupe._util.json_safe import storable_text
 from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.configurations import Configuration
 from editloupe.evals.runs.damage import rows_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from editloupe._util.storable import MARK, fits, storable
+from editloupe._util.json_safe import MARK, fits, storable
 from editloupe.evals.runs.damage import Damage
 from editloupe.types import Step, Trace
 
@@ -66,7 +66,7 @@ def reply_behind(run: Run, edit_id: str, step: Step) -> StepReply | None:
     """
     from langchain_core.messages import AIMessage, messages_from_dict  # takes long to load
 
-    from editloupe.agent.replayed import same_reply
+    from editloupe.agent.replies.replayed import same_reply
 
     for key, kept in _candidates(run, edit_id, step):
         with run.damage.reading("kept replies", key[:12]):

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from editloupe._util.hashing import content_key
-from editloupe._util.storable import finite_number, record_json, storable_text, whole_number
-from editloupe.agent.secrets import Secrets
+from editloupe._util.json_safe import finite_number, record_json, storable_text, whole_number
+from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs.edit_rows import Entry, content_of
 from editloupe.evals.runs.pictures import KeptPictures, PictureFolder, kept_pictures
 from editloupe.evals.runs.prices import Price

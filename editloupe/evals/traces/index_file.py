@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 from zlib import crc32
 
-from editloupe._util.storable import storable_text
+from editloupe._util.json_safe import storable_text
 from editloupe.evals.runs.damage import UNREADABLE
 from editloupe.evals.runs.reader import EditRecord, RunReader
 from editloupe.evals.runs.run_folder import FILE as RUN_FILE

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from editloupe._util.storable import storable, storable_text
+from editloupe._util.json_safe import storable, storable_text
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
 from editloupe.evals.runs.people_files import TRACE_NOTES
 from editloupe.evals.runs.store import Run

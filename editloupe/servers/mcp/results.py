@@ -9,9 +9,9 @@ from typing import Any
 
 from mcp_types import CallToolResult, ImageContent, TextContent
 
-from editloupe._util.storable import storable
-from editloupe.agent.faults import clean
-from editloupe.agent.secrets import Secrets
+from editloupe._util.json_safe import storable
+from editloupe.agent.transport.errors import clean
+from editloupe.agent.transport.secrets import Secrets
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.encode import LONG_SIDE, Wire, WireLimits
 from editloupe.servers.mcp.records import PictureNote, Told

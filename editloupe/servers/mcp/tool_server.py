@@ -12,8 +12,8 @@ from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
-from editloupe.agent.faults import clean
-from editloupe.agent.secrets import Secrets
+from editloupe.agent.transport.errors import clean
+from editloupe.agent.transport.secrets import Secrets
 from editloupe.judge import Judge
 from editloupe.rubrics.load import mistake
 from editloupe.servers.mcp.judging import Judging

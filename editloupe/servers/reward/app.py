@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from editloupe._util.text import for_json
-from editloupe.agent.secrets import Secrets
+from editloupe.agent.transport.secrets import Secrets
 from editloupe.judge.edit_score import fill_in
 from editloupe.servers.http.guard import ProgramGuard, busy, error
 from editloupe.servers.reward import json_dialects, pickle_dialects

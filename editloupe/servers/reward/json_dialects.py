@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from editloupe._util.storable import storable
+from editloupe._util.json_safe import storable
 from editloupe.judge.edit_score import EditScore, outcome_facts
 from editloupe.servers.reward.scoring import EditScorer
 from editloupe.servers.reward.wire import (

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from editloupe._util.hashing import content_key
-from editloupe.agent.hooks import with_request_limit
+from editloupe.agent.transport.rate_limits import with_request_limit
 from editloupe.judge import Judge
 from editloupe.judge.edit_score import EditScore, score_edit
 from editloupe.judge.lifecycle import edits_at_once

@@ -97,14 +97,14 @@ def _load() -> None:
 
 def _draw(one: OpenRun, configuration: str) -> Charts:
     try:
-        from editloupe.evals.analysis.bootstrap import Resampling
-        from editloupe.evals.analysis.run_table import human_labels, table_of
         from editloupe.evals.report.build import build_report
         from editloupe.evals.report.draw_figures import drawings
+        from editloupe.evals.stats.bootstrap import Resampling
+        from editloupe.evals.stats.scores.run_table import human_labels, read_run_table
     except ImportError as error:
         raise UserError(f"the charts need {error.name}, which is not installed") from None
     with readable(one.name):
-        table = table_of(one.run.folder, configuration=configuration)
+        table = read_run_table(one.run.folder, configuration=configuration)
         people = human_labels(table, studio=one.labels.path)
         report = build_report(table, human=people, how=Resampling(RESAMPLES), tables=False)
     return Charts(report.answer, report.version_notes, report.certainty, drawings(report))

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
-from editloupe._util.storable import storable
+from editloupe._util.json_safe import storable
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
 from editloupe.evals.runs.people_files import LABELS
 from editloupe.evals.runs.unit_rows import timestamp

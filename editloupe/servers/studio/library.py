@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from editloupe.evals.analysis.run_table import version_notes, versions_counted
 from editloupe.evals.runs.damage import RunDamaged, readable
 from editloupe.evals.runs.edit_rows import KeptEdit
 from editloupe.evals.runs.pictures import PictureFolder
 from editloupe.evals.runs.run_folder import FILE
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
+from editloupe.evals.stats.scores.run_table import version_notes, versions_counted
 from editloupe.servers.studio.index import RunIndex
 from editloupe.servers.studio.labels import FILE as LABELS
 from editloupe.servers.studio.labels import LabelBook
@@ -232,8 +232,8 @@ class Library:
         files = [path for path in self._settings.runs if path.is_file()]
         if not files:
             return
-        from editloupe.evals.trust.label_queue import LabelQueue
-        from editloupe.evals.trust.unjudged_run import unjudged_run
+        from editloupe.evals.stats.trust.label_queue import LabelQueue
+        from editloupe.evals.stats.trust.unjudged_run import unjudged_run
 
         drawn = {one.name for path in self._settings.queues for one in LabelQueue.read(path).drawn}
         self._unjudged = Path(tempfile.mkdtemp(prefix="editloupe-studio-"))

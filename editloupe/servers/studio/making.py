@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from editloupe.evals.making.folder import MakingFolder, Sample, is_making_folder
-from editloupe.evals.making.questions import SOURCES
-from editloupe.evals.making.records import Reference
+from editloupe.making.folder import MakingFolder, Sample, is_making_folder
+from editloupe.making.questions import SOURCES
+from editloupe.making.records import Reference
 from editloupe.servers.studio.picture_cache import MEDIA_TYPES
 from editloupe.types import Sha
 

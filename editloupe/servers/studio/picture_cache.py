@@ -19,7 +19,7 @@ from editloupe.pictures.decode import FORMATS, declared_size, open_picture
 from editloupe.pictures.encode import encode
 from editloupe.pictures.pixel_budget import PixelBudget
 from editloupe.pictures.pixels import ImageError, Pixels
-from editloupe.tools.difference import align
+from editloupe.tools.compare.difference import align
 from editloupe.types import Sha
 
 T = TypeVar("T")

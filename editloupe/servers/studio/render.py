@@ -12,7 +12,7 @@ from jinja2 import BytecodeCache, Environment, FileSystemLoader, StrictUndefined
 from jinja2.bccache import Bucket
 from starlette.responses import HTMLResponse, Response
 
-from editloupe.agent.secrets import Secrets
+from editloupe.agent.transport.secrets import Secrets
 from editloupe.judge.panels import opinion_lines
 from editloupe.rubrics.model import LabelAnswer, Rubric
 from editloupe.servers.studio.answer_choices import rubric_of

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from fastapi import Request
 from starlette.exceptions import HTTPException
 
-from editloupe.agent.secrets import Secrets
+from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs.writer import keep_judgement
 from editloupe.judge import Judge
 from editloupe.pictures.decode import Album
@@ -20,7 +20,7 @@ from editloupe.servers.studio.fork_request import ForkJobs
 from editloupe.servers.studio.library import Library, OpenRun
 from editloupe.servers.studio.live import LiveJobs, Renderer
 from editloupe.servers.studio.making import MakingShelf, split_folders
-from editloupe.servers.studio.pair_shelf import PairShelf
+from editloupe.servers.studio.pair_files import PairShelf
 from editloupe.servers.studio.picture_cache import DecodingThreads, PictureCache
 from editloupe.servers.studio.render import Pages
 from editloupe.servers.studio.settings import StudioSettings

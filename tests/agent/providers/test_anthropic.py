@@ -13,10 +13,10 @@ from langchain_core.load import dumpd
 from PIL import Image
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, UserError
-from editloupe.agent.attachments import fitting, wire_limits
 from editloupe.agent.providers import anthropic
 from editloupe.agent.providers.anthropic import addressless, leave_out
 from editloupe.agent.specs import profile_of
+from editloupe.agent.transport.attachments import fitting, wire_limits
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
 from tests.conftest import StartServer
@@ -103,7 +103,7 @@ def test_pictures_of_more_than_a_request_holds_are_packed_at_the_same_size(
     scripted: StartServer, edit: Edit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tight = tuple(profile.model_copy(update={"max_request_bytes": 60_000}) for profile in anthropic.PROFILES)
-    monkeypatch.setattr("editloupe.agent.models.profile_of", lambda provider, name: tight[1])
+    monkeypatch.setattr("editloupe.agent.open_model.profile_of", lambda provider, name: tight[1])
     server = scripted(final("Wrong Action"))
     judgement = asked(server, edit, mode="plain")
     assert judgement.judged

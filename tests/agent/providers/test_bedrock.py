@@ -10,11 +10,11 @@ import pytest
 from langchain_core.load import dumpd
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, UserError
-from editloupe.agent.http import Gate
 from editloupe.agent.profiles import Profile
 from editloupe.agent.providers import bedrock
 from editloupe.agent.providers.provider import Opening
 from editloupe.agent.specs import profile_of
+from editloupe.agent.transport.http import Gate
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
 from tests.scripted import ScriptedServer, call, fault, final, say

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from editloupe import Edit, Judge, Judgement, JudgeSettings, Reason, UserError
-from editloupe.agent.chat import RetryPolicy
+from editloupe.agent.chat_interface import RetryPolicy
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
 from tests.rubrics.samples import edit_for

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from editloupe import Edit, Judge, UserError
-from editloupe.agent.clients import Client
 from editloupe.agent.providers.provider import Opening
 from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.agent.specs import profile_of
+from editloupe.agent.transport.clients import Client
 from editloupe.cli.main import run
 from tests.agent.providers import third
 from tests.conftest import StartServer
@@ -74,7 +74,7 @@ def test_a_client_that_cannot_be_opened_is_one_sentence_without_the_key(monkeypa
         raise RuntimeError(f"no way in with {opening.key}")
 
     monkeypatch.setenv("PARROT_KEY", "pk-feathers-0123456789")
-    monkeypatch.setattr("editloupe.agent.models.provider_named", lambda name: replace(third.PROVIDER, open=breaks))
+    monkeypatch.setattr("editloupe.agent.open_model.provider_named", lambda name: replace(third.PROVIDER, open=breaks))
     with pytest.raises(UserError, match="the client for parrot:grey cannot be opened: RuntimeError") as told:
         Judge("parrot:grey")
     assert "feathers" not in str(told.value)

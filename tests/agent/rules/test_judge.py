@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from editloupe.agent.chat import ChatRequest
+from editloupe.agent.chat_interface import ChatRequest
 from editloupe.agent.rules import RulesJudge
 from editloupe.judge import Judge
 from editloupe.pictures.decode import Album

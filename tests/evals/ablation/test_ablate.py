@@ -8,10 +8,10 @@ import pytest
 
 from editloupe import Edit, JudgeSettings, UserError
 from editloupe.evals.ablation import ablate, ablation_table, combinations_of
-from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.batch.replies import KeptReplies
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import unjudged
+from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer
 from tests.evals.samples import write_manifest

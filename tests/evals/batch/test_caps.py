@@ -9,7 +9,7 @@ import pytest
 
 from editloupe.evals.batch.batch import Batch
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.papers.layouts import load_manifest
+from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.prices import Price
 from editloupe.judge import Judge
 from editloupe.types import UserError

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.agent.chat import RetryPolicy
+from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.cli.main import run as command
 from editloupe.evals.batch.batch import Batch
 from editloupe.evals.batch.planner import Again

@@ -18,7 +18,7 @@ from editloupe.cli.options import ToolOptions
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.batch.ray_vision import Batcher, VisionModels, each_once, shared_settings
 from editloupe.evals.batch.traffic import Limits
-from editloupe.evals.papers.layouts import load_manifest
+from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from editloupe.evals.analysis.run_table import table_of
+from editloupe.evals.stats.scores.run_table import read_run_table
 from tests.conftest import StartServer
 from tests.evals.batch.test_batch import batch, run
 from tests.evals.samples import write_picture
@@ -26,7 +26,7 @@ def test_a_corrected_task_leaves_one_answer_for_a_criterion(scripted: StartServe
         row = {"id": "x", "source": "s.png", "edited": "e.png", "instruction": "Do it", "instruction_type": task}
         manifest.write_text(json.dumps(row) + "\n", "utf-8")
         run(batch(server, manifest, tmp_path / "run", judge={"protocol": "edit-compass"}, keep_going=True))
-        units = table_of(tmp_path / "run").rows[0].units
+        units = read_run_table(tmp_path / "run").rows[0].units
         assert all(len(listed) == 1 for listed in units.values())
         found.append(({name: listed[0].kind.asked for name, listed in units.items()}, server.served))
     assert found[0][0] != found[1][0]

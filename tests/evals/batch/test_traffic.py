@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.agent.hooks import OverBudget
+from editloupe.agent.transport.rate_limits import OverBudget
 from editloupe.evals.batch import traffic as module
 from editloupe.evals.batch.traffic import Bucket, Limits, Spending, TrafficControl
 from editloupe.evals.runs.prices import Price

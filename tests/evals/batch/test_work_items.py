@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from editloupe.agent.asking import Unanswered
-from editloupe.agent.hooks import OverBudget
+from editloupe.agent.transport.rate_limits import OverBudget
 from editloupe.evals.batch.replies import FOLDER, KeptWhileUnderWay
 from editloupe.evals.batch.work_items import ItemTally, work_through
 from editloupe.pictures.pixels import ImageError

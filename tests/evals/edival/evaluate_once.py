@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from editloupe.agent.chat import RetryPolicy
+from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.evals.batch.batch import Batch, Ending, judge_batch
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.edival import evaluate

@@ -17,7 +17,7 @@ from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.edival.pools import start, update
 from editloupe.rubrics.edival.scene import SceneObject
 from editloupe.rubrics.edival.tasks import Task, wording
-from editloupe.tools.features import Vectors
+from editloupe.tools.models.features import Vectors
 from editloupe.tools.tiling import Found
 from editloupe.types import Box
 from tests.pictures import save

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from editloupe.agent.asking import Asker
-from editloupe.agent.chat import RetryPolicy
-from editloupe.agent.models import ModelSettings, open_chat
+from editloupe.agent.chat_interface import RetryPolicy
+from editloupe.agent.open_model import ModelSettings, open_chat
 from editloupe.evals.batch.work_items import ItemTally
 from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.files import SceneFile, pictures_in, read_json

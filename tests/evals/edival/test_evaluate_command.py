@@ -19,7 +19,7 @@ from editloupe.evals.edival.instruments import Instruments
 from editloupe.evals.runs.store import Run
 from editloupe.rubrics.edival.settings import published
 from editloupe.tools.contract import ToolError
-from editloupe.tools.features import FeatureSettings
+from editloupe.tools.models.features import FeatureSettings
 from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer
 from tests.evals.edival import stand_ins as s

@@ -11,9 +11,9 @@ from zipfile import ZipFile
 import pytest
 
 from editloupe.cli.main import run
-from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.edival.files import ChainFile, read_folder
 from editloupe.evals.edival.results import edits_of, find_results
+from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.edival.turn import read_turn
 from editloupe.types import UserError
 from tests.conftest import StartServer
@@ -226,7 +226,7 @@ def test_evaluate_judges_an_imported_chain_by_the_published_rules(
         save(picture, folder / f"7_input_raw_turn_{turn}.png")
     server = scripted(lambda request: say('{"reason": "As asked.", "answer": "yes"}'))
     evaluate_once.run(tmp_path / "chains", tmp_path / "results", tmp_path / "run", server.openai_url)
-    rows = table_of(tmp_path / "run").rows
+    rows = read_run_table(tmp_path / "run").rows
     labels = {row.edit.id: {name: units[0].kind.label for name, units in row.units.items()} for row in rows}
     assert {name: one["instruction_following"] for name, one in labels.items()} == {
         f"m/multi/7/{turn}": "yes" for turn in (1, 2, 3)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from editloupe.agent.asking import Asker
-from editloupe.agent.models import ModelSettings, open_chat
+from editloupe.agent.open_model import ModelSettings, open_chat
 from editloupe.evals.batch.replies import KeptWhileUnderWay
 from editloupe.evals.batch.work_items import ItemTally
 from editloupe.evals.edival.files import ChainFile, SceneFile, read_json

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.analysis.run_table import Table, human_labels, table_of
 from editloupe.evals.labels.files import score_of
 from editloupe.evals.labels.human import Human
+from editloupe.evals.stats.scores.run_table import Table, human_labels, read_run_table
 from editloupe.rubrics.model import NumberAnswer, YesNoAnswer
 from editloupe.types import UserError
 from tests.evals.sample_runs import IF, VC, Line, make_run
@@ -18,7 +18,7 @@ def table(tmp_path: Path) -> Table:
         Line("b", human={IF: ["wrong  action", ""]}),
         Line("c"),
     ]
-    return table_of(make_run(tmp_path / "run", lines))
+    return read_run_table(make_run(tmp_path / "run", lines))
 
 
 def of_people(human: Human) -> dict[tuple[str, str], dict[str, float]]:
@@ -144,7 +144,7 @@ def test_a_copy_of_labels_is_no_second_opinion(table: Table, tmp_path: Path) -> 
 
 
 def test_a_file_with_names_stands_for_its_unnamed_copy(tmp_path: Path) -> None:
-    table = table_of(make_run(tmp_path / "many", [Line(f"e{n}") for n in range(10)]))
+    table = read_run_table(make_run(tmp_path / "many", [Line(f"e{n}") for n in range(10)]))
     rows = [{"edit_id": f"e{n}", IF: str(1 + n % 4)} for n in range(10)]
     named = write(tmp_path / "named.jsonl", *({**row, "rater": "Ada"} for row in rows))
     bare = write(tmp_path / "bare.jsonl", *rows)
@@ -161,7 +161,7 @@ def test_a_file_with_names_stands_for_its_unnamed_copy(tmp_path: Path) -> None:
 def models(tmp_path: Path) -> Table:
     """Two models under the same ids; `b` is the first model's alone."""
     lines = [Line("a", model="A"), Line("b", model="A"), Line("a", 1, model="B", human={IF: "1"})]
-    return table_of(make_run(tmp_path / "models", lines))
+    return read_run_table(make_run(tmp_path / "models", lines))
 
 
 def test_a_label_says_which_model_it_is_about(models: Table, tmp_path: Path) -> None:

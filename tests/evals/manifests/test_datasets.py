@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from editloupe.evals.manifests.ids import IdSet
-from editloupe.evals.papers.layouts import load_manifest
+from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.types import Edit, UserError
 from tests.evals.samples import write_manifest, write_picture
 

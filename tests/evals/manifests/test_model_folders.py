@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.papers import load_outputs
+from editloupe.evals.manifests import load_outputs
 from editloupe.types import UserError
-from tests.evals.papers.benchmarks import touch
+from tests.evals.paper_tables.benchmarks import touch
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.papers import load_outputs
+from editloupe.evals.manifests import load_outputs
 from editloupe.types import UserError
-from tests.evals.papers.benchmarks import touch
+from tests.evals.paper_tables.benchmarks import touch
 
 
 def manifest(folder: Path, *rows: dict[str, Any]) -> Path:

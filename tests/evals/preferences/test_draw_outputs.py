@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.preferences.draw_outputs import Drawn, DrawSettings, by_margin, draw_pairs
 from editloupe.evals.preferences.records import TIE, UNCLEAR, OpenPair, Side
+from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.types import UserError
 from tests.evals.model_runs import model_run
 from tests.evals.preferences.samples import all_metrics, compass_run
 
 
 def drawn(*runs: Path, **options: Any) -> Drawn:
-    return draw_pairs([table_of(run) for run in runs], DrawSettings(**options), runs[0].parent)
+    return draw_pairs([read_run_table(run) for run in runs], DrawSettings(**options), runs[0].parent)
 
 
 def between(found: Drawn, one: str, two: str, dimension: str) -> OpenPair:

@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.analysis.bootstrap import Resampling
-from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.manifests.untouched import NOTHING_EDITED
 from editloupe.evals.report import Leaderboard, Report, build_leaderboard, build_report
 from editloupe.evals.report.blocks import sequence
 from editloupe.evals.report.markdown import as_markdown
 from editloupe.evals.report.text import as_text
+from editloupe.evals.stats.bootstrap import Resampling
+from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.tables import PrintedTable
 from tests.evals.model_runs import Scores, model_run
 from tests.evals.sample_runs import IF, Line, make_run
@@ -22,7 +22,7 @@ def grid_of(found: Report | Leaderboard, head: str) -> PrintedTable:
 
 
 def board_of(*runs: Path) -> Leaderboard:
-    tables = [table_of(run) for run in runs]
+    tables = [read_run_table(run) for run in runs]
     return build_leaderboard([build_report(table, how=QUICK) for table in tables], tables)
 
 

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.analysis.bootstrap import Resampling
-from editloupe.evals.analysis.instructive import instructive
-from editloupe.evals.analysis.run_table import human_labels, table_of
 from editloupe.evals.report import Report, build_leaderboard, build_report
 from editloupe.evals.report.block_types import Cases, Drawing, Heading
 from editloupe.evals.report.blocks import sequence
 from editloupe.evals.report.draw_figures import drawings
 from editloupe.evals.report.html import as_html
 from editloupe.evals.report.markdown import as_markdown
+from editloupe.evals.report.notable_edits import instructive
 from editloupe.evals.report.text import as_text
 from editloupe.evals.runs.store import Run
+from editloupe.evals.stats.bootstrap import Resampling
+from editloupe.evals.stats.scores.run_table import human_labels, read_run_table
 from editloupe.judge import Judge
 from editloupe.rubrics.tables import PrintedTable
 from editloupe.types import UserError
@@ -158,7 +158,7 @@ def test_figures_named_in_the_text_can_be_drawn(report: Report) -> None:
 
 
 def test_the_edits_to_look_at_are_the_disagreements_the_unjudged_and_the_unsure(run: Path) -> None:
-    table = table_of(run)
+    table = read_run_table(run)
     found = instructive(table, human_labels(table))
     kinds = {one.edit_id: one.kind for one in found}
     assert kinds["e3"] == "unjudged"
@@ -171,7 +171,7 @@ def test_the_edits_to_look_at_are_the_disagreements_the_unjudged_and_the_unsure(
 
 def test_the_widest_disagreement_comes_first_and_ten_are_the_most(tmp_path: Path) -> None:
     given = [Line(f"e{n}", 1, 4, human={IF: "2" if n else "4"}) for n in range(30)]
-    table = table_of(make_run(tmp_path / "run", given))
+    table = read_run_table(make_run(tmp_path / "run", given))
     found = instructive(table, human_labels(table))
     assert len(found) == 10
     assert (found[0].edit_id, found[0].human) == ("e0", ("Flawless Execution",))
@@ -179,7 +179,7 @@ def test_the_widest_disagreement_comes_first_and_ten_are_the_most(tmp_path: Path
 
 
 def test_repeats_that_differ_are_worth_a_look(tmp_path: Path) -> None:
-    table = table_of(make_run(tmp_path / "run", [Line("a", (4, 1), (4, 4)), Line("b", (2, 2), (4, 4))]))
+    table = read_run_table(make_run(tmp_path / "run", [Line("a", (4, 1), (4, 4)), Line("b", (2, 2), (4, 4))]))
     (one,) = instructive(table, human_labels(table))
     assert (one.edit_id, one.kind) == ("a", "repeats differ")
 
@@ -303,7 +303,7 @@ def test_of_two_judges_in_one_run_one_has_to_be_chosen(tmp_path: Path) -> None:
     make_run(run, [Line("late", 2, 2)], judge="rules", mode="plain")
     with pytest.raises(UserError, match=r"judged in several ways; name one with --configuration: .*rules"):
         build_report(run, how=QUICK)
-    report = build_report(table_of(run, configuration="rules"), how=QUICK)
+    report = build_report(read_run_table(run, configuration="rules"), how=QUICK)
     assert (report.judge, report.mode, report.coverage.units) == ("rules", "plain", 2)
 
 

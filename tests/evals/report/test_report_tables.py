@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.analysis.bootstrap import Resampling
 from editloupe.evals.report.build import build_report
+from editloupe.evals.stats.bootstrap import Resampling
 from tests.evals.sample_runs import Line, make_run
 
 TABLE_1 = "DLEBench, Table 1: final scores"

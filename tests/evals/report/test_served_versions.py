@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from editloupe.cli.main import run as command
-from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.runs.run_folder import FILE
 from editloupe.evals.runs.store import Run
+from editloupe.evals.stats.scores.run_table import read_run_table
 from tests.conftest import StartServer
 from tests.evals.sample_runs import Line, make_run
 from tests.evals.samples import write_manifest
@@ -59,14 +59,14 @@ def test_every_table_says_so(moved: Path, tmp_path: Path, capsys: pytest.Capture
 
 
 def test_two_runs_of_different_versions_say_so_when_they_are_compared(scripted: StartServer, tmp_path: Path) -> None:
-    from editloupe.evals.analysis.run_table import warnings_of
+    from editloupe.evals.stats.scores.run_table import warnings_of
 
     manifest = write_manifest(tmp_path, 1)
     tables = []
     for version in ("v1", "v2"):
         server = scripted(final(GOOD).but(served=version))
         run(batch(server, MODEL, manifest, tmp_path / version))
-        tables.append(table_of(tmp_path / version))
+        tables.append(read_run_table(tmp_path / version))
     assert not warnings_of(tables[0])
     assert "served in 2 versions: v1" in warnings_of(*tables)[0]
 
@@ -79,18 +79,18 @@ def test_a_reply_that_is_kept_knows_its_version_again(scripted: StartServer, mov
     server = scripted(moving)
     run(batch(server, MODEL, tmp_path / "manifest.jsonl", moved))
     assert server.served == 0
-    assert len(table_of(moved).versions) == 2
+    assert len(read_run_table(moved).versions) == 2
 
 
 def test_the_route_of_a_proxy_is_recorded(scripted: StartServer, tmp_path: Path) -> None:
     server = scripted(final(GOOD), headers={"x-litellm-model-id": "deployment-7"})
     run(batch(server, MODEL, write_manifest(tmp_path, 1), tmp_path / "run"))
-    (version,) = table_of(tmp_path / "run").versions
+    (version,) = read_run_table(tmp_path / "run").versions
     assert version.served.route == "deployment-7"
 
 
 def test_gemini_says_its_version_too(scripted: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from editloupe.evals.papers.layouts import load_manifest
+    from editloupe.evals.manifests.layouts import load_manifest
     from editloupe.judge import Judge
 
     server = scripted(final(GOOD).but(served="gemini-2.5-flash-002"))
@@ -100,5 +100,5 @@ def test_gemini_says_its_version_too(scripted: StartServer, tmp_path: Path, monk
 
 
 def test_runs_that_recorded_nothing_open_and_say_nothing(tmp_path: Path) -> None:
-    table = table_of(make_run(tmp_path / "old", [Line("e0"), Line("e1")]))
+    table = read_run_table(make_run(tmp_path / "old", [Line("e0"), Line("e1")]))
     assert table.versions == ()

@@ -17,9 +17,9 @@ from editloupe import Edit, Judge, UserError, Verdict, best_of
 from editloupe.cli.main import run
 from editloupe.evals.manifests.pairs import Pair, load_pairs
 from editloupe.evals.reward import PairResult, accuracy, areward, judge_pairs, reward
-from editloupe.evaluators import edit_evaluator
+from editloupe.integrations.evaluators import edit_evaluator
+from editloupe.integrations.trainer_rewards import trl, verl
 from editloupe.judge.edit_score import score_edit
-from editloupe.rewards import trl, verl
 from editloupe.rubrics.editreward.scoring import PAIRS
 from editloupe.rubrics.pairs import is_right
 from editloupe.servers.reward import EditScorer

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from editloupe.cli.main import run
-from editloupe.evals.analysis.bootstrap import Resampling
-from editloupe.evals.analysis.run_table import RunRow, table_of
 from editloupe.evals.manifests import NOTHING_EDITED, with_untouched
 from editloupe.evals.reward.model_pairs import pairs_of_models, rank_models
+from editloupe.evals.stats.bootstrap import Resampling
+from editloupe.evals.stats.scores.run_table import RunRow, read_run_table
 from editloupe.rubrics.wiseedit.scoring import DP, IF, KF, VQ
 from editloupe.types import Edit, UserError
 from tests.conftest import StartServer
-from tests.evals.papers.judged_runs import edit, keep
+from tests.evals.paper_tables.judged_runs import edit, keep
 from tests.evals.reward.samples import asked, fair, picture
 from tests.evals.sample_runs import Line, make_run
 from tests.pictures import save, textured
@@ -71,7 +71,7 @@ def strengths(ranking: Any) -> dict[str, float]:
 
 def test_the_higher_score_wins_and_equal_ones_tie(tmp_path: Path) -> None:
     """a wins twice and ties twice: 3 to 1."""
-    (ranking,) = rank_models([table_of(scored(tmp_path / "run", a="4433", b="1133"))], (), FEW)
+    (ranking,) = rank_models([read_run_table(scored(tmp_path / "run", a="4433", b="1133"))], (), FEW)
     best = ranking.models[0]
     assert (best.model, best.wins, best.losses, best.ties) == ("a", 2, 0, 2)
     assert strengths(ranking) == pytest.approx({"a": math.log(3) / 2, "b": -math.log(3) / 2})
@@ -79,7 +79,7 @@ def test_the_higher_score_wins_and_equal_ones_tie(tmp_path: Path) -> None:
 
 
 def test_a_criterion_of_its_own_can_be_ranked_by(tmp_path: Path) -> None:
-    table = table_of(scored(tmp_path / "run", a="4441", b="1114"))
+    table = read_run_table(scored(tmp_path / "run", a="4441", b="1114"))
     followed, consistent = rank_models([table], ("instruction_following", "visual_consistency"), FEW)
     assert strengths(followed) == pytest.approx({"a": math.log(3) / 2, "b": -math.log(3) / 2})
     assert strengths(consistent) == pytest.approx({"a": 0.0, "b": 0.0})
@@ -88,7 +88,7 @@ def test_a_criterion_of_its_own_can_be_ranked_by(tmp_path: Path) -> None:
 
 
 def test_an_output_without_a_score_is_left_out_and_that_is_said(tmp_path: Path) -> None:
-    (ranking,) = rank_models([table_of(scored(tmp_path / "run", a="44.", b="114"))], (), FEW)
+    (ranking,) = rank_models([read_run_table(scored(tmp_path / "run", a="44.", b="114"))], (), FEW)
     assert ranking.comparisons == 2
     assert "1 output has no score and is left out." in ranking.notes
 
@@ -98,22 +98,22 @@ def test_runs_of_one_model_each_are_ranked_together_by_their_names(tmp_path: Pat
         make_run(tmp_path / name, [Line(f"{n}", score, 4, source=f"s{n}") for n, score in enumerate(scores)])
         for name, scores in (("first", (4, 4, 1, 4)), ("second", (1, 1, 4, 1)))
     ]
-    (ranking,) = rank_models([table_of(folder) for folder in runs], (), FEW)
+    (ranking,) = rank_models([read_run_table(folder) for folder in runs], (), FEW)
     assert strengths(ranking) == pytest.approx({"first": math.log(3) / 2, "second": -math.log(3) / 2})
     other = make_run(tmp_path / "other", [Line("0", 4, 4, source="s0")], judge="rules")
     with pytest.raises(UserError, match="different judges or protocols"):
-        rank_models([table_of(runs[0]), table_of(other)], (), FEW)
+        rank_models([read_run_table(runs[0]), read_run_table(other)], (), FEW)
 
 
 def test_one_model_and_models_without_a_common_source_are_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="only one model here, a; a ranking needs at least two"):
-        rank_models([table_of(scored(tmp_path / "one", a="44"))], (), FEW)
+        rank_models([read_run_table(scored(tmp_path / "one", a="44"))], (), FEW)
     apart = make_run(
         tmp_path / "apart",
         [Line("x", 4, 4, source="s1", model="a"), Line("y", 4, 4, source="s2", model="b")],
     )
     with pytest.raises(UserError, match="no two models have a judged output"):
-        rank_models([table_of(apart)], (), FEW)
+        rank_models([read_run_table(apart)], (), FEW)
 
 
 @pytest.mark.long
@@ -225,5 +225,5 @@ def test_languages_that_a_paper_keeps_apart_are_ranked_apart(tmp_path: Path) -> 
         for n in range(3)
         for model in ("a", "b")
     ]
-    rankings = rank_models([table_of(keep(tmp_path / "run", "wiseedit", lines))], (), FEW)
+    rankings = rank_models([read_run_table(keep(tmp_path / "run", "wiseedit", lines))], (), FEW)
     assert {one.dimension: one.models[0].model for one in rankings} == {"overall · en": "a", "overall · cn": "b"}

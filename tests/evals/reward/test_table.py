@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from editloupe.cli.main import run
-from editloupe.evals.papers.tables import Line, pair_table
 from editloupe.evals.reward import Accuracy
+from editloupe.evals.stats.scores.paper_tables import Line, pair_table
 from editloupe.rubrics.editreward.scoring import PAIRS, published
 from tests.conftest import StartServer
 from tests.evals.reward.samples import asked, brightness, fair, write_pairs

@@ -9,11 +9,11 @@ import pytest
 
 from editloupe import Edit, Judge
 from editloupe.cli.main import run as command
-from editloupe.evals.analysis.run_table import table_of
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import clock_seconds, expected_units, standing_of
+from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.registry import known_protocol
 from tests.conftest import StartServer
 from tests.pictures import edit_pair
@@ -60,7 +60,7 @@ def test_a_stopped_run_says_how_much_is_not_judged_yet(
     assert 0 < done < found.expected == 20
     words = f"{done} of 20 judged, {20 - done} not yet"
     assert found.told() == words
-    table = table_of(stopped)
+    table = read_run_table(stopped)
     assert table.expected() == 20
     assert command(["report", str(stopped), "--format", "json", "--resamples", "100"]) == 0
     coverage = json.loads(capsys.readouterr().out)["coverage"]

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from editloupe.agent.secrets import remember
+from editloupe.agent.transport.secrets import remember
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import Pixels, hash_pixels
 from editloupe.servers.mcp.records import LookResult

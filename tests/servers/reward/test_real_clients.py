@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from editloupe.rewards import trl
+from editloupe.integrations.trainer_rewards import trl
+from tests.integrations.test_trainer_rewards import asked, data_url
 from tests.pictures import edit_pair
 from tests.scripted import ScriptedServer
 from tests.servers.reward.running import INSTRUCTION, asking, b64, labelled, running
-from tests.test_rewards import asked, data_url
 
 
 def needs(package: str) -> Any:
@@ -116,7 +116,7 @@ async def test_verls_own_reward_manager_calls_it(pair: tuple[Path, Path]) -> Non
 
     with ScriptedServer(labelled, log=False) as model:
         options = {"judge": "openai:gpt-4.1", "base_url": model.openai_url, "mode": "plain"}
-        named = {"path": "pkg://editloupe.rewards", "name": "verl", "reward_kwargs": options}
+        named = {"path": "pkg://editloupe.integrations.trainer_rewards", "name": "verl", "reward_kwargs": options}
         function = get_custom_reward_fn(OmegaConf.create({"reward": {"custom_reward_function": named}}))
         tokenizer = SimpleNamespace(decode=lambda tokens, **_: data_url(pair[1]))
         manager = NaiveRewardManager(OmegaConf.create({}), tokenizer, function)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.analysis.agreement import agreement
-from editloupe.evals.analysis.bootstrap import Resampling
+from editloupe.evals.stats.agreement.judge_vs_human import measure_agreement
+from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.servers.studio import labels
 from editloupe.servers.studio.answer_choices import choices, rubric_of
 from editloupe.servers.studio.labelling import alpha
@@ -113,9 +113,9 @@ def test_agree_reads_what_the_page_wrote(studio: OpenStudio, tmp_path: Path) -> 
         client.post("/runs/run/labels", json={"annotator": name, "edit": "edit-00000", "boxes": [[1, 2, 30, 40]]})
     client.post("/runs/run/labels", json={"annotator": "ben", "undo": True})
     client.post("/runs/run/labels", json={"annotator": "ben", "undo": True})
-    found = agreement(run, how=Resampling(100, 0))
+    found = measure_agreement(run, how=Resampling(100, 0))
     assert dict(found.annotators) == {"annotator 1": 3, "ana": 20, "ben": 19}
-    assert agreement(run, run / "labels.jsonl", Resampling(100, 0)) == found
+    assert measure_agreement(run, run / "labels.jsonl", Resampling(100, 0)) == found
     assert found.criteria[FOLLOWING].n == 11
     shown = client.get("/runs/run/annotators").text
     value = found.criteria[FOLLOWING].krippendorff_alpha_annotators.value

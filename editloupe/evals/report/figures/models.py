@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
-from editloupe.evals.analysis.distribution import AreaTrend, SizeTrend
 from editloupe.evals.report.figures.style import (
     BLUE,
     INK,
@@ -25,6 +24,7 @@ from editloupe.evals.report.figures.style import (
     shortened,
     value_scale,
 )
+from editloupe.evals.stats.scores.distribution import AreaTrend, SizeTrend
 
 ACROSS = 3
 """Panels side by side."""

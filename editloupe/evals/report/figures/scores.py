@@ -9,9 +9,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from editloupe.evals.analysis.distribution import AreaTrend, Distribution
-from editloupe.evals.analysis.estimate import Estimate
-from editloupe.evals.analysis.scores import PartScores, Scores
 from editloupe.evals.report.figures.style import (
     BLUE,
     INK,
@@ -25,6 +22,9 @@ from editloupe.evals.report.figures.style import (
     sheet,
     shortened,
 )
+from editloupe.evals.stats.estimate import Estimate
+from editloupe.evals.stats.scores.distribution import AreaTrend, Distribution
+from editloupe.evals.stats.scores.scores import PartScores, Scores
 from editloupe.types import UNJUDGED
 
 WHOLE = "score"

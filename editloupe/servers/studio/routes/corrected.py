@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from editloupe.evals.runs.damage import readable
-from editloupe.evals.trust.label_queue import FILE, LabelQueue, join_queues
+from editloupe.evals.stats.trust.label_queue import FILE, LabelQueue, join_queues
 from editloupe.servers.studio.library import OpenRun
 from editloupe.servers.studio.queries import Facts, facts_of
 from editloupe.servers.studio.studio import studio_of
@@ -57,12 +57,12 @@ def _blocks(one: OpenRun, facts: Facts, queue: LabelQueue | None) -> Any:
     if not facts.configuration:
         raise UserError("nothing has been judged in this run yet")
     try:
-        from editloupe.evals.analysis.run_table import human_labels, table_of
         from editloupe.evals.report.trust_blocks import corrected_blocks
-        from editloupe.evals.trust.corrected import corrected_scores
+        from editloupe.evals.stats.scores.run_table import human_labels, read_run_table
+        from editloupe.evals.stats.trust.corrected import corrected_scores
     except ImportError as error:
         raise UserError(f"corrected scores need {error.name}, which is not installed") from None
     with readable(one.name):
-        table = table_of(one.run.folder, configuration=facts.configuration)
+        table = read_run_table(one.run.folder, configuration=facts.configuration)
         people = human_labels(table, studio=one.labels.path)
         return corrected_blocks(corrected_scores(table, people, queue), table.titles)

@@ -14,9 +14,9 @@ from starlette.responses import JSONResponse, Response
 from editloupe.agent.providers.registry import PROVIDERS
 from editloupe.evals.forks import Fork, fork, forks_of
 from editloupe.evals.forks.fork_groups import fork_groups
+from editloupe.evals.forks.fork_store import fork_numbered
 from editloupe.evals.forks.kept_trace import KeptTrace, find_trace
 from editloupe.evals.forks.records import distribution, label_of, parting
-from editloupe.evals.forks.shelf import fork_numbered
 from editloupe.evals.forks.stopping import ForkStop, ForkStopped
 from editloupe.evals.runs.damage import RunDamaged, readable
 from editloupe.graphs.fork_change import box_name

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from editloupe.evals.preferences.pair_answers import SCALE
 from editloupe.evals.preferences.records import TIE, OpenPair
-from editloupe.servers.studio.pair_shelf import PairFile
+from editloupe.servers.studio.pair_files import PairFile
 from editloupe.servers.studio.studio import studio_of
 from editloupe.types import UserError
 

@@ -18,7 +18,7 @@ from editloupe.rubrics.model import Rubric
 from editloupe.servers.studio.labelling import given_by
 from editloupe.servers.studio.library import OpenRun
 from editloupe.servers.studio.studio import studio_of
-from editloupe.servers.studio.trace_lab import around
+from editloupe.servers.studio.trace_pages import around
 from editloupe.servers.studio.trace_view import (
     StepView,
     differences,

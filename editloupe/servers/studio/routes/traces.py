@@ -22,7 +22,7 @@ from editloupe.servers.studio.library import OpenRun
 from editloupe.servers.studio.queries import PAGE_SIZE
 from editloupe.servers.studio.request import parse_json
 from editloupe.servers.studio.studio import studio_of
-from editloupe.servers.studio.trace_lab import Links, asking, narrowed, traces_link
+from editloupe.servers.studio.trace_pages import Links, asking, narrowed, traces_link
 from editloupe.types import Record, UserError
 
 router = APIRouter()

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from editloupe.cli.main import run as editloupe
-from editloupe.evals.trust.label_queue import Drawn, LabelQueue
+from editloupe.evals.stats.trust.label_queue import Drawn, LabelQueue
 from tests.servers.studio.browser.conftest import HeldBack, NewPage
 from tests.servers.studio.conftest import Listen
 from tests.servers.studio.samples import LABELS, long_trace, many_edits

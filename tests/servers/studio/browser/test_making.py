@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from editloupe.evals.making.folder import MakingFolder
+from editloupe.making.folder import MakingFolder
 from tests.conftest import StartServer
-from tests.evals.making.demo_questions import lines, make, models, write_questions
+from tests.making.demo_questions import lines, make, models, write_questions
 from tests.servers.studio.browser.conftest import NewPage
 from tests.servers.studio.conftest import Listen
 

@@ -1,0 +1,373 @@
+"""Asks a model: one request in, one reply out, with kept replies, traffic control and retries around it.
+
+Whatever goes wrong ends in one of three ways: it is tried again; or `ModelFailed`, which leaves this case unjudged; or
+`ModelRejected`, a wrong key or an unknown model, which is the user's mistake and stops everything at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    HumanMessage,
+    ToolMessage,
+    message_to_dict,
+    messages_from_dict,
+)
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from editloupe._util.hashing import content_key
+from editloupe.agent.chat_interface import ChatRequest, LimitPauses, Reply, RetryPolicy
+from editloupe.agent.messages import PICTURE, on_the_wire, pictures_in, storable_message
+from editloupe.agent.profiles import Profile
+from editloupe.agent.providers.provider import ROUTE, Provider
+from editloupe.agent.replies.finish_reasons import ReplyFacts, facts_of
+from editloupe.agent.span_content import put_question, put_reply
+from editloupe.agent.transport.attachments import attaching, fitting
+from editloupe.agent.transport.batch_files import raise_put_aside
+from editloupe.agent.transport.clients import Client, Clients
+from editloupe.agent.transport.errors import Fault, ModelFailed, ModelRejected, classify, empty_reply
+from editloupe.agent.transport.http import Gate, noting_route
+from editloupe.agent.transport.rate_limits import Replies, Ticket, Traffic, Unlimited
+from editloupe.agent.transport.usage import UNSEEN_REPLY, counted, estimated_input
+from editloupe.pictures.encode import WireLimits
+from editloupe.telemetry.spans import answered, chat_span
+from editloupe.types import Reason, Usage
+
+_LOG = logging.getLogger("editloupe")
+CLOCK_ERROR = 0.05
+"""Seconds by which a timer may ring early."""
+
+
+class ModelChat:
+    """A model behind a LangChain chat client."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        provider: Provider,
+        name: str,
+        profile: Profile,
+        parameters: Mapping[str, Any],
+        *,
+        retry: RetryPolicy,
+        timeout: float,
+        replies: Replies | None = None,
+        traffic: Traffic | None = None,
+        gate: Gate | None = None,
+    ) -> None:
+        self.profile = profile
+        self._clients = clients
+        self._provider = provider
+        self._name = name
+        self._model = name.partition(":")[2] or name
+        self._place = gate.host if gate else None
+        self._parameters = dict(parameters)
+        self._retry = retry
+        self._timeout = timeout
+        self._replies = replies
+        self._traffic = traffic or Unlimited()
+        self._gate = gate or Gate()
+        self._notes: dict[str, str] = {}
+        self._answered = False
+        self._pauses = LimitPauses(retry)
+        for note in clients.notes:
+            self._note(note, note)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know about how the model was asked: parameters left out, tokens estimated."""
+        return tuple(self._notes.values())
+
+    async def reply(self, request: ChatRequest) -> Reply:
+        """Ask the model, or return the reply kept for exactly this request."""
+        started = time.perf_counter()
+        key = self._key(request) if self._replies else ""
+        if self._replies and (kept := self._replies.get(key)):
+            message = messages_from_dict([dict(kept["message"])])[0]
+            if isinstance(message, AIMessage):
+                usage = Usage.model_validate(kept["usage"])
+                took = float(kept.get("seconds", time.perf_counter() - started))
+                waited = float(kept.get("waited", 0.0))
+                return Reply(message, usage, took, kept=True, facts=self._facts(message), waited=waited, key=key)
+        with chat_span(
+            self._provider.in_spans or self._provider.name, self._model, self._parameters, self._place
+        ) as span:
+            limits = self._fitting(request)
+            put_question(span, request.messages, request.album, limits)
+            client = self._clients.here()
+            form = self._provider.pictures
+            wire = on_the_wire(request.messages, form, request.album, limits, client.attaches)
+            asking = _Asking(self._bound(client, request), list(wire), request)
+            with attaching(request.album, limits):
+                message = await self._ask(asking)
+            facts = self._facts(message)
+            answered(span, message.response_metadata, facts.finish, asking.usage, asking.attempts)
+            put_reply(span, message, facts.finish)
+        seconds, waited = asking.seconds, max(0.0, time.perf_counter() - started - asking.seconds)
+        if self._replies:
+            times = {"seconds": seconds, "waited": waited}
+            self._replies.put(key, {"message": message_to_dict(message), "usage": asking.usage.model_dump(), **times})
+        return Reply(message, asking.usage, seconds, asking.attempts, facts=facts, waited=waited, key=key)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; another loop, or a later request, opens its own."""
+        await self._clients.aclose()
+
+    def drop(self) -> None:
+        """Have the connections of all loops closed without waiting for it."""
+        self._clients.drop()
+
+    def _facts(self, message: AIMessage) -> ReplyFacts:
+        return facts_of(message, self._provider)
+
+    def _fitting(self, request: ChatRequest) -> WireLimits:
+        """Return how the pictures of a request are encoded: more tightly where it would be larger than the provider takes."""
+        most = self.profile.max_request_bytes
+        limits = fitting(pictures_in(request.messages), request.album, request.limits, most)
+        if most and limits.packed:
+            self._note(
+                "packed",
+                f"requests with more than {most // 2**20} MB of pictures, which {self._name} does not take, carry them as JPEG "
+                "of less quality and the same size",
+            )
+        return limits
+
+    def _bound(self, client: Client, request: ChatRequest) -> Any:
+        """Return the client's model as this request wants it."""
+        if request.tools:
+            choice = {} if request.may_call else self._provider.no_calls
+            if choice is None:
+                return client.model
+            return client.model.bind_tools([dict(tool) for tool in request.tools], **choice)
+        if request.schema:
+            return client.model.bind(**self._provider.structured(client.model, request.schema))
+        return client.model
+
+    async def _ask(self, asking: _Asking) -> AIMessage:
+        try:
+            async for attempt in AsyncRetrying(
+                retry=retry_if_exception_type(_Again),
+                wait=self._wait,
+                sleep=self._traffic.pause,
+                stop=stop_after_attempt(self._retry.max_attempts),
+                reraise=True,
+            ):
+                with attempt:
+                    message = None
+                    while message is None:
+                        message = await self._once(asking, attempt.retry_state.attempt_number)
+                    return message
+        except _Again as again:
+            raise ModelFailed(again.fault.reason, again.fault.sentence, asking.usage, asking.attempts) from None
+        raise ModelFailed(Reason.MODEL_ERROR, "no attempt was made")
+
+    async def _once(self, asking: _Asking, attempt: int) -> AIMessage | None:
+        """Send one request; None where it is to be sent again at once, without a parameter the server does not take."""
+        left_out = frozenset(self._gate.left_out)
+        async with self._turn() as (ticket, sent):
+            asking.attempts += 1
+            begun = time.perf_counter()
+            try:
+                with noting_route() as route:
+                    async with asyncio.timeout(self._timeout):
+                        message = await asking.client.ainvoke(asking.wire)
+            except Exception as error:
+                raise_put_aside(error)
+                fault = classify(error, self._name, self._timeout, self._provider.errors)
+                if fault.limited and self._paused(fault, asking, ticket, sent):
+                    return None
+                if not fault.slow_down:
+                    self._pauses.admitted(sent, replied=False)
+                self._failed(fault, asking, ticket, attempt, left_out, error)
+                return None
+            except asyncio.CancelledError:
+                asking.lose(ticket, paid=True)
+                raise
+            finally:
+                asking.seconds += time.perf_counter() - begun
+            if not isinstance(message, AIMessage) or _is_nothing(message, self._facts(message)):
+                self._failed(empty_reply(self._name), asking, ticket, attempt, left_out)
+                return None
+            self._answered = True
+            self._pauses.admitted(sent, replied=True)
+            if route:
+                message.response_metadata[ROUTE] = route[-1]
+            message = storable_message(message)
+            usage, estimated = counted(message, asking.estimate)
+            if estimated:
+                self._note(
+                    "usage", f"{self._name} does not report how many tokens its replies take: they are estimated"
+                )
+            asking.usage += usage
+            ticket.done(usage, estimated)
+            return message
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[tuple[Ticket, float]]:
+        """Wait for a place and until the server's limit lets a request out; give the ticket and the time it goes out."""
+        while True:
+            waited = await self._wait_out_pause()
+            async with self._traffic.request(self._name) as ticket:
+                if waited and self._pauses.seconds_left > 0:  # a pause began while this request waited for its place
+                    continue
+                sent = self._pauses.sent()
+                try:
+                    yield ticket, sent
+                finally:
+                    self._pauses.ended(sent)
+                return
+
+    async def _wait_out_pause(self) -> bool:
+        """Wait until no pause is left; False if the traffic control ended the wait early, as it does to stop requests."""
+        while (seconds := self._pauses.seconds_left) > 0:
+            begun = time.monotonic()
+            await self._traffic.pause(seconds)
+            if time.monotonic() - begun < seconds - CLOCK_ERROR:
+                return False
+        return True
+
+    def _paused(self, fault: Fault, asking: _Asking, ticket: Ticket, sent: float) -> bool:
+        """Pause all requests after a refusal without a time to wait; False if it counts as a failed attempt."""
+        seconds = self._pauses.refused(sent)
+        if seconds is None:
+            return False
+        asking.lose(ticket, fault.paid)
+        ticket.refused(None)
+        if seconds:
+            ticket.paused(seconds)
+        return True
+
+    def _failed(
+        self,
+        fault: Fault,
+        asking: _Asking,
+        ticket: Ticket,
+        attempt: int,
+        left_out: frozenset[str],
+        error: Exception | None = None,
+    ) -> None:
+        """Raise what a fault leads to: another try, the end of this case or of everything; return to ask again at once."""
+        asking.lose(ticket, fault.paid)
+        if fault.slow_down:
+            ticket.refused(fault.retry_after)
+        if fault.parameter and self._leave_out(fault, asking.request, left_out):
+            return
+        if fault.fatal and not (fault.redirected and (self._answered or attempt == 1)):
+            raise fault.fatal from error
+        too_long = (fault.retry_after or 0) > self._retry.longest_retry_after
+        spent = fault.reason == Reason.TIMEOUT and attempt >= self._retry.timeout_attempts
+        if not fault.again or too_long or spent or not asking.request.budget.take():
+            raise ModelFailed(fault.reason, fault.sentence, asking.usage, asking.attempts) from error
+        raise _Again(fault) from error
+
+    def _leave_out(self, fault: Fault, request: ChatRequest, left_out: frozenset[str]) -> bool:
+        """Leave a parameter out of all further requests; False where that was so already when this one was refused."""
+        name = str(fault.parameter)
+        if request.tools and (name == "tools" or (name == "tool_choice" and name in left_out)):
+            # Without its tools it would be another judge: that is for the user to say.
+            raise ModelRejected(
+                f"{self._name} takes no function calls ({fault.sentence}); have tools called in the text: --tool-calls text"
+            )
+        if name in left_out or name not in self._sent(request):
+            return False
+        self._gate.left_out.add(name)
+        self._note(name, f"{name} is not sent, because the server does not take it ({fault.sentence})")
+        return True
+
+    def _sent(self, request: ChatRequest) -> set[str]:
+        """Return which of the parameters that could be left out a request carries."""
+        names = set(self._provider.limits) if "max_tokens" in self._parameters else set()
+        names |= {name for name in ("temperature", "top_p", "seed") if name in self._parameters}
+        if request.tools:
+            return names | {"tool_choice", "parallel_tool_calls"}
+        return names | ({"response_format"} if request.schema else set())
+
+    def _note(self, about: str, sentence: str) -> None:
+        """Tell the user once."""
+        if about not in self._notes:
+            self._notes[about] = sentence
+            _LOG.warning("editloupe: %s", sentence)
+
+    def _wait(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, _Again) and error.fault.retry_after is not None:
+            return error.fault.retry_after
+        return wait_random_exponential(multiplier=self._retry.first_wait, max=self._retry.longest_wait)(state)
+
+    def _key(self, request: ChatRequest) -> str:
+        """Return the hash of everything that decides this reply; pictures count by hash and by how they are sent."""
+        facts = {
+            "model": self._name,
+            "parameters": self._parameters,
+            "tools": [dict(tool) for tool in request.tools],
+            **({"schema": request.schema} if request.schema else {}),
+            **({} if request.may_call else {"tool_choice": "none"}),
+            "limits": [request.limits.long_side, request.limits.max_bytes, request.limits.quality],
+            "repeat": request.repeat,
+            "messages": [_canonical(message, index) for index, message in enumerate(request.messages)],
+        }
+        return content_key(facts)
+
+
+@dataclass
+class _Asking:
+    """One request with all its tries."""
+
+    client: Any
+    wire: list[AnyMessage]
+    request: ChatRequest
+    attempts: int = 0
+    seconds: float = 0.0
+    """Of all tries, without what lay between them."""
+    usage: Usage = field(default_factory=Usage)
+
+    def estimate(self) -> int:
+        """Estimate the tokens the request takes to read."""
+        request = self.request
+        return estimated_input(request.messages, request.tools, request.album, request.limits)
+
+    def lose(self, ticket: Ticket, paid: bool) -> None:
+        """Count a try that brought no reply; by estimate where the server was at work on it."""
+        tokens = {"input_tokens": self.estimate(), "output_tokens": UNSEEN_REPLY} if paid else {}
+        usage = Usage(requests=1, **tokens)
+        self.usage += usage
+        ticket.lost(usage)
+
+
+class _Again(Exception):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.sentence)
+        self.fault = fault
+
+
+def _is_nothing(message: AIMessage, facts: ReplyFacts) -> bool:
+    """True where a reply holds neither words nor calls nor a reason for ending: no model answers so, a broken server does."""
+    empty = not message.content and not message.tool_calls and not message.invalid_tool_calls
+    return empty and not facts.finish and facts.declined is None
+
+
+def _canonical(message: AnyMessage, index: int) -> dict[str, Any]:
+    """Return what of a message decides the next reply; ids a client makes up at random do not."""
+    content = message.content
+    if isinstance(content, list):
+        content = [
+            {"picture": part["sha"], "name": part["name"]}
+            if isinstance(part, dict) and part.get("type") == PICTURE
+            else part
+            for part in content
+        ]
+    facts: dict[str, Any] = {"type": message.type, "content": content}
+    if isinstance(message, AIMessage):
+        facts["calls"] = [{"name": c["name"], "args": c["args"]} for c in message.tool_calls]
+    if isinstance(message, (ToolMessage, HumanMessage)):
+        facts["name"] = message.name
+    return facts

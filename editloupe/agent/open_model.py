@@ -1,0 +1,160 @@
+"""Opens a judge by its spec: the chat client of its provider, or the embedded rules."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal
+
+from editloupe.agent.chat_client import ModelChat
+from editloupe.agent.chat_interface import Chat, RetryPolicy
+from editloupe.agent.parameters import FLEX, FLEX_SECONDS, ProviderParameters, check_taken, provider_parameters
+from editloupe.agent.profiles import Profile
+from editloupe.agent.providers.provider import Opening, Provider, in_a_line
+from editloupe.agent.providers.registry import provider_named
+from editloupe.agent.spec_names import RULES
+from editloupe.agent.specs import forms, profile_of, split_spec
+from editloupe.agent.transport.addresses import check_address
+from editloupe.agent.transport.batch_files import current_desk
+from editloupe.agent.transport.clients import Client, Clients
+from editloupe.agent.transport.http import Additions, Address, Gate, keep_logs_clean
+from editloupe.agent.transport.rate_limits import Replies, Traffic
+from editloupe.agent.transport.secrets import remember, remember_address
+from editloupe.types import UserError
+
+BY_THE_GATE = ("headers", "extra_body")
+"""Parameters that join a request on its way out; the client does not know them."""
+
+
+class ModelSettings(ProviderParameters):
+    """How a model is asked."""
+
+    tool_calls: Literal["auto", "native", "text"] = "auto"
+    """`auto` follows the model's profile."""
+    coordinates: Literal["auto", "pixels", "per_mille"] = "auto"
+    structured: Literal["auto", "on", "off"] = "auto"
+    """Whether the provider is held to the answer's JSON schema; `auto` follows the model's profile."""
+    written_reasoning: Literal["auto", "on", "off"] = "auto"
+    """Whether a reply held to JSON begins with reasoning step by step; `auto`: where the model has no reasoning of its own."""
+    temperature: float | None = None
+    """None: 0 where the model accepts it, nothing sent where it does not."""
+    max_output_tokens: int | None = None
+    timeout: float = 90.0
+    """Seconds to wait for one reply; 900 with the service tier `flex`, where nothing else was set."""
+    retry: RetryPolicy = RetryPolicy()
+
+    @property
+    def patience(self) -> float:
+        """How many seconds a reply is really waited for."""
+        waits = self.service_tier == FLEX and "timeout" not in self.model_fields_set
+        return FLEX_SECONDS if waits else self.timeout
+
+
+def open_chat(
+    spec: str,
+    base_url: str | None,
+    settings: ModelSettings,
+    replies: Replies | None = None,
+    traffic: Traffic | None = None,
+) -> Chat:
+    """Return the judge behind a spec, ready to be asked; a missing key is the user's mistake and is told at once."""
+    named, model = split_spec(spec)
+    if base_url is not None:
+        check_address(base_url)
+    if named == RULES:
+        if base_url:
+            raise UserError(f"--base-url goes with {forms(' or ')}; the embedded judge `{RULES}` has no server")
+        check_taken(settings, None, spec)
+        from editloupe.agent.rules.judge import RulesJudge
+
+        return RulesJudge()
+    provider = provider_named(named)
+    check_taken(settings, provider, spec)
+    if variable := os.environ.get(provider.base_url):
+        check_address(variable, provider.base_url)
+    profile = adjusted(profile_of(named, model), settings)
+    parameters = sampling(profile, settings)
+    key = key_of(provider, base_url, spec)
+    url = base_url or os.environ.get(provider.base_url)
+    remember(key)
+    remember_address(url)
+    keep_logs_clean(provider.loggers)
+    address = Address.of(url) if url else None
+    gate = Gate(address, provider.bodies)
+    gate.additions = Additions(settings.headers, settings.extra_body)
+    of_the_client = {name: value for name, value in parameters.items() if name not in BY_THE_GATE}
+    opening = Opening(model, key, address.place if address else None, of_the_client, settings.patience, gate)
+    return ModelChat(
+        Clients(lambda: _opened(provider, opening, spec)),
+        provider,
+        spec,
+        profile,
+        {**parameters, "base_url": None},  # part of the key of kept replies; where the model runs decides nothing
+        retry=settings.retry,
+        timeout=settings.patience,
+        replies=replies,
+        traffic=traffic,
+        gate=gate,
+    )
+
+
+def _opened(provider: Provider, opening: Opening, spec: str) -> Client:
+    """Open a client; what goes wrong is told in one sentence without secrets."""
+    try:
+        client = provider.open(opening)
+        if desk := current_desk():
+            desk.take_over(provider, opening, client, spec)
+        return client
+    except UserError:
+        raise
+    except ImportError as error:
+        if not provider.extra:
+            raise UserError(f"the client for {spec} cannot be opened: {in_a_line(error)}") from None
+        raise UserError(
+            f"{spec} needs a client that is not installed: pip install 'editloupe[{provider.extra}]' ({in_a_line(error)})"
+        ) from None
+    except Exception as error:  # whatever a client raises
+        raise UserError(f"the client for {spec} cannot be opened: {in_a_line(error)}") from None
+
+
+def adjusted(profile: Profile, settings: ModelSettings) -> Profile:
+    """Return the profile as the user's settings have it."""
+    changes: dict[str, Any] = {}
+    if settings.tool_calls != "auto":
+        changes["native_tools"] = settings.tool_calls == "native"
+    if settings.coordinates != "auto":
+        changes["per_mille"] = settings.coordinates == "per_mille"
+    if settings.structured != "auto":
+        changes["structured_output"] = settings.structured == "on"
+    if settings.written_reasoning != "auto":
+        changes["reasons"] = settings.written_reasoning == "off"
+    return profile.model_copy(update=changes)
+
+
+def sampling(profile: Profile, settings: ModelSettings) -> dict[str, Any]:
+    """Return the parameters that are sent, without secrets: temperature 0 where it is accepted, and what else was set."""
+    parameters: dict[str, Any] = {}
+    if settings.temperature is not None:
+        parameters["temperature"] = settings.temperature
+    elif profile.temperature:
+        parameters["temperature"] = 0.0
+    if settings.max_output_tokens is not None:
+        parameters["max_tokens"] = settings.max_output_tokens
+    return parameters | provider_parameters(settings)
+
+
+def key_of(provider: Provider, base_url: str | None, spec: str) -> str:
+    """Return the key of a provider from the environment; a missing or broken one is the user's mistake."""
+    for name in provider.keys:
+        value = os.environ.get(name, "")
+        if key := value.strip():  # secrets mounted as files end with a line break
+            remember(value, key)
+            if not all("!" <= character <= "~" for character in key):
+                raise UserError(
+                    f"{name} has white space, a control character or one outside ASCII in it, as no key has; set it again"
+                )
+            return key
+    addressed = provider.own_server and (base_url or os.environ.get(provider.base_url))
+    if addressed or not provider.needs_key:
+        return "none"  # local servers take any key, but the client insists on one
+    instead = ", or point --base-url at a server of your own" if provider.own_server else ""
+    raise UserError(f"{spec} needs a key: set {' or '.join(provider.keys)}{instead}")

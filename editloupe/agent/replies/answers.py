@@ -1,0 +1,321 @@
+"""The answer grammar: reads a reply into thought + (calls | answer | problem), and never guesses.
+
+An answer stands once, outside any thought, quotation or code example, at the end of a reply that was finished:
+
+- What stands in a thought is no answer, whatever its tag is called; a thought that was never closed is a problem.
+- Nothing may follow the answer but layout (nothing with a letter or a digit), a closing fence and end-of-turn tokens.
+- Answers that differ are a problem; the same answer given again is not.
+- An answer in quotation marks, in a line of code within a sentence, in a quoted block, between unknown tags, or introduced as an
+  example is not given but shown: it neither counts nor contradicts.
+- A sentence that merely speaks of an example makes what follows one only where an answer without such a sentence comes later.
+- A JSON object alone in a code fence is given, for so models write them; a label alone in a fence where the fence ends the reply.
+- An object within a sentence, with no mark in front of it that ends or opens one, is spoken of rather than given.
+- The form of an answer that was copied without being filled in is no answer.
+- A reply that was cut off is never read.
+
+A problem is a sentence the model is told, so that it can say the same thing again in a form that can be read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from editloupe.agent.replies.calls import read_calls
+from editloupe.agent.replies.problems import Malformed, shallow, short
+from editloupe.agent.replies.quoted_answers import given_of, stands_apart
+from editloupe.agent.replies.schemas import REASONING
+from editloupe.agent.replies.sections import Part, Sections, split
+from editloupe.agent.replies.tags import drop_layout
+from editloupe.rubrics.model import (
+    Answer,
+    ChecksAnswer,
+    LabelAnswer,
+    NumberAnswer,
+    TextAnswer,
+    YesNoAnswer,
+)
+from editloupe.types import ToolCall
+
+LONGEST_REPLY = 1_000_000
+"""Characters; a longer reply is not read."""
+_MARKS = " \t\r\n*_`#>\"'“”‘’"
+_NOT_FILLED_IN = re.compile(r"\s*+(?:<[^<>]*+>|…|\.\.\.)\s*+")
+_LONGEST_LABEL = 400
+
+
+@dataclass(frozen=True)
+class Given:
+    """An answer that was read."""
+
+    text: str
+    """The label, or the answer as compact JSON."""
+    label: str | None = None
+    score: float | None = None
+    score_100: float | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    reason: str = ""
+    reasoning: str = ""
+    """What was written out step by step before the decision, where a reply has room for it."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a reply says: calls, or an answer, or a problem; never two of them."""
+
+    thought: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    answer: Given | None = None
+    problem: str | None = None
+    called: bool = False
+    """True where the reply asks for tools, even for some that there are not."""
+
+
+def read(
+    text: str,
+    answer: Answer,
+    *,
+    native_calls: Sequence[Mapping[str, Any]] = (),
+    broken_calls: Sequence[Mapping[str, Any]] = (),
+    tools: Sequence[str] = (),
+    unfinished: str | None = None,
+) -> Reading:
+    """Read one reply: its text, the provider's own tool calls, and those the provider could not parse.
+
+    `unfinished` says why a reply is not whole; such a one is never read for calls or an answer.
+
+    >>> from editloupe.rubrics.model import YesNoAnswer
+    >>> read('It is red. {"answer": "yes", "reason": "red"}', YesNoAnswer()).answer.score
+    1.0
+    """
+    if len(text) > LONGEST_REPLY:
+        return Reading(problem=f"Your reply is longer than {LONGEST_REPLY:,} characters; be much shorter.")
+    labels = isinstance(answer, LabelAnswer)
+    sections = Sections()
+    try:
+        sections = _unfenced(split(text, objects=not labels), objects=not labels)
+        if unfinished:
+            raise Malformed(unfinished)
+        calls = read_calls(sections, native_calls, broken_calls, tools)
+        if calls:
+            if any(part.kind == "answer" for part in sections.parts):
+                raise Malformed(
+                    "Your reply has both a tool call and a final answer; give one or the other, never both."
+                )
+            return Reading(sections.thought, calls=calls, called=True)
+        _closed(sections)
+        given = _label(sections, answer) if isinstance(answer, LabelAnswer) else _from_json(sections, answer)
+    except Malformed as problem:
+        called = bool(native_calls or broken_calls or sections.calls)
+        return Reading(sections.thought, problem=str(problem), called=called)
+    return Reading(sections.thought if labels else given.reasoning or given.reason or sections.thought, answer=given)
+
+
+def read_object(text: str) -> dict[str, Any]:
+    """Return the one JSON object a reply ends in; raises Malformed where there is none, or where several differ."""
+    if len(text) > LONGEST_REPLY:
+        raise Malformed(f"Your reply is longer than {LONGEST_REPLY:,} characters; be much shorter.")
+    sections = _unfenced(split(text, objects=True), objects=True)
+    _closed(sections)
+    return _final_object(sections, ())
+
+
+def _unfenced(sections: Sections, objects: bool) -> Sections:
+    """Take away a fence around the whole reply, thoughts apart, and one around a label that ends the reply."""
+    said = [part for part in sections.parts if not part.blank and part.kind != "thought"]
+    if not said or said[-1].kind != "code":
+        return sections
+    if len(said) == 1:
+        thoughts = [part for part in sections.parts if part.kind == "thought"]
+        inside = split(said[0].text, objects)
+        return Sections((*thoughts, *inside.parts), inside.broken, inside.scraps)
+    if objects:
+        return sections  # an object in a fence is read where it stands
+    alone = [part for part in split(said[-1].text).parts if not part.blank]
+    if len(alone) != 1 or alone[0].kind != "answer" or not alone[0].closed:
+        return sections
+    return replace(sections, parts=tuple(alone[0] if part is said[-1] else part for part in sections.parts))
+
+
+def _closed(sections: Sections) -> None:
+    if sections.unclosed:
+        raise Malformed(
+            "Your thinking was never closed, so that nothing in it can be taken for an answer; "
+            "close its tag and give the final answer behind it."
+        )
+
+
+def _label(sections: Sections, answer: LabelAnswer) -> Given:
+    names = [label.name for label in answer.labels]
+    listed = ", ".join(names)
+    parts = sections.parts
+    given = given_of(parts, [i for i, part in enumerate(parts) if part.kind == "answer"])
+    if not given:
+        raise Malformed(
+            "Your reply has no final answer; end with <Start Final Answer>Label</Start Final Answer>, outside any "
+            f"quotation or code, Label being one of: {listed}."
+        )
+    by_key = {name.casefold(): name for name in names}
+    found = []
+    for index in given:
+        text = parts[index].text
+        name = by_key.get(plain(text).casefold())
+        if name is None:
+            raise Malformed(
+                f'"{short(text)}" is not one of the labels; write exactly one of: {listed}, and nothing else between the tags.'
+            )
+        found.append(name)
+    if len(set(found)) > 1:
+        raise Malformed(
+            f"Your reply gives {len(set(found))} different labels ({', '.join(dict.fromkeys(found))}); give exactly one."
+        )
+    _ends(parts, given[-1], "final answer")
+    name = found[0]
+    longer = [n for n in names if n != name and n.casefold().startswith(name.casefold())]
+    if longer and not parts[given[-1]].closed:
+        raise Malformed(f"Your final answer breaks off: {name} could become {longer[0]}; close its tag.")
+    return Given(name, label=name, score=answer.score(name), score_100=answer.score_100(name))
+
+
+def plain(text: str) -> str:
+    """Strip what may stray around a label: spaces, newlines, bold marks, quotes, boxes, a full stop.
+
+    >>> plain("  **Over  Modification.**\\n")
+    'Over Modification'
+    """
+    text = drop_layout(text[:_LONGEST_LABEL]) if len(text.strip()) <= _LONGEST_LABEL else text
+    return " ".join(text.strip(_MARKS).rstrip(".!").strip(_MARKS).rstrip(".!").split())
+
+
+def _from_json(sections: Sections, answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> Given:
+    item = _final_object(sections, _keys(answer))
+    reasoning = item.pop(REASONING, "") if REASONING not in _keys(answer) else ""
+    given = _given(item, answer)
+    return replace(given, reasoning=reasoning) if isinstance(reasoning, str) else given
+
+
+def _given(item: Mapping[str, Any], answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> Given:
+    if not isinstance(answer, TextAnswer):  # a text read off a picture may be anything
+        _filled_in(item)
+    reason_key = None if isinstance(answer, TextAnswer) else answer.reason_key
+    reason = item.get(reason_key, "") if reason_key else ""
+    if not isinstance(reason, str):
+        raise Malformed(f'"{reason_key}" must be a string.')
+    text = json.dumps(item, ensure_ascii=False, sort_keys=True)
+    if isinstance(answer, NumberAnswer):
+        number = _number(item, answer)
+        return Given(text, score=number, score_100=answer.score_100(number), values={answer.key: number}, reason=reason)
+    if isinstance(answer, ChecksAnswer):
+        given = _checks(item, answer)
+        total = answer.total(given)
+        return Given(text, score=total, score_100=None if total is None else total * 100, values=given, reason=reason)
+    if isinstance(answer, YesNoAnswer):
+        word = plain(_string(item, answer.key)).casefold()
+        if word not in ("yes", "no"):
+            raise Malformed(f'"{answer.key}" must be "yes" or "no", not "{short(word)}".')
+        yes = float(word == "yes")
+        return Given(text, label=word, score=yes, score_100=yes * 100, values={answer.key: word}, reason=reason)
+    return Given(text, values={answer.key: _string(item, answer.key)})
+
+
+def _filled_in(item: Mapping[str, Any]) -> None:
+    for key, value in item.items():
+        if isinstance(value, str) and _NOT_FILLED_IN.fullmatch(value):
+            raise Malformed(
+                f'"{short(key)}" is {short(json.dumps(value))}: the form is not filled in; say what you mean there.'
+            )
+
+
+def _keys(answer: NumberAnswer | ChecksAnswer | YesNoAnswer | TextAnswer) -> tuple[str, ...]:
+    """Return the keys an answer decides by; objects without any of them are no rivals of it."""
+    return tuple(check.key for check in answer.checks) if isinstance(answer, ChecksAnswer) else (answer.key,)
+
+
+def _final_object(sections: Sections, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the object a reply ends in; earlier ones must say the same under these keys, without keys in everything."""
+    parts = sections.parts
+    objects = {i: value for i, part in enumerate(parts) if (value := _object_in(part)) is not None}
+    given = given_of(parts, list(objects))
+    rivals = [scrap for scrap in sections.scraps if not keys or any(key in scrap for key in keys)]
+    if rivals or not given:
+        detail = f" ({sections.broken})" if sections.broken else ""
+        raise Malformed(
+            f"Your reply does not end in a valid JSON object{detail}; end with exactly one, outside any quotation or code."
+        )
+    last, item = given[-1], objects[given[-1]]
+    _ends(parts, last, "JSON object")
+    stands_apart(parts, last)
+    for other in (objects[index] for index in given[:-1]):
+        rival = any(key in other for key in keys) if keys else bool(other)
+        if rival and any(other.get(key) != item.get(key) for key in keys or {*other, *item}):
+            raise Malformed("Your reply has several JSON objects that differ; give exactly one, at the end.")
+    return item
+
+
+def _object_in(part: Part) -> dict[str, Any] | None:
+    """Return the object a part holds: itself, or all there is in a code fence or between the tags of an answer."""
+    return _sole(part) if part.kind in ("object", "code", "answer") else None
+
+
+def _sole(part: Part, depth: int = 2) -> dict[str, Any] | None:
+    if part.kind == "object":
+        return dict(shallow(part.value))
+    if not depth:
+        return None
+    inside = [inner for inner in split(part.text, objects=True).parts if not inner.blank]
+    if len(inside) == 3 and (inside[0].text.strip(), inside[2].text.strip()) == ("[", "]"):
+        inside = inside[1:2]  # a list of one
+    return _sole(inside[0], depth - 1) if len(inside) == 1 and inside[0].kind in ("object", "code") else None
+
+
+def _ends(parts: Sequence[Part], index: int, what: str) -> None:
+    """Make sure that nothing is said behind the answer; a list around the one object is let pass."""
+    behind = [part for part in parts[index + 1 :] if not part.blank]
+    listed = parts[index].kind == "object" and index > 0 and parts[index - 1].text.rstrip().endswith("[")
+    if behind and not (listed and len(behind) == 1 and behind[0].text.strip(" \t\r\n*_`") == "]"):
+        raise Malformed(
+            f'Something stands behind your {what} ("{short(behind[0].text)}"); say it before, and end the reply with the {what}.'
+        )
+
+
+def _number(item: Mapping[str, Any], answer: NumberAnswer) -> float:
+    value = _need(item, answer.key)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool) and answer.low <= value <= answer.high
+    if not number or value != int(value):
+        raise Malformed(
+            f'"{answer.key}" must be a whole number from {answer.low} to {answer.high}, not {short(json.dumps(value))}.'
+        )
+    return float(value)
+
+
+def _checks(item: Mapping[str, Any], answer: ChecksAnswer) -> dict[str, str]:
+    answers = {}
+    for check in answer.checks:
+        value = _need(item, check.key)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e6
+        word = (str(int(value)) if value == int(value) else repr(value)) if number else value
+        by_key = {allowed.casefold(): allowed for allowed in check.values}
+        known = by_key.get(word.strip().casefold()) if isinstance(word, str) else None
+        if known is None:
+            raise Malformed(f'"{check.key}" must be one of {", ".join(check.values)}, not {short(json.dumps(value))}.')
+        answers[check.key] = known
+    return answers
+
+
+def _need(item: Mapping[str, Any], key: str) -> Any:
+    if key not in item:
+        raise Malformed(f'Your JSON object has no "{key}".')
+    return item[key]
+
+
+def _string(item: Mapping[str, Any], key: str) -> str:
+    value = _need(item, key)
+    if not isinstance(value, str):
+        raise Malformed(f'"{key}" must be a string, not {short(json.dumps(value))}.')
+    return value.strip()
+
+
+__all__ = ["LONGEST_REPLY", "Given", "Malformed", "Reading", "plain", "read", "read_object"]

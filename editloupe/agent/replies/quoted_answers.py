@@ -1,0 +1,97 @@
+"""Tells the answers a reply gives from those it only shows: quoted, in code within a sentence, or introduced as an example."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from editloupe.agent.replies.problems import Malformed, short
+from editloupe.agent.replies.sections import OPENING, Part, says_something
+
+_SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)[.!?;](?=\s)|[。！？；]", re.IGNORECASE)
+_FORM = r"(?:(?:required|expected|answer|output|response|reply|json) ){0,3}form(?:at)?"
+_EXAMPLE = re.compile(
+    r"\b(?:for instance|e\.g\.|such as|examples?|hypothetical(?:ly)?)(?!\w)" rf"|^\W*(?:the )?{_FORM}\W*$",
+    re.IGNORECASE,
+)
+"""Speaks of an example, or of the form, in the sentence before an answer."""
+_FOR_EXAMPLE = re.compile(
+    r"\b(?:for instance|e\.g\.?|such as|(?:for|an|another|one|some) examples?|hypothetical(?:ly)?)[\W_]*$"
+    r"|^[\W_]*(?:the )?examples?(?: (?:answer|output|response|reply|json|format))?[\W_\d]*$"
+    rf"|^\W*(?:the )?(?:required|expected) {_FORM}(?: is)?\W*$|^\W*(?:the )?{_FORM} is\W*$",
+    re.IGNORECASE,
+)
+"""Introduces what stands directly behind it as an example."""
+_BEGINS_AN_EXAMPLE = re.compile(r"[\W_]*(?:for instance|for example|e\.g\.|hypothetically)(?!\w)", re.IGNORECASE)
+_GIVES = re.compile(
+    r"answer|verdict|decision|decide|judge?ment|conclusion|label|score|rating|result|output|response|assessment|evaluation|final"
+    r"|\b(?:so|therefore|thus|hence)\b|答案|结论|結論|判断|評価|评分|结果",
+    re.IGNORECASE,
+)
+"""Introduces what stands behind it as the answer."""
+_LEADS_IN = ":.!?—–…→>：。！？．"
+"""The marks that may stand between a sentence and an object on the same line."""
+_NAMES_IT = re.compile(
+    r"\b(?:answer|verdict|decision|judge?ment|score|rating|result|output|response|json)\s*(?:is|=)$", re.IGNORECASE
+)
+_DENIES = re.compile(r"\b(?:not|never|cannot|no|told|asked|if|would)\b|n[’']t\b", re.IGNORECASE)
+_LONGEST_LEAD = 400
+"""Characters before an answer that are looked at for how it is introduced."""
+
+
+def stands_apart(parts: Sequence[Part], index: int) -> None:
+    """Make sure that an object is not the end of a sentence, which may say anything of it."""
+    line = _before(parts, index).rpartition("\n")[2]
+    if parts[index].kind != "object" or not says_something(line):
+        return
+    lead = line.rstrip(" \t*_`([（)）\"'”’»")
+    told = lead[-_LONGEST_LEAD:]
+    if _NAMES_IT.search(told) and not _DENIES.search(told):  # "The answer is {…}"
+        return
+    if lead and lead[-1] not in _LEADS_IN and not lead.endswith((" -", "`json")):
+        raise Malformed(
+            f'Your JSON object stands within a sentence ("{short(line[-60:])}"); '
+            "write it on a line of its own, at the end of the reply."
+        )
+
+
+def given_of(parts: Sequence[Part], places: Sequence[int]) -> list[int]:
+    """Return which of these parts are given rather than shown."""
+    kept = [index for index in places if not _is_shown(parts, index)]
+    plainly = {index for index in kept if not _may_be_an_example(parts, index)}
+    last = max(plainly, default=-1)
+    return [index for index in kept if index in plainly or index > last]
+
+
+def _before(parts: Sequence[Part], index: int) -> str:
+    return parts[index - 1].text if index and parts[index - 1].kind == "text" else ""
+
+
+def _is_shown(parts: Sequence[Part], index: int) -> bool:
+    """True where a part is quoted, stands in code within a sentence, or is directly introduced as an example."""
+    before = _before(parts, index)
+    after = parts[index + 1].text if index + 1 < len(parts) and parts[index + 1].kind == "text" else ""
+    line = before.rpartition("\n")[2]
+    lead = _lead(before)
+    if line.lstrip().startswith(">") or _FOR_EXAMPLE.search(lead):
+        return True
+    if _BEGINS_AN_EXAMPLE.match(lead) and not _GIVES.search(lead):
+        return True
+    if before[-1:] == "`" and after[:1] == "`":
+        # Models set off their answer in backticks, alone in its line or behind "Final answer:"; elsewhere they quote.
+        named = lead.rstrip(" `*_").endswith((":", "：")) and _GIVES.search(lead)
+        alone = not says_something(line) or named
+        return not alone or says_something(after.partition("\n")[0])
+    return before[-1:] != "`" and before[-1:] != "" and before[-1:] in OPENING
+
+
+def _may_be_an_example(parts: Sequence[Part], index: int) -> bool:
+    lead = _lead(_before(parts, index))
+    return lead.rstrip(" `*_").endswith((":", "：")) and _EXAMPLE.search(lead) is not None
+
+
+def _lead(before: str) -> str:
+    """Return the last sentence before an answer, in the last line that says anything."""
+    line = before[-_LONGEST_LEAD:].rstrip().rpartition("\n")[2]
+    ends = [end.end() for end in _SENTENCE_END.finditer(line)]
+    return line[ends[-1] :] if ends else line

@@ -1,0 +1,391 @@
+"""Splits a reply into its parts: thoughts, tool calls, answers, code, quoted sections, JSON objects, and the prose between them.
+
+The slips of published transcripts are survived: a missing slash in a closing tag, a space inside a tag, other capitals, a
+thought that has only its end. What the parts mean is not decided here. A reply is read from left to right without going back: the
+work grows with its length, whatever stands in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from editloupe.agent.replies.problems import Malformed
+from editloupe.agent.replies.tags import START_THINKING, TAG, Tag, holds_the_words_of_others, tag_of
+
+Kind = Literal["text", "thought", "call", "answer", "object", "code", "shown"]
+
+_OPENS_A_LINE = r"(?:(?<![^\n].)|(?<=\n .)|(?<=\n  .)|(?<=\n   .))"
+_FENCE = (
+    rf"`{_OPENS_A_LINE}(?P<ticks>``++)(?P<info>[^`\n]*+)$"
+    rf"|~{_OPENS_A_LINE}(?P<tildes>~~++)(?P<about>[^\n]*+)$"
+)
+_QUOTED_LINE = rf">{_OPENS_A_LINE}(?P<quotation>)"
+_NEXT_QUOTED_LINE = re.compile(r"[^\n]*+(?:\n {0,3}+>[^\n]*+)*+")
+_BRACE = r"\{(?P<brace>)(?=\s*+(?:[\"“”'‘’`{}]|\w{1,80}+\s*+[:=]))"
+_BRACES = re.compile(r"[{}]")
+_MARKER = re.compile(r"<\|\w{1,40}+\|>")
+"""What chat templates put between turns, and some servers leave in a reply."""
+_FLAGS = re.IGNORECASE | re.MULTILINE
+_TAG = re.compile(TAG, _FLAGS)
+_MARK = re.compile(rf"{TAG}|<!--(?P<comment>)|{_QUOTED_LINE}|{_FENCE}", _FLAGS)
+_MARK_OR_BRACE = re.compile(rf"{_MARK.pattern}|{_BRACE}", _FLAGS)
+_FENCE_LINE = re.compile(_FENCE, _FLAGS)
+_NEXT_WORD = re.compile(r"\s{0,8}+(\w{0,40}+)")
+_SAID = re.compile(r"[^\W_]|[~?？¿<＜{}\[\](（\"'“‘„«「『]")
+"""What is more than layout: letters and digits, doubt, a line struck out, and whatever begins a quotation, a tag or an object."""
+OPENING, CLOSING = "\"'“‘„«「『`", "\"'”’“»」』`"
+"""Quotation marks; the backtick is the mark of code."""
+_CHANNEL = "channel"
+_OURSELVES = frozenset({"", "assistant", "model", "final"})
+"""The speakers that are the judge itself."""
+MOST_BROKEN = 10
+"""Broken objects that are passed over in one reply; behind the last of them nothing is taken for an object."""
+MOST_MARKS = 5_000
+"""Tags, fences and objects that are looked at in one reply; an answer has a handful of them, and one with more is not read."""
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    item = dict(pairs)
+    if len(item) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return item
+
+
+def _no_constants(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+DECODER = json.JSONDecoder(strict=False, object_pairs_hook=_pairs, parse_constant=_no_constants)
+"""Reads JSON without any guess: no key twice, no NaN, no Infinity. Newlines and tabs in a string may stand as they are."""
+
+
+def says_something(text: str) -> bool:
+    """True where a text is more than layout.
+
+    >>> says_something("。 ✅"), says_something("or 3")
+    (False, True)
+    """
+    return _SAID.search(text) is not None
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a reply."""
+
+    kind: Kind
+    text: str
+    value: Any = None
+    """Of an object: what it holds."""
+    closed: bool = True
+    """False where the reply ends before the part does."""
+    source: str = ""
+    """Of code and quoted sections: the same with what marks them off."""
+
+    @property
+    def blank(self) -> bool:
+        """True where nothing is said, not even on the line of a fence that nothing closes."""
+        unclosed = self.kind == "code" and not self.closed
+        said = _MARKER.sub("", self.source) if unclosed else self.text
+        return self.kind in ("text", "code") and not says_something(said)
+
+
+@dataclass(frozen=True)
+class Sections:
+    """The parts of one reply, in order."""
+
+    parts: tuple[Part, ...] = ()
+    broken: str = ""
+    """Why something that begins as a JSON object is none."""
+    scraps: tuple[str, ...] = ()
+    """What begins as a JSON object and is none, each up to its last brace, or to the end of the reply; quotations left out."""
+
+    @cached_property
+    def thought(self) -> str:
+        """The thoughts together; what is said outside the tags where there are none."""
+        thoughts = [part.text.strip() for part in self.parts if part.kind == "thought"]
+        return "\n".join(text for text in thoughts if text) or self.outside
+
+    @cached_property
+    def outside(self) -> str:
+        """What is said between the tags, objects and code included."""
+        said = [(p.source or p.text).strip() for p in self.parts if p.kind in ("text", "object", "code", "shown")]
+        return "\n".join(text for text in said if text)
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The blocks of tool calls."""
+        return tuple(part.text for part in self.parts if part.kind == "call")
+
+    @property
+    def unclosed(self) -> bool:
+        """True where a thought has no end."""
+        return any(part.kind == "thought" and not part.closed for part in self.parts)
+
+
+def split(text: str, objects: bool = False) -> Sections:
+    """Split a reply into its parts; JSON objects outside the tags are parts of their own where they are asked for.
+
+    Raises Malformed where there are more tags, fences and objects than a reply can mean.
+
+    >>> [part.kind for part in split("<think>Red.</think> So: <Start Final Answer>Wrong Action</Start Final Answer>").parts]
+    ['thought', 'text', 'answer']
+    """
+    return _Scanner(text.lstrip(), objects).run()
+
+
+@dataclass
+class _Scanner:
+    text: str
+    objects: bool = False
+    thinking: bool = True
+    """False: the tags of thoughts are prose."""
+    fences: bool = True
+    parts: list[Part] = field(default_factory=list)
+    past: list[Part] = field(default_factory=list)
+    """What turned out to be thought when its end came."""
+    done: int = 0
+    """Everything before this place is in a part."""
+    since: int = 0
+    """Where a thought that has only its end began: the prompt has opened it."""
+    thoughts: list[str] = field(default_factory=list)
+    """The names of the thoughts that are open, the outermost first."""
+    names: Counter[str] = field(default_factory=Counter)
+    """The same names, counted."""
+    broken: str = ""
+    scraps: list[str] = field(default_factory=list)
+    spoilt: int = 0
+    """No object begins before this place: what stands there is part of a broken one."""
+    failures: int = 0
+    marks: int = MOST_MARKS
+    """How many more are looked at."""
+
+    def run(self) -> Sections:
+        """Go through the whole text."""
+        place = 0
+        while found := self._pattern().search(self.text, place):
+            place = self._take(found)
+        if self.thoughts:
+            self._endless_thought()
+        else:
+            self._say(len(self.text))
+        return Sections((*self.past, *self.parts), self.broken, tuple(self.scraps))
+
+    def _pattern(self) -> re.Pattern[str]:
+        if self.thoughts:
+            return _TAG
+        return _MARK_OR_BRACE if self.objects and self.spoilt < len(self.text) else _MARK
+
+    def _tags(self, place: int) -> Iterator[Tag]:
+        for found in _TAG.finditer(self.text, place):
+            self._count()
+            if tag := tag_of(found):
+                yield tag
+
+    def _count(self) -> None:
+        self.marks -= 1
+        if self.marks < 0:
+            raise Malformed(f"Your reply has more than {MOST_MARKS:,} tags and objects; give one answer in plain form.")
+
+    def _take(self, found: re.Match[str]) -> int:
+        """Deal with one mark; return where to go on."""
+        self._count()
+        if found.lastgroup == "brace":
+            return self._object(found.start())
+        if found.lastgroup in ("info", "about"):
+            return self._code(found) if self.fences else found.end()
+        if found.lastgroup == "comment":
+            end = self.text.find("-->", found.end())
+            return self._section("shown", found.start(), found.end(), end, end + 3)
+        if found.lastgroup == "quotation":
+            lines = _NEXT_QUOTED_LINE.match(self.text, found.end())
+            end = lines.end() if lines else found.end()
+            return self._section("shown", found.start(), found.end(), end, end)
+        tag = tag_of(found)
+        if tag is None:
+            return found.end()
+        if self.thoughts:
+            return self._in_thought(tag)
+        if tag.kind == "thought" and self.thinking:
+            return self._think(tag) if not tag.closing else self._all_was_thought(tag)
+        if tag.kind in ("answer", "call") and not tag.closing:
+            return self._tagged(tag)
+        if tag.kind in ("channel", "speaker"):
+            return self._channel(tag)
+        if tag.kind in ("nothing", "end"):
+            self._say(tag.start)
+            self.done = tag.end
+            return tag.end
+        return self._unknown(tag) if tag.kind == "unknown" and not tag.closing else tag.end
+
+    def _say(self, until: int) -> None:
+        if until > self.done:
+            self.parts.append(Part("text", self.text[self.done : until]))
+        self.done = until
+
+    def _section(self, kind: Kind, start: int, inside: int, close: int, end: int) -> int:
+        """Add a section; `close` is negative where the reply ends before it does."""
+        self._say(start)
+        closed = close >= 0
+        close, end = (close, end) if closed else (len(self.text), len(self.text))
+        source = self.text[start:end] if kind in ("code", "shown") else ""
+        self.parts.append(Part(kind, self.text[inside:close], closed=closed, source=source))
+        self.done = end
+        return end
+
+    def _tagged(self, tag: Tag) -> int:
+        """Add a call or an answer, up to the next tag of its name, with or without a slash."""
+        kind: Kind = "answer" if tag.kind == "answer" else "call"
+        for other in self._tags(tag.end):
+            if other.name == tag.name or kind == other.kind == "call":
+                return self._section(kind, tag.start, tag.end, other.start, other.end)
+            if self.thinking and other.kind == "thought" and (other.closing or kind == "answer"):
+                # Merely spoken of, in a thought that the prompt has opened or before one that begins here.
+                return tag.end
+        return self._section(kind, tag.start, tag.end, -1, -1)
+
+    def _object(self, start: int) -> int:
+        """Take a whole JSON object; nothing inside one that is broken is taken for an object."""
+        if start < self.spoilt:
+            return start + 1
+        try:
+            value, end = DECODER.raw_decode(self.text, start)
+        except (ValueError, RecursionError) as error:
+            self._spoil(start, str(error))
+            return start + 1
+        self._say(start)
+        self.parts.append(Part("object", self.text[start:end], value))
+        self.done = end
+        return end
+
+    def _spoil(self, start: int, error: str) -> None:
+        """Note a broken object: it goes on until its braces are even, or else to the end."""
+        self.broken = self.broken or error
+        self.failures += 1
+        depth, end = 0, len(self.text)
+        for brace in _BRACES.finditer(self.text, start):
+            depth += 1 if brace[0] == "{" else -1
+            if not depth:
+                end = brace.end()
+                break
+        before, after = self.text[max(start - 1, 0) : start], self.text[end : end + 1]
+        if not (before and before in OPENING and after and after in CLOSING):
+            self.scraps.append(self.text[start:end])
+        # Every failure may have read to the end, so that their number is bounded.
+        self.spoilt = end if self.failures < MOST_BROKEN else len(self.text)
+
+    def _code(self, found: re.Match[str]) -> int:
+        name = "ticks" if found["ticks"] else "tildes"
+        lines = _FENCE_LINE.finditer(self.text, found.end())
+        ends = (line for line in lines if (line[name] or "").startswith(found[name]))
+        close = next((line for line in ends if not (line["info"] or line["about"] or "").strip()), None)
+        place = (close.start(), close.end()) if close else (-1, -1)
+        end = self._section("code", found.start(), found.end(), *place)
+        # Models put their calls into fences too; carrying out a call judges nothing.
+        inside = _Scanner(self.parts[-1].text, thinking=False, fences=False, marks=self.marks)
+        calls = [part for part in inside.run().parts if part.kind == "call"]
+        self.parts[-1:] = calls or self.parts[-1:]
+        self.marks = inside.marks
+        return end
+
+    def _think(self, tag: Tag) -> int:
+        self._say(tag.start)
+        self._open(tag.name)
+        self.done = tag.end
+        return tag.end
+
+    def _in_thought(self, tag: Tag) -> int:
+        """Look for the end of the thought; whatever else is spoken of in it does not count."""
+        place = tag.end
+        if tag.kind == "thought":
+            # The published slip: the closing tag without its slash.
+            if tag.closing or tag.name == START_THINKING == self.thoughts[-1]:
+                self._close(tag.name)
+            else:
+                self._open(tag.name)
+        elif tag.kind == "channel":
+            word = _NEXT_WORD.match(self.text, tag.end)
+            place = word.end() if word else place
+            if word and word[1].lower() == "final" and self.names[_CHANNEL]:
+                self._close(_CHANNEL)
+        elif (tag.kind == "end" and self.names[_CHANNEL]) or (tag.closing and self.names[tag.name]):
+            self._close(_CHANNEL if tag.kind == "end" else tag.name)
+        if not self.thoughts:
+            self.parts.append(Part("thought", self.text[self.done : tag.start]))
+            self.done = place
+        return place
+
+    def _open(self, name: str) -> None:
+        self.thoughts.append(name)
+        self.names[name] += 1
+
+    def _close(self, name: str) -> None:
+        """Close the thought of this name and all inside it; a name that is not open closes them all: another slip."""
+        known = self.names[name] > 0
+        while self.thoughts:
+            last = self.thoughts.pop()
+            self.names[last] -= 1
+            if known and last == name:
+                return
+
+    def _all_was_thought(self, tag: Tag) -> int:
+        """Take everything before a closing tag that was never opened for thought."""
+        self.past.append(Part("thought", self.text[self.since : tag.start]))
+        self.parts.clear()
+        self.broken = ""
+        self.scraps.clear()
+        self.spoilt = min(self.spoilt, tag.end) if self.failures < MOST_BROKEN else self.spoilt
+        self.done = self.since = tag.end
+        return tag.end
+
+    def _endless_thought(self) -> None:
+        """Keep the calls of a reply whose thought has no end, for those judge nothing; no answer is looked for in it."""
+        rest = _Scanner(self.text[self.done :], thinking=False).run()
+        spoken = [part for part in rest.parts if part.kind in ("call", "answer")]
+        if spoken and all(part.kind == "call" for part in spoken):
+            self.parts += [Part("thought", rest.outside), *spoken]
+        else:
+            self.parts.append(Part("thought", self.text[self.done :], closed=False))
+
+    def _channel(self, tag: Tag) -> int:
+        """Deal with harmony's markers: every channel but the final one is thought; what others say is no part of the reply."""
+        word = _NEXT_WORD.match(self.text, tag.end)
+        if tag.kind == "speaker":
+            named = tag.name in ("user", "assistant", "system")
+            if (tag.name if named else word[1].lower() if word else "") not in _OURSELVES:
+                return self._section("shown", tag.start, tag.end, -1, -1)
+            word = None if named else word
+        final = word is not None and word[1].lower() == "final"
+        if tag.kind == "channel" and final:
+            self._all_was_thought(tag)
+        else:
+            self._say(tag.start)
+        self.done = word.end() if word else tag.end
+        if tag.kind == "channel" and not final:
+            self._open(_CHANNEL)
+        return self.done
+
+    def _unknown(self, tag: Tag) -> int:
+        """Keep what stands between two unknown tags apart; one that is never closed is prose, unless it opens a quotation."""
+        closings = self._closings.get(tag.name, [])
+        place = bisect_left(closings, (tag.end, 0))
+        if place < len(closings):
+            return self._section("shown", tag.start, tag.end, *closings[place])
+        alone = self.text[tag.start - 1 : tag.start] in ("", "\n") and self.text[tag.end : tag.end + 1] in ("", "\n")
+        first = tag.start <= 8 and not self.text[: tag.start].strip()
+        return self._think(tag) if (alone or first) and holds_the_words_of_others(tag.name) else tag.end
+
+    @cached_property
+    def _closings(self) -> dict[str, list[tuple[int, int]]]:
+        """Where unknown tags are closed, by name."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for tag in self._tags(0):
+            if tag.kind == "unknown" and tag.closing:
+                found.setdefault(tag.name, []).append((tag.start, tag.end))
+        return found

@@ -1,0 +1,152 @@
+"""Requests that go out in files: what a client would send is taken from it at the last moment, and its reply given to it later.
+
+The client, its parsing of replies and everything behind it stay what they are; only the way over the network is another one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from editloupe.agent.transport.rate_limits import OverBudget
+from editloupe.types import UserError
+
+if TYPE_CHECKING:
+    from editloupe.agent.providers.provider import Opening, Provider
+    from editloupe.agent.transport.clients import Client
+
+MOST_REQUESTS = 50_000
+MOST_BYTES = 200 * 1_000_000
+"""Of one file: the narrower of the providers' limits."""
+
+
+@dataclass(frozen=True)
+class BatchState:
+    """How a submitted file is getting on."""
+
+    over: bool
+    sentence: str
+    """The provider's word, and how many requests are done where it says so."""
+    results: tuple[str, ...] = ()
+    """Names of files with replies and errors."""
+    failed: bool = False
+    """Nothing will come of it."""
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """What came of one request."""
+
+    key: str
+    status: int
+    """Of HTTP; 0 where the request was never answered."""
+    body: bytes
+    """The reply as the client would have got it, or what went wrong in a sentence."""
+
+
+class BatchFiles(Protocol):
+    """A provider's interface for files of requests."""
+
+    def line(self, key: str, path: str, body: bytes) -> bytes:
+        """Return a request as a line of a file."""
+
+    async def submit(self, mark: str, path: str, file: Path) -> str:
+        """Upload a file and have it worked on; return the name of the job. The mark finds it again."""
+
+    async def find(self, mark: str) -> str | None:
+        """Return the name of the job with this mark, if there is one."""
+
+    async def state(self, job: str) -> BatchState:
+        """Ask how a job is getting on."""
+
+    async def download(self, name: str, to: Path) -> None:
+        """Write a file of results."""
+
+    def result(self, line: bytes) -> BatchResult | None:
+        """Read a line of results; None for one that is none."""
+
+    def how_to_cancel(self, job: str) -> str:
+        """Return a command that cancels a job; it names the key's variable, not the key."""
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+
+
+class Desk(Protocol):
+    """Takes requests in place of the network."""
+
+    def take_over(self, provider: Provider, opening: Opening, client: Client, spec: str) -> None:
+        """Have a client's requests come here."""
+
+    async def answer(self, path: str, body: bytes) -> tuple[int, bytes]:
+        """Return the reply to a request; raises `Deferred` where there is none yet."""
+
+
+_DESK: ContextVar[Desk | None] = ContextVar("editloupe_desk", default=None)
+
+
+@contextmanager
+def served_by(desk: Desk) -> Iterator[None]:
+    """Have the clients that are opened in this block send their requests to a desk."""
+    token = _DESK.set(desk)
+    try:
+        yield
+    finally:
+        _DESK.reset(token)
+
+
+def current_desk() -> Desk | None:
+    """Return whom clients opened here send their requests to, where it is not the network."""
+    return _DESK.get()
+
+
+class NoReply(Exception):
+    """A request in a file was not answered; the case ends unjudged."""
+
+    def __init__(self, sentence: str, expired: bool = False) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.expired = expired
+
+
+def raise_put_aside(error: BaseException) -> None:
+    """Raise what a desk said, where that is what a client's error goes back to."""
+    from editloupe.agent.transport.errors import ModelFailed
+    from editloupe.types import Reason
+
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, NoReply):
+            raise ModelFailed(Reason.TIMEOUT if seen.expired else Reason.MODEL_ERROR, seen.sentence)
+        if isinstance(seen, OverBudget):
+            raise seen
+        seen = seen.__cause__ or seen.__context__
+
+
+def connect(client: Client, desk: Desk) -> None:
+    """Put a desk in the place of the network behind a client."""
+    http = client.http
+    names = {kind.__module__.partition(".")[0] for kind in type(http).__mro__}
+    library = next((name for name in ("httpx2", "httpx") if name in names), None)
+    if library is None or not hasattr(http, "_transport"):
+        raise UserError("the installed HTTP client cannot be made to write its requests into files")
+    http._transport = _transport(sys.modules[library], desk)
+    http._mounts = {}
+
+
+def _transport(library: Any, desk: Desk) -> Any:
+    class DeskTransport(library.AsyncBaseTransport):  # type: ignore[misc]
+        """Hands requests to a desk."""
+
+        async def handle_async_request(self, request: Any) -> Any:
+            body = b"".join([part async for part in request.stream])
+            status, reply = await desk.answer(request.url.path, body)
+            headers = {"content-type": "application/json"}
+            return library.Response(status, headers=headers, content=reply, request=request)
+
+    return DeskTransport()

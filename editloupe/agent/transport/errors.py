@@ -1,0 +1,248 @@
+"""Sorts what clients raise into: try again, leave this case unjudged, or stop at once because the user must mend something."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from editloupe.agent.providers.provider import ErrorForm
+from editloupe.agent.transport.http import BrokenReply, Redirected
+from editloupe.agent.transport.refusals import names_a_model, parameter_in, refusal_about, wait_in
+from editloupe.agent.transport.secrets import shown, without_secrets
+from editloupe.types import Reason, Usage, UserError
+
+_SECRET = re.compile(
+    r"\b(sk-[\w-]{6,}|AIza[\w-]{10,}|Bearer\s+[^\s\"',}]+|Basic\s+[A-Za-z0-9+/=_-]{8,})|(?<=key=)[^&\s]+", re.IGNORECASE
+)
+
+
+_WAITS = (
+    ("retry-after-ms", 0.001),
+    ("retry-after", 1.0),
+    ("Retry-After", 1.0),
+    ("llm_provider-retry-after-ms", 0.001),
+    ("llm_provider-retry-after", 1.0),
+)
+"""Headers with the time to wait; LiteLLM's proxy hands on its provider's under a name of its own."""
+_NOTHING = Usage()
+_ANY_FORM = ErrorForm()
+
+
+OVERLOADED = 529
+"""Not a status of HTTP's own; some services answer it when they are short of machines."""
+
+
+class ModelFailed(Exception):
+    """The model could not be got to answer; this case ends unjudged."""
+
+    def __init__(self, reason: Reason, sentence: str, usage: Usage = _NOTHING, attempts: int = 1) -> None:
+        super().__init__(sentence)
+        self.reason = reason
+        self.sentence = sentence
+        self.usage = usage
+        """What the requests that failed took, as far as it can be told."""
+        self.attempts = attempts
+
+
+class ModelRejected(UserError):
+    """A wrong key, an unknown model, no quota, a wrong address: nothing that trying again would change."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What an error means."""
+
+    sentence: str
+    reason: Reason = Reason.MODEL_ERROR
+    again: bool = False
+    slow_down: bool = False
+    retry_after: float | None = None
+    limited: bool = False
+    """The server limits requests (429) and does not say how long to wait."""
+    fatal: ModelRejected | None = None
+    parameter: str | None = None
+    """The parameter the server does not take."""
+    paid: bool = False
+    """The server was at work on this request, which may have to be paid for although no reply came of it."""
+    redirected: bool = False
+    """Passing in the middle of a run; a wrong address where the server has never answered otherwise."""
+
+
+def classify(error: BaseException, model: str, timeout: float, form: ErrorForm = _ANY_FORM) -> Fault:
+    """Say what an error of a chat client means; the sentence never holds a secret."""
+    chain = list(_chain(error))
+    bodies = [body for error in chain for body in _bodies(error, form)]
+    said = _said(chain, bodies)
+    for one in chain:
+        if isinstance(one, Redirected):
+            return _redirect(one, model)
+        if isinstance(one, BrokenReply):
+            return Fault(f"{model} sent a reply that cannot be read ({clean(str(one))})", again=True, paid=True)
+    status = next((code for error in chain if (code := _status(error, form))), None)
+    if status is not None:
+        parameter = parameter_in(said, _field(bodies)) if status in (400, 404, 422) else None
+        if status in (404, 405) and not parameter:
+            fatal = _wrong_address(status, said, model, chain, form.versioned_path)
+            if fatal:
+                return Fault(f"{model} answered {status}: {said}", fatal=fatal)
+        return _by_status(status, said, model, _retry_after(chain, form), parameter)
+    if any(_named(error, "Timeout") for error in chain):
+        waiting = not any(_named(error, "ConnectTimeout", "PoolTimeout") for error in chain)
+        return Fault(f"{model} did not answer within {timeout:g} s", Reason.TIMEOUT, again=True, paid=waiting)
+    if any(isinstance(e, OSError) or _named(e, "Transport", "Connection", "Payload") for e in chain):
+        return Fault(f"the server of {model} could not be reached or dropped the connection ({said})", again=True)
+    if any(_named(error, "JSONDecode", "ValidationError") for error in chain):
+        return Fault(f"{model} sent a reply that is not in its provider's format ({said})", again=True, paid=True)
+    name = type(error).__name__
+    return Fault(f"{model} sent a reply the client could not take: {name}: {said}", again=True, paid=True)
+
+
+def empty_reply(model: str) -> Fault:
+    """Return what a reply without a word, a call or a reason for ending means: the server's fault, not the model's answer."""
+    return Fault(f"{model} sent a reply that is not in its provider's format (nothing in it)", again=True, paid=True)
+
+
+def _named(error: BaseException, *words: str) -> bool:
+    """True where a class the error descends from has one of these words in its name.
+
+    The clients sit on several HTTP libraries, each with its own classes for the same thing.
+    """
+    return any(word in kind.__name__ for kind in type(error).__mro__ for word in words)
+
+
+def _redirect(error: Redirected, model: str) -> Fault:
+    to = clean(error.target)
+    sentence = f"the server of {model} redirects ({error.status}) to {to}, which is not followed"
+    why = (
+        "a redirect is not followed, because the key and the pictures would go with it; give that address as --base-url"
+    )
+    fatal = ModelRejected(f"the server of {model} redirects ({error.status}) to {to}; {why}")
+    return Fault(sentence, again=True, redirected=True, fatal=fatal)
+
+
+def _by_status(status: int, said: str, model: str, wait: float | None, parameter: str | None) -> Fault:
+    text = f"{model} answered {status}: {said}"
+    if status == 408:
+        return Fault(text, Reason.TIMEOUT, again=True)
+    if status >= 500 or status in (409, 425):
+        return Fault(text, again=True, slow_down=status in (503, OVERLOADED), retry_after=wait)
+    told = f"({status}: {said})"
+    about = refusal_about(status, said, waits=wait is not None)
+    if about == "budget":
+        return Fault(text, fatal=ModelRejected(f"the account of {model} has no quota or budget left {told}"))
+    if status == 429:
+        return Fault(text, again=True, slow_down=True, retry_after=wait, limited=wait is None)
+    if parameter:
+        return Fault(text, Reason.SERVER_REFUSED, parameter=parameter)
+    if about == "key":
+        return Fault(text, fatal=ModelRejected(f"the key for {model} was not accepted {told}"))
+    if about == "model":
+        return Fault(text, fatal=ModelRejected(f"the server does not know the model {model} {told}"))
+    if about == "pictures":
+        return Fault(text, fatal=ModelRejected(f"the model {model} takes no pictures {told}"))
+    return Fault(text, Reason.REFUSED if about == "content" else Reason.SERVER_REFUSED)
+
+
+def _wrong_address(status: int, said: str, model: str, chain: list[BaseException], path: str) -> ModelRejected | None:
+    """Say so where the address lacks the version that most servers have in it, before the path a client adds."""
+    url = next((url for error in chain if (url := _url(error))), "")
+    base, found, _ = url.partition(path) if path else (url, "", "")
+    if not found or re.search(r"/v\d", base) or names_a_model(said):
+        return None
+    return ModelRejected(
+        f"the server of {model} has nothing at {clean(shown(url))} ({status}: {said}); most compatible servers want /v1 at the "
+        f"end of their address: --base-url {clean(shown(base))}/v1"
+    )
+
+
+def _url(error: BaseException) -> str:
+    try:
+        return str(getattr(getattr(error, "response", None), "url", "") or "")
+    except RuntimeError:  # a response that was made without a request has no address
+        return ""
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _status(error: BaseException, form: ErrorForm) -> int | None:
+    value = getattr(error, "status_code", None) or form.status(error)
+    return value if isinstance(value, int) and 400 <= value < 600 else None
+
+
+def _retry_after(chain: list[BaseException], form: ErrorForm) -> float | None:
+    """Return how long the server asks to wait: the Retry-After header, the delay in its error's details, or its sentence."""
+    for error in chain:
+        response: Any = getattr(error, "response", None)
+        headers = getattr(response, "headers", None) or form.headers(error) or {}
+        for name, unit in _WAITS:
+            value = headers.get(name) if hasattr(headers, "get") else None
+            seconds = _seconds(str(value).strip()) if value else None
+            if seconds is not None:
+                return seconds * unit
+        delay = re.search(r"'?\"?retryDelay'?\"?:\s*'?\"?(\d+(?:\.\d+)?)s", str(error))
+        if delay:
+            return float(delay[1])
+    # The errors' own texts, because the sentence that is shown is cut.
+    return next((wait for error in chain if (wait := wait_in(str(error))) is not None), None)
+
+
+def _seconds(text: str) -> float | None:
+    """Read a Retry-After value: seconds, or the date to wait for."""
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return max(0.0, date.timestamp() - time.time())
+
+
+def _bodies(error: BaseException, form: ErrorForm) -> Iterator[Any]:
+    """Yield what a server said with an error."""
+    yield from (body for body in (getattr(error, "body", None), form.body(error)) if body)
+
+
+def _said(chain: list[BaseException], bodies: list[Any]) -> str:
+    """Return the server's own words, on one line, without secrets."""
+    for body in bodies:
+        if message := _message_in(body):
+            return clean(message)
+    return clean(str(chain[0]) or type(chain[0]).__name__)
+
+
+def _message_in(body: Any) -> str:
+    if isinstance(body, str):
+        return body
+    if not isinstance(body, dict):
+        return ""
+    inner = body.get("error", body)
+    if not isinstance(inner, dict):
+        return str(inner)
+    code = f"{inner['code']}: " if isinstance(inner.get("code"), str) and not inner["code"].isdigit() else ""
+    message = inner.get("message") or inner.get("detail") or inner.get("msg") or ""
+    return code + str(message) if message else ""
+
+
+def _field(bodies: list[Any]) -> str | None:
+    """Return the parameter an error names in a field of its own."""
+    for body in bodies:
+        inner = body.get("error", body) if isinstance(body, dict) else None
+        if isinstance(inner, dict) and isinstance(inner.get("param"), str):
+            return str(inner["param"])
+    return None
+
+
+def clean(text: str, limit: int = 300) -> str:
+    """Return a text on one line, shortened, without keys held here and with anything that looks like one blotted out."""
+    text = _SECRET.sub("***", without_secrets(" ".join(text.split())))
+    return text if len(text) <= limit else text[: limit - 1] + "…"

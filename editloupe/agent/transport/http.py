@@ -1,0 +1,318 @@
+"""The gate the HTTP clients of all providers speak through: no redirect is followed, a reply has a size, a key never comes back.
+
+The SDKs sit on httpx or on its fork httpx2; hooks of the client work alike in both, so nothing here depends on which one it is.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import os
+import re
+import ssl
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+
+from editloupe.agent.transport.secrets import Secrets, without_secrets
+from editloupe.types import UserError
+
+MOST = 16 * 2**20
+"""Bytes a reply may have, unpacked; the longest replies of today's models are some hundred kilobytes."""
+_ERROR = re.compile(rb'\s*(?:\[\s*)?\{\s*"(?:error|detail)"\s*:\s*[^\sn]')
+_UNPACKED = ("", "identity")
+_PACKED = ("gzip", "x-gzip", "deflate")
+
+
+class BrokenReply(Exception):
+    """A reply that began with 200 and could not be read whole: it may have been paid for."""
+
+
+class Redirected(Exception):
+    """The server sent the request elsewhere; the key and the pictures do not go there."""
+
+    def __init__(self, status: int, target: str) -> None:
+        super().__init__(f"redirected ({status}) to {target}")
+        self.status = status
+        self.target = target
+
+
+class ErrorInside(Exception):
+    """An error that came with status 200; it is what its body says."""
+
+    def __init__(self, status: int, body: Any) -> None:
+        super().__init__(str(body))
+        self.status_code = status
+        self.body = body
+
+
+class Response(Protocol):
+    """What is needed of a response of either library."""
+
+    status_code: int
+    headers: Any
+    request: Any
+    stream: Any
+
+
+@dataclass(frozen=True)
+class Address:
+    """A base URL taken apart: clients, their errors and their tracers see the place only."""
+
+    place: str
+    query: tuple[tuple[str, str], ...] = ()
+    authorization: str | None = None
+    """For `user:password@`, as any HTTP client makes it of that."""
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """Take an address apart."""
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise UserError(f"the address of the server cannot be read ({error})") from None
+        user, at, host = parts.netloc.rpartition("@")
+        basic = base64.b64encode(unquote(user if ":" in user else f"{user}:").encode()).decode()
+        place = urlunsplit((parts.scheme, host, parts.path, "", ""))
+        return cls(place, tuple(parse_qsl(parts.query)), f"Basic {basic}" if at else None)
+
+
+def _pop(body: dict[str, Any], names: set[str]) -> None:
+    for name in names:
+        body.pop(name, None)
+
+
+def _as_it_is(body: bytes) -> bytes:
+    return body
+
+
+def _no_route(headers: Mapping[str, str], body: bytes) -> str:
+    return ""
+
+
+_ROUTE: ContextVar[list[str] | None] = ContextVar("editloupe_route", default=None)
+
+
+@contextmanager
+def noting_route() -> Iterator[list[str]]:
+    """Give a list that holds, once a reply has come, which of several deployments answered, where that is told."""
+    noted: list[str] = []
+    token = _ROUTE.set(noted)
+    try:
+        yield noted
+    finally:
+        _ROUTE.reset(token)
+
+
+@dataclass(frozen=True)
+class BodyForm:
+    """What the gate must know of a provider's requests and replies."""
+
+    leave_out: Callable[[dict[str, Any], set[str]], None] = _pop
+    """Removes parameters from a request's body."""
+    reply_fields: tuple[str, ...] = ()
+    """Fields by which a body is a reply, although it has an error in it."""
+    mended: Callable[[bytes], bytes] = _as_it_is
+    """Makes a reply's body readable for the client."""
+    route: Callable[[Mapping[str, str], bytes], str] = _no_route
+    """Which of several deployments answered, by a reply's headers and body; empty where nothing says it."""
+
+
+_ANY_FORM = BodyForm()
+
+
+@dataclass(frozen=True)
+class Additions:
+    """Headers and fields that are put into every request; no client, error or tracer sees them."""
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+
+def merged(body: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a body with further fields; objects are joined, anything else takes the place of what was there.
+
+    >>> merged({"model": "m", "config": {"a": 1, "b": 2}}, {"config": {"b": 3}, "top_k": 5})
+    {'model': 'm', 'config': {'a': 1, 'b': 3}, 'top_k': 5}
+    """
+    both = {
+        name: value for name, value in more.items() if isinstance(value, Mapping) and isinstance(body.get(name), dict)
+    }
+    return {**body, **more, **{name: merged(body[name], value) for name, value in both.items()}}
+
+
+class Gate:
+    """What leaves one judge's client and what comes in."""
+
+    def __init__(self, address: Address | None = None, bodies: BodyForm = _ANY_FORM) -> None:
+        self.left_out: set[str] = set()
+        """Parameters the server does not take; they are taken out of every request."""
+        self.additions = Additions()
+        """What every request carries beyond what its client puts into it."""
+        self._address = address
+        self._bodies = bodies
+        self._secrets = Secrets()
+
+    @property
+    def host(self) -> str | None:
+        """The server's name, where one was given."""
+        return urlsplit(self._address.place).hostname if self._address else None
+
+    def hooks(self, *more: Any) -> dict[str, list[Any]]:
+        """Return the hooks for a client's `event_hooks`; the further ones see requests as they leave."""
+        return {"request": [self.outgoing, *more], "response": [self.incoming]}
+
+    async def outgoing(self, request: Any) -> None:
+        """Add what the address carries besides a place, and take the left-out parameters out."""
+        if self._address and self._address.query:
+            request.url = request.url.copy_merge_params(dict(self._address.query))
+        if self._address and self._address.authorization:
+            request.headers["Authorization"] = self._address.authorization
+        request.headers.update(self.additions.headers)
+        if not self.left_out and not self.additions.body:
+            return
+        body = merged(json.loads(await request.aread()), self.additions.body)
+        self._bodies.leave_out(body, self.left_out)
+        content = json.dumps(body).encode()
+        request.stream = type(request.stream)(content)
+        request.headers["Content-Length"] = str(len(content))
+        vars(request).pop("_content", None)  # what was read before; the hooks behind this one read the stream
+
+    async def incoming(self, response: Any) -> None:
+        """Read a reply within its budget, without secrets; what is no reply raises."""
+        if 300 <= response.status_code < 400:
+            raise Redirected(response.status_code, _target(response))
+        body = self._secrets.in_body(await read_whole(response))
+        self._clean_headers(response.headers)
+        if response.status_code == 200:
+            if _ERROR.match(body):
+                _raise_error_inside(body, self._bodies.reply_fields)
+            if (noted := _ROUTE.get()) is not None and (route := self._bodies.route(response.headers, body)):
+                noted.append(route)
+            body = self._bodies.mended(body)
+        response.stream = _stream_of(response)(body)
+
+    def _clean_headers(self, headers: Any) -> None:
+        """Take secrets out of the headers, which errors carry along, to tracers for instance."""
+        values = "\n".join(headers.values())
+        if self._secrets(values) != values:
+            for name, value in list(headers.items()):
+                headers[name] = self._secrets(value)
+
+
+def _stream_of(response: Response) -> Any:
+    """Return the library's stream of bytes: that of the request, unless the request sent a form with a file."""
+    own = type(response.request.stream)
+    library = sys.modules[type(response).__module__.partition(".")[0]]
+    return own if own.__name__ == "ByteStream" else library.ByteStream
+
+
+async def read_whole(response: Response) -> bytes:
+    """Read a response's body, unpacked, at most `MOST` bytes.
+
+    A reply (200) that breaks off, is packed in a way nobody asked for or is too large raises BrokenReply. Of an error, what
+    came is enough: its status tells more than its body.
+    """
+    parts: list[bytes] = []
+    room = MOST
+    try:
+        unpacked = _Unpacking(response.headers.get("content-encoding", "").strip().lower())
+        async for raw in response.stream:
+            part = unpacked(raw, room)
+            room -= len(part)
+            parts.append(part)
+        unpacked.end()
+    except BrokenReply:
+        if response.status_code == 200:
+            raise
+    except Exception as error:
+        if any("Timeout" in kind.__name__ for kind in type(error).__mro__):
+            raise
+        if response.status_code == 200:
+            raise BrokenReply(f"the reply broke off: {type(error).__name__}: {error}") from error
+    finally:
+        await response.stream.aclose()
+    if "content-encoding" in response.headers:
+        del response.headers["content-encoding"]
+    return b"".join(parts)
+
+
+class _Unpacking:
+    """Unpacks a body as it comes, never further than there is room."""
+
+    def __init__(self, packing: str) -> None:
+        if packing not in (*_UNPACKED, *_PACKED):
+            raise BrokenReply(f"the reply is packed as {packing[:40]!r}, which was not asked for")
+        self._packed = zlib.decompressobj(wbits=47) if packing in _PACKED else None
+
+    def __call__(self, raw: bytes, room: int) -> bytes:
+        try:
+            part = self._packed.decompress(raw, room + 1) if self._packed else raw
+        except zlib.error as error:
+            raise BrokenReply(f"the reply cannot be unpacked ({error})") from error
+        if len(part) > room:
+            raise BrokenReply(f"the reply is larger than {MOST // 2**20} MB")
+        return part
+
+    def end(self) -> None:
+        if self._packed and not self._packed.eof:
+            raise BrokenReply("the packed reply breaks off")
+
+
+def _target(response: Response) -> str:
+    """Return where a redirect leads, without path and query: they may carry a copy of anything."""
+    place = str(response.headers.get("location") or "")
+    found = re.match(r"(https?://)(?:[^/@?#]*@)?([^/?#\s]{1,253})", place, re.IGNORECASE)
+    return f"{found[1]}{found[2]}" if found else "another path of the same server"
+
+
+def _raise_error_inside(body: bytes, reply_fields: tuple[str, ...]) -> None:
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return
+    said = said[0] if isinstance(said, list) else said
+    if any(field in said for field in reply_fields):
+        return
+    error = said.get("error", said.get("detail"))
+    code = error.get("code", error.get("status")) if isinstance(error, dict) else None
+    known = isinstance(code, (int, str)) and str(code).isdigit() and 400 <= int(code) < 600
+    raise ErrorInside(int(str(code)) if known else 500, said)
+
+
+@cache
+def trust() -> ssl.SSLContext:
+    """Return the certificates to trust; reading them takes tens of milliseconds, so it is done once a process."""
+    import certifi
+
+    return ssl.create_default_context(
+        cafile=os.environ.get("SSL_CERT_FILE", certifi.where()), capath=os.environ.get("SSL_CERT_DIR")
+    )
+
+
+_LOGS = (
+    *("httpx", "httpcore.http11", "httpcore.connection", "httpcore.proxy"),
+    *("httpx2", "httpcore2.http11", "httpcore2.connection", "httpcore2.proxy"),
+)
+
+
+def _clean_record(record: logging.LogRecord) -> bool:
+    record.msg, record.args = without_secrets(record.getMessage()), ()
+    return True
+
+
+@cache
+def keep_logs_clean(loggers: tuple[str, ...] = ()) -> None:
+    """Take secrets out of what the HTTP libraries log, which is every address and, for debugging, every header.
+
+    `loggers` are those of a provider's own client.
+    """
+    for name in (*_LOGS, *loggers):
+        logging.getLogger(name).addFilter(_clean_record)

@@ -1,0 +1,144 @@
+"""A methods paragraph for a paper: every number and name in it is read from the run, so it is true by construction."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from editloupe.agent.spec_names import RULES
+from editloupe.agent.transport.secrets import shown
+from editloupe.evals.stats.agreement.judge_vs_human import Agreement
+from editloupe.evals.stats.bootstrap import Resampling
+from editloupe.evals.stats.scores.run_table import Table
+from editloupe.evals.stats.scores.scores import Scores
+from editloupe.rubrics.registry import known_protocol
+
+_MODES: Mapping[str, str] = {
+    "tools": "tool-driven mode (the judge sees source, edit and instruction and may call visual tools)",
+    "oracle": "oracle-guided mode (the judge is shown the annotated target)",
+    "plain": "plain mode (one look at source and edit, without tools)",
+}
+
+
+def methods(table: Table, scores: Scores, how: Resampling, agreement: Agreement | None = None) -> str:
+    """Return the paragraph: judge, versions, mode, protocol, settings, n, what is unjudged, and how intervals were made."""
+    used = dict.fromkeys(kind.configuration for kind in table.unit_columns.counts)
+    known = {entry["name"]: entry for entry in table.about.get("configurations", ())}
+    configurations = [known[name] for name in used if name in known]
+    sentences = [
+        _judged(table, configurations),
+        *_settings(table, configurations, unrecorded=len(configurations) < len(used)),
+        _coverage(scores),
+        scores.arithmetic,
+        _intervals(scores, how),
+        *_people(agreement),
+    ]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _judged(table: Table, configurations: list[Mapping[str, Any]]) -> str:
+    judges = " and ".join(_judge(judge) for judge in table.judges)
+    versions = dict.fromkeys(str(c.get("versions", {}).get("editloupe", "")) for c in configurations)
+    version = " and ".join(filter(None, versions))
+    modes = " and ".join(_MODES.get(mode, f"{mode} mode") for mode in table.modes)
+    protocol = known_protocol(table.protocol)
+    paper = f"{protocol.title} ({protocol.source})" if protocol else table.protocol
+    criteria = _listed([table.title_of(name) for name in table.criteria])
+    times = f", each {len(table.repeats)} times" if len(table.repeats) > 1 else ""
+    return (
+        f"We judged {_count(len(table.rows), 'edit')} on {criteria}{times} with EditLoupe{f' {version}' if version else ''}, "
+        f"using {judges} as the judge, by the protocol of {paper}, in {modes}."
+    )
+
+
+def _judge(name: str) -> str:
+    if name.split(":")[0] == RULES:
+        return "`rules`, a rule-based baseline that decides from measured pixels and is not a multimodal model,"
+    return f"`{name}`"
+
+
+def _settings(table: Table, configurations: list[Mapping[str, Any]], unrecorded: bool) -> list[str]:
+    told = []
+    for number, one in enumerate(configurations, start=1):
+        settings, profile = one.get("settings", {}), one.get("profile", {})
+        parts = [
+            _said(settings, "max_turns", "at most {} replies a case"),
+            _said(settings, "max_repairs", "at most {} unreadable replies sent back"),
+            _said(settings, "long_side", "pictures sent with a long side of at most {} pixels"),
+            _temperature(settings, profile),
+            _said(settings, "max_output_tokens", "at most {} output tokens a reply"),
+            _said(settings, "min_confidence", "verdicts below a confidence of {} left unjudged", unless=0.0),
+            f"served from {shown(str(one['base_url']))}" if one.get("base_url") else "",
+        ]
+        head = f"Settings ({number} of {len(configurations)})" if len(configurations) > 1 else "Settings"
+        told.append(f"{head}: {', '.join(filter(None, parts))}.")
+        # What a note says after its first stop is advice for the user of that day.
+        if notes := [re.split(r"[:;]", str(note))[0] for note in one.get("notes", ())]:
+            told.append(f"Announced when it ran: {'; '.join(notes)}.")
+    if unrecorded:
+        told.append("The settings of some verdicts are not recorded in the run.")
+    return told
+
+
+def _said(settings: Mapping[str, Any], name: str, words: str, unless: Any = None) -> str:
+    value = settings.get(name)
+    return "" if value is None or value == unless else words.format(value)
+
+
+def _temperature(settings: Mapping[str, Any], profile: Mapping[str, Any]) -> str:
+    if profile.get("provider") == RULES or "temperature" not in settings:
+        return ""
+    if not profile.get("temperature", True):
+        return "no temperature sent"
+    value = settings["temperature"]
+    return f"temperature {0 if value is None else value}"
+
+
+def _coverage(scores: Scores) -> str:
+    coverage = scores.coverage
+    begun = (
+        f"The run is not complete: {coverage.not_yet} of {_count(coverage.expected, 'verdict')} "
+        f"{'was' if coverage.not_yet == 1 else 'were'} not asked for yet. "
+        if coverage.not_yet
+        else ""
+    )
+    if not coverage.unjudged:
+        return f"{begun}All {_count(coverage.units, 'verdict')} {'asked for ' if begun else ''}were given."
+    reasons = _listed([f"{count} {reason.replace('_', ' ')}" for reason, count in coverage.reasons.items()])
+    fate = f"count{'s' if coverage.unjudged == 1 else ''} as the worst answer (a pessimistic bound)"
+    if scores.unjudged_rule == "left_out":
+        fate = f"{'is' if coverage.unjudged == 1 else 'are'} left out of every score"
+    return (
+        f"{begun}Of {_count(coverage.units, 'verdict')}, {coverage.judged} ({coverage.share * 100:.1f} %) were given; "
+        f"{coverage.unjudged} ended unjudged ({reasons}) and {fate}."
+    )
+
+
+def _intervals(scores: Scores, how: Resampling) -> str:
+    both = "source" in scores.overall.intervals
+    unit = "edits and of source images (several edits share one), the wider of the two" if both else "edits"
+    return (
+        f"Intervals are {how.percent} percentile bootstrap intervals over {how.resamples} resamples of {unit}; "
+        f"scores are resampled within instruction types (seed {how.seed})."
+    )
+
+
+def _people(agreement: Agreement | None) -> list[str]:
+    if agreement is None or not agreement.annotators:
+        return []
+    n = {measures.n for measures in agreement.criteria.values()}
+    span = f"{min(n)} to {max(n)}" if len(n) > 1 else f"{max(n)}"
+    people = _count(len(agreement.annotators), "annotator")
+    return [
+        f"Agreement with people is over {span} edits labelled by {people} ({agreement.origin}).",
+        agreement.consensus,
+    ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

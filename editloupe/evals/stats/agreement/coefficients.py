@@ -1,0 +1,196 @@
+"""Compute measures of agreement, and the same measures on bootstrap samples by matrix products.
+
+The functions that end in `_samples` take counts (resamples × items: how often each item was drawn) and return one value
+per resample. Tests compare κ and α with scikit-learn and krippendorff.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from editloupe.evals.stats.bootstrap import Floats
+from editloupe.evals.stats.estimate import finite
+
+FEWEST = 3
+"""Edits a correlation needs."""
+MOST_VALUES = 20
+"""Different scores up to which labels are compared as labels (κ, confusion)."""
+Result = tuple[float | None, str | None]
+"""A value, or None and why there is none."""
+
+
+def pearson(x: Floats, y: Floats) -> Result:
+    """Return Pearson's r."""
+    from scipy import stats  # type: ignore[import-untyped]
+
+    why = _not_correlated(x, y)
+    return (None, why) if why else (finite(stats.pearsonr(x, y).statistic), None)
+
+
+def spearman(x: Floats, y: Floats) -> Result:
+    """Return Spearman's ρ; ties get the mean of their ranks."""
+    from scipy import stats
+
+    why = _not_correlated(x, y)
+    return (None, why) if why else (finite(stats.spearmanr(x, y).statistic), None)
+
+
+def mae(x: Floats, y: Floats) -> Result:
+    """Return the mean absolute difference."""
+    return (float(np.abs(x - y).mean()), None) if len(x) else (None, NOTHING)
+
+
+def accuracy(x: Floats, y: Floats) -> Result:
+    """Return the share of equal labels."""
+    return (float((x == y).mean()), None) if len(x) else (None, NOTHING)
+
+
+def kappa(x: Floats, y: Floats, values: Floats, weights: str | None = None) -> Result:
+    """Return Cohen's κ over the rubric's values, plain or with quadratic weights."""
+    if not len(x):
+        return None, NOTHING
+    if len(values) > MOST_VALUES:
+        return None, f"the scores take {len(values)} different values, too many to be labels"
+    if len(np.unique(np.concatenate([x, y]))) < 2:
+        return None, f"both gave one and the same label to all {len(x)} edits"
+    return finite(kappa_samples(np.ones((1, len(x))), x, y, values, weights)[0]), None
+
+
+def alpha(ratings: Floats) -> Result:
+    """Return Krippendorff's ordinal α of items × raters; NaN is a missing rating."""
+    paired = np.isfinite(ratings).sum(1) >= 2
+    if ratings.shape[1] < 2:
+        return None, "there is only one annotator"
+    if not paired.any():
+        return None, "no edit was rated by two"
+    given = ratings[paired]
+    if len(np.unique(given[np.isfinite(given)])) < 2:
+        return None, f"every rating of the {int(paired.sum())} edits is the same"
+    counts = _value_counts(given, np.unique(given[np.isfinite(given)]))
+    weighted = counts / (counts.sum(1, keepdims=True) - 1)
+    coincidences = weighted.T @ counts - np.diag(weighted.sum(0))
+    return finite(_ordinal_alpha(coincidences[None])[0]), None
+
+
+def mae_samples(counts: Floats, x: Floats, y: Floats) -> Floats:
+    """Return the mean absolute difference in every resample."""
+    return _ratio(counts @ np.abs(x - y), counts.sum(1))
+
+
+def accuracy_samples(counts: Floats, x: Floats, y: Floats) -> Floats:
+    """Return the share of equal labels in every resample."""
+    return _ratio(counts @ (x == y).astype(float), counts.sum(1))
+
+
+def pearson_samples(counts: Floats, x: Floats, y: Floats) -> Floats:
+    """Return Pearson's r in every resample."""
+    x, y = x - x.mean(), y - y.mean()
+    n = counts.sum(1)
+    mx, my = _ratio(counts @ x, n), _ratio(counts @ y, n)
+    return _correlation(
+        _ratio(counts @ (x * y), n) - mx * my, _ratio(counts @ x**2, n) - mx**2, _ratio(counts @ y**2, n) - my**2
+    )
+
+
+def spearman_samples(counts: Floats, x: Floats, y: Floats) -> Floats:
+    """Return Spearman's ρ in every resample, ranks taken within the resample."""
+    a, b = _ranks(counts, x), _ranks(counts, y)
+    n = counts.sum(1)
+    ma, mb = _ratio((counts * a).sum(1), n), _ratio((counts * b).sum(1), n)
+    a, b = a - ma[:, None], b - mb[:, None]
+    return _correlation(
+        _ratio((counts * a * b).sum(1), n), _ratio((counts * a * a).sum(1), n), _ratio((counts * b * b).sum(1), n)
+    )
+
+
+def kappa_samples(counts: Floats, x: Floats, y: Floats, values: Floats, weights: str | None = None) -> Floats:
+    """Return Cohen's κ in every resample."""
+    size = len(values)
+    if size > MOST_VALUES:
+        return np.full(len(counts), np.nan)
+    pairs = np.searchsorted(values, x) * size + np.searchsorted(values, y)
+    table = (counts @ np.eye(size * size)[pairs]).reshape(-1, size, size)
+    steps = np.subtract.outer(np.arange(size), np.arange(size))
+    cost = (steps != 0).astype(float) if weights is None else steps.astype(float) ** 2
+    expected = table.sum(2)[:, :, None] * table.sum(1)[:, None, :] / np.maximum(counts.sum(1), 1)[:, None, None]
+    return 1 - _ratio((cost * table).sum((1, 2)), (cost * expected).sum((1, 2)))
+
+
+def alpha_samples(counts: Floats, ratings: Floats) -> Floats:
+    """Return Krippendorff's ordinal α in every resample (nan where the ratings take too many different values)."""
+    values = np.unique(ratings[np.isfinite(ratings)])
+    if len(values) > MOST_VALUES or not len(values):
+        return np.full(len(counts), np.nan)
+    given = _value_counts(ratings, values)
+    raters = given.sum(1)
+    pairs = given[:, :, None] * given[:, None, :] - np.eye(len(values)) * given[:, :, None]
+    pairs = np.where(raters[:, None, None] > 1, pairs / np.maximum(raters - 1, 1)[:, None, None], 0)
+    return _ordinal_alpha((counts @ pairs.reshape(len(pairs), -1)).reshape(-1, len(values), len(values)))
+
+
+def confusion(x: Floats, y: Floats, values: Floats) -> list[list[int]]:
+    """Return counts, one row a human value, one column a judge's value: x are the judge's, y the people's."""
+    table = np.zeros((len(values), len(values)), np.int64)
+    np.add.at(table, (np.searchsorted(values, y), np.searchsorted(values, x)), 1)
+    rows: list[list[int]] = table.tolist()
+    return rows
+
+
+NOTHING = "no edit has both a verdict and a human label"
+
+
+def _not_correlated(x: Floats, y: Floats) -> str | None:
+    if len(x) < FEWEST:
+        return f"a correlation needs at least {FEWEST} edits with both scores, there {_are(len(x))}"
+    if np.ptp(x) == 0:
+        return f"the judge gave the same score to all {len(x)} edits"
+    if np.ptp(y) == 0:
+        return f"people gave the same score to all {len(y)} edits"
+    return None
+
+
+def _value_counts(ratings: Floats, values: Floats) -> Floats:
+    """Return items × values: how many raters gave each value."""
+    return np.stack([(ratings == value).sum(1) for value in values], 1).astype(float)
+
+
+def _ordinal_alpha(coincidences: Floats) -> Floats:
+    """Return Krippendorff's ordinal α per coincidence matrix (samples × values × values)."""
+    totals = coincidences.sum(2)
+    ranks = np.arange(totals.shape[1])
+    cumulated = np.cumsum(totals, 1)
+    between = np.abs(cumulated[:, None, :] - cumulated[:, :, None])
+    low, high = np.minimum.outer(ranks, ranks), np.maximum.outer(ranks, ranks)
+    distance = (between + totals[:, low] / 2 - totals[:, high] / 2) ** 2
+    expected = totals[:, :, None] * totals[:, None, :] / np.maximum(totals.sum(1) - 1, 1)[:, None, None]
+    return 1 - _ratio((coincidences * distance).sum((1, 2)), (expected * distance).sum((1, 2)))
+
+
+def _are(count: int) -> str:
+    return "is 1" if count == 1 else f"are {count}"
+
+
+def _ranks(counts: Floats, x: Floats) -> Floats:
+    """Return resamples × items of mid-ranks within each resample."""
+    values, place = np.unique(x, return_inverse=True)
+    held = counts @ np.eye(len(values))[place]
+    ranks = np.cumsum(held, 1) - held + (held + 1) / 2
+    return np.asarray(ranks[:, place])
+
+
+def _correlation(covariance: Floats, x_variance: Floats, y_variance: Floats) -> Floats:
+    flat = np.minimum(x_variance, y_variance) < 1e-12
+    return np.where(flat, np.nan, _ratio(covariance, np.sqrt(np.maximum(x_variance * y_variance, 0))))
+
+
+def _ratio(top: Any, bottom: Any) -> Floats:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(bottom == 0, np.nan, top / bottom), np.float64)
+
+
+def values_of(*scores: Floats, scale: Sequence[float] = ()) -> Floats:
+    """Return the sorted values labels may take: the rubric's own and those that occur."""
+    return np.unique(np.concatenate([np.asarray(scale, np.float64), *(s[np.isfinite(s)].ravel() for s in scores)]))

@@ -1,0 +1,280 @@
+"""Bootstrap intervals: seeded, vectorised, by edit and by source image.
+
+A resample is a row of counts, how often each cluster was drawn. Every statistic here is a function of weighted sums, so
+that a whole batch of resamples is one matrix product.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from editloupe.evals.stats.estimate import Estimate, finite
+from editloupe.types import UserError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_CELLS = 4_000_000
+"""Counts held at a time, so that memory does not grow with resamples times edits."""
+_NEAR = 100_000
+"""Counts drawn at a time: as many as stay near the processor, which takes half the time."""
+_MOST_KINDS = 1000
+"""Kinds of items up to which a cluster's content is laid out as a table of kinds."""
+_FEW_KINDS = 4
+"""Clusters to a kind, on average, from which on it is faster to draw kinds."""
+_USABLE = 0.5
+"""Share of the resamples in which a statistic must be defined for its interval to be given."""
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """How intervals are made; same settings and data, same interval."""
+
+    resamples: int = 2000
+    seed: int = 0
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        if self.resamples < 100:
+            raise UserError("an interval needs at least 100 resamples")
+        if not 0 < self.level < 1:
+            raise UserError("the level of an interval lies between 0 and 1, such as 0.95")
+
+    @property
+    def percent(self) -> str:
+        """The level as it is written, such as `95 %`."""
+        return f"{self.level * 100:g} %"
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Items (edits) by the cluster that is drawn as a whole, and the stratum each cluster is drawn within."""
+
+    name: str
+    """What is resampled: `edit` or `source`."""
+    of_item: Ints
+    strata: Ints
+
+    @property
+    def count(self) -> int:
+        """How many clusters there are."""
+        return len(self.strata)
+
+    def sums(self, values: Floats) -> Floats:
+        """Add up the items' values (first axis) within each cluster."""
+        total = np.zeros((self.count, *values.shape[1:]))
+        np.add.at(total, self.of_item, values)
+        return total
+
+    def draws(self, how: Resampling) -> Iterator[Floats]:
+        """Yield batches of resamples, one a row: how often each cluster was drawn.
+
+        Within a stratum as many clusters are drawn as it has, so that no instruction type vanishes from a resample.
+        """
+        random = np.random.default_rng(how.seed)
+        members = [np.flatnonzero(self.strata == stratum) for stratum in np.unique(self.strata)]
+        left = how.resamples
+        while left:
+            size = min(left, max(1, _CELLS // self.count))
+            counts = np.zeros((size, self.count))
+            rows = np.arange(size)[:, None]
+            for places in members:
+                drawn = random.integers(0, len(places), (size, len(places)))
+                flat = np.bincount((rows * len(places) + drawn).ravel(), minlength=size * len(places))
+                counts[:, places] = flat.reshape(size, len(places))
+            yield counts
+            left -= size
+
+    def stratum_sums(self, values: Floats, how: Resampling, paired: bool = True) -> Iterator[tuple[int, Floats]]:
+        """Yield every stratum with the sums of its items' values (items × columns) in every resample.
+
+        With `paired`, two samples of the same clusters are drawn alike, so that their difference is paired. Without it,
+        clusters that are the same in all numbers are drawn together, which is much faster where these are labels.
+        """
+        sums, random = self.sums(values), np.random.default_rng(how.seed)
+        for stratum in np.unique(self.strata).tolist():
+            own = sums[self.strata == stratum]
+            if not paired:
+                kinds, sizes = _row_kinds(own)
+                if len(kinds) <= len(own) / _FEW_KINDS:
+                    yield stratum, random.multinomial(len(own), sizes / len(own), how.resamples) @ kinds
+                    continue
+            batches = [counts @ own for counts in _counts(random, len(own), how.resamples)]
+            yield stratum, np.concatenate(batches)
+
+    def item_draws(self, how: Resampling, kinds: Kinds | None = None) -> Iterator[Floats]:
+        """Yield batches of resamples as counts of items, or of kinds of items where these are told apart."""
+        if kinds is None or kinds.count > _MOST_KINDS:
+            for counts in self.draws(how):
+                items = counts[:, self.of_item]
+                yield items if kinds is None else kinds.gathered(items)
+            return
+        held = np.zeros((self.count, kinds.count))
+        np.add.at(held, (self.of_item, kinds.of_item), 1)
+        for counts in self.draws(how):
+            yield counts @ held
+
+
+def _row_kinds(rows: Floats) -> tuple[Floats, Ints]:
+    """Return the rows that differ, in their order as numpy sorts rows, and how often each occurs; none is nan.
+
+    The columns are told apart one by one: sorting whole rows takes several times as long.
+    """
+    codes = np.zeros(len(rows), np.int64)
+    for column in rows.T:
+        values, here = np.unique(column, return_inverse=True)
+        _, codes = np.unique(codes * len(values) + here, return_inverse=True)
+    first, sizes = np.unique(codes, return_index=True, return_counts=True)[1:]
+    return rows[first], sizes
+
+
+def _counts(random: np.random.Generator, size: int, resamples: int) -> Iterator[Floats]:
+    """Yield batches of resamples of so many clusters, one a row: how often each was drawn."""
+    left = resamples
+    while left:
+        here = min(left, max(1, _CELLS // size))
+        counts = np.empty((here, size))
+        some = max(1, _NEAR // size)
+        for first in range(0, here, some):
+            part = counts[first : first + some]
+            drawn = random.integers(0, size, part.shape) + np.arange(len(part))[:, None] * size
+            part[:] = np.bincount(drawn.ravel(), minlength=part.size).reshape(part.shape)
+        yield counts
+        left -= here
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Items that are the same in every number that counts, taken together: ten thousand labelled edits are some dozens."""
+
+    first: Ints
+    """The first item of each kind."""
+    of_item: Ints
+
+    @property
+    def count(self) -> int:
+        """How many kinds there are."""
+        return len(self.first)
+
+    def gathered(self, items: Floats) -> Floats:
+        """Return counts of kinds from counts of items (resamples × items)."""
+        order = np.argsort(self.of_item, kind="stable")
+        starts = np.searchsorted(self.of_item[order], np.arange(self.count))
+        return np.asarray(np.add.reduceat(items[:, order], starts, axis=1))
+
+
+def kinds_of(numbers: Floats) -> Kinds:
+    """Tell rows apart by their numbers; nan equals nan.
+
+    >>> kinds_of(np.array([[1.0, np.nan], [2.0, 3.0], [1.0, np.nan]])).of_item.tolist()
+    [0, 1, 0]
+    """
+    rows = np.where(np.isnan(numbers), -np.inf, numbers)
+    _, first, of_item = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return Kinds(first, of_item.ravel())
+
+
+def clusterings(
+    sources: Sequence[Hashable] | Ints, groups: Sequence[Hashable] | Ints | None = None
+) -> tuple[Clusters, ...]:
+    """Return the ways to resample: by edit and, where several edits share a source image, by source.
+
+    With `groups` (instruction types), draws are made within a group wherever no source spans two of them.
+    """
+    kinds = numbered(groups) if groups is not None else np.zeros(len(sources), np.int64)
+    by_edit = Clusters("edit", np.arange(len(sources)), kinds)
+    of_item = numbered(sources)
+    count = int(of_item.max()) + 1 if len(of_item) else 0
+    if count == len(sources):
+        return (by_edit,)
+    lowest, highest = np.full(count, len(sources)), np.full(count, -1)
+    np.minimum.at(lowest, of_item, kinds)
+    np.maximum.at(highest, of_item, kinds)
+    strata = lowest if bool((lowest == highest).all()) else np.zeros(count, np.int64)
+    return by_edit, Clusters("source", of_item, strata)
+
+
+def numbered(keys: Sequence[Hashable] | Ints) -> Ints:
+    """Return a number for each key, equal keys equal numbers, in order of first appearance.
+
+    >>> numbered(["b", "a", "b"]).tolist(), numbered(np.array([7, 2, 7])).tolist()
+    ([0, 1, 0], [0, 1, 0])
+    """
+    if isinstance(keys, np.ndarray):
+        _, first, of_key = np.unique(keys, return_index=True, return_inverse=True)
+        return np.asarray(np.argsort(np.argsort(first))[of_key])
+    seen: dict[Hashable, int] = {}
+    return np.array([seen.setdefault(key, len(seen)) for key in keys], np.int64)
+
+
+def interval(samples: Floats, level: float) -> tuple[float, float] | None:
+    """Return the percentile interval of bootstrap samples, None where the statistic was mostly undefined."""
+    usable = samples[np.isfinite(samples)]
+    if not len(samples) or len(usable) < _USABLE * len(samples):
+        return None
+    tail = (1 - level) / 2
+    low, high = np.quantile(usable, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def estimate(
+    value: float | None, n: int, samples: Mapping[str, tuple[int, Floats]], level: float, why: str | None = None
+) -> Estimate:
+    """Make an estimate of a value and its samples, given by what was resampled and how many clusters that had."""
+    number = None if value is None else finite(value)
+    if number is None:
+        return Estimate(value=None, n=n, why=why or "it is not defined for these data")
+    found: dict[str, tuple[float, float]] = {}
+    reasons = []
+    for name, (clusters, drawn) in samples.items():
+        ends = interval(drawn, level) if clusters > 1 else None
+        if ends is not None:
+            found[name] = (_level_with(number, ends[0]), _level_with(number, ends[1]))
+        elif clusters < 2:
+            reasons.append(f"no interval by {name}: there is only one {_WORDS[name]}")
+        else:
+            reasons.append(f"no interval by {name}: the value is undefined in most resamples")
+    low, high = max(found.values(), key=lambda ends: ends[1] - ends[0], default=(None, None))
+    if low is not None and low == high:
+        reasons.append("the data do not vary, so the interval says nothing")
+    told = "; ".join(([why] if why else []) + reasons) or None
+    return Estimate(value=number, low=low, high=high, n=n, why=told, intervals=found)
+
+
+def _level_with(value: float, end: float) -> float:
+    """Return the value for an end that differs from it by rounding alone: no interval ends inside of its own value.
+
+    >>> _level_with(74.99999999999999, 75.0), _level_with(75.0, 75.1)
+    (74.99999999999999, 75.1)
+    """
+    return value if math.isclose(value, end, rel_tol=1e-12, abs_tol=1e-12) else end
+
+
+_WORDS = {"edit": "edit", "source": "source image"}
+
+
+def bootstrap(
+    ways: Sequence[Clusters],
+    how: Resampling,
+    statistics: Mapping[str, Callable[[Floats], Floats]],
+    kinds: Kinds | None = None,
+) -> dict[str, dict[str, tuple[int, Floats]]]:
+    """Return samples of statistics of counts (resamples × items, or × kinds of items), by name and way to resample.
+
+    All statistics are taken from the same draws, so that their differences are paired.
+    """
+    found: dict[str, dict[str, tuple[int, Floats]]] = {name: {} for name in statistics}
+    for way in ways if statistics else ():
+        drawn: dict[str, list[Floats]] = {name: [] for name in statistics}
+        for counts in way.item_draws(how, kinds):
+            for name, statistic in statistics.items():
+                drawn[name].append(statistic(counts))
+        for name, batches in drawn.items():
+            found[name][way.name] = (way.count, np.concatenate(batches))
+    return found

@@ -1,0 +1,3 @@
+"""Comparisons of runs and of editing models."""
+
+__all__: list[str] = []

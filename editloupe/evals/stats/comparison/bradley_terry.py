@@ -1,0 +1,213 @@
+"""Bradley–Terry strengths of models from pairwise judgements, with intervals by resampling source pictures."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from editloupe.evals.stats.bootstrap import Clusters, Floats, Resampling, estimate, interval, numbered
+from editloupe.evals.stats.estimate import Estimate, Number, missing
+from editloupe.types import Record
+
+IMAGINED = 0.5
+"""Wins of either side that an imagined tie between two models adds where the strengths are not defined without."""
+_ROUNDS = 10_000
+_EQUAL = 1e-9
+
+
+class Comparison(NamedTuple):
+    """One pairwise judgement."""
+
+    first: str
+    second: str
+    outcome: float
+    """1 where the first is better, 0 where the second is, 0.5 for a tie."""
+    source: Hashable
+    """What is resampled as a whole."""
+
+
+class Strength(Record):
+    """One model in a ranking."""
+
+    rank: int | None
+    """1 for the strongest; models of equal strength share a rank. None where there is no common ranking."""
+    model: str
+    strength: Estimate
+    """Log-odds, their mean over the models 0: one that is ahead by d wins against the other with odds e^d."""
+    wins: int
+    losses: int
+    ties: int
+    win_rate: Number
+    """(wins + ties / 2) over all its comparisons."""
+
+
+class Ranking(Record):
+    """Models by strength, best first, and what a reader must know about it."""
+
+    dimension: str = "overall"
+    models: tuple[Strength, ...]
+    comparisons: int
+    sources: int
+    notes: tuple[str, ...] = ()
+
+
+def bradley_terry(comparisons: Iterable[Comparison], how: Resampling | None = None) -> Ranking:
+    """Rank models by pairwise judgements; a tie counts as half a win for both.
+
+    Strengths are maximum-likelihood ones where these are finite: where every model is reached from every other by a chain of
+    wins. Where they are not, one imagined tie between every two models is added, and the notes say so. Models that were
+    never compared with the others, directly or by way of third ones, have no common ranking: no strength is given.
+    """
+    listed, how = list(comparisons), how or Resampling()
+    models = sorted({name for one in listed for name in (one.first, one.second)})
+    if not models:
+        return Ranking(models=(), comparisons=0, sources=0, notes=("No two models were compared.",))
+    place = {name: number for number, name in enumerate(models)}
+    of_source = numbered([one.source for one in listed])
+    sources = int(of_source.max()) + 1
+    held = np.zeros((sources, len(models), len(models)))
+    first, second = np.array([(place[one.first], place[one.second]) for one in listed]).T
+    outcomes = np.array([one.outcome for one in listed])
+    np.add.at(held, (of_source, first, second), outcomes)
+    np.add.at(held, (of_source, second, first), 1 - outcomes)
+    wins = held.sum(0)
+    islands = _components(wins + wins.T)
+    if len(islands) > 1:
+        groups = "; ".join(", ".join(models[number] for number in island) for island in islands)
+        why = "some models were never compared with the others"
+        note = f"There is no common ranking: {why}, not even by way of third ones. Compared among themselves: {groups}."
+        strengths = [missing(why, len(listed))] * len(models)
+        return _ranking(models, strengths, listed, sources, (note,))
+    counts = (wins + wins.T).sum(0)
+    point, imagined = _fit(wins, None)
+    if point is None:
+        why = "the strengths did not converge"
+        return _ranking(models, [missing(why)] * len(models), listed, sources, (f"There is no ranking: {why}.",))
+    drawn, helped = _resampled(held.reshape(sources, -1), sources, point, how)
+    strengths = [
+        estimate(float(point[number]), int(counts[number]), {"source": (sources, drawn[:, number])}, how.level)
+        for number in range(len(models))
+    ]
+    notes = _notes(models, wins, point, drawn, imagined, helped, sources, how)
+    return _ranking(models, strengths, listed, sources, notes)
+
+
+def _resampled(held: Floats, sources: int, point: Floats, how: Resampling) -> tuple[Floats, int]:
+    """Return the strengths of every resample, and how many of them needed imagined ties."""
+    size = len(point)
+    drawn = np.full((how.resamples, size), np.nan)
+    helped = row = 0
+    if sources < 2:
+        return drawn, 0
+    for counts in Clusters("source", np.arange(sources), np.zeros(sources, np.int64)).draws(how):
+        for matrix in (counts @ held).reshape(-1, size, size):
+            found, imagined = _fit(matrix, point)
+            if found is not None:
+                drawn[row] = found
+            helped, row = helped + imagined, row + 1
+    return drawn, helped
+
+
+def _fit(wins: Floats, begin: Floats | None) -> tuple[Floats | None, bool]:
+    """Return the strengths and whether imagined ties were needed; None where the iteration does not end."""
+    from choix import ilsr_pairwise_dense  # loads scipy's solvers, which nothing else here needs
+
+    imagined = len(_components(wins, strong=True)) > 1
+    if imagined:
+        wins = wins + IMAGINED * (1 - np.eye(len(wins)))
+    try:
+        found = np.asarray(ilsr_pairwise_dense(wins, initial_params=begin, max_iter=_ROUNDS), float)
+    except (RuntimeError, ValueError):
+        return None, imagined
+    return (found - found.mean() if np.isfinite(found).all() else None), imagined
+
+
+def _components(matrix: Floats, strong: bool = False) -> list[list[int]]:
+    """Return which models reach each other; with `strong` in both directions."""
+    if strong and bool((matrix + np.eye(len(matrix)) > 0).all()):
+        return [list(range(len(matrix)))]
+    from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
+
+    count, labels = connected_components(matrix > 0, directed=strong, connection="strong" if strong else "weak")
+    return [[number for number in range(len(matrix)) if labels[number] == label] for label in range(count)]
+
+
+def _ranking(
+    models: Sequence[str],
+    strengths: Sequence[Estimate],
+    listed: Sequence[Comparison],
+    sources: int,
+    notes: Sequence[str],
+) -> Ranking:
+    tally = {name: [0, 0, 0] for name in models}
+    for one in listed:
+        for name, outcome in ((one.first, one.outcome), (one.second, 1 - one.outcome)):
+            tally[name][0 if outcome > 0.5 else 1 if outcome < 0.5 else 2] += 1
+    order = sorted(range(len(models)), key=lambda n: (-_value(strengths[n]), models[n]))
+    ranked: list[Strength] = []
+    for position, number in enumerate(order, start=1):
+        (wins, losses, ties), strength = tally[models[number]], strengths[number]
+        above = ranked[-1] if ranked else None
+        same = above is not None and abs(_value(above.strength) - _value(strength)) < _EQUAL
+        rank = above.rank if above is not None and same else position
+        ranked.append(
+            Strength(
+                rank=None if strength.value is None else rank,
+                model=models[number],
+                strength=strength,
+                wins=wins,
+                losses=losses,
+                ties=ties,
+                win_rate=(wins + ties / 2) / (wins + losses + ties),
+            )
+        )
+    return Ranking(models=tuple(ranked), comparisons=len(listed), sources=sources, notes=tuple(notes))
+
+
+def _value(strength: Estimate) -> float:
+    return 0.0 if strength.value is None else strength.value
+
+
+def _notes(
+    models: Sequence[str],
+    wins: Floats,
+    point: Floats,
+    drawn: Floats,
+    imagined: bool,
+    helped: int,
+    sources: int,
+    how: Resampling,
+) -> list[str]:
+    told = []
+    if imagined:
+        told.append(_why_imagined(models, wins))
+    elif helped:
+        told.append(
+            f"In {helped} of {how.resamples} resamples the strengths were not finite and one imagined tie between every two "
+            "models was added; the intervals hold these."
+        )
+    if sources < 2:
+        told.append("There is only one source picture, so there are no intervals.")
+        return told
+    order = sorted(range(len(models)), key=lambda number: -point[number])
+    for better, worse in itertools.pairwise(order):
+        ends = interval(drawn[:, better] - drawn[:, worse], how.level)
+        apart = ends is not None and ends[0] > 0
+        if not apart:
+            told.append(f"{models[better]} and {models[worse]} cannot be told apart at {how.percent}.")
+    return told
+
+
+def _why_imagined(models: Sequence[str], wins: Floats) -> str:
+    always = [name for number, name in enumerate(models) if not wins[:, number].any()]
+    never = [name for number, name in enumerate(models) if not wins[number].any()]
+    reasons = [f"{' and '.join(always)} never lost"] if always else []
+    reasons += [f"{' and '.join(never)} never won"] if never else []
+    why = " and ".join(reasons) or "some models never won against any of the others"
+    return (
+        f"{why[0].upper() if not reasons else why[0]}{why[1:]}, so that the strengths would be infinite: one imagined tie "
+        "between every two models was added, which draws all strengths towards each other."
+    )

@@ -1,0 +1,499 @@
+"""Editing models against each other, all pairs, on the sources and instructions that both were given.
+
+First the records of a comparison, then how it is made, then how the cases of several runs and models are lined up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import floor, log2
+from operator import is_
+from typing import Any, Literal
+
+import numpy as np
+
+from editloupe._util.text import number_of, verb
+from editloupe.evals.manifests.untouched import NOTHING_EDITED
+from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, Resampling
+from editloupe.evals.stats.comparison.paired_differences import OVERALL, CaseGrid, Change, differences, holm
+from editloupe.evals.stats.comparison.run_comparison import Side, better_side, edited, same_judge, same_protocol
+from editloupe.evals.stats.estimate import Estimate, Number, finite, frame
+from editloupe.evals.stats.scores import unedited_baseline as ref
+from editloupe.evals.stats.scores.run_slices import Part, grouped, shared_apart_fields
+from editloupe.evals.stats.scores.run_table import RunRow, Table, warnings_of
+from editloupe.evals.stats.scores.score_matrix import Sheet
+from editloupe.evals.stats.scores.unedited_baseline import Reference, Unedited, without_reference
+from editloupe.rubrics.tables import NO_MODEL
+from editloupe.types import Record, UserError
+
+
+class PairDifference(Record):
+    """Two models' scores on the cases both have, and their difference, a minus b, on the scale of 0 to 100."""
+
+    a: Number | None
+    b: Number | None
+    difference: Estimate
+    p: Number | None
+    """Two-sided sign-flip test, by edit and, where several share one, by source image; the larger of the two."""
+    p_holm: Number | None
+    """The same, corrected for all pairs by Holm's method."""
+    better: str | None
+    """The model that is better, where p says so at the interval's level and the interval leaves out 0."""
+    better_holm: str | None
+    """The same by the corrected p."""
+
+
+class ModelPair(Record):
+    """Two editing models on the sources and instructions both were given."""
+
+    a: str
+    b: str
+    cases: int
+    """Cases that are compared: both have an output, and a criterion of both was judged."""
+    same_picture: int
+    """Cases among them for which both gave the identical picture."""
+    a_lacks: int
+    """Cases of b that a has no output for."""
+    b_lacks: int
+    unjudged: int
+    """Cases of both that are unjudged for one of the two."""
+    overall: PairDifference
+    criteria: Mapping[str, PairDifference]
+
+
+class ModelEntry(Record):
+    """One editing model among the others."""
+
+    model: str
+    cases: int
+    """Cases with an output."""
+    lacks: int
+    """Cases that some other model has an output for and this one has not."""
+    unjudged: int
+    """Cases with an output but without a verdict."""
+    overall: Number | None
+    """By the protocol's arithmetic, over its own cases."""
+    ranks: tuple[int, int]
+    """The best and the worst rank that the corrected tests leave open."""
+    unedited: Unedited
+
+
+class ModelComparison(Record):
+    """All pairs of editing models, and what can be said about their order."""
+
+    question: Literal["models"] = "models"
+    part: tuple[str, ...] = ()
+    """Which of what the paper keeps apart this is, such as a language; empty where there is but one."""
+    runs: tuple[str, ...]
+    judge: str
+    answer: str
+    cases: int
+    """Cases that at least one model has."""
+    common: int
+    """Cases that all models have."""
+    models: tuple[ModelEntry, ...]
+    """The highest overall score first."""
+    reference: Reference
+    pairs: tuple[ModelPair, ...]
+    against_reference: tuple[ModelPair, ...]
+    """Every model against nothing edited, where that is known case by case."""
+    level: Number
+    notes: tuple[str, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the pairs as plain records, one a pair and score."""
+        lines = []
+        for pair in (*self.pairs, *self.against_reference):
+            for name, one in ((OVERALL, pair.overall), *pair.criteria.items()):
+                numbers = {f"difference_{end}": getattr(one.difference, end) for end in ("value", "low", "high")}
+                whole = one.model_dump(exclude={"difference"})
+                lines.append(
+                    {"model_a": pair.a, "model_b": pair.b, "cases": pair.cases, "score": name, **whole, **numbers}
+                )
+        return lines
+
+    def frame(self) -> Any:
+        """Return the rows as a pandas data frame, where pandas is installed."""
+        return frame(self.rows())
+
+
+def compare_apart(
+    tables: Sequence[Table],
+    how: Resampling | None = None,
+    intervals: bool = True,
+    least: int = 2,
+    known: Sequence[Part] = (),
+) -> tuple[ModelComparison, ...]:
+    """Compare all editing models, once for every value of what the paper keeps apart, such as the instructions' language.
+
+    `known` are parts of the runs whose scores were made into arrays before.
+    """
+    fields = shared_apart_fields(tables)
+    if not fields:
+        return (compare_models(tables, how, intervals, least, {part.group[0]: part.sheet for part in known}),)
+    split = [grouped(table.rows, fields) for table in tables]
+    found = []
+    for part in dict.fromkeys(group for rows in split for group in rows):
+        own = [table.with_rows(rows[part]) for table, rows in zip(tables, split, strict=True) if part in rows]
+        if sum(len(without_reference(table)[0].models) for table in own) >= least:
+            sheets = {one.group[0]: one.sheet for one in known if one.group[1:] == part}
+            found.append(compare_models(own, how, intervals, 1, sheets).model_copy(update={"part": part}))
+    if not found:
+        raise UserError(f"{' and '.join(table.name for table in tables)} holds no two editing models to compare")
+    return tuple(found)
+
+
+def compare_models(
+    tables: Sequence[Table],
+    how: Resampling | None = None,
+    intervals: bool = True,
+    least: int = 2,
+    sheets: Mapping[str, Sheet] | None = None,
+) -> ModelComparison:
+    """Compare all editing models of one run or of several, paired by source, instruction and target.
+
+    Without `intervals` nothing is resampled and only the overall score is tested, which is quick. Fewer than `least` models
+    are a UserError. `sheets` are models' scores as arrays, where they were made before.
+    """
+    how = how or Resampling()
+    same_protocol(*tables)
+    models = split_by_model(tables)
+    judged_reference = models.pop(NOTHING_EDITED, None) if len(models) > 1 else None
+    if len(models) < least:
+        held = ", ".join(models)
+        raise UserError(
+            f"{' and '.join(t.name for t in tables)} holds outputs of one editing model only ({held}), so there is no pair"
+        )
+    pool = lined_up(
+        tables[0], models if judged_reference is None else {**models, NOTHING_EDITED: judged_reference}, sheets
+    )
+    scored = {name: finite(pool.grid.point(pool.sides[name]).result.overall) for name in models}
+    names = sorted(models, key=lambda name: -1.0 if (score := scored[name]) is None else score, reverse=True)
+    found = differences(pool.grid, pool.sides, list(combinations(names, 2)), how, intervals)
+    pairs = _pairs(pool, found, how)
+    by_words = ref.decided(pool.grid, tables[0], pool.telling)
+    if judged_reference is None:
+        pool = pool.with_constant(NOTHING_EDITED, by_words)
+    base = ref.reference(pool.grid, tables[0], pool.sides[NOTHING_EDITED], judged_reference is not None)
+    against: tuple[ModelPair, ...] = ()
+    if base.overall.value is not None:
+        tried = differences(pool.grid, pool.sides, [(name, NOTHING_EDITED) for name in names], how, intervals)
+        against = _pairs(pool, tried, how)
+    entries = _entries(pool, {name: scored[name] for name in names}, pairs, by_words)
+    has = np.stack([pool.present(name) for name in names])
+    return ModelComparison(
+        runs=tuple(dict.fromkeys(table.name for table in tables)),
+        judge=" and ".join(dict.fromkeys(table.title for table in tables)),
+        answer=answer(entries, base, against, pairs),
+        cases=int(has.any(0).sum()),
+        common=int(has.all(0).sum()),
+        models=entries,
+        reference=base,
+        pairs=pairs,
+        against_reference=against,
+        level=how.level,
+        notes=tuple(_notes(tables, entries, pool, how)),
+    )
+
+
+def _pairs(
+    pool: CasePool, found: Mapping[tuple[str, str], Mapping[str, Change]], how: Resampling
+) -> tuple[ModelPair, ...]:
+    """Put the differences into records; every score is a family of tests of its own, corrected for its pairs."""
+    names = list(dict.fromkeys(name for changes in found.values() for name in changes))
+    corrected: dict[tuple[tuple[str, str], str], float] = {}
+    for name in names:
+        tested = [(pair, p) for pair, changes in found.items() if (p := changes[name].p) is not None]
+        for (pair, _), value in zip(tested, holm([p for _, p in tested]), strict=True):
+            corrected[pair, name] = value
+    made = []
+    for pair, changes in found.items():
+        records = {name: _difference(pair, changes[name], corrected.get((pair, name)), how) for name in names}
+        made.append(_pair(pool, pair, records))
+    return tuple(made)
+
+
+def _difference(pair: tuple[str, str], change: Change, p_holm: float | None, how: Resampling) -> PairDifference:
+    def named(side: Side | None) -> str | None:
+        return None if side is None else pair[0] if side == "a" else pair[1]
+
+    return PairDifference(
+        a=change.a,
+        b=change.b,
+        difference=change.difference,
+        p=change.p,
+        p_holm=p_holm,
+        better=named(better_side(change, change.p, how)),
+        better_holm=named(better_side(change, p_holm, how)),
+    )
+
+
+def _pair(pool: CasePool, pair: tuple[str, str], records: dict[str, PairDifference]) -> ModelPair:
+    a, b = (pool.present(name) for name in pair)
+    judged = pool.judged(pair[0]) & pool.judged(pair[1])
+    return ModelPair(
+        a=pair[0],
+        b=pair[1],
+        cases=int(judged.sum()),
+        same_picture=int((judged & (pool.pictures[pair[0]] == pool.pictures[pair[1]])).sum()),
+        a_lacks=int((b & ~a).sum()),
+        b_lacks=int((a & ~b).sum()),
+        unjudged=int((a & b & ~judged).sum()),
+        overall=records.pop(OVERALL),
+        criteria={name: one for name, one in records.items() if one.difference.value is not None},
+    )
+
+
+def _entries(
+    pool: CasePool, scored: Mapping[str, float | None], pairs: Sequence[ModelPair], untouched: Floats
+) -> tuple[ModelEntry, ...]:
+    names = list(scored)
+    better = Counter(pair.overall.better_holm for pair in pairs)
+    worse = Counter(
+        pair.b if pair.overall.better_holm == pair.a else pair.a for pair in pairs if pair.overall.better_holm
+    )
+    anywhere = np.any([pool.present(name) for name in names], axis=0)
+    entries = []
+    for name in names:
+        own, judged = pool.present(name), pool.judged(name)
+        copied = np.zeros(len(own), bool)
+        copied[pool.places[name]] = ref.copies(pool.rows[name])
+        entries.append(
+            ModelEntry(
+                model=name,
+                cases=int(own.sum()),
+                lacks=int((anywhere & ~own).sum()),
+                unjudged=int((own & ~judged).sum()),
+                overall=scored[name],
+                ranks=(1 + worse[name], len(names) - better[name]),
+                unedited=ref.unedited(pool.grid, pool.sides[name], copied & judged, untouched),
+            )
+        )
+    return tuple(entries)
+
+
+def answer(
+    entries: Sequence[ModelEntry], base: Reference, against: Sequence[ModelPair], pairs: Sequence[ModelPair]
+) -> str:
+    """Say which model is best, where the tests say so, and whether it beats an editor that edits nothing."""
+    ranked = [one for one in entries if one.overall is not None]
+    if not ranked:
+        return "None of the editing models has an overall score."
+    first = ranked[0]
+    score = f"{first.overall:.1f}"
+    rivals = [one.model for one in ranked[1:]]
+    open_ = [one.model for one in ranked[1:] if first.model not in _told_apart(pairs, one.model)]
+    if not rivals:
+        told = f"{first.model} is the only editing model here, with {score}."
+    elif not open_:
+        told = f"Best of {len(ranked)} editing models: {first.model} with {score}, "
+        told += "better than each of the others on the cases both have."
+    else:
+        apart = (
+            ""
+            if len(open_) == len(rivals)
+            else f"; {first.model} is ahead of {_listed([n for n in rivals if n not in open_])}"
+        )
+        unpaired = not any(pair.cases for pair in pairs)
+        why = " (they share no source and instruction)" if unpaired else ""
+        level = [one.model for one in ranked if one.overall == first.overall]
+        others = [name for name in open_ if name not in level]
+        told = f"No best of {len(ranked)} editing models: {_listed(level)} "
+        told += f"{'scores highest' if len(level) == 1 else 'score the same'}, {score}"
+        told += f", but cannot be told apart from {_listed(others)}" if others else ""
+        told += f"{why}{apart}."
+    if base.overall.value is None:
+        return told
+    beats = [pair.a for pair in against if pair.overall.better_holm == pair.a]
+    nothing = f"an unedited source, which scores {base.overall.value:.1f}"
+    if not beats:
+        return (
+            f"{told} {'None of them' if rivals else 'It'} is {'' if rivals else 'not '}clearly better than {nothing}."
+        )
+    if first.model not in beats:
+        return f"{told} {first.model} is not clearly better than {nothing}."
+    short = [name for name in rivals if name not in beats]
+    return f"{told} Not clearly better than {nothing}: {_listed(short)}." if short else told
+
+
+def _told_apart(pairs: Sequence[ModelPair], model: str) -> set[str]:
+    """Return the models that are better than this one after correction."""
+    return {
+        pair.overall.better_holm
+        for pair in pairs
+        if model in (pair.a, pair.b) and pair.overall.better_holm not in (None, model)
+    }
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _notes(tables: Sequence[Table], entries: Sequence[ModelEntry], pool: CasePool, how: Resampling) -> list[str]:
+    told = list(warnings_of(*tables))
+    for group, count in pool.uncounted().items():
+        cases = f"{number_of(count, 'case')} of {group} {verb(count, 'has', 'have')}"
+        told.append(f"{cases} no part in the overall score, and {verb(count, 'is', 'are')} not compared.")
+    told += _too_few(pool, [one.model for one in entries], 1 - how.level)
+    if any(not same_judge(tables[0], other) for other in tables[1:]):
+        told.append(
+            "The runs were not judged alike, so a difference may come from the judge as well as from the model."
+        )
+    if any(one.lacks for one in entries):
+        held = ", ".join(f"{one.model} {one.cases}" for one in entries)
+        told.append(f"The models do not have the same cases ({held}); every pair is compared on those that both have.")
+    told += [ref.told(one.model, one.unedited) for one in entries if one.unedited.carried]
+    return told
+
+
+def _too_few(pool: CasePool, names: Sequence[str], error: float) -> list[str]:
+    """Say where the cases are so few that no corrected p could be small: of c signs all alike come up twice in 2^c."""
+    pairs = list(combinations(names, 2))
+    most = max((pool.clusters(*pair) for pair in pairs), default=0)
+    if not most or len(pairs) * 2.0 ** (1 - most) < error:
+        return []
+    needed = floor(log2(len(pairs) / error)) + 2
+    return [
+        f"With {number_of(most, 'independent case')} at most in a pair, no p corrected for "
+        f"{number_of(len(pairs), 'pair')} could be below {error:g}, whatever the verdicts: at least {needed} are needed."
+    ]
+
+
+@dataclass(frozen=True)
+class CasePool:
+    """The rows of every model over one list of cases."""
+
+    grid: CaseGrid
+    telling: tuple[RunRow, ...]
+    """One row of every case, by which it is grouped."""
+    rows: Mapping[str, list[RunRow]]
+    places: Mapping[str, Ints]
+    """The case of every row, by model."""
+    sides: Mapping[str, Floats]
+    """Cases × columns, by model; nan where there is no verdict."""
+    pictures: Mapping[str, Ints]
+    """The edited picture of every case by number, by model; -1 where there is none."""
+
+    def present(self, model: str) -> Bools:
+        """Return which of the cases that count a model has an output for."""
+        found = np.zeros(len(self.telling), bool)
+        found[self.places[model]] = True
+        return found & self.grid.counting
+
+    def judged(self, model: str) -> Bools:
+        """Return which of the cases that count have a verdict for a model."""
+        return np.asarray(np.isfinite(self.sides[model]).any(1)) & self.grid.counting
+
+    def uncounted(self) -> Counter[str]:
+        """Return how many cases have no part in the overall score, by their group."""
+        places = self.grid.of_row[~self.grid.counting]
+        return Counter(self.grid.groups[place] for place in places.tolist())
+
+    def clusters(self, a: str, b: str) -> int:
+        """Return how many independent cases two models are compared on: sources where several cases share one."""
+        rows = self.judged(a) & self.judged(b)
+        return min(len(np.unique(way.of_item[rows])) for way in self.grid.ways)
+
+    def with_constant(self, model: str, columns: Floats) -> CasePool:
+        """Return the pool with a further model that returns the source everywhere and scores what `columns` say."""
+        return replace(
+            self,
+            rows={**self.rows, model: list(self.telling)},
+            places={**self.places, model: np.arange(len(self.telling))},
+            sides={**self.sides, model: columns},
+            pictures={**self.pictures, model: np.full(len(self.telling), -1)},
+        )
+
+
+def split_by_model(tables: Sequence[Table]) -> dict[str, list[RunRow]]:
+    """Return the rows of every model; one name with other pictures in another run is told apart by the run."""
+    titles = [table.name for table in tables]
+    if len(set(titles)) < len(titles):
+        titles = [str(table.folder) for table in tables]
+    held: dict[str, dict[str, list[RunRow]]] = {}
+    for title, table in zip(titles, tables, strict=True):
+        for row in table.rows:
+            name = title if row.model == NO_MODEL and len(tables) > 1 else row.model
+            held.setdefault(name, {}).setdefault(title, []).append(row)
+    found: dict[str, list[RunRow]] = {}
+    for name, parts in held.items():
+        pictures: dict[Hashable, set[str]] = {}
+        for rows in parts.values():
+            for row in rows if len(parts) > 1 else ():
+                pictures.setdefault((row.case, row.case_id), set()).add(edited(row))
+        if any(len(shown) > 1 for shown in pictures.values()):
+            found |= {f"{name} ({title})": rows for title, rows in parts.items()}
+            continue
+        seen: set[Hashable] = set()
+        for rows in parts.values():
+            fresh = [row for row in rows if len(parts) == 1 or (row.case, row.case_id) not in seen]
+            seen |= {(row.case, row.case_id) for row in fresh} if len(parts) > 1 else set()
+            found.setdefault(name, []).extend(fresh)
+    return found
+
+
+def lined_up(table: Table, by_model: Mapping[str, list[RunRow]], sheets: Mapping[str, Sheet] | None = None) -> CasePool:
+    """Line the models' rows up by case; where a model has a case several times, by id as well, or in order where no id is shared.
+
+    `sheets` are models' scores as arrays, where they were made before.
+    """
+    places = _places(by_model)
+    telling: list[RunRow] = []
+    asked: list[int] = []
+    for name, rows in by_model.items():
+        for place, row in zip(places[name].tolist(), rows, strict=True):
+            if place == len(telling):
+                telling.append(row)
+                asked.append(len(row.units))
+            elif len(row.units) > asked[place]:
+                telling[place], asked[place] = row, len(row.units)
+    grid = CaseGrid.of(table, telling)
+    sides = {
+        name: grid.side(_sheet(table, rows, (sheets or {}).get(name)), places[name]) for name, rows in by_model.items()
+    }
+    numbers: dict[str, int] = {}
+    shown = {name: np.full(len(telling), -1, np.int64) for name in by_model}
+    for name, rows in by_model.items():
+        shown[name][places[name]] = [numbers.setdefault(edited(row), len(numbers)) for row in rows]
+    return CasePool(grid, tuple(telling), by_model, places, sides, shown)
+
+
+def _places(by_model: Mapping[str, list[RunRow]]) -> dict[str, Ints]:
+    """Return the case of every row by number, in the order in which cases first occur."""
+    seen: dict[Hashable, int] = {}
+    cases = {name: [seen.setdefault(row.case, len(seen)) for row in rows] for name, rows in by_model.items()}
+    several = {case for listed in cases.values() for case, count in Counter(listed).items() if count > 1}
+    if not several:
+        return {name: np.array(listed, np.int64) for name, listed in cases.items()}
+    several = _told_apart_by_id(cases, by_model, several)
+    number: dict[Hashable, int] = {}
+    places = {}
+    for name, rows in by_model.items():
+        met: Counter[Hashable] = Counter()
+        own = []
+        for case, row in zip(cases[name], rows, strict=True):
+            key: Hashable = (case, row.case_id) if case in several else case
+            met[key] += 1
+            own.append(number.setdefault((key, met[key]), len(number)))
+        places[name] = np.array(own, np.int64)
+    return places
+
+
+def _told_apart_by_id(
+    cases: Mapping[str, list[int]], by_model: Mapping[str, list[RunRow]], several: set[int]
+) -> set[int]:
+    """Return those of the cases that stand several times whose ids two models share."""
+    held: Counter[tuple[int, str]] = Counter()
+    for name, rows in by_model.items():
+        held.update({(case, row.case_id) for case, row in zip(cases[name], rows, strict=True) if case in several})
+    return {case for (case, _), models in held.items() if models > 1}
+
+
+def _sheet(table: Table, rows: list[RunRow], known: Sheet | None) -> Sheet:
+    """Return the sheet of these very rows, a new one where the known one has others."""
+    if known is not None and len(known.table.rows) == len(rows) and all(map(is_, known.table.rows, rows)):
+        return known
+    return Sheet(table, tuple(rows))

@@ -1,0 +1,301 @@
+"""Differences between sides that were scored on the same cases: by the protocol's arithmetic, resampled with the same draws.
+
+A side is an editing model, or a judge. Rows are cases, columns the criteria and, if the protocol scores whole edits, that
+score as one more. A pair of sides is compared, column by column, on the rows that both have. The test is the sign-flip test
+(is the mean of paired differences further from 0 than chance signs would put it?), corrected by Holm's method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import erfc, sqrt
+
+import numpy as np
+
+from editloupe.evals.stats.bootstrap import Bools, Clusters, Floats, Ints, Resampling, clusterings, estimate
+from editloupe.evals.stats.estimate import Estimate, missing
+from editloupe.evals.stats.scores.arithmetic import Arithmetic, Macro, group_weights, macro
+from editloupe.evals.stats.scores.run_table import RunRow, Table
+from editloupe.evals.stats.scores.score_matrix import NO_TYPE, Sheet, all_weights, free_clusters
+
+OVERALL = "overall"
+"""The name of the overall score among a pair's differences; the others go by their criterion."""
+_CELLS = 8_000_000
+"""Numbers laid out at a time, so that memory does not grow with pairs times cases."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Two scores on the same cases and their difference, first minus second."""
+
+    a: float | None
+    b: float | None
+    difference: Estimate
+    p: float | None
+
+
+@dataclass(frozen=True)
+class Point:
+    """The arithmetic on one side's numbers."""
+
+    columns: Floats
+    counts: Floats
+    """Groups × columns."""
+    weights: Floats
+    """What each group counts in the overall."""
+    criterion_weights: Floats
+    """Groups × criteria: what each counts in a criterion's mean."""
+    asked: Bools
+    """Groups × criteria."""
+    result: Macro
+
+
+@dataclass(frozen=True)
+class CaseGrid:
+    """The cases that sides have in common: the group of each, what a group is asked, and how cases are resampled."""
+
+    how: Arithmetic
+    criteria: tuple[str, ...]
+    groups: tuple[str, ...]
+    of_row: Ints
+    asked: Bools
+    sources: Ints
+    """The source picture of each case, by number."""
+    ways: tuple[Clusters, ...]
+
+    @classmethod
+    def of(cls, table: Table, rows: Iterable[RunRow]) -> CaseGrid:
+        """Make the grid of cases, each told by one row that was asked all its criteria."""
+        sheet = Sheet(table, tuple(rows))
+        by_source = sheet.ways[-1].of_item
+        return cls(sheet.how, sheet.criteria, tuple(sheet.groups), sheet.of_row, sheet.asked, by_source, sheet.ways)
+
+    def side(self, sheet: Sheet, places: Ints) -> Floats:
+        """Return cases × columns of one side, whose rows belong to these places; nan where it has nothing."""
+        found = np.full((len(self.of_row), len(self.criteria) + (self.how.edit_score is not None)), np.nan)
+        own = sheet.columns()
+        for place, name in enumerate(sheet.criteria):
+            if name in self.criteria:
+                found[places, self.criteria.index(name)] = own[:, place]
+        if self.how.edit_score is not None:
+            found[places, -1] = own[:, -1]
+        return found
+
+    @property
+    def counting(self) -> Bools:
+        """Which cases have a part in the overall score, by their groups; all of them where the protocol knows none of these."""
+        typed = [name != NO_TYPE for name in self.groups]
+        counts = np.asarray(group_weights(self.groups, typed, self.how, complete=False) > 0)
+        return counts[self.of_row] if counts.any() else np.ones(len(self.of_row), bool)
+
+    def at(self, rows: Bools) -> CaseGrid:
+        """Return the grid of some of the cases."""
+        if rows.all():
+            return self
+        sources, of_row = self.sources[rows], self.of_row[rows]
+        ways = clusterings(sources, of_row)
+        return replace(self, of_row=of_row, sources=sources, ways=ways)
+
+    def point(self, columns: Floats) -> Point:
+        """Work out the scores of one side; a criterion that it has nowhere is not asked of it."""
+        known = np.isfinite(columns)
+        sums, counts = (self._by_group(cells) for cells in (np.where(known, columns, 0), known.astype(float)))
+        asked = self.asked & known[:, : len(self.criteria)].any(0)
+        finals = macro(sums, counts, asked.astype(float), self.how, self.criteria).finals
+        weights = all_weights(self.groups, finals, counts, self.how, len(self.criteria))
+        result = macro(sums, counts, asked.astype(float), self.how, self.criteria, *weights)
+        return Point(columns, counts, *weights, asked, result)
+
+    def contributions(self, point: Point, criterion: int | None = None) -> Floats:
+        """Return what each case adds to the overall score, or to that of a criterion; they sum to it."""
+        added: Floats = np.where(np.isfinite(point.columns), point.columns, 0) * self._shares(point, criterion)
+        return np.asarray(added.sum(1))
+
+    def edits(self, point: Point, criterion: int | None = None) -> int:
+        """Return how many cases stand behind the overall score, or behind that of a criterion."""
+        known = np.isfinite(point.columns)
+        if criterion is None:
+            return int((known.any(1) & (point.weights[self.of_row] > 0)).sum())
+        return int((known[:, criterion] & (point.criterion_weights[self.of_row, criterion] > 0)).sum())
+
+    def _shares(self, point: Point, criterion: int | None) -> Floats:
+        width = point.columns.shape[1]
+        if criterion is not None:
+            shares = np.zeros((len(self.groups), width))
+            own = point.criterion_weights[:, criterion] * point.asked[:, criterion] * (point.counts[:, criterion] > 0)
+            shares[:, criterion] = own / own.sum() if own.any() else own
+        elif self.how.edit_score is None:
+            shares = point.weights[:, None] * point.asked / np.maximum(point.asked.sum(1, keepdims=True), 1)
+        else:
+            shares = point.weights[:, None] * np.eye(width)[-1:]
+        return np.asarray((shares / np.maximum(point.counts, 1))[self.of_row])
+
+    def _by_group(self, cells: Floats) -> Floats:
+        total = np.zeros((len(self.groups), *cells.shape[1:]))
+        np.add.at(total, self.of_row, cells)
+        return total
+
+    def resampled(self, points: Sequence[Point], how: Resampling) -> dict[str, Floats]:
+        """Return samples by what was resampled: sides × resamples × (overall, then the criteria), from the same draws."""
+        known = np.stack([np.isfinite(one.columns) for one in points], 1)
+        values = np.where(known, np.stack([one.columns for one in points], 1), 0)
+        cells = np.stack([values, known.astype(float)], -1)
+        members = [np.flatnonzero(self.of_row == place) for place in range(len(self.groups))]
+        found = {}
+        for way in self.ways:
+            batches = []
+            for draw in way.draws(how):
+                parts = [draw[:, way.of_item[own]] @ cells[own].reshape(len(own), cells[0].size) for own in members]
+                sums = np.stack([part.reshape(len(draw), *cells.shape[1:]) for part in parts], 2)
+                batches.append(np.stack([self._scores(sums[:, n], one) for n, one in enumerate(points)]))
+            found[way.name] = np.concatenate(batches, 1)
+        return found
+
+    def _scores(self, sums: Floats, point: Point) -> Floats:
+        worked = macro(
+            sums[..., 0],
+            sums[..., 1],
+            point.asked.astype(float),
+            self.how,
+            self.criteria,
+            point.weights,
+            point.criterion_weights,
+        )
+        return np.concatenate([worked.overall[:, None], worked.by_criterion], 1)
+
+
+def differences(
+    grid: CaseGrid,
+    sides: Mapping[str, Floats],
+    pairs: Sequence[tuple[str, str]],
+    how: Resampling,
+    intervals: bool = True,
+) -> dict[tuple[str, str], dict[str, Change]]:
+    """Compare pairs of sides, overall and by criterion; without `intervals` overall only, by the test alone: quick."""
+    by_rows: dict[bytes, list[tuple[str, str]]] = {}
+    for pair in pairs:
+        shared = (np.isfinite(sides[pair[0]]) & np.isfinite(sides[pair[1]])).any(1)
+        by_rows.setdefault(np.packbits(shared).tobytes(), []).append(pair)
+    found: dict[tuple[str, str], dict[str, Change]] = {}
+    for packed, alike in by_rows.items():
+        rows = np.unpackbits(np.frombuffer(packed, np.uint8), count=len(grid.of_row)).astype(bool)
+        here = grid.at(rows)
+        some = max(1, _CELLS // max(1, 4 * rows.sum() * (len(grid.criteria) + 1)))
+        for start in range(0, len(alike), some):
+            found |= _of_rows(here, {n: v[rows] for n, v in sides.items()}, alike[start : start + some], how, intervals)
+    return {pair: found[pair] for pair in pairs}
+
+
+def _of_rows(
+    grid: CaseGrid, sides: Mapping[str, Floats], pairs: Sequence[tuple[str, str]], how: Resampling, intervals: bool
+) -> dict[tuple[str, str], dict[str, Change]]:
+    """Compare pairs that share the same cases; a side that looks the same in several pairs is resampled once."""
+    places: dict[tuple[str, bytes], int] = {}
+    points: list[Point] = []
+    of_pair: dict[tuple[str, str], tuple[int, int]] = {}
+    for pair in pairs:
+        shared = np.isfinite(sides[pair[0]]) & np.isfinite(sides[pair[1]])
+        for name in pair:
+            if (key := (name, np.packbits(shared).tobytes())) not in places:
+                places[key] = len(points)
+                points.append(grid.point(np.where(shared, sides[name], np.nan)))
+        of_pair[pair] = tuple(places[name, np.packbits(shared).tobytes()] for name in pair)  # type: ignore[assignment]
+    samples = grid.resampled(points, how) if intervals and len(grid.of_row) else {}
+    names = (OVERALL, *grid.criteria) if intervals else (OVERALL,)
+    return {
+        pair: {
+            name: _change(grid, points[one], points[two], place, {w: s[one] - s[two] for w, s in samples.items()}, how)
+            for place, name in enumerate(names)
+        }
+        for pair, (one, two) in of_pair.items()
+    }
+
+
+def _change(grid: CaseGrid, a: Point, b: Point, place: int, samples: Mapping[str, Floats], how: Resampling) -> Change:
+    """Return the difference of the overall (place 0) or of a criterion (its number plus 1)."""
+    criterion = place - 1 if place else None
+    first, second = (one.result.overall if criterion is None else one.result.by_criterion[criterion] for one in (a, b))
+    n = grid.edits(a, criterion)
+    if not (np.isfinite(first) and np.isfinite(second)) or not n:
+        why = (
+            "no type was judged on every criterion by both" if criterion is None else "no edit was judged on it by both"
+        )
+        return Change(None, None, missing(why), None)
+    counting = a.weights if criterion is None else a.criterion_weights[:, criterion] * (a.counts[:, criterion] > 0)
+    drawn = {
+        way.name: (free_clusters(way, grid.of_row, counting), samples[way.name][:, place])
+        for way in grid.ways
+        if way.name in samples
+    }
+    moves = grid.contributions(a, criterion) - grid.contributions(b, criterion)
+    return Change(
+        float(first),
+        float(second),
+        estimate(float(first) - float(second), n, drawn, how.level),
+        max(sign_flip(way.sums(moves), how.seed) for way in grid.ways),
+    )
+
+
+EXACT_UP_TO = 14
+"""Clusters up to which all sign patterns are tried."""
+FLIPS = 10_000
+BINOMIAL_COST = 16
+"""Signs that are drawn in the time of one binomial number."""
+NORMAL_FROM = 2000
+"""Clusters from which the distribution over all signs is taken for the normal one it tends to; flips would be less exact."""
+
+
+def sign_flip(differences: Floats, seed: int = 0) -> float:
+    """Return the two-sided p-value of cluster sums of differences: exact for few clusters, from seeded flips for more.
+
+    >>> sign_flip(np.array([1.0, 1.0, 1.0]))
+    0.25
+    """
+    moving = differences[differences != 0]
+    if not len(moving):
+        return 1.0
+    seen = abs(moving.sum()) * (1 - 1e-12)
+    if len(moving) <= EXACT_UP_TO:
+        patterns = np.arange(2 ** len(moving))[:, None] >> np.arange(len(moving)) & 1
+        return float((np.abs((1 - 2 * patterns) @ moving) >= seen).mean())
+    if len(moving) >= NORMAL_FROM:
+        return erfc(seen / sqrt(2 * float((moving**2).sum())))
+    seen *= 1 - 1e-9
+    as_far = sum(int((np.abs(sums) >= seen).sum()) for sums in _flipped(moving, np.random.default_rng(seed)))
+    return (as_far + 1) / (FLIPS + 1)
+
+
+def _flipped(moving: Floats, random: np.random.Generator) -> Iterator[Floats]:
+    """Yield batches of sums with random signs.
+
+    Signs of equal sizes are told apart by how many are positive: where few sizes occur, a binomial draw a size stands for a
+    sign a cluster.
+    """
+    sizes, counts = np.unique(np.round(np.abs(moving), 12), return_counts=True)
+    by_size = len(sizes) * BINOMIAL_COST < len(moving)
+    width = len(sizes) if by_size else len(moving)
+    left = FLIPS
+    while left:
+        batch = min(left, max(1, 4_000_000 // width))
+        left -= batch
+        if by_size:
+            yield np.asarray((2 * random.binomial(counts, 0.5, (batch, width)) - counts) @ sizes, float)
+        else:
+            bits = np.unpackbits(random.integers(0, 256, (batch, -(-width // 8)), np.uint8), axis=1, count=width)
+            yield 2 * (bits @ moving) - moving.sum()
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for their number by Holm's step-down method, in the order given.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = sorted(range(len(values)), key=lambda place: values[place])
+    corrected = [0.0] * len(values)
+    highest = 0.0
+    for rank, place in enumerate(order):
+        highest = max(highest, min(1.0, (len(values) - rank) * values[place]))
+        corrected[place] = highest
+    return corrected

@@ -1,0 +1,195 @@
+"""Preference pairs that were judged: what was decided about each, and the share that is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import Field
+
+from editloupe.evals.manifests.pairs import PAIRS, ROLES, Way
+from editloupe.evals.stats.scores.run_table import RunRow
+from editloupe.rubrics.pairs import Decision, PairRules, is_right
+from editloupe.rubrics.protocol import MissingInput
+from editloupe.rubrics.registry import known_protocol
+from editloupe.types import Edit, Record, Unjudged, Usage, Verdict
+
+NOT_YET = "not judged yet"
+OPEN = "open"
+"""The label of a pair of which nobody said which is better: it has a decision, which is neither right nor wrong."""
+
+
+class PairResult(Record):
+    """What was decided about one pair."""
+
+    id: str
+    dimension: str
+    label: str
+    scores: tuple[float | None, float | None]
+    """Pointwise: of winner and loser, 0 to 100. Pairwise: what the winner got as A and as B, 1, 0.5 or 0."""
+    decision: Decision | None
+    correct: bool | None
+    """None where the pair could not be judged."""
+    why: str | None = None
+
+
+class Accuracy(Record):
+    """Right pairs out of the judged ones."""
+
+    pairs: int
+    judged: int
+    correct: int
+    inconsistent: int = 0
+    """Pairs whose two orders contradict each other; they count as wrong."""
+
+    @property
+    def share(self) -> float | None:
+        """Right over judged; None where nothing was judged."""
+        return self.correct / self.judged if self.judged else None
+
+
+class PairReport(Record):
+    """All pairs, and the accuracy by dimension and overall."""
+
+    way: Way
+    judge: str
+    protocol: str
+    mode: str
+    overall: Accuracy
+    by_dimension: Mapping[str, Accuracy] = Field(default_factory=dict)
+    results: tuple[PairResult, ...] = ()
+    usage: Usage = Usage()
+
+    @classmethod
+    def of(cls, results: Sequence[PairResult], rules: PairRules, **about: Any) -> PairReport:
+        """Count the results of some pairs."""
+        dimensions = [name for name in rules.dimensions if any(result.dimension == name for result in results)]
+        return cls(
+            overall=accuracy(results),
+            by_dimension={name: accuracy([r for r in results if r.dimension == name]) for name in dimensions},
+            results=tuple(results),
+            **about,
+        )
+
+
+def accuracy(results: Sequence[PairResult]) -> Accuracy:
+    """Count right pairs; pairs that could not be judged are counted as such and never as wrong."""
+    return Accuracy(
+        pairs=len(results),
+        judged=sum(result.correct is not None for result in results),
+        correct=sum(result.correct is True for result in results),
+        inconsistent=sum(result.decision == "inconsistent" for result in results),
+    )
+
+
+class Half(NamedTuple):
+    """One edit of a pair, in one repeat, with its reward."""
+
+    edit: Edit
+    repeat: int
+    score: float | None
+    """0 to 100; None where it has none."""
+    why: str | None
+    """Why it has none."""
+
+
+class PairKey(NamedTuple):
+    """What tells a judged pair from all others."""
+
+    file: str
+    id: str
+    dimension: str
+    way: Way
+
+
+def row_halves(protocol: str, row: RunRow, criteria: Sequence[str] = ()) -> list[Half]:
+    """Return the reward of an edit of a run, repeat by repeat, by the protocol's formula.
+
+    Rubrics without a protocol that is known have none: their reward is the mean of the `criteria`, all of which it needs.
+    """
+    found = []
+    for repeat in sorted({unit.repeat for units in row.units.values() for unit in units}):
+        outcomes = [unit.outcome for units in row.units.values() for unit in units if unit.repeat == repeat]
+        given = {v.criterion: v.score_100 for v in outcomes if isinstance(v, Verdict) and v.score_100 is not None}
+        left = next((outcome for outcome in outcomes if isinstance(outcome, Unjudged)), None)
+        score, why = None, f"{left.criterion}: {left.detail}" if left else None
+        if left is None:
+            score, why = _score(protocol, row.edit, given, criteria)
+        found.append(Half(row.edit, repeat, score, why))
+    return found
+
+
+def _score(
+    protocol: str, edit: Edit, given: Mapping[str, float], criteria: Sequence[str]
+) -> tuple[float | None, str | None]:
+    known = known_protocol(protocol)
+    try:
+        if known is not None:
+            wanted: Sequence[str] = [rubric.criterion for rubric in known.rubrics_for(edit)]
+            score = known.score_of(edit, given)
+        else:
+            wanted = criteria
+            score = sum(given[name] for name in wanted) / len(wanted) if wanted and set(wanted) <= set(given) else None
+    except MissingInput as error:
+        return None, str(error)
+    if score is not None:
+        return score, None
+    lacking = [name for name in wanted if name not in given]
+    return None, f"{lacking[0]}: {NOT_YET}" if lacking else "no score applies"
+
+
+def pair_results(halves: Iterable[Half], rules: PairRules) -> dict[PairKey, PairResult]:
+    """Put the halves of pairs together and decide each pair, in the order in which they first occur.
+
+    The score of a half is its mean over the repeats that have one.
+    """
+    found: dict[PairKey, dict[str, dict[int, Half | None]]] = {}
+    labels: dict[PairKey, str] = {}
+    for half in halves:
+        for key, role, label in _stands_in(half.edit):
+            labels[key] = label
+            repeats = found.setdefault(key, {}).setdefault(role, {})
+            repeats[half.repeat] = None if half.repeat in repeats else half  # None: two pictures claim one place
+    return {key: _result(key, labels[key], roles, rules) for key, roles in found.items()}
+
+
+def _stands_in(edit: Edit) -> Iterable[tuple[PairKey, str, str]]:
+    """Yield the pairs an edit stands in; a field of that name with something else in it is somebody's own."""
+    listed = edit.extra.get(PAIRS)
+    for entry in listed if isinstance(listed, (list, tuple)) else ():
+        if isinstance(entry, Mapping) and all(isinstance(entry.get(name), str) for name in _ENTRY):
+            file, pair, role, label, dimension = (entry[name] for name in _ENTRY)
+            way = next((way for way, roles in ROLES.items() if role in roles), None)
+            if way is not None:
+                yield PairKey(file, pair, dimension, way), role, label
+
+
+_ENTRY = ("file", "id", "role", "label", "dimension")
+
+
+def _result(key: PairKey, label: str, roles: Mapping[str, Mapping[int, Half | None]], rules: PairRules) -> PairResult:
+    first, second = (_mean(roles.get(role, {})) for role in ROLES[key.way])
+    about = {"id": key.id, "dimension": key.dimension, "label": label}
+    if first[0] is None or second[0] is None:
+        why = first[1] or second[1]
+        return PairResult(**about, scores=(first[0], second[0]), decision=None, correct=None, why=why)
+    if key.way == "pairwise":
+        # Candidate A's share is asked for; in the second order the winner is B.
+        scores = (first[0] / 100, 1 - second[0] / 100)
+        decision = rules.by_orders(*scores)
+    else:
+        scores = (first[0], second[0])
+        decision = rules.by_scores(*scores)
+    correct = None if label == OPEN else is_right(decision, label)
+    return PairResult(**about, scores=scores, decision=decision, correct=correct)
+
+
+def _mean(repeats: Mapping[int, Half | None]) -> tuple[float | None, str | None]:
+    if not repeats:
+        return None, NOT_YET
+    if None in repeats.values():
+        return None, "two pictures stand here under one id; judge with --replace to keep only those of the file"
+    scores = [half.score for half in repeats.values() if half and half.score is not None]
+    if scores:
+        return sum(scores) / len(scores), None
+    return None, next((half.why for half in repeats.values() if half and half.why), "no score applies")

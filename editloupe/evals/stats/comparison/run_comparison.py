@@ -1,0 +1,498 @@
+"""Two runs against each other: which question they answer, which of their rows belong together, and how they differ.
+
+Two *judges* are compared on the same pictures: source, edited picture and instruction are the same. Two *editing models*
+are compared on the same cases: source, instruction, targets and further inputs are the same, the edited picture is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import compress
+from operator import eq
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from editloupe.evals.labels.human import Files, Human
+from editloupe.evals.runs.store import Run
+from editloupe.evals.stats.agreement.coefficients import MOST_VALUES, confusion
+from editloupe.evals.stats.agreement.judge_vs_human import Ceiling, Confusion, ceiling_of, pairing, scale_of
+from editloupe.evals.stats.agreement.measures import HIGHER_IS_BETTER, MEASURES, Pairing
+from editloupe.evals.stats.bootstrap import Floats, Resampling, bootstrap, clusterings, estimate, kinds_of
+from editloupe.evals.stats.comparison.paired_differences import OVERALL, CaseGrid, Change, differences
+from editloupe.evals.stats.estimate import Estimate, Number, frame, missing
+from editloupe.evals.stats.scores import unedited_baseline as ref
+from editloupe.evals.stats.scores.run_slices import shared_apart_fields, value_of
+from editloupe.evals.stats.scores.run_table import RunRow, Table, human_labels, read_run_table, warnings_of
+from editloupe.evals.stats.scores.run_units import row_lower_medians, row_means
+from editloupe.evals.stats.scores.score_matrix import Sheet
+from editloupe.evals.stats.scores.unedited_baseline import without_reference
+from editloupe.rubrics.tables import NO_MODEL
+from editloupe.types import Record, UserError
+
+Question = Literal["judges", "models"]
+Key = Callable[[RunRow], Hashable]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Rows of two runs that belong together, and what each run has beyond them."""
+
+    pairs: tuple[tuple[RunRow, RunRow], ...]
+    only_a: tuple[RunRow, ...]
+    only_b: tuple[RunRow, ...]
+
+
+def edited(row: RunRow) -> str:
+    """Return what tells edited pictures apart: the content hash, or the path where the run has no hash."""
+    return shas[0] if (shas := row.pictures.get("edited")) else str(row.edit.edited)
+
+
+def picture_of(row: RunRow) -> Hashable:
+    """Return what a judge was shown: the pictures before and after, and the instruction."""
+    return row.source, edited(row), row.edit.instruction
+
+
+def case_of(row: RunRow) -> Hashable:
+    """Return what two editing models were given alike."""
+    return row.case
+
+
+def match(a: Iterable[RunRow], b: Iterable[RunRow], key: Key) -> Matched:
+    """Pair rows of the same key; among several of one key those of the same model and id first, then in their order."""
+    rows, others = list(a), list(b)
+    partner: dict[int, int] = {}
+    taken: set[int] = set()
+    keys, other_keys = [key(row) for row in rows], [key(row) for row in others]
+    for precise in (lambda row: (row.model, row.edit.id), lambda row: row.edit.id, lambda row: None):
+        waiting: dict[Hashable, list[int]] = {}
+        for place in reversed(range(len(others))):
+            if place not in taken:
+                waiting.setdefault((other_keys[place], precise(others[place])), []).append(place)
+        for place, row in enumerate(rows):
+            if place not in partner and (found := waiting.get((keys[place], precise(row)))):
+                partner[place] = found.pop()
+                taken.add(partner[place])
+    return Matched(
+        tuple((rows[place], others[partner[place]]) for place in sorted(partner)),
+        tuple(row for place, row in enumerate(rows) if place not in partner),
+        tuple(row for place, row in enumerate(others) if place not in taken),
+    )
+
+
+def match_pictures(a: Table, b: Table) -> Matched:
+    """Pair rows that show the same pictures; where one run kept no hash of a picture, id and model have to do."""
+    found = match(a.rows, b.rows, picture_of)
+    more = match(found.only_a, found.only_b, lambda row: (row.edit.id, row.model))
+    alike = [pair for pair in more.pairs if _could_be_the_same(*pair)]
+    if not alike:
+        return found
+    left_a, left_b = {id(one) for one, _ in alike}, {id(two) for _, two in alike}
+    return Matched(
+        (*found.pairs, *alike),
+        tuple(row for row in found.only_a if id(row) not in left_a),
+        tuple(row for row in found.only_b if id(row) not in left_b),
+    )
+
+
+def _could_be_the_same(one: RunRow, two: RunRow) -> bool:
+    """True where nothing that both runs know of an edit differs, and one of them lacks the hash of a picture."""
+    roles = ("source", "edited")
+    known = [role for role in roles if one.pictures.get(role) and two.pictures.get(role)]
+    bare = [role for role in roles if not one.pictures.get(role) and not two.pictures.get(role)]
+    return (
+        len(known) + len(bare) < len(roles)
+        and one.edit.instruction == two.edit.instruction
+        and all(one.pictures[role] == two.pictures[role] for role in known)
+        and all(getattr(one.edit, role) == getattr(two.edit, role) for role in bare)
+    )
+
+
+def question_of(a: Table, b: Table) -> Question:
+    """Return which question two runs answer; where neither fits, or both might, UserError says so."""
+    a, b = without_reference(a)[0], without_reference(b)[0]
+    same = match_pictures(a, b)
+    other = match(same.only_a, same.only_b, case_of).pairs
+    if not same.pairs and not other:
+        raise UserError(
+            f"{a.name} and {b.name} have neither an edited picture nor a source and instruction in common, so there is "
+            "nothing to compare"
+        )
+    judged_alike = same_judge(a, b)
+    models = set(a.models) - {NO_MODEL}, set(b.models) - {NO_MODEL}
+    other_models = all(models) and not models[0] & models[1]
+    if not other:
+        return "models" if other_models and judged_alike else "judges"
+    if judged_alike:
+        return "models"
+    if same.pairs and not other_models:
+        return "judges"
+    seen = f"{len(same.pairs)} edited pictures are" if len(same.pairs) != 1 else "1 edited picture is"
+    raise UserError(
+        f"{a.name} and {b.name} differ both in the judge ({a.title}; {b.title}) and in the edited pictures, so a difference "
+        f"could come from either: judge both with one judge, or name the question: --judges compares the judges where "
+        f"the pictures are the same ({seen}), --models takes the verdicts as they are"
+    )
+
+
+def same_judge(a: Table, b: Table) -> bool:
+    """True where judge, protocol and mode are the same and no criterion was put in wholly different words."""
+    if (a.protocol, a.judges, a.modes) != (b.protocol, b.judges, b.modes):
+        return False
+    asked = [_asked(table) for table in (a, b)]
+    return all(asked[0][name] & asked[1][name] for name in asked[0].keys() & asked[1].keys())
+
+
+def _asked(table: Table) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for kind in table.unit_columns.counts:
+        found.setdefault(kind.criterion, set()).add(kind.asked)
+    return found
+
+
+Side = Literal["a", "b"]
+
+
+class HumanDifference(Record):
+    """One measure of agreement with people, for both runs on the same edits."""
+
+    a: Estimate
+    b: Estimate
+    difference: Estimate
+    closer: Side | None
+    """The run that agrees more, where the interval of the difference leaves out 0."""
+
+
+def closer_to_people(
+    a: Table, b: Table, people: Human, sources: list[str], how: Resampling
+) -> dict[str, dict[str, HumanDifference]]:
+    """Return criterion to measure to both runs' agreement with people, where people labelled what both judged."""
+    found: dict[str, dict[str, HumanDifference]] = {}
+    for criterion in (name for name in a.criteria if name in b.criteria):
+        ratings, scale = people.settled(a.names, criterion), scale_of(a, criterion)
+        judges = [table.scores(criterion, "score") for table in (a, b)]
+        both = np.isfinite(row_means(judges[0])) & np.isfinite(row_means(judges[1])) & np.isfinite(ratings).any(1)
+        if both.any():
+            one, two = (pairing(judge[both], ratings[both], scale)[0] for judge in judges)
+            here = [source for source, inside in zip(sources, both, strict=True) if inside]
+            found[criterion] = _human_differences(one, two, here, how)
+    return found
+
+
+def _human_differences(a: Pairing, b: Pairing, sources: list[str], how: Resampling) -> dict[str, HumanDifference]:
+    """Every measure of both runs, from the same draws, so that the differences are paired."""
+    kinds = kinds_of(np.column_stack([a.numbers, b.numbers]))
+    statistics = {}
+    for side, pair in (("a", a), ("b", b)):
+        few = pair.at(kinds.first)
+        for measure in MEASURES:
+            if pair.value(measure)[0] is not None:
+                statistics[f"{side}:{measure}"] = partial(few.samples, measure)
+    samples = bootstrap(clusterings(sources), how, statistics, kinds)
+    return {measure: _human_difference(measure, a, b, samples, how) for measure in MEASURES}
+
+
+def _human_difference(
+    measure: str, a: Pairing, b: Pairing, samples: Mapping[str, Mapping[str, tuple[int, Floats]]], how: Resampling
+) -> HumanDifference:
+    (first, why), (second, other_why) = a.value(measure), b.value(measure)
+    drawn = [samples.get(f"{side}:{measure}", {}) for side in ("a", "b")]
+    one = estimate(first, len(a), drawn[0], how.level, why)
+    two = estimate(second, len(b), drawn[1], how.level, other_why)
+    if first is None or second is None:
+        absent = missing(why or other_why or "one of the two has no value", len(a))
+        return HumanDifference(a=one, b=two, difference=absent, closer=None)
+    change = {way: (count, found - drawn[1][way][1]) for way, (count, found) in drawn[0].items()}
+    difference = estimate(first - second, len(a), change, how.level)
+    closer: Side | None = None
+    if difference.low is not None and difference.high is not None and not difference.low <= 0 <= difference.high:
+        closer = "a" if (difference.low > 0) == HIGHER_IS_BETTER[measure] else "b"
+    return HumanDifference(a=one, b=two, difference=difference, closer=closer)
+
+
+class Difference(Record):
+    """Two scores over the same edits and their difference, a minus b, on the scale of 0 to 100."""
+
+    a: Number | None
+    b: Number | None
+    difference: Estimate
+    p: Number | None
+    """Two-sided sign-flip test, by edit and, where several share one, by source image; the larger of the two."""
+    better: Side | None = None
+    """The higher one, where the test says so at the interval's level and the interval leaves out 0."""
+
+
+class CriterionDifference(Difference):
+    """The difference on one criterion, and how the two runs' labels relate."""
+
+    same_label: Estimate
+    """Share of edits to which both gave the same label."""
+    labels: Confusion | None
+    """One row a label of b, one column a label of a."""
+
+
+class Disagreement(Record):
+    """An edit that the two runs scored differently on a criterion."""
+
+    edit_id: str
+    name: str
+    """The edit's name in run a: several editing models may share the id."""
+    criterion: str
+    instruction: str
+    a: str
+    b: str
+    difference: Number
+    human: tuple[str, ...] = ()
+    closer: Side | None = None
+
+
+class RunComparison(Record):
+    """Everything two runs say about the same edits."""
+
+    question: Question
+    """`judges`: two judges, modes or prompts on the same pictures; `models`: two editing models on the same cases."""
+    a: str
+    b: str
+    a_title: str
+    b_title: str
+    edits: int
+    """Edits that are compared: the same pictures and instruction, or for models the same case."""
+    left_out: Mapping[str, int]
+    """Edits that are not compared, by reason."""
+    same_picture: int = 0
+    """For models: cases for which both gave the identical picture."""
+    overall: Difference
+    criteria: Mapping[str, CriterionDifference]
+    human: Mapping[str, Mapping[str, HumanDifference]] = Field(default_factory=dict)
+    """Criterion to measure to both runs' agreement with people."""
+    ceiling: Mapping[str, Ceiling] = Field(default_factory=dict)
+    """How well annotators agree among themselves, by criterion."""
+    disagreements: tuple[Disagreement, ...]
+    notes: tuple[str, ...] = ()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the edits on which the runs disagree as plain records."""
+        return [one.model_dump() for one in self.disagreements]
+
+    def frame(self) -> Any:
+        """Return the rows as a pandas data frame, where pandas is installed."""
+        return frame(self.rows())
+
+
+def compare_runs(
+    a: Run | Table | str | Path,
+    b: Run | Table | str | Path,
+    human: Files = None,
+    how: Resampling | None = None,
+    protocol: str | None = None,
+    question: Question | None = None,
+) -> RunComparison:
+    """Compare two runs on what both judged; the data say which question they answer, unless it is named.
+
+    Judges are compared on the same pictures and instructions, editing models on the same sources, instructions and targets.
+    """
+    first, second, how = read_run_table(a, protocol), read_run_table(b, protocol), how or Resampling()
+    same_protocol(first, second)
+    question = question or question_of(first, second)
+    if question == "models":
+        first, second = ref.without_reference(first)[0], ref.without_reference(second)[0]
+    matched = match_pictures(first, second) if question == "judges" else match(first.rows, second.rows, case_of)
+    one, two, unjudged = _judged_by_both(first, second, matched)
+    if not one.rows:
+        raise UserError(f"{first.name} and {second.name} share no {_THING[question]} that both judged")
+    people = human_labels(one, human) if question == "judges" else None
+    sources = [row.source for row in one.rows]
+    grid = CaseGrid.of(one, one.rows)
+    places = np.arange(len(one.rows))
+    sides = {side: grid.side(Sheet(table, table.rows), places) for side, table in (("a", one), ("b", two))}
+    changes = differences(grid, sides, [("a", "b")], how)["a", "b"]
+    return RunComparison(
+        question=question,
+        **_names(first, second),
+        edits=len(one.rows),
+        left_out=_left_out(matched, unjudged),
+        same_picture=sum(map(eq, map(edited, one.rows), map(edited, two.rows))) if question == "models" else 0,
+        overall=_difference(_one_score(changes[OVERALL], one, two), how),
+        criteria={
+            name: _criterion(one, two, name, sources, changes[name], how)
+            for name in one.criteria
+            if name in two.criteria
+        },
+        human=closer_to_people(one, two, people, sources, how) if people else {},
+        ceiling=_ceilings(one, people, sources, how) if people else {},
+        disagreements=_disagreements(one, two, people),
+        notes=(
+            *_notes(first, second, question),
+            *_unedited(grid, one, two, sides, question),
+            *(people.notes if people else ()),
+        ),
+    )
+
+
+_THING: Mapping[Question, str] = {"judges": "edited picture", "models": "source and instruction"}
+
+
+def same_protocol(*tables: Table) -> None:
+    """Refuse runs of different protocols: their scores do not compare."""
+    first = tables[0]
+    for other in tables[1:]:
+        if other.protocol != first.protocol:
+            raise UserError(f"{first.name} was judged by {first.protocol} and {other.name} by {other.protocol}")
+
+
+def _names(first: Table, second: Table) -> dict[str, str]:
+    names = (first.name, second.name) if first.name != second.name else (str(first.folder), str(second.folder))
+    if names[0] == names[1] and first.configuration != second.configuration:
+        names = (f"{names[0]}, {first.configuration}", f"{names[1]}, {second.configuration}")
+    return {"a": names[0], "b": names[1], "a_title": _title(first), "b_title": _title(second)}
+
+
+def _title(table: Table) -> str:
+    return (
+        f"{table.title} · edited by {' + '.join(table.models)}"
+        if any(row.edit.model for row in table.rows)
+        else table.title
+    )
+
+
+def _notes(first: Table, second: Table, question: Question) -> list[str]:
+    told = list(warnings_of(first, second))
+    if question == "models" and not same_judge(first, second):
+        told.append("The two were not judged alike, so a difference may come from the judge as well as from the model.")
+    if question == "judges" and set(first.models) != set(second.models):
+        told.append(f"The runs name different editing models: {' + '.join(first.models)}; {' + '.join(second.models)}.")
+    return told
+
+
+def _unedited(grid: CaseGrid, a: Table, b: Table, sides: Mapping[str, Floats], question: Question) -> Iterator[str]:
+    """Say what an unedited source scores on these cases, and where a model's mean is carried by unedited outputs."""
+    if question == "judges":
+        return
+    untouched = ref.decided(grid, a, a.rows)
+    base = ref.reference(grid, a, untouched, judged=False)
+    if base.overall.value is not None:
+        yield f"Every source handed in unedited would score {base.overall.value:.1f} (not judged). {base.why}"
+    for side, table in (("a", a), ("b", b)):
+        one = ref.unedited(grid, sides[side], ref.copies(table.rows), untouched)
+        if one.carried:
+            yield ref.told(side.upper(), one)
+
+
+def _judged_by_both(first: Table, second: Table, matched: Matched) -> tuple[Table, Table, int]:
+    """Return both sides' rows of pairs with a criterion that both judged, and how many pairs have none."""
+    ours, theirs = [], []
+    for row, other in matched.pairs:
+        kind = row.edit.instruction_type
+        if other.edit.instruction_type != kind:
+            # Both sides are grouped and resampled alike, whatever the second manifest calls the edit.
+            other = replace(other, edit=other.edit.model_copy(update={"instruction_type": kind}))
+        ours.append(row if row.pictures else replace(row, pictures=other.pictures))
+        theirs.append(other)
+    a, b = first.with_rows(ours), second.with_rows(theirs)
+    names = [name for name in a.criteria if name in b.criteria]
+    judged = [(a.states(name)[0].any(1) & b.states(name)[0].any(1)) for name in names]
+    both = np.any(judged, axis=0) if judged else np.zeros(len(ours), bool)
+    kept = [a.with_rows(compress(ours, both)), b.with_rows(compress(theirs, both))]
+    return kept[0], kept[1], int((~both).sum())
+
+
+def _left_out(matched: Matched, unjudged: int) -> dict[str, int]:
+    """Count what is not compared; an id that both runs have stands there for another picture or another instruction."""
+    changed = len(match(matched.only_a, matched.only_b, lambda row: (row.edit.id, row.model)).pairs)
+    found = {
+        "only in the first run": len(matched.only_a) - changed,
+        "only in the second run": len(matched.only_b) - changed,
+        "other pictures or instruction": changed,
+        "unjudged in a run": unjudged,
+    }
+    return {why: count for why, count in found.items() if count}
+
+
+def _difference(change: Change, how: Resampling) -> Difference:
+    return Difference(
+        a=change.a, b=change.b, difference=change.difference, p=change.p, better=better_side(change, change.p, how)
+    )
+
+
+def better_side(change: Change, p: float | None, how: Resampling) -> Side | None:
+    """Return the side that is higher, where p is small enough and the interval, if there is one, leaves out 0."""
+    value, low, high = change.difference.value, change.difference.low, change.difference.high
+    if value is None or p is None or p >= 1 - how.level or (low is not None and high is not None and low <= 0 <= high):
+        return None
+    return "a" if value > 0 else "b"
+
+
+def _criterion(
+    a: Table, b: Table, criterion: str, sources: Sequence[str], change: Change, how: Resampling
+) -> CriterionDifference:
+    whole = dict(_difference(change, how))
+    if change.a is None:
+        return CriterionDifference(**whole, same_label=missing(change.difference.why or ""), labels=None)
+    both = np.isfinite(row_means(a.scores(criterion))) & np.isfinite(row_means(b.scores(criterion)))
+    ways = clusterings([source for source, here in zip(sources, both, strict=True) if here])
+    pairs, _ = pairing(a.scores(criterion, "score"), b.scores(criterion, "score"), scale_of(a, criterion))
+    names = a.labels(criterion) or tuple(f"{value:g}" for value in pairs.values)
+    counted = len(pairs.values) <= MOST_VALUES
+    counts = confusion(pairs.x_label, pairs.y_label, pairs.values) if counted else []
+    return CriterionDifference(
+        **whole,
+        same_label=pairs.estimates(ways, how)["accuracy"],
+        labels=Confusion(labels=names, counts=tuple(map(tuple, counts))) if counted else None,
+    )
+
+
+def _one_score(change: Change, a: Table, b: Table) -> Change:
+    """Pass the overall difference on, unless it would put into one number what the paper keeps apart."""
+    fields = shared_apart_fields([a, b])
+    if not fields:
+        return change
+    values = dict.fromkeys(value_of(row, field) for row in a.rows for field in fields)
+    why = f"the paper keeps {' and '.join(values)} apart; --where {fields[0]}={next(iter(values))} compares one of them"
+    return Change(None, None, missing(why), None)
+
+
+def _ceilings(table: Table, people: Human, sources: list[str], how: Resampling) -> dict[str, Ceiling]:
+    found = {name: ceiling_of(people.matrix(table.names, name), sources, how) for name in table.criteria}
+    return {name: ceiling for name, ceiling in found.items() if ceiling is not None}
+
+
+def _disagreements(a: Table, b: Table, people: Human | None) -> tuple[Disagreement, ...]:
+    """Edits with different scores, the widest apart first."""
+    found = []
+    for criterion in (name for name in a.criteria if name in b.criteria):
+        x, y = row_means(a.scores(criterion)), row_means(b.scores(criterion))
+        raw = [row_lower_medians(table.scores(criterion, "score")) for table in (a, b)]
+        ratings = people.settled(a.names, criterion) if people else np.full((len(a.rows), 1), np.nan)
+        target = row_means(ratings)
+        means = [row_means(table.scores(criterion, "score")) for table in (a, b)]
+        for place in np.flatnonzero(np.isfinite(x) & np.isfinite(y) & (x != y)):
+            edit = a.rows[place].edit
+            off = [abs(mean[place] - target[place]) for mean in means]
+            given = [name_of(a, criterion, score) for score in ratings[place] if np.isfinite(score)]
+            closer: Side | None = None
+            if given and off[0] != off[1]:
+                closer = "a" if off[0] < off[1] else "b"
+            found.append(
+                Disagreement(
+                    edit_id=edit.id,
+                    name=a.rows[place].name,
+                    criterion=criterion,
+                    instruction=edit.instruction,
+                    a=name_of(a, criterion, raw[0][place]),
+                    b=name_of(b, criterion, raw[1][place]),
+                    difference=float(x[place] - y[place]),
+                    human=tuple(given),
+                    closer=closer,
+                )
+            )
+    return tuple(sorted(found, key=lambda one: -abs(one.difference)))
+
+
+def name_of(table: Table, criterion: str, score: float) -> str:
+    """Return the label of a score, or the score itself where the rubric has no labels."""
+    names, scale = table.labels(criterion), scale_of(table, criterion)
+    return names[scale.index(score)] if names and score in scale else f"{score:g}"

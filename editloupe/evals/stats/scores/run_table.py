@@ -1,0 +1,492 @@
+"""A run as a table: its edits in the manifest's order, each with its units by criterion and repeat."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from editloupe._util.text import number_of
+from editloupe.agent.spec_names import RULES
+from editloupe.evals.labels.files import Named, label_files, rater_in
+from editloupe.evals.labels.human import Files, Human, listed_files, merge_labels
+from editloupe.evals.manifests.ids import case_key
+from editloupe.evals.runs.configurations import Configuration, planned_repeats, recorded_answer, rubric_records
+from editloupe.evals.runs.edit_rows import KeptEdit
+from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.summary import expected_units, judged_elsewhere
+from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, numbered
+from editloupe.evals.stats.scores.run_units import (
+    Numbers,
+    RunUnit,
+    UnitColumns,
+    gather_units,
+    no_collection,
+    numbers_of,
+    read_units,
+)
+from editloupe.rubrics.model import Answer, LabelAnswer
+from editloupe.rubrics.registry import OWN, known_protocol
+from editloupe.rubrics.tables import NO_MODEL
+from editloupe.types import Edit, Record, Served, UserError
+
+BASELINE = (
+    "Judged by rules, a rule-based baseline that decides from measured pixels and is not a multimodal model; "
+    "its scores are not to be read as people's."
+)
+_SERVED: TypeAdapter[tuple[Served, ...]] = TypeAdapter(tuple[Served, ...])
+_EDIT_FIELDS = ("id", "instruction", "instruction_type", "model", "turn", "hint")
+
+
+class ServedVersion(Record):
+    """One version of one judge, and how many verdicts rest on replies of it."""
+
+    served: Served
+    verdicts: int
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One edit of a run with its units, by criterion, repeats in order."""
+
+    edit: Edit
+    pictures: Mapping[str, list[str]]
+    """Hashes by role, as far as the run kept the pictures."""
+    units: Mapping[str, tuple[RunUnit, ...]]
+    name: str = ""
+    """Unique in the run; ids are not, where several models' pictures lie in it."""
+
+    @property
+    def model(self) -> str:
+        """The editing model, in the words of a table."""
+        return self.edit.model or NO_MODEL
+
+    @property
+    def case(self) -> tuple[Any, ...]:
+        """What the outputs of two editing models share, with content hashes as far as the run has them."""
+        return case_key(self.edit, self.pictures)
+
+    @property
+    def case_id(self) -> str:
+        """The edit's id without the editing model's name, which readers of some benchmarks put before it."""
+        return self.edit.id.removeprefix(f"{self.edit.model}/")
+
+    @property
+    def source(self) -> str:
+        """What tells source images apart: the content hash, or the path where the run has no hash."""
+        return shas[0] if (shas := self.pictures.get("source")) else str(self.edit.source)
+
+    def field(self, name: str) -> Any:
+        """Return a field of the edit or of its manifest line, None where it has none."""
+        value = getattr(self.edit, name) if name in _EDIT_FIELDS else self.edit.extra.get(name)
+        return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+
+
+@dataclass(frozen=True)
+class Table:
+    """All rows of a run that belong to one protocol."""
+
+    name: str
+    folder: Path
+    protocol: str
+    rows: tuple[RunRow, ...]
+    about: Mapping[str, Any]
+    damage: tuple[str, ...] = ()
+    """What of the run could not be read, a sentence each."""
+    configuration: str = ""
+    """Which of the run's configurations this is."""
+    waiting: tuple[Edit, ...] = ()
+    """Edits of the manifest that have no unit yet."""
+    differs: str = ""
+    """What tells the configuration from an earlier one of the run with the same judge, protocol and mode."""
+    whole: Table | None = field(default=None, repr=False, compare=False)
+    """The table these rows were taken from, whose arrays serve here as well."""
+
+    @cached_property
+    def criteria(self) -> tuple[str, ...]:
+        """The criteria that were asked, in the protocol's order."""
+        asked = dict.fromkeys(kind.criterion for kind in self.unit_columns.counts)
+        protocol = known_protocol(self.protocol)
+        order = list(protocol.criteria) if protocol else []
+        return tuple(sorted(asked, key=lambda name: order.index(name) if name in order else len(order)))
+
+    @cached_property
+    def own(self) -> tuple[str, ...]:
+        """Criteria of the user's own that were asked beside the protocol's; no part of the protocol's scores."""
+        if self.protocol == OWN:
+            return ()
+        return tuple(name for name in self.criteria if self.rubrics.get(name, {}).get("protocol") == OWN)
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """Criteria to their titles; one asked beside the protocol's says so."""
+        return {name: self.title_of(name) + (" (own)" if name in self.own else "") for name in self.criteria}
+
+    @cached_property
+    def models(self) -> tuple[str, ...]:
+        """The editing models, in the order in which they first occur."""
+        return tuple(dict.fromkeys(row.model for row in self.rows))
+
+    def with_rows(self, rows: Iterable[RunRow]) -> Table:
+        """Return the table with these rows instead."""
+        return replace(self, rows=tuple(rows), whole=self.whole or self)
+
+    def with_waiting(self, waiting: Iterable[Edit]) -> Table:
+        """Return the table with these edits as those that have no unit yet."""
+        return replace(self, waiting=tuple(waiting))
+
+    def of_model(self, model: str) -> Table:
+        """Return the part of one editing model."""
+        rows = (row for row in self.rows if row.model == model)
+        return self.with_rows(rows).with_waiting(edit for edit in self.waiting if (edit.model or NO_MODEL) == model)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The fields that edits can be grouped by: those of an edit that are given, and every further column of the manifest."""
+        given = [name for name in _EDIT_FIELDS if any(getattr(row.edit, name) is not None for row in self.rows)]
+        return (*given, *dict.fromkeys(name for row in self.rows for name in row.edit.extra))
+
+    @cached_property
+    def repeats(self) -> tuple[int, ...]:
+        """The repeats that occur, in order."""
+        return tuple(np.unique(self.unit_columns.repeat).tolist())
+
+    @property
+    def units(self) -> Iterator[RunUnit]:
+        """All units, in the order of the rows."""
+        return self.unit_columns.units()
+
+    @property
+    def unit_columns(self) -> UnitColumns:
+        """All units as columns, in the order of the rows."""
+        return self._gathered[0]
+
+    @cached_property
+    def _gathered(self) -> tuple[UnitColumns, Ints]:
+        return gather_units(row.units for row in self.rows)
+
+    @cached_property
+    def judges(self) -> tuple[str, ...]:
+        """The judges that gave the verdicts; usually one."""
+        return tuple(dict.fromkeys(kind.judge for kind in self.unit_columns.counts))
+
+    @cached_property
+    def modes(self) -> tuple[str, ...]:
+        """The modes the verdicts were given in; usually one."""
+        return tuple(dict.fromkeys(kind.mode for kind in self.unit_columns.counts))
+
+    @property
+    def title(self) -> str:
+        """Judge, protocol and mode in a few words, and what tells the configuration from another one of these."""
+        parts = (" + ".join(self.judges), self.protocol, f"{' + '.join(self.modes)} mode", self.differs)
+        return " · ".join(filter(None, parts))
+
+    @cached_property
+    def versions(self) -> tuple[ServedVersion, ...]:
+        """What the providers say served the verdicts; empty where they said nothing."""
+        return served_versions([self.unit_columns])
+
+    @property
+    def by_rules(self) -> bool:
+        """True where the embedded rule-based judge gave some of the verdicts."""
+        return any(judge.split(":")[0] == RULES for judge in self.judges)
+
+    @cached_property
+    def rubrics(self) -> Mapping[str, Mapping[str, Any]]:
+        """What is known of each criterion's rubric: as run.json recorded it, else as this version has it."""
+        if self.whole is not None:
+            return self.whole.rubrics
+        return rubric_records(self.about, self.protocol)
+
+    def answer(self, criterion: str) -> Answer | None:
+        """Return the kind of answer a criterion takes, None where its rubric is neither recorded nor known."""
+        return recorded_answer(self.rubrics.get(criterion, {}))
+
+    def labels(self, criterion: str) -> tuple[str, ...]:
+        """Return the labels of a label criterion, worst first; none for the other kinds."""
+        answer = self.answer(criterion)
+        if not isinstance(answer, LabelAnswer):
+            return ()
+        return tuple(label.name for label in sorted(answer.labels, key=lambda label: label.score))
+
+    def title_of(self, criterion: str) -> str:
+        """Return a criterion's title."""
+        return str(self.rubrics.get(criterion, {}).get("title") or criterion.replace("_", " ").capitalize())
+
+    @cached_property
+    def numbers(self) -> Numbers:
+        """All scores and states at once, rows × repeats × criteria."""
+        if (taken := self._taken) is not None:
+            whole, places = taken
+            repeats = [whole.repeats.index(repeat) for repeat in self.repeats]
+            return whole.numbers.at(places, repeats, [whole.criteria.index(name) for name in self.criteria])
+        found = numbers_of(*self._gathered, self.repeats, self.criteria)
+        return replace(found, score_100=self.reported(found.score_100))
+
+    @cached_property
+    def asked(self) -> Bools:
+        """Rows × criteria: whether an edit has a unit of a criterion, judged or not."""
+        found = np.zeros((len(self.rows), len(self.criteria)), bool)
+        for place, name in enumerate(self.criteria):
+            found[self.row_of_unit[self.unit_columns.asks(name)], place] = True
+        return found
+
+    @cached_property
+    def targeted(self) -> Ints:
+        """The places of rows whose edit names its targets."""
+        return np.array([place for place, row in enumerate(self.rows) if row.edit.target_boxes], np.int64)
+
+    @property
+    def row_of_unit(self) -> Ints:
+        """Which row each of the units belongs to."""
+        return np.asarray(np.repeat(np.arange(len(self.rows)), self._gathered[1]))
+
+    @cached_property
+    def _taken(self) -> tuple[Table, Ints] | None:
+        """The table that these rows were taken from and their places in it; None where there is none, or none with them all."""
+        if self.whole is None:
+            return None
+        known = self.whole.places
+        places = np.array([known.get(id(row), -1) for row in self.rows], np.int64)
+        return None if (places < 0).any() else (self.whole, places)
+
+    @cached_property
+    def places(self) -> Mapping[int, int]:
+        """Where each row stands, by its identity."""
+        return {id(row): place for place, row in enumerate(self.rows)}
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The name of every row's edit."""
+        return tuple(row.name for row in self.rows)
+
+    @cached_property
+    def sources(self) -> Ints:
+        """The source image of every row, by number, in the order in which they first occur."""
+        if (taken := self._taken) is not None:
+            whole, places = taken
+            return numbered(whole.sources[places])
+        return numbered([row.source for row in self.rows])
+
+    def reported(self, values: Floats) -> Floats:
+        """Return rows × repeats × criteria of scores (0 to 100) with the gates of the protocol applied."""
+        protocol = known_protocol(self.protocol)
+        if protocol is None or protocol.reported is None:
+            return values
+        values = values.copy()
+        for number, asked in enumerate(self.asked):
+            for repeat in range(values.shape[1]):
+                given = {c: float(v) for c, v in zip(self.criteria, values[number, repeat], strict=True) if v == v}
+                told = protocol.reported(given)
+                for place, criterion in enumerate(self.criteria):
+                    if asked[place] and told.get(criterion) != given.get(criterion):
+                        values[number, repeat, place] = told.get(criterion, np.nan)
+        return values
+
+    def scores(self, criterion: str, unit_score: str = "score_100") -> Floats:
+        """Return rows × repeats of scores; nan where there is no verdict or no number.
+
+        `score_100` is as the paper reports it, gates applied; `score` is the judge's own, on the rubric's scale.
+        """
+        whole = self.numbers.score if unit_score == "score" else self.numbers.score_100
+        return whole[..., self.criteria.index(criterion)]
+
+    def states(self, criterion: str) -> tuple[Floats, Floats]:
+        """Return rows × repeats of 0 and 1: which units were judged, which were asked and ended unjudged."""
+        place = self.criteria.index(criterion)
+        return self.numbers.judged[..., place], self.numbers.unjudged[..., place]
+
+    def expected(self, criteria: Collection[str] | None = None, repeats: int | None = None) -> int:
+        """Return how many units of some criteria there should be: of every edit and repeat, those still waiting included."""
+        wanted = set(self.criteria if criteria is None else criteria)
+        planned = planned_repeats(self.about, self.configuration)
+        return expected_units(
+            self.protocol,
+            wanted,
+            edits=len(self.rows),
+            answered=int(self.asked[:, [name in wanted for name in self.criteria]].sum()),
+            waiting=len(self.waiting),
+            waiting_edits=self.waiting,
+            repeats=max(planned, len(self.repeats) if repeats is None else repeats),
+        )
+
+
+def served_versions(units: Iterable[UnitColumns]) -> tuple[ServedVersion, ...]:
+    """Return what served these units, the most frequent first; empty for runs that did not record it."""
+    counts: Counter[str] = Counter()
+    for columns in units:
+        for kind, count in columns.counts.items():
+            if kind.served:
+                counts[kind.served] += count
+    return versions_counted(counts)
+
+
+def versions_counted(counts: Mapping[str, int]) -> tuple[ServedVersion, ...]:
+    """Return versions from how many verdicts have each record of what served them, as verdicts keep it."""
+    totals: Counter[Served] = Counter()
+    for text, count in counts.items():
+        try:
+            versions = _SERVED.validate_json(text)
+        except ValidationError:  # damage in this part only; the verdict itself could be read
+            continue
+        for served in versions:
+            totals[served] += count
+    return tuple(ServedVersion(served=served, verdicts=count) for served, count in totals.most_common())
+
+
+def version_notes(versions: Iterable[ServedVersion]) -> tuple[str, ...]:
+    """Say of every judge that was served in several versions which they were.
+
+    >>> versions = [ServedVersion(served=Served(judge="openai:m", model=m), verdicts=n) for m, n in (("m-1", 90), ("m-2", 10))]
+    >>> version_notes(versions)
+    ('openai:m was served in 2 versions: m-1 (90 verdicts) and m-2 (10 verdicts); scores may differ with them.',)
+    """
+    by_judge: dict[str, list[ServedVersion]] = {}
+    for version in versions:
+        by_judge.setdefault(version.served.judge, []).append(version)
+    return tuple(_note(judge, several) for judge, several in by_judge.items() if len(several) > 1)
+
+
+def _note(judge: str, versions: Sequence[ServedVersion]) -> str:
+    parts = [f"{version.served.told} ({number_of(version.verdicts, 'verdict')})" for version in versions]
+    listed = f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"{judge} was served in {len(versions)} versions: {listed}; scores may differ with them."
+
+
+def warnings_of(*tables: Table) -> tuple[str, ...]:
+    """Say where the rule-based judge gave verdicts, and where one judge was served in several versions, in one run or two."""
+    versions = tables[0].versions if len(tables) == 1 else served_versions(table.unit_columns for table in tables)
+    return (*((BASELINE,) if any(table.by_rules for table in tables) else ()), *version_notes(versions))
+
+
+def read_run_table(
+    run: Run | Table | str | Path, protocol: str | None = None, configuration: str | None = None
+) -> Table:
+    """Read a run, or pass on what was read; where it holds several protocols or configurations, one has to be named."""
+    if isinstance(run, Table):
+        return run
+    if not isinstance(run, Run):
+        with Run.open(run) as opened:
+            return read_run_table(opened, protocol, configuration)
+    return _read(run, choose(run, protocol, configuration))
+
+
+def table_of_configuration(run: Run, name: str, for_means: bool = False) -> Table | None:
+    """Read what one configuration, by its whole name, answers in a run; None where that is nothing yet.
+
+    `for_means` keeps of edits only what the means of criteria need, so that a long run takes little memory.
+    """
+    with run.reader() as reader:
+        configuration = reader.find_configuration(name)
+    return None if configuration is None else _read(run, configuration, for_means)
+
+
+class _ShortEdits:
+    """Shortens edits to what the means of criteria need, and keeps equal ones once: whole edits are most of a long run's memory.
+
+    If the protocol scores whole edits, they stay as they are.
+    """
+
+    def __init__(self, protocol: str) -> None:
+        known = known_protocol(protocol)
+        self._needs_whole = known is not None and known.edit_score is not None
+        self._apart = known.apart if known else ()
+        self._short: dict[tuple[str, ...], KeptEdit] = {}
+
+    def __call__(self, kept: KeptEdit) -> KeptEdit:
+        """Return the edit with nothing but its model, its type and the fields that the paper reports separately."""
+        if self._needs_whole:
+            return kept
+        edit = kept.edit
+        columns = {name: edit.extra[name] for name in self._apart if name in edit.extra}
+        names = [name for name in ("model", "instruction_type", *self._apart) if name in Edit.model_fields]
+        fields: dict[str, Any] = {name: getattr(edit, name) for name in names}
+        key = repr(fields), repr(columns)
+        if (short := self._short.get(key)) is None:
+            bare = Edit.model_construct(source=Path(), edited=Path(), instruction="", extra=columns, **fields)
+            short = self._short[key] = KeptEdit(bare, {}, "")
+        return short
+
+
+def _read(run: Run, chosen: Configuration, for_means: bool = False) -> Table:
+    with no_collection():
+        rows, waiting = _rows(run, chosen, _ShortEdits(chosen.protocol) if for_means else None)
+    if not rows:
+        raise UserError(f"the run {run.folder.name} holds no edit that can be read. {' '.join(run.damage.sentences())}")
+    name, about = run.folder.resolve().name, run.about()
+    return Table(
+        name, run.folder, chosen.protocol, rows, about, run.damage.sentences(), chosen.name, waiting, chosen.differs
+    )
+
+
+def _rows(run: Run, chosen: Configuration, shorten: _ShortEdits | None) -> tuple[tuple[RunRow, ...], tuple[Edit, ...]]:
+    """Return the edits with their units, and those of which nothing was judged yet."""
+    by_edit = read_units(run, chosen.name)
+    rows, waiting = [], []
+    for kept in run.edits():
+        if (units := by_edit.pop(kept.name, None)) is not None:
+            edit, pictures, name = kept if shorten is None else shorten(kept)
+            rows.append(RunRow(edit, pictures, units, name))
+        else:
+            waiting.append((kept.name, kept.edit))
+    elsewhere = set[str]()
+    if waiting:
+        with run.reader() as reader:
+            elsewhere = judged_elsewhere(reader, chosen)
+    return tuple(rows), tuple(edit for name, edit in waiting if name not in elsewhere)
+
+
+def choose(run: Run, protocol: str | None = None, configuration: str | None = None) -> Configuration:
+    """Return the configuration of a run that is meant; where several could be, UserError lists them."""
+    found = run.configurations()
+    if not found:
+        damage = " ".join(run.damage.sentences())
+        raise UserError(
+            f"the run {run.folder.name} holds no verdicts {f'that can be read. {damage}' if damage else 'yet'}"
+        )
+    protocols = list(dict.fromkeys(one.protocol for one in found))
+    if protocol is not None and protocol not in protocols:
+        raise UserError(f"the run {run.folder.name} holds no verdicts of {protocol}; it has {' and '.join(protocols)}")
+    left = [one for one in found if protocol in (None, one.protocol)]
+    if configuration is not None:
+        left = [one for one in left if configuration in (one.judge, one.mode, one.name[: len(configuration)])]
+    if len(left) == 1:
+        return left[0]
+    if len({one.protocol for one in left}) > 1:
+        raise UserError(
+            f"the run {run.folder.name} holds verdicts of {' and '.join(protocols)}; name one with --protocol"
+        )
+    listed = "; ".join(f"{one.name} ({one.title}, {number_of(one.units, 'unit')})" for one in left or found)
+    if not left:
+        raise UserError(f'the run {run.folder.name} has no configuration "{configuration}"; it has: {listed}')
+    raise UserError(f"the run {run.folder.name} was judged in several ways; name one with --configuration: {listed}")
+
+
+def human_labels(table: Table, files: Files = None, studio: Path | None = None) -> Human:
+    """Return the labels that count for a run: of its manifest, of the studio's file beside it, and of the files named.
+
+    Args:
+        table: The run.
+        files: Files of labels.
+        studio: The studio's file if it is not in the run's folder.
+
+    Raises:
+        UserError: a label cannot be read, or a named file labels nothing of this run.
+    """
+    named = listed_files(files)
+    people = merge_labels(
+        (Named(row.name, row.edit.id, row.edit.model) for row in table.rows),
+        {criterion: table.answer(criterion) for criterion in table.criteria},
+        ((row.name, row.edit.human, rater_in(row.edit.extra)) for row in table.rows if row.edit.human),
+        label_files(table.folder, studio, named),
+    )
+    wanted = {path.resolve() for path in named}
+    if useless := next((path for path in people.empty if path.resolve() in wanted), None):
+        raise UserError(f"{useless.name} has no label for an edit and criterion of the run {table.name}")
+    return replace(people, notes=(*people.notes, *people.unused))

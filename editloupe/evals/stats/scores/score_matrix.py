@@ -1,0 +1,236 @@
+"""Some rows of a run as arrays, and the protocol's arithmetic worked out on them with bootstrap samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from editloupe.evals.stats.bootstrap import Bools, Clusters, Floats, Ints, Resampling, clusterings
+from editloupe.evals.stats.estimate import finite
+from editloupe.evals.stats.scores.arithmetic import Arithmetic, Macro, arithmetic_of, group_weights, macro
+from editloupe.evals.stats.scores.run_table import RunRow, Table
+from editloupe.evals.stats.scores.run_units import row_means
+from editloupe.rubrics.registry import known_protocol
+from editloupe.types import Edit, UserError
+
+NO_TYPE, ALL = "(no type)", "all edits"
+
+
+@dataclass(frozen=True)
+class Worked:
+    """The arithmetic on one sheet: the point, its samples, and how many edits stand behind each mean."""
+
+    point: Macro
+    samples: dict[str, Macro]
+    """By what was resampled."""
+    counts: Floats
+    """Groups × columns."""
+    edits: Floats
+    """Edits with any number, by group."""
+    weights: Floats
+    """What each group counts in the overall."""
+    criterion_weights: Floats
+    """Groups × criteria: what each counts in a criterion's mean."""
+
+
+class Sheet:
+    """Rows × repeats × criteria of scores, and the group of each row."""
+
+    def __init__(self, table: Table, rows: tuple[RunRow, ...]) -> None:
+        self.table = table if rows is table.rows else table.with_rows(rows)
+        self.how: Arithmetic = arithmetic_of(table.protocol)
+        self.criteria = self.table.criteria
+        self.counted = np.array([name not in table.own for name in self.criteria], bool)
+        """Which criteria are the protocol's; the others are reported and are no part of any score."""
+        kinds = [row.edit.instruction_type for row in rows]
+        self.typed = any(kind is not None for kind in kinds)
+        names = [NO_TYPE if kind is None else str(kind) for kind in kinds] if self.typed else [ALL] * len(rows)
+        protocol = known_protocol(table.protocol)
+        self.known_types = protocol.types if protocol else ()
+        found = dict.fromkeys(names)
+        self.groups = [name for name in self.known_types if name in found]
+        self.groups += [name for name in found if name not in self.known_types]
+        place = {name: number for number, name in enumerate(self.groups)}
+        self.of_row = np.array([place[name] for name in names], np.int64)
+        numbers = self.table.numbers
+        self.values, self.judged, self.unjudged = numbers.score_100, numbers.judged, numbers.unjudged
+        self._kept: dict[tuple[float | None, int | None], Floats] = {}
+        numeric = np.isfinite(self.values) | (self.unjudged > 0)
+        self.asked: Bools = self._by_group(numeric.any(1).astype(float)) > 0
+        self.ways: tuple[Clusters, ...] = clusterings(self.table.sources, self.of_row)
+
+    def work(self, fill: float | None, how: Resampling, paired: bool = True) -> Worked:
+        """Work out every score with its bootstrap samples; `fill` stands for the unjudged, None leaves them out.
+
+        `paired` samples of two sheets with the same rows may be subtracted from each other.
+        """
+        columns = self.columns(fill)
+        known = np.isfinite(columns)
+        cells = np.stack([np.where(known, columns, 0), known.astype(float)], -1)
+        sums, counts = np.moveaxis(self._by_group(cells), -1, 0)
+        weights = self._weights(sums, counts)
+        return Worked(
+            point=self._macro(sums, counts, *weights),
+            samples={way.name: self._resampled(way, cells, weights, how, paired) for way in self.ways},
+            counts=counts,
+            edits=self._by_group(known[:, self._scoring].any(1).astype(float)),
+            weights=weights[0],
+            criterion_weights=weights[1],
+        )
+
+    @property
+    def _scoring(self) -> Bools:
+        """Which columns the scores are made of: the protocol's criteria and, where it has one, the edit's own score."""
+        return self.counted if self.how.edit_score is None else np.append(self.counted, True)
+
+    def point(self, fill: float | None, repeat: int | None = None) -> Macro:
+        """Return the scores without intervals, of one repeat or of all of them."""
+        columns = self.columns(fill, repeat)
+        known = np.isfinite(columns)
+        sums, counts = self._by_group(np.where(known, columns, 0)), self._by_group(known.astype(float))
+        return self._macro(sums, counts, *self._weights(sums, counts))
+
+    def contributions(self, worked: Worked) -> Floats:
+        """Return what each row adds to the overall score; they sum to it where a group's score is a plain mean."""
+        columns = self.columns(None)
+        if self.how.edit_score is None:
+            parts = self.asked & self.counted
+            shares = parts / np.maximum(parts.sum(1, keepdims=True), 1)
+        else:
+            shares = np.eye(columns.shape[1])[-1:].repeat(len(self.groups), 0)
+        each = worked.weights[:, None] * shares / np.maximum(worked.counts, 1)
+        return np.asarray((np.where(np.isfinite(columns), columns, 0) * each[self.of_row]).sum(1))
+
+    def overall(self, fill: float | None, repeat: int | None = None) -> float | None:
+        """Return the overall score alone, of one repeat or of all of them."""
+        return finite(self.point(fill, repeat).overall)
+
+    def clusters(self, way: str, members: Bools) -> int:
+        """Return how many clusters these rows come from."""
+        of_item = next(one for one in self.ways if one.name == way).of_item
+        return len(np.unique(of_item[members]))
+
+    def free_clusters(self, way: str, weights: Floats) -> int:
+        """Return how many clusters can vary in the overall: 1 where every group has but one, so that nothing can."""
+        return free_clusters(next(one for one in self.ways if one.name == way), self.of_row, weights)
+
+    def columns(self, fill: float | None = None, repeat: int | None = None) -> Floats:
+        """Rows × columns: each criterion's mean over repeats and, where the protocol has one, the edit's own score."""
+        if (fill, repeat) not in self._kept:
+            self._kept[fill, repeat] = self._columns(fill, repeat)
+        return self._kept[fill, repeat]
+
+    def measured(self, measure: Callable[[Edit, Mapping[str, float]], float | None], fill: float | None) -> Floats:
+        """Return rows × repeats of a number that is made from what was judged of an edit; nan where there is none."""
+        return self._of_edits(self._filled(fill), measure, whole=False)
+
+    def _columns(self, fill: float | None, repeat: int | None) -> Floats:
+        values = self._filled(fill)
+        if repeat is not None:
+            values = values[:, repeat : repeat + 1]
+        columns = np.stack([row_means(values[..., place]) for place in range(len(self.criteria))], -1)
+        if self.how.edit_score is None:
+            return columns
+        totals = self._of_edits(values, self.how.edit_score)
+        return np.concatenate([columns, row_means(totals)[:, None]], -1)
+
+    def _filled(self, fill: float | None) -> Floats:
+        if fill is None or not self.unjudged.any():
+            return self.values
+        return self.table.reported(np.where(self.unjudged > 0, fill, self.values))
+
+    def _of_edits(
+        self, values: Floats, measure: Callable[[Edit, Mapping[str, float]], float | None], whole: bool = True
+    ) -> Floats:
+        """Return rows × repeats of what a protocol makes of edits; a `whole` one has nothing where it lacks a criterion."""
+        found = np.full(values.shape[:2], np.nan)
+        place = {name: column for column, name in enumerate(self.criteria)}
+        for number, row in enumerate(self.table.rows):
+            names = [name for name in row.units if self.counted[place[name]]]
+            asked = [place[name] for name in names]
+            for repeat in range(values.shape[1]):
+                given = dict(zip(names, values[number, repeat, asked].tolist(), strict=True))
+                known = {name: value for name, value in given.items() if value == value}
+                if len(known) == len(given) or not whole:
+                    found[number, repeat] = _number(measure, row.edit, known)
+        return found
+
+    def _by_group(self, cells: Floats) -> Floats:
+        total = np.zeros((len(self.groups), *cells.shape[1:]))
+        np.add.at(total, self.of_row, cells)
+        return total
+
+    def _macro(
+        self, sums: Floats, counts: Floats, weights: Floats | None = None, criterion_weights: Floats | None = None
+    ) -> Macro:
+        asked, counted = self.asked.astype(float), self.counted.astype(float)
+        return macro(sums, counts, asked, self.how, self.criteria, weights, criterion_weights, counted)
+
+    def _weights(self, sums: Floats, counts: Floats) -> tuple[Floats, Floats]:
+        """Return what the groups count in the overall, and in each criterion's mean."""
+        finals = self._macro(sums, counts).finals
+        scoring = counts[:, self._scoring]
+        sizes = scoring[:, -1] if scoring.shape[1] else np.zeros(len(scoring))
+        return all_weights(self.groups, finals, counts, self.how, len(self.criteria), sizes)
+
+    def _resampled(
+        self, way: Clusters, cells: Floats, weights: tuple[Floats, Floats], how: Resampling, paired: bool
+    ) -> Macro:
+        """Draw within strata; where a stratum is one group its sums are that group's, else clusters are laid out by group."""
+        drawn = np.zeros((how.resamples, len(self.groups), *cells.shape[1:]))
+        flat = cells.reshape(len(cells), -1)
+        of_stratum = {
+            stratum: np.unique(self.of_row[way.strata[way.of_item] == stratum]) for stratum in set(way.strata)
+        }
+        if all(len(groups) == 1 for groups in of_stratum.values()):
+            for stratum, sums in way.stratum_sums(flat, how, paired):
+                drawn[:, of_stratum[stratum][0]] += sums.reshape(-1, *cells.shape[1:])
+        else:
+            spread = np.zeros((len(cells), len(self.groups), *cells.shape[1:]))
+            spread[np.arange(len(cells)), self.of_row] = cells
+            for _, sums in way.stratum_sums(spread.reshape(len(cells), -1), how, paired):
+                drawn += sums.reshape(-1, *spread.shape[1:])
+        return self._macro(drawn[..., 0], drawn[..., 1], *weights)
+
+
+def _number(
+    measure: Callable[[Edit, Mapping[str, float]], float | None], edit: Edit, given: Mapping[str, float]
+) -> float:
+    """Return what a protocol makes of an edit's criteria; nan where it lacks one or the edit does not say its task."""
+    try:
+        found = measure(edit, given)
+    except UserError:
+        return np.nan
+    return np.nan if found is None else found
+
+
+def all_weights(
+    groups: Sequence[str],
+    finals: Floats,
+    counts: Floats,
+    how: Arithmetic,
+    criteria: int,
+    sizes: Floats | None = None,
+) -> tuple[Floats, Floats]:
+    """Return what each group counts in the overall and, groups × criteria, in each criterion's mean.
+
+    A group without a score counts nothing in the overall, and edits without a type count nowhere. `sizes` are the groups' edits,
+    else the last column of `counts`.
+    """
+    edits = counts[:, -1] if sizes is None else sizes
+    typed = np.array([name != NO_TYPE for name in groups])
+    overall = group_weights(groups, (np.isfinite(finals) & typed).tolist(), how, edits.tolist())
+    if how.by_edit:
+        return overall, counts[:, :criteria] * typed[:, None]
+    shares = group_weights(groups, typed.tolist(), how, complete=False)
+    return overall, np.repeat(shares[:, None], criteria, 1)
+
+
+def free_clusters(way: Clusters, of_row: Ints, weights: Floats) -> int:
+    """Return how many clusters can vary in the overall: 1 where every group has but one, so that nothing can."""
+    used = [of_row == place for place in np.flatnonzero(weights)]
+    if len(used) > 1 and len(np.unique(way.strata)) == 1:
+        return len(np.unique(way.of_item[np.any(used, axis=0)]))
+    return max((len(np.unique(way.of_item[members])) for members in used), default=0)

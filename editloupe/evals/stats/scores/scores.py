@@ -1,0 +1,431 @@
+"""Scores of a run by its protocol's arithmetic: per criterion, per type, overall, per model or any other field."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from editloupe._util.text import number_of, verb
+from editloupe.evals.runs.store import Run
+from editloupe.evals.stats.bootstrap import Bools, Floats, Resampling, estimate
+from editloupe.evals.stats.estimate import Estimate, Number, frame, missing
+from editloupe.evals.stats.scores.arithmetic import arithmetic_of
+from editloupe.evals.stats.scores.run_slices import BETWEEN, Part, grouped, grouping, parts_of
+from editloupe.evals.stats.scores.run_table import RunRow, Table, read_run_table
+from editloupe.evals.stats.scores.score_matrix import ALL, NO_TYPE, Sheet, Worked
+from editloupe.rubrics.model import ChecksAnswer
+from editloupe.rubrics.registry import known_protocol
+from editloupe.types import Record, Verdict
+
+UnjudgedRule = Literal["left_out", "worst"]
+
+
+class Score(Estimate):
+    """An estimate with its counts and the criteria behind it."""
+
+    judged: int
+    """Units (edit, criterion, repeat) with a verdict."""
+    unjudged: int
+    """Units without one; left out of the value unless the rule says otherwise."""
+    criteria: Mapping[str, Score] = Field(default_factory=dict)
+    group: tuple[str, ...] = ()
+    """The values that name it, where it is a group of edits."""
+
+
+class Coverage(Record):
+    """How much of what was asked has a verdict."""
+
+    edits: int
+    units: int
+    judged: int
+    unjudged: int
+    share: Number
+    """Judged units over all units."""
+    expected: int
+    """Units there should be, those included of edits that nobody judged yet."""
+    not_yet: int = 0
+    """Units there should be and that have no outcome yet: the run was stopped, or is still going on."""
+    by_criterion: Mapping[str, Mapping[str, int]]
+    reasons: Mapping[str, int]
+    """Unjudged units by reason."""
+
+
+class Bounds(Record):
+    """The overall score if every unjudged unit had been the worst, and if it had been the best."""
+
+    worst: Number | None
+    best: Number | None
+
+
+class Repeats(Record):
+    """The overall score of each repeat on its own."""
+
+    count: int
+    values: tuple[Number | None, ...]
+    mean: Number | None
+    sd: Number | None
+    """Standard deviation over repeats (n − 1)."""
+
+
+class PartScores(Record):
+    """The scores of one editing model, in one language where the paper keeps languages apart."""
+
+    group: tuple[str, ...]
+    """The model, then the language or whatever else is kept apart."""
+    overall: Score
+    by_type: Mapping[str, Score]
+    missing_types: tuple[str, ...]
+    by_level: Mapping[str, Estimate] = Field(default_factory=dict)
+    """Means of types that the protocol averages first, named by their types; only where it has several levels."""
+    coverage: Coverage
+    bounds: Bounds | None = None
+    """Given where something is unjudged."""
+    repeats: Repeats | None = None
+    """Given where units were judged more than once."""
+    notes: tuple[str, ...] = ()
+
+
+class Scores(Record):
+    """Everything the verdicts of one run add up to; several editing models have no score in common."""
+
+    protocol: str
+    overall: Score
+    """Without a value where the run has several parts."""
+    by_criterion: Mapping[str, Score]
+    by_type: Mapping[str, Score]
+    """Empty where the run has several parts: `parts` has the types of each."""
+    missing_types: tuple[str, ...]
+    own: tuple[str, ...] = ()
+    """Criteria asked beside the protocol's: told among `by_criterion`, and no part of any score."""
+    by_level: Mapping[str, Estimate] = Field(default_factory=dict)
+    by: Mapping[str, Mapping[str, Score]] = Field(default_factory=dict)
+    """Field to value to overall score; several fields are joined by commas, their values by a dot in the middle."""
+    parts: Mapping[str, PartScores]
+    """Every editing model, in every language where the paper keeps these apart."""
+    coverage: Coverage
+    bounds: Bounds | None = None
+    repeats: Repeats | None = None
+    unjudged_rule: UnjudgedRule
+    arithmetic: str
+    notes: tuple[str, ...] = ()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the tables as plain records, one a number."""
+        groups: list[tuple[str, str, Score]] = [("overall", ALL, self.overall)]
+        groups += [("type", name, score) for name, score in self.by_type.items()]
+        groups += [(field, name, score) for field, values in self.by.items() for name, score in values.items()]
+        lines = []
+        for kind, name, score in groups:
+            for criterion, one in (("final", score), *score.criteria.items()):
+                numbers = one.model_dump(exclude={"criteria", "intervals", "group"})
+                lines.append({"group": kind, "name": name, "criterion": criterion, **numbers})
+        return lines
+
+    def frame(self) -> Any:
+        """Return the rows as a pandas data frame, where pandas is installed."""
+        return frame(self.rows())
+
+
+NO_PART = "none of these types makes a part of the overall by itself"
+__all__ = ["Bounds", "Coverage", "PartScores", "Repeats", "Score", "Scores", "UnjudgedRule", "compute_scores"]
+
+
+def compute_scores(
+    run: Run | Table | str | Path,
+    by: Sequence[str] = ("model",),
+    unjudged: UnjudgedRule = "left_out",
+    how: Resampling | None = None,
+    protocol: str | None = None,
+    parts: Sequence[Part] | None = None,
+) -> Scores:
+    """Score a run, every editing model on its own.
+
+    Unjudged units are left out and counted; with `worst` they count as the worst answer, and the notes say so. `by` names
+    fields of the manifest to group by, several joined by commas. `parts` are the table's, where they were made before.
+    """
+    table, how = read_run_table(run, protocol), how or Resampling()
+    parts = parts or parts_of(table)
+    fill = 0.0 if unjudged == "worst" else None
+    found = {part.label: _part(part, fill, how) for part in parts}
+    coverage = _coverage(table)
+    only = next(iter(found.values())) if len(found) == 1 else None
+    overall = only.overall if only else _several(table, parts)
+    return Scores(
+        protocol=table.protocol,
+        overall=overall,
+        by_criterion=overall.criteria,
+        by_type=only.by_type if only else {},
+        missing_types=tuple(
+            name for name in parts[0].sheet.known_types if all(name in one.missing_types for one in found.values())
+        ),
+        own=table.own,
+        by_level=only.by_level if only else {},
+        by={field: _by(table, field, found, fill, how) for field in by if _has(table, field)},
+        parts=found,
+        coverage=coverage,
+        bounds=only.bounds if only else None,
+        repeats=only.repeats if only else None,
+        unjudged_rule=unjudged,
+        arithmetic=arithmetic_of(table.protocol).sentence,
+        notes=tuple(_all_notes(found, coverage.unjudged if unjudged == "worst" else 0)),
+    )
+
+
+def _part(part: Part, fill: float | None, how: Resampling) -> PartScores:
+    sheet = part.sheet
+    worked = sheet.work(fill, how, paired=False)
+    overall, by_type = _assemble(sheet, worked, how)
+    unjudged = int(sheet.unjudged.sum())
+    return PartScores(
+        group=part.group,
+        overall=overall.model_copy(update={"group": part.group}),
+        by_type=by_type if sheet.typed else {},
+        missing_types=_missing_types(sheet),
+        by_level=_levels(sheet, worked, how),
+        coverage=_coverage(part.table),
+        bounds=Bounds(worst=sheet.overall(0.0), best=sheet.overall(100.0)) if unjudged else None,
+        repeats=_repeats(sheet, fill) if len(part.table.repeats) > 1 else None,
+        notes=tuple(_notes(sheet, by_type)),
+    )
+
+
+def _several(table: Table, parts: Sequence[Part]) -> Score:
+    """Return the counts of a run with several parts, which has no score: no paper puts two models into one number."""
+    models = len({part.group[0] for part in parts})
+    kinds = [f"{models} editing models"] if models > 1 else []
+    for place in range(1, len(parts[0].group)):
+        values = dict.fromkeys(part.group[place] for part in parts)
+        kinds.append(" and ".join(values))
+    why = f"the run holds {', in '.join(kinds)}, which have a score each and none in common"
+    empty = missing(why, len(table.rows))
+
+    def counted(states: Sequence[Any]) -> Score:
+        judged, unjudged = (int(state.sum()) for state in states)
+        return Score(**dict(empty), judged=judged, unjudged=unjudged)
+
+    criteria = {name: counted(table.states(name)) for name in table.criteria}
+    whole = counted((table.numbers.judged, table.numbers.unjudged))
+    return whole.model_copy(update={"criteria": criteria})
+
+
+def _has(table: Table, fields: str) -> bool:
+    return all(any(row.field(name) is not None for row in table.rows) for name in grouping(table, fields))
+
+
+def _by(
+    table: Table, fields: str, parts: Mapping[str, PartScores], fill: float | None, how: Resampling
+) -> dict[str, Score]:
+    """Return the scores of groups; the models themselves are the run's parts, which are known."""
+    names = grouping(table, fields)
+    if names == ("model",) and all(len(one.group) == 1 for one in parts.values()):
+        return {label: one.overall for label, one in parts.items()}
+    groups = grouped(table.rows, names)
+    places = [{value: place for place, (value,) in enumerate(grouped(table.rows, (name,)))} for name in names]
+
+    def order(group: tuple[str, ...]) -> tuple[int, ...]:
+        return tuple(places[place][value] for place, value in enumerate(group))
+
+    return {
+        BETWEEN.join(group): _group(table, tuple(groups[group]), fill, how).model_copy(update={"group": group})
+        for group in sorted(groups, key=order)
+    }
+
+
+def _group(table: Table, rows: tuple[RunRow, ...], fill: float | None, how: Resampling) -> Score:
+    """Return the score of some edits: the protocol's overall of them or, where all are of one type, that type's."""
+    sheet = Sheet(table, rows)
+    overall, groups = _assemble(sheet, sheet.work(fill, how, paired=False), how)
+    return next(iter(groups.values())) if len(groups) == 1 else overall
+
+
+def _levels(sheet: Sheet, worked: Worked, how: Resampling) -> dict[str, Estimate]:
+    """Return the scores of levels that have all their types."""
+    found = {}
+    for level in sheet.how.levels if len(sheet.how.levels) > 1 else ():
+        places = [sheet.groups.index(name) for name in level if name in sheet.groups]
+        places = [place for place in places if np.isfinite(worked.point.finals[place])]
+        if len(places) == len(level) > 1:
+            only = np.isin(np.arange(len(sheet.groups)), places).astype(float)
+            drawn = {
+                way: (sheet.free_clusters(way, only), samples.finals[:, places].mean(1))
+                for way, samples in worked.samples.items()
+            }
+            name = " + ".join(sheet.groups[place] for place in places)
+            value = float(worked.point.finals[places].mean())
+            found[name] = estimate(value, int(worked.edits[places].sum()), drawn, how.level)
+    return found
+
+
+def _repeats(sheet: Sheet, fill: float | None) -> Repeats:
+    values = [sheet.overall(fill, place) for place in range(len(sheet.table.repeats))]
+    usable = [value for value in values if value is not None]
+    return Repeats(
+        count=len(values),
+        values=tuple(values),
+        mean=float(np.mean(usable)) if usable else None,
+        sd=float(np.std(usable, ddof=1)) if len(usable) > 1 else None,
+    )
+
+
+def _missing_types(sheet: Sheet) -> tuple[str, ...]:
+    return tuple(name for name in sheet.known_types if name not in sheet.groups) if sheet.typed else ()
+
+
+def _all_notes(parts: Mapping[str, PartScores], taken_as_worst: int) -> list[str]:
+    """Return the notes of all parts; what is true of every part is said once."""
+    told = []
+    if taken_as_worst:
+        told.append(f"Pessimistic bound: each of the {taken_as_worst} unjudged verdicts counts as the worst answer.")
+    for note in dict.fromkeys(note for part in parts.values() for note in part.notes):
+        own = [label for label, part in parts.items() if note in part.notes]
+        told.append(note if len(own) == len(parts) else f"{', '.join(own)}: {note}")
+    return told
+
+
+def _notes(sheet: Sheet, by_type: Mapping[str, Score]) -> list[str]:
+    """What a reader of the overall score must know about how it came about."""
+    told = []
+    if not sheet.typed:
+        told.append("No edit has an instruction type, so the overall score is over all edits, not over types.")
+    if NO_TYPE in by_type:
+        lost = int((sheet.of_row == sheet.groups.index(NO_TYPE)).sum())
+        told.append(
+            f"{number_of(lost, 'edit')} {verb(lost, 'has', 'have')} no instruction type and {verb(lost, 'is', 'are')} "
+            "not part of the overall score."
+        )
+    if sheet.how.levels and sheet.typed:
+        known = {name for name, score in by_type.items() if score.value is not None}
+        told += [
+            f"{' + '.join(level)} has no score, so it is no part of the overall: no {', '.join(absent)}."
+            for level in sheet.how.levels
+            if (absent := [name for name in level if name not in known])
+        ]
+    elif lacking := _missing_types(sheet):
+        present = len([name for name, score in by_type.items() if name != NO_TYPE and score.value is not None])
+        told.append(f"The overall score is over {number_of(present, 'type')}; not in this run: {', '.join(lacking)}.")
+    foreign = [name for name in sheet.groups if name not in (*sheet.known_types, NO_TYPE, ALL)]
+    if foreign and sheet.known_types:
+        told.append(f"Not among the protocol's types, but counted as types of their own: {', '.join(foreign)}.")
+    undefined = [name for name, score in by_type.items() if score.value is None]
+    if undefined:
+        told.append(f"Without a score, so not part of the overall: {', '.join(undefined)}.")
+    single = [name for name, score in by_type.items() if score.value is not None and score.low is None]
+    if single and len(by_type) > 1:
+        told.append(
+            f"Too few edits to vary, so the overall interval is too narrow by their share: {', '.join(single)}."
+        )
+    if sheet.table.own:
+        mine = ", ".join(sheet.table.title_of(name) for name in sheet.table.own)
+        told.append(f"Asked beside the protocol's own criteria, and no part of any score: {mine}.")
+    protocol = known_protocol(sheet.table.protocol)
+    unasked = [name for name in (protocol.criteria if protocol else ()) if name not in sheet.criteria]
+    if unasked and not sheet.how.edit_score:
+        told.append(f"Not asked in this run, so not part of any score: {', '.join(unasked)}.")
+    return [*told, *_nothing_applied(sheet.table)]
+
+
+def _nothing_applied(table: Table) -> list[str]:
+    """Count the verdicts in which none of the items applied, where the rubric says what that scores."""
+    told = []
+    for criterion in table.criteria:
+        answer = table.answer(criterion)
+        if not isinstance(answer, ChecksAnswer) or (value := answer.none_applies) is None:
+            continue
+        units = table.unit_columns
+        outcomes = (unit.outcome for unit in units.at(units.asks(criterion) & (units.score == value)).units())
+        if count := sum(isinstance(one, Verdict) and answer.applies_nowhere(one.values) for one in outcomes):
+            title = table.title_of(criterion)
+            told.append(f"{title}: in {count} of the verdicts nothing could be compared; each counts {value:g}.")
+    return told
+
+
+def _coverage(table: Table) -> Coverage:
+    counts: Counter[tuple[str, str]] = Counter()
+    reasons: Counter[str] = Counter()
+    for kind, count in table.unit_columns.counts.items():
+        counts[kind.criterion, kind.status] += count
+        if kind.reason:
+            reasons[kind.reason] += count
+    judged = sum(count for (_, status), count in counts.items() if status == "judged")
+    expected, units = table.expected(), len(table.unit_columns)
+    return Coverage(
+        edits=len(table.rows),
+        units=units,
+        judged=judged,
+        unjudged=units - judged,
+        share=judged / units if units else 0.0,
+        expected=expected,
+        not_yet=max(0, expected - units),
+        by_criterion={
+            name: {status: counts[name, status] for status in ("judged", "unjudged")} for name in table.criteria
+        },
+        reasons=dict(reasons.most_common()),
+    )
+
+
+def _assemble(sheet: Sheet, worked: Worked, how: Resampling) -> tuple[Score, dict[str, Score]]:
+    """Return the overall score and the groups' scores, each with its counts, criteria and intervals."""
+    point, weights = worked.point, worked.weights
+    groups: dict[str, Score] = {}
+    for g, name in enumerate(sheet.groups):
+        members = sheet.of_row == g
+        clusters = {way: sheet.clusters(way, members) for way in worked.samples}
+        criteria = {
+            criterion: _score(
+                sheet,
+                members,
+                k,
+                point.means[g, k],
+                worked.counts[g, k],
+                {way: (clusters[way], drawn.means[:, g, k]) for way, drawn in worked.samples.items()},
+                how,
+            )
+            for k, criterion in enumerate(sheet.criteria)
+            if sheet.asked[g, k]
+        }
+        samples = {way: (clusters[way], drawn.finals[:, g]) for way, drawn in worked.samples.items()}
+        groups[name] = _score(sheet, members, None, point.finals[g], worked.edits[g], samples, how, criteria)
+    used = weights[sheet.of_row] > 0
+    free = {way: sheet.free_clusters(way, weights) for way in worked.samples}
+    criteria = {}
+    for k, criterion in enumerate(sheet.criteria):
+        shares = worked.criterion_weights[:, k] * sheet.asked[:, k]
+        clusters = {way: sheet.free_clusters(way, shares) for way in worked.samples}
+        drawn = {way: (clusters[way], samples.by_criterion[:, k]) for way, samples in worked.samples.items()}
+        members, n = shares[sheet.of_row] > 0, worked.counts[shares > 0, k].sum()
+        criteria[criterion] = _score(sheet, members, k, point.by_criterion[k], n, drawn, how)
+    samples = {way: (free[way], drawn.overall) for way, drawn in worked.samples.items()}
+    overall = _score(sheet, used, None, point.overall, worked.edits[weights > 0].sum(), samples, how, criteria)
+    if overall.value is None and any(score.value is not None for score in groups.values()):
+        overall = overall.model_copy(update={"why": NO_PART})
+    return overall, groups
+
+
+def _score(
+    sheet: Sheet,
+    members: Bools,
+    column: int | None,
+    value: Any,
+    n: Any,
+    samples: Mapping[str, tuple[int, Floats]],
+    how: Resampling,
+    criteria: Mapping[str, Score] | None = None,
+) -> Score:
+    columns = np.flatnonzero(sheet.counted) if column is None else np.array([column])
+    judged, unjudged = (int(state[members][..., columns].sum()) for state in (sheet.judged, sheet.unjudged))
+    if np.isfinite(value):
+        base = estimate(float(value), int(n), samples, how.level)
+    else:
+        own = sheet.table.own
+        lacking = [name for name, part in (criteria or {}).items() if part.value is None and name not in own]
+        why = f"no verdict on {' and '.join(lacking)}" if lacking else "no verdict with a number"
+        if criteria and not lacking:
+            why = "the protocol's score of an edit needs every criterion it asks, and no edit here has them all"
+            why = why if sheet.how.edit_score else NO_PART
+        base = missing(why, int(n))
+    return Score(**dict(base), judged=judged, unjudged=unjudged, criteria=criteria or {})

@@ -1,0 +1,31 @@
+"""How far a judge can be trusted: scores corrected by people's labels, which edits to label, guarantees, drift.
+
+Public names are imported when they are first used: some load scipy's distributions, which a plain report does without.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from editloupe._util.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from editloupe.evals.stats.trust.corrected import corrected_scores
+    from editloupe.evals.stats.trust.label_queue import LabelQueue, draw_queue, find_queue
+    from editloupe.evals.stats.trust.prediction_powered import Correction, corrected_mean
+    from editloupe.evals.stats.trust.records import Corrected, CorrectedScores
+    from editloupe.evals.stats.trust.yes_no import yes_share
+
+__all__ = [
+    "Corrected",
+    "CorrectedScores",
+    "Correction",
+    "LabelQueue",
+    "corrected_mean",
+    "corrected_scores",
+    "draw_queue",
+    "find_queue",
+    "yes_share",
+]
+
+__getattr__, __dir__ = lazy_names(__name__)

@@ -1,0 +1,99 @@
+"""How sure a judge is of a verdict: by its own word, by the vote of its repeats, or by what other judges of the run say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from editloupe.evals.runs.store import Run
+from editloupe.evals.stats.bootstrap import Floats
+from editloupe.evals.stats.scores.run_table import RunRow, Table, table_of_configuration
+from editloupe.evals.stats.scores.run_units import RunUnit
+from editloupe.judge.calibration import CONFIDENCE_KINDS
+from editloupe.judge.panels import mean_word, sameness, vote
+from editloupe.types import UserError
+
+AUTO = "auto"
+
+
+def confidences(table: Table, by: str = AUTO) -> tuple[str, dict[str, Floats]]:
+    """Return where confidence comes from and, by criterion, rows of numbers from 0 to 1; nan where there is none.
+
+    UserError where the run does not hold what was asked for; `auto` takes the first kind there is, else every row is nan.
+    """
+    if by != AUTO and by not in CONFIDENCE_KINDS:
+        raise UserError(f'--by is one of {AUTO}, {", ".join(CONFIDENCE_KINDS)}, not "{by}"')
+    for kind in CONFIDENCE_KINDS if by == AUTO else (by,):
+        if by == AUTO and kind == "entropy":
+            continue  # what the vote of the repeats says already
+        found = _READERS[kind](table)
+        if any(np.isfinite(values).any() for values in found.values()):
+            return kind, found
+    if by != AUTO:
+        raise UserError(
+            f"the run {table.name} has nothing to take confidence from {CONFIDENCE_KINDS[by]}: {_LACKING[by]}"
+        )
+    return "none", {name: np.full(len(table.rows), np.nan) for name in table.criteria}
+
+
+_LACKING: Mapping[str, str] = {
+    "confidence": "no verdict says how sure the judge was",
+    "repeats": "nothing was judged more than once",
+    "entropy": "nothing was judged more than once",
+    "judges": "no other configuration of this protocol judged the same edits",
+}
+
+
+def _each(table: Table, measure: Callable[[Sequence[RunUnit]], float]) -> dict[str, Floats]:
+    def of(row: RunRow, criterion: str) -> float:
+        judged = [unit for unit in row.units.get(criterion, ()) if unit.judged]
+        return measure(judged) if judged else np.nan
+
+    return {name: np.array([of(row, name) for row in table.rows]) for name in table.criteria}
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+def _own_word(units: Sequence[RunUnit]) -> float:
+    return _number(mean_word([unit.confidence for unit in units]))
+
+
+def _vote(units: Sequence[RunUnit]) -> float:
+    return _number(vote([unit.score for unit in units]))
+
+
+def _sameness(units: Sequence[RunUnit]) -> float:
+    return _number(sameness([unit.score for unit in units]))
+
+
+def _other_judges(table: Table) -> dict[str, Floats]:
+    """Return the share of the run's other configurations, of the same protocol, that gave the same score."""
+    same = {name: np.zeros(len(table.rows)) for name in table.criteria}
+    asked = {name: np.zeros(len(table.rows)) for name in table.criteria}
+    places = {row.name: place for place, row in enumerate(table.rows)}
+    with Run.open(table.folder) as run:
+        others = [
+            one for one in run.configurations() if one.protocol == table.protocol and one.name != table.configuration
+        ]
+        for one in others:
+            other = table_of_configuration(run, one.name)
+            for row in other.rows if other else ():
+                if (place := places.get(row.name)) is None:
+                    continue
+                for criterion, units in row.units.items():
+                    mine = table.rows[place].units.get(criterion, ())
+                    if mine and mine[0].judged and units[0].judged:
+                        asked[criterion][place] += 1
+                        same[criterion][place] += mine[0].score == units[0].score
+    return {name: np.where(asked[name] > 0, same[name] / np.maximum(asked[name], 1), np.nan) for name in table.criteria}
+
+
+_READERS: Mapping[str, Callable[[Table], dict[str, Floats]]] = {
+    "confidence": lambda table: _each(table, _own_word),
+    "repeats": lambda table: _each(table, _vote),
+    "entropy": lambda table: _each(table, _sameness),
+    "judges": _other_judges,
+}

@@ -1,0 +1,224 @@
+"""Whether a judge still judges as it did: the same edits judged again, compared label by label.
+
+Three answers. *Same*: two one-sided tests show that the mean moved less than the margin (Schuirmann 1987). *Changed*: the mean
+moved, or labels are kept less often than the judge's own repeats keep them. *Cannot tell*: neither is shown with so few edits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+from scipy import stats  # type: ignore[import-untyped]
+
+from editloupe._util.text import number_of, verb
+from editloupe.evals.stats.agreement import coefficients as st
+from editloupe.evals.stats.agreement.judge_vs_human import pairing, scale_of
+from editloupe.evals.stats.bootstrap import Floats, numbered
+from editloupe.evals.stats.comparison.paired_differences import sign_flip
+from editloupe.evals.stats.comparison.run_comparison import match_pictures
+from editloupe.evals.stats.estimate import Number
+from editloupe.evals.stats.scores.run_table import RunRow, Table
+from editloupe.evals.stats.scores.run_units import row_means
+from editloupe.types import Record, UserError
+
+Answer = Literal["same", "changed", "cannot tell"]
+FEWEST = 20
+"""Edits judged both times below which nothing can be told."""
+
+
+class CriterionDrift(Record):
+    """One criterion judged twice."""
+
+    answer: Answer
+    why: str
+    edits: int
+    exact: Number | None = None
+    """Share of edits with the same label."""
+    exact_of_repeats: Number | None = None
+    """The same share between two repeats of the anchor, where it has them: what the judge's own wavering gives."""
+    kappa: Number | None = None
+    shift: Number | None = None
+    """The mean then subtracted from the mean now, on the scale of 0 to 100."""
+    low: Number | None = None
+    high: Number | None = None
+
+
+class Drift(Record):
+    """An anchor set judged again, and what follows from it."""
+
+    answer: Answer
+    sentence: str
+    anchor: str
+    before: str
+    """Who judged the anchor."""
+    after: str
+    edits: int
+    margin: Number
+    error: Number
+    criteria: Mapping[str, CriterionDrift]
+    notes: tuple[str, ...] = ()
+
+
+def drift(anchor: Table, again: Table, margin: float = 5.0, error: float = 0.05) -> Drift:
+    """Compare an anchor run with the same edits judged again; `margin` is in points of 100.
+
+    The probability of *changed* without a change is at most `error`, over all criteria together.
+    """
+    if not 0 < margin < 100 or not 0 < error < 0.5:
+        raise UserError("--margin is in points of 100 and above 0; --error lies between 0 and 0.5")
+    pairs = match_pictures(anchor, again).pairs
+    if not pairs:
+        raise UserError(f"{anchor.name} and {again.name} share no edit")
+    first, second = (
+        table.with_rows(rows) for table, rows in zip((anchor, again), zip(*pairs, strict=True), strict=True)
+    )
+    names = [name for name in first.criteria if name in second.criteria]
+    found = {name: _criterion(first, second, name, margin, error, len(names)) for name in names}
+    answer = _together([one.answer for one in found.values()])
+    edits = max((one.edits for one in found.values()), default=0)
+    sources = len({row.source for row in first.rows})
+    notes = [
+        *_served(anchor, again),
+        *(
+            f"{name}: {lost} of {number_of(len(pairs), 'edit')} {verb(lost, 'has', 'have')} no verdict in one of the two."
+            for name in names
+            if (lost := len(pairs) - found[name].edits)
+        ),
+    ]
+    return Drift(
+        answer=answer,
+        sentence=_sentence(answer, found, anchor, edits, sources, margin),
+        anchor=anchor.name,
+        before=anchor.title,
+        after=again.title,
+        edits=edits,
+        margin=margin,
+        error=error,
+        criteria=found,
+        notes=tuple(notes),
+    )
+
+
+def _together(answers: Sequence[Answer]) -> Answer:
+    if "changed" in answers:
+        return "changed"
+    return "same" if answers and all(one == "same" for one in answers) else "cannot tell"
+
+
+def _served(anchor: Table, again: Table) -> Iterator[str]:
+    """Say what the provider served then and again, where it said so and they are not the same."""
+    then, now = (tuple(sorted({one.served.told for one in table.versions})) for table in (anchor, again))
+    if then != now and now:
+        yield f"Served then: {' and '.join(then) or 'not recorded'}. Served again: {' and '.join(now)}."
+
+
+def _sentence(
+    answer: Answer, found: Mapping[str, CriterionDrift], anchor: Table, edits: int, sources: int, margin: float
+) -> str:
+    kept = [f"{anchor.title_of(name)} {one.exact * 100:.0f} %" for name, one in found.items() if one.exact is not None]
+    labels = f" (same label: {', '.join(kept)})" if kept else ""
+    if answer == "same":
+        return f"Same: on {number_of(edits, 'edit')} no mean moved by {margin:g} points of 100 or more{labels}."
+    if answer == "changed":
+        moved = [f"{anchor.title_of(name)}: {one.why}" for name, one in found.items() if one.answer == "changed"]
+        return f"Changed: on {number_of(edits, 'edit')}, {'; '.join(moved)}{labels}."
+    shared = f" of {number_of(sources, 'source picture')}" if sources < edits else ""
+    return (
+        f"Cannot tell with {number_of(edits, 'edit')}{shared}: neither a change nor its absence within {margin:g} points "
+        f"of 100 is shown{labels}."
+    )
+
+
+def _criterion(a: Table, b: Table, criterion: str, margin: float, error: float, criteria: int) -> CriterionDrift:
+    before, after = row_means(a.scores(criterion)), row_means(b.scores(criterion))
+    both = np.isfinite(before) & np.isfinite(after)
+    count = int(both.sum())
+    if count < FEWEST:
+        why = f"{number_of(count, 'edit')} {verb(count, 'was', 'were')} judged both times; at least {FEWEST} are needed"
+        return CriterionDrift(answer="cannot tell", why=why, edits=count)
+    pairs, _ = pairing(a.scores(criterion, "score"), b.scores(criterion, "score"), scale_of(a, criterion))
+    sources = numbered([row.source for row, here in zip(a.rows, both, strict=True) if here])
+    wavering = _wavering(a, b, criterion)
+    # The probability of a false alarm is shared among the criteria and the one or two tests of each.
+    each = error / criteria / (1 if wavering is None else 2)
+    answer, why, shift, low, high = shift_answer((after - before)[both], sources, margin, error, each)
+    if wavering is not None and answer != "changed" and wavering[1] < each:
+        answer, why = "changed", f"labels are kept less often than by the judge's own repeats (p {wavering[1]:.2g})"
+    return CriterionDrift(
+        answer=answer,
+        why=why,
+        edits=count,
+        exact=float((pairs.x_label == pairs.y_label).mean()),
+        exact_of_repeats=None if wavering is None else wavering[0],
+        kappa=st.kappa(pairs.x_label, pairs.y_label, pairs.values)[0],
+        shift=shift,
+        low=low,
+        high=high,
+    )
+
+
+def shift_answer(
+    moved: Floats, sources: np.ndarray[tuple[int], np.dtype[np.int64]], margin: float, error: float, each: float
+) -> tuple[Answer, str, float, float, float]:
+    """Say whether a mean moved: the answer, why, the shift, and its interval of level 1 − 2·error, by source picture.
+
+    >>> shift_answer(np.zeros(200), np.arange(200), 5, 0.05, 0.05)[:2]
+    ('same', 'no label changed')
+    """
+    shift, count = float(moved.mean()), len(moved)
+    sums = np.bincount(sources, moved - shift)
+    clusters = len(sums)
+    if not moved.any():
+        # Nothing varied, so no variance says how far it could have: bound the share of edits that may change, 100 points each.
+        reach = (1 - error ** (1 / clusters)) * 100
+        answer: Answer = "same" if reach < margin else "cannot tell"
+        return answer, "no label changed", 0.0, -reach, reach
+    se = float(np.sqrt((sums**2).sum() * clusters / max(clusters - 1, 1))) / count
+    freedom = max(clusters - 1, 1)
+    reach = float(stats.t.ppf(1 - error, freedom)) * se
+    low, high = shift - reach, shift + reach
+    told = f"mean {shift:+.1f} [{low:+.1f}, {high:+.1f}]"
+    if -margin < low and high < margin:
+        return "same", told, shift, low, high
+    # Had nothing changed, then and again could be swapped for every source picture: the sign-flip test is exact, however few
+    # labels changed. The t test only saves the flips where they could not find anything.
+    near = 2 * float(stats.t.sf(abs(shift) / se, freedom)) < 2 * each if se else True
+    changed = near and sign_flip(np.bincount(sources, moved).astype(float)) < each
+    return ("changed" if changed else "cannot tell"), told, shift, low, high
+
+
+def _wavering(a: Table, b: Table, criterion: str) -> tuple[float, float] | None:
+    """Return how often the anchor's own repeats keep a label, and p that the second judging keeps it less often."""
+    mine, theirs = a.scores(criterion, "score"), b.scores(criterion, "score")
+    if mine.shape[1] < 2:
+        return None
+    known = np.isfinite(mine[:, :2]).all(1) & np.isfinite(theirs[:, 0])
+    if known.sum() < FEWEST:
+        return None
+    own = mine[known, 0] == mine[known, 1]
+    lost = own.astype(float) - (mine[known, 0] == theirs[known, 0])
+    sources = numbered([row.source for row, here in zip(a.rows, known, strict=True) if here])
+    # The second judging may be swapped with the judge's second repeat, had nothing changed: half of a two-sided exact test.
+    return float(own.mean()), sign_flip(np.bincount(sources, lost).astype(float)) / 2 if lost.sum() > 0 else 1.0
+
+
+def anchor_rows(table: Table, count: int, seed: int = 0) -> list[RunRow]:
+    """Draw edits evenly over types and labels, as often as each occurs; the same seed draws the same.
+
+    Rare labels are not drawn more often: a judge that wavers gives such edits another label the next time, and its mean would
+    seem to move.
+    """
+    random = np.random.default_rng(seed)
+    judged = [place for place, row in enumerate(table.rows) if any(u.judged for us in row.units.values() for u in us)]
+
+    def kind(place: int) -> tuple[str, ...]:
+        row = table.rows[place]
+        return str(row.edit.instruction_type), *(str(units[0].score) for units in row.units.values())
+
+    ordered = sorted(random.permutation(judged).tolist(), key=kind)
+    if len(ordered) <= count:
+        return [table.rows[place] for place in sorted(ordered)]
+    steps = np.floor((np.arange(count) + random.random()) * len(ordered) / count).astype(int)
+    return [table.rows[place] for place in sorted(ordered[step] for step in steps)]

@@ -1,0 +1,366 @@
+"""Which edits people should label next: drawn with known probabilities, more often where the judge is less sure.
+
+π = clip((1 − τ)·η·u + τ·b, 0, 1) with b = budget / n and η = b / mean(u): Zrnic and Candès, "Active Statistical Inference"
+(arXiv 2403.03208), whose mixing with a uniform rule keeps every probability above τ·b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from editloupe._util.files import write_text
+from editloupe._util.text import for_json, number_of, plain_name
+from editloupe.evals.labels.human import Human
+from editloupe.evals.manifests.readers import read_jsonl
+from editloupe.evals.runs.people_files import ALREADY_LABELLED, QUEUE
+from editloupe.evals.stats.bootstrap import Floats, Ints
+from editloupe.evals.stats.scores.run_table import RunRow, Table
+from editloupe.evals.stats.trust.confidence import AUTO, confidences
+from editloupe.types import Reason, UserError
+
+FILE = QUEUE
+"""Where a queue lies in its run's folder, unless it is written elsewhere."""
+_LABELLED = "already_labelled"
+"""The field of every line that says how many edits were labelled before the draw; the first line names them."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One edit to be labelled."""
+
+    edit_id: str
+    name: str
+    """Unique in the run."""
+    model: str | None
+    probability: float
+    """With which it was drawn."""
+    uncertainty: float | None
+    """How unsure the judge was, 0 to 1; None where nothing said it."""
+    why: str = ""
+    """`needs_a_person` where no judge of a cascade could be trusted; empty where chance alone drew it."""
+    of: int | None = None
+    """How many edits could be drawn, without those that were labelled already; None in files that do not say it."""
+    annotator: str | None = None
+    """Whose it is to label; None where everybody labels it."""
+
+
+@dataclass(frozen=True)
+class LabelQueue:
+    """The edits to label, in a random order, so that the first ones labelled are a fair part of them."""
+
+    name: str
+    """What to call it, such as its file's name."""
+    drawn: tuple[Drawn, ...]
+    parts: tuple[LabelQueue, ...] = ()
+    """The queues this one was joined from; its probabilities are then what each label counts by."""
+    labelled: tuple[str, ...] = ()
+    """Names of edits that people had labelled before the draw: they could not be drawn, and each stands for itself."""
+
+    @property
+    def chances(self) -> Mapping[str, float]:
+        """The probability with which each edit was drawn, by its name in its run; 1 for edits that were labelled before."""
+        if not self.parts:
+            return {**dict.fromkeys(self.labelled, 1.0), **{one.name: one.probability for one in self.drawn}}
+        counts: dict[str, float] = {}
+        for part, share in self.shares():
+            for name, chance in part.chances.items():
+                counts[name] = counts.get(name, 0.0) + share / chance
+        return {name: 1 / count for name, count in counts.items()}
+
+    def shares(self) -> list[tuple[LabelQueue, float]]:
+        """Return the queues this one was joined from, or itself, each with its share in the average: by their sizes."""
+        parts = self.parts or (self,)
+        total = sum(len(part.drawn) for part in parts)
+        return [(part, len(part.drawn) / total if total else 1 / len(parts)) for part in parts]
+
+    @property
+    def whole(self) -> int | None:
+        """How many edits the queue speaks of, those that were labelled already included; None if the file does not say it."""
+        sizes = {one.of for one in self.drawn}
+        size = sizes.pop() if len(sizes) == 1 else None
+        return None if size is None else size + len(self.labelled)
+
+    def of(self, annotator: str) -> tuple[Drawn, ...]:
+        """Return what an annotator is to label, in order: edits that need a person first, as far as they are this one's."""
+        mine = [one for one in self.drawn if one.annotator in (None, annotator)]
+        return tuple(sorted(mine, key=lambda one: not one.why))
+
+    @property
+    def annotators(self) -> tuple[str, ...]:
+        """Those between whom a part of the queue is split; empty where everybody labels all of it."""
+        return tuple(dict.fromkeys(one.annotator for one in self.drawn if one.annotator is not None))
+
+    def split(self, annotators: Sequence[str], shared: int) -> LabelQueue:
+        """Return the queue with its first edits for everybody, a calibration round, and the others dealt out in turn.
+
+        The order is random, so both the round and every share are fair parts of the queue; probabilities stay as they are.
+        """
+        names = list(dict.fromkeys(map(plain_name, annotators)))
+        if len(names) < 2 or not all(names):
+            raise UserError("a queue is split between two annotators or more; name each with --annotator")
+        if shared < 0:
+            raise UserError("--shared is the number of edits that everybody labels, 0 or more")
+        dealt = [
+            replace(one, annotator=None if place < shared else names[(place - shared) % len(names)])
+            for place, one in enumerate(self.drawn)
+        ]
+        return replace(self, drawn=tuple(dealt))
+
+    def check(self, table: Table) -> None:
+        """Refuse a queue that was drawn from another run."""
+        known = {(row.name, row.edit.id) for row in table.rows}
+        names = {name for name, _ in known}
+        strange = [one.name for one in self.drawn if (one.name, one.edit_id) not in known]
+        strange += [name for part in self.parts or (self,) for name in part.labelled if name not in names]
+        if strange:
+            raise UserError(
+                f"{self.name} was drawn from another run: {table.name} has no edit {strange[0]}"
+                + (f" and {len(strange) - 1} more of it" if len(strange) > 1 else "")
+            )
+
+    def write(self, path: Path) -> None:
+        """Write the queue, one JSON object a line; labels may be added to its lines."""
+        write_text(path, self.as_text())
+
+    def as_text(self) -> str:
+        """Return the queue as its file holds it."""
+        rows = [{k: v for k, v in vars(one).items() if k != "annotator" or v is not None} for one in self.drawn]
+        if self.labelled:
+            rows = [{**row, _LABELLED: len(self.labelled)} for row in rows]
+            rows[:1] = [{**row, ALREADY_LABELLED: list(self.labelled)} for row in rows[:1]]
+        return "".join(f"{for_json(row)}\n" for row in rows)
+
+    @classmethod
+    def read(cls, path: Path) -> LabelQueue:
+        """Read a queue that was written."""
+        if not path.is_file():
+            raise UserError(f"the queue was not found at {path}")
+        labelled: dict[str, None] = {}
+        drawn = tuple(_read(path, labelled))
+        return cls(path.name, drawn, labelled=tuple(labelled))
+
+
+def _read(path: Path, labelled: dict[str, None]) -> Iterable[Drawn]:
+    """Yield the lines of a queue; the names of edits that were labelled before the draw go to `labelled`."""
+    for row in read_jsonl(path):
+        values = row.values
+        labelled.update(dict.fromkeys(map(str, _listed(values.get(ALREADY_LABELLED)))))
+        if values.get(_LABELLED, 0) != len(labelled):
+            raise row.error(
+                f"the queue was drawn beside {values.get(_LABELLED, 0)} labelled edits, but its first line names "
+                f'{len(labelled)} of them in "{ALREADY_LABELLED}"; draw the queue again'
+            )
+        chance = values.get("probability")
+        if not isinstance(chance, (int, float)) or not 0 < chance <= 1:
+            raise row.error('"probability" is a number above 0 and up to 1')
+        if not isinstance(values.get("name"), str) or not isinstance(values.get("edit_id"), str):
+            raise row.error('"edit_id" and "name" say which edit it is')
+        model = values.get("model")
+        yield Drawn(
+            values["edit_id"],
+            values["name"],
+            None if model is None else str(model),
+            float(chance),
+            values.get("uncertainty"),
+            str(values.get("why") or ""),
+            values["of"] if isinstance(values.get("of"), int) else None,
+            str(values["annotator"]) if values.get("annotator") and not _labelled(values) else None,
+        )
+
+
+def _listed(value: object) -> Iterable[object]:
+    return value if isinstance(value, list) else ()
+
+
+def _labelled(values: Mapping[str, object]) -> bool:
+    """Say whether a label was added to a line; `annotator` then names who gave it."""
+    return "label" in values or "human" in values
+
+
+def find_queue(table: Table, named: Sequence[Path] = ()) -> LabelQueue | None:
+    """Return the queue that was named, several joined, or the one in the run's folder, or None."""
+    if named:
+        return join_queues([LabelQueue.read(path) for path in named])
+    own = table.folder / FILE
+    return LabelQueue.read(own) if own.is_file() else None
+
+
+def join_queues(queues: Sequence[LabelQueue]) -> LabelQueue:
+    """Return several queues as one: each estimates the whole by its own probabilities, and they are averaged by their sizes.
+
+    A label of queue q counts by n_q / π_q, one that several drew by the sum; the queues must have been drawn from the same
+    edits, each with a seed of its own, or their probabilities speak of different wholes.
+    """
+    if len(queues) == 1:
+        return queues[0]
+    names = [queue.name for queue in queues]
+    if len(sizes := {queue.whole for queue in queues}) > 1:
+        told = " and ".join("unknown" if size is None else str(size) for size in sorted(sizes, key=str))
+        raise UserError(
+            f"{' and '.join(names)} were drawn from different numbers of edits ({told}), so no edit of the one has a known "
+            "chance in the other; use one of them"
+        )
+    keys = [tuple((one.name, one.probability) for one in queue.drawn) for queue in queues]
+    if len(set(keys)) < len(keys):
+        raise UserError(f"two of the queues {' and '.join(names)} are the same draw; name it once")
+    first = {one.name: one for queue in reversed(queues) for one in queue.drawn}
+    joined = LabelQueue(" and ".join(names), (), tuple(queues))
+    drawn = tuple(replace(one, probability=joined.chances[name]) for name, one in first.items())
+    return replace(joined, drawn=drawn)
+
+
+def find_labelled(table: Table, people: Human) -> tuple[list[str], int]:
+    """Return the names of edits that have a label on every criterion they were asked, and how many have some labels only."""
+    whole, partly = [], 0
+    for row in table.rows:
+        if not can_be_drawn(row):
+            continue
+        given = [bool(people.counting((row.name, criterion))) for criterion in row.units]
+        if all(given):
+            whole.append(row.name)
+        else:
+            partly += any(given)
+    return whole, partly
+
+
+def draw_queue(
+    table: Table, budget: int, tau: float = 0.5, seed: int = 0, by: str = AUTO, labelled: Collection[str] = ()
+) -> tuple[LabelQueue, str]:
+    """Draw edits to be labelled, and say where the judge's confidence came from.
+
+    The same run, budget, τ and seed give the same queue; with τ = 1 it is a plain random sample. Edits that need a person are
+    all in it, up to the budget; what is left of the budget is drawn from the others that have a verdict.
+
+    Args:
+        table: The run.
+        budget: How many edits people can label.
+        tau: Share of the budget that is spread evenly.
+        seed: Of the draw.
+        by: Where confidence comes from, a key of `KINDS` or `auto`.
+        labelled: Names of edits that people have labelled already. They are not drawn; the queue records them, because
+            corrected scores count each of them for itself.
+
+    Raises:
+        UserError: nothing can be drawn, or all of it is labelled already.
+    """
+    if budget < 1:
+        raise UserError("--budget is the number of edits that can be labelled, at least 1")
+    if not 0 < tau <= 1:
+        raise UserError("--tau is above 0 and at most 1: with 0 some edits could never be drawn")
+    drawable = [place for place, row in enumerate(table.rows) if can_be_drawn(row)]
+    if not drawable:
+        raise UserError(f"the run {table.name} has no edit with a verdict")
+    left_out = set(labelled)
+    before = tuple(table.rows[place].name for place in drawable if table.rows[place].name in left_out)
+    judged = any(not needs_a_person(table.rows[place]) for place in drawable)
+    drawable = [place for place in drawable if table.rows[place].name not in left_out]
+    if not drawable:
+        raise UserError(all_labelled(f"the run {table.name}", len(before)))
+    needing = [place for place in drawable if needs_a_person(table.rows[place])]
+    rows = [place for place in drawable if not needs_a_person(table.rows[place])]
+    kind, known = confidences(table, by)
+    unsure = _uncertainty(known)[rows]
+    certain = np.full(len(needing), min(1.0, budget / max(len(needing), 1)))
+    left = budget - len(needing)
+    others = (
+        probabilities(np.where(np.isnan(unsure), _middle(unsure), unsure), left, tau)
+        if rows and left > 0
+        else np.zeros(len(rows))
+    )
+    chances, unsure, rows = (
+        np.concatenate([certain, others]),
+        np.concatenate([np.ones(len(needing)), unsure]),
+        needing + rows,
+    )
+    picked = systematic(chances, np.random.default_rng(seed))
+    drawn = [
+        Drawn(
+            edit_id=table.rows[rows[place]].edit.id,
+            name=table.rows[rows[place]].name,
+            model=table.rows[rows[place]].edit.model,
+            probability=float(chances[place]),
+            uncertainty=None if np.isnan(unsure[place]) else float(unsure[place]),
+            # Where nothing at all was judged there are no others: chance alone draws.
+            why=Reason.NEEDS_A_PERSON.value if place < len(needing) and judged else "",
+            of=len(rows),
+        )
+        for place in picked
+    ]
+    return LabelQueue("the queue", tuple(drawn), labelled=before), kind
+
+
+def all_labelled(what: str, count: int) -> str:
+    """Return the sentence that nothing is left to draw."""
+    them = number_of(count, "edit")
+    return f"nothing is left to label: {what} has {them} that could be drawn, all labelled on every criterion"
+
+
+def can_be_drawn(row: RunRow) -> bool:
+    """Say whether an edit has a verdict or needs a person."""
+    return needs_a_person(row) or any(unit.judged for units in row.units.values() for unit in units)
+
+
+def draw_evenly(
+    edits: Sequence[tuple[str, str, str | None]], budget: int, seed: int = 0, labelled: Collection[str] = ()
+) -> LabelQueue:
+    """Draw a plain random sample of edits, each (id, name, model), whether or not anybody judged them.
+
+    Edits whose names are in `labelled` are not drawn; the queue records them.
+    """
+    if budget < 1:
+        raise UserError("--budget is the number of edits that can be labelled, at least 1")
+    left_out = set(labelled)
+    before = tuple(name for _, name, _ in edits if name in left_out)
+    edits = [edit for edit in edits if edit[1] not in left_out]
+    if before and not edits:
+        raise UserError(all_labelled("the manifest", len(before)))
+    count = min(budget, len(edits))
+    picked = np.random.default_rng(seed).permutation(len(edits))[:count]
+    drawn = [
+        Drawn(edit_id, name, model, count / len(edits), None, of=len(edits))
+        for edit_id, name, model in (edits[place] for place in picked)
+    ]
+    return LabelQueue("the queue", tuple(drawn), labelled=before)
+
+
+def needs_a_person(row: RunRow) -> bool:
+    """Say whether no judge of a cascade could be trusted with an edit."""
+    return any(unit.kind.reason == Reason.NEEDS_A_PERSON for units in row.units.values() for unit in units)
+
+
+def _uncertainty(known: Mapping[str, Floats]) -> Floats:
+    """Return each row's uncertainty, the mean over the criteria that have one."""
+    each = np.stack([1 - values for values in known.values()])
+    there = np.isfinite(each)
+    counts = there.sum(0)
+    return np.where(counts > 0, np.where(there, each, 0).sum(0) / np.maximum(counts, 1), np.nan)
+
+
+def _middle(values: Floats) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else 1.0
+
+
+def probabilities(unsure: Floats, budget: int, tau: float) -> Floats:
+    """Return the probability with which each edit is drawn.
+
+    >>> probabilities(np.array([0.0, 0.1, 0.3]), 1, 0.5).round(3).tolist()
+    [0.167, 0.292, 0.542]
+    """
+    share = min(budget / len(unsure), 1.0)
+    mean = float(unsure.mean())
+    spread = share / mean * unsure if mean > 0 else np.full(len(unsure), share)
+    return np.clip((1 - tau) * spread + tau * share, 0, 1)
+
+
+def systematic(chances: Floats, random: np.random.Generator) -> Ints:
+    """Draw items with exactly these probabilities and hardly any chance in how many: systematic sampling in random order."""
+    order = random.permutation(len(chances))
+    ends = np.cumsum(chances[order])
+    marks = np.floor(ends + random.random())
+    picked = order[np.diff(marks, prepend=np.floor(0.0)) > 0] if len(ends) else order
+    return random.permutation(picked)

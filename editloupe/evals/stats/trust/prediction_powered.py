@@ -1,0 +1,290 @@
+"""Prediction-powered means: a judge's scores of all edits, corrected by people's scores of a few.
+
+The estimate is θ = λ·mean(f) + mean(Y − λf): the judge's mean f, moved by how far people (Y) differ from it where both are
+known. λ between 0 and 1 says how much the judge is listened to; 0 leaves the labels alone. Angelopoulos, Duchi and Zrnic,
+"PPI++: Efficient Prediction-Powered Inference" (arXiv 2311.01453), sections 2 and 6 for λ; drawing probabilities as in Zrnic
+and Candès, "Active Statistical Inference" (arXiv 2403.03208), equation 3.
+
+All functions take a last axis of cells (an edit on a criterion) and any axes before it, so that thousands of simulated data
+sets are computed like one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats  # type: ignore[import-untyped]
+
+from editloupe.evals.stats.bootstrap import Bools, Floats, Ints
+from editloupe.evals.stats.trust.jackknife import Moves, degrees_of_freedom, together
+
+WIDEST = 1.05
+"""A corrected interval that would be so many times as wide as that of the labels alone gives way to it."""
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A corrected mean with what is needed to judge it and to subtract it from another."""
+
+    value: Floats
+    se: Floats
+    freedom: Floats
+    """Degrees of freedom of the t quantile: labelled clusters, fewer where a few of them carry most of the weight."""
+    weight: Floats
+    """λ: how much the judge is listened to."""
+    alone: Floats
+    """The mean of the labels alone, weighted alike."""
+    alone_se: Floats
+    alone_freedom: Floats
+    influence: Floats
+    """… × clusters: what each cluster moved the value; the sum of squares is the variance."""
+    skew: Floats
+    """How far the value's own distribution leans to one side, beyond what chance puts into so few labels."""
+    alone_skew: Floats
+
+    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Return the ends of the interval around the corrected mean."""
+        return ends(self.value, self.se, self.freedom, self.skew, level)
+
+    def interval_alone(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Return the ends of the interval that the labels alone give."""
+        return ends(self.alone, self.alone_se, self.alone_freedom, self.alone_skew, level)
+
+
+def ends(value: Floats, se: Floats, freedom: Floats, skew: Floats, level: float) -> tuple[Floats, Floats]:
+    """Return the ends of an interval by the t quantile, moved towards the side on which rare labels may lie.
+
+    Where nearly all labels are the best one, the few others decide both mean and variance, and a symmetric interval is too
+    short below. Hall's transformation ("On the removal of skewness by transformation", Journal of the Royal Statistical
+    Society B 54, 1992) takes the skewness out of the t statistic; its inverse gives the ends.
+    """
+    quantile = np.asarray(stats.t.ppf((1 + level) / 2, freedom))
+    return value - se * _untwisted(quantile, skew), value - se * _untwisted(-quantile, skew)
+
+
+def _untwisted(quantile: Floats, skew: Floats) -> Floats:
+    """Return where Hall's transformation puts a quantile; with no skewness it stays where it is."""
+    safe = np.where(np.abs(skew) < 1e-6, 1.0, skew)
+    moved = 3 / safe * (np.cbrt(1 + safe * (quantile - safe / 6)) - 1)
+    return np.where(np.abs(skew) < 1e-6, quantile, moved)
+
+
+def skewness(moves: Floats, freedom: Floats) -> Floats:
+    """Return the skewness of a sum of moves, as far as it is more than chance gives a sum of so many symmetric ones.
+
+    Of n labels from a symmetric distribution the estimate has a standard deviation of √6 / n; so much is taken off.
+    """
+    se = np.sqrt((moves**2).sum(-1))
+    found = (moves**3).sum(-1) / np.where(se > 0, se, 1) ** 3
+    return np.asarray(np.sign(found) * np.maximum(np.abs(found) - np.sqrt(6) / (freedom + 1), 0))
+
+
+def corrected_mean(
+    people: Floats,
+    judge: Floats,
+    labelled: Bools,
+    shares: Floats,
+    chances: Floats | None = None,
+    clusters: Ints | None = None,
+    blocks: Ints | None = None,
+    small_sample: bool = True,
+) -> Correction:
+    """Return the mean people would give, from the judge's scores of all cells and people's of the labelled ones.
+
+    `shares` say what each cell counts in the mean, however a paper weighs its types. `chances` are the probabilities with
+    which cells were drawn to be labelled; without them every cell had the same. Cells of one cluster (a source picture) vary
+    together. Cells of one block (a criterion) are labelled together: each block keeps its share, however many labels it has.
+    Without `small_sample` the variance is as PPI++ has it, for many labels.
+
+    >>> people, judge = np.array([1.0, 0.0, 1.0, np.nan, np.nan]), np.array([1.0, 0.5, 0.5, 0.5, 1.0])
+    >>> found = corrected_mean(people, judge, np.isfinite(people), np.full(5, 0.2), small_sample=False)
+    >>> round(float(found.alone), 3), round(float(found.weight), 3), round(float(found.value), 3)
+    (0.667, 0.296, 0.691)
+    """
+    at = _Labelled(people, judge, labelled, shares, chances, clusters, blocks)
+    weight, without = at.weights()
+    alone, pulled = at.moves_without_each(weight, without) if small_sample else at.moves(weight)
+    alone_freedom = np.maximum(degrees_of_freedom(at.held), 1.0)
+    freedom = np.maximum(alone_freedom - 1, 1.0) * _unlabelled_too(pulled, at.held > 0)
+    if small_sample:
+        # Where the judge would widen the interval, as it may where clusters vary together, the labels stand alone; also where
+        # the judge agrees with all of them, for then nothing says how far it is off elsewhere.
+        helps = np.isfinite(freedom) & (_width(pulled, freedom) <= WIDEST * _width(alone, alone_freedom))
+        weight = np.where(helps, weight, 0.0)
+    used = weight > 0
+    moves = np.where(used[..., None], pulled, alone)
+    freedom = np.where(used, freedom, alone_freedom)
+    return Correction(
+        value=weight * at.apart + at.mean,
+        se=np.sqrt((moves**2).sum(-1)),
+        freedom=freedom,
+        weight=weight,
+        alone=at.mean,
+        alone_se=np.sqrt((alone**2).sum(-1)),
+        alone_freedom=alone_freedom,
+        influence=moves,
+        skew=skewness(moves, freedom) if small_sample else np.zeros(at.mean.shape),
+        alone_skew=skewness(alone, alone_freedom) if small_sample else np.zeros(at.mean.shape),
+    )
+
+
+def weights_left_out(
+    people: Floats,
+    judge: Floats,
+    labelled: Bools,
+    shares: Floats,
+    chances: Floats | None = None,
+    clusters: Ints | None = None,
+) -> tuple[Floats, Floats]:
+    """Return λ, and λ without each cluster."""
+    return _Labelled(people, judge, labelled, shares, chances, clusters).weights()
+
+
+class _Labelled:
+    """Cells of which some are labelled: what every cluster of them moves."""
+
+    def __init__(
+        self,
+        people: Floats,
+        judge: Floats,
+        labelled: Bools,
+        shares: Floats,
+        chances: Floats | None = None,
+        clusters: Ints | None = None,
+        blocks: Ints | None = None,
+    ) -> None:
+        self._judge, self._labelled = np.broadcast_arrays(np.asarray(judge, float), labelled)
+        self._people = np.where(self._labelled, people, 0.0)
+        count = self._judge.shape[-1]
+        blocks = np.zeros(count, np.int64) if blocks is None else blocks
+        self._cells = cells = _Cells(shares, blocks, np.arange(count) if clusters is None else clusters)
+        self.equal = chances is None and cells.equal
+        """True where all cells count the same and were drawn alike."""
+        by_label = cells.balanced(np.where(self._labelled, shares if chances is None else shares / chances, 0.0))
+        by_judge = np.broadcast_to(shares, self._judge.shape)
+        if chances is None:
+            # A block that is labelled throughout has nothing left to predict: the judge's two means cancel out.
+            by_judge = cells.balanced(np.where(self._labelled, 0.0, shares), otherwise=by_label)
+        total = max(float(shares.sum()), 1e-300)
+        self.held = cells.summed(by_label) / total
+        """The share of the labels' weight that each cluster holds."""
+        self._of_people = Moves(cells.moves(by_label, self._people), self.held)
+        self._of_judge = Moves(cells.moves(by_label, self._judge), self.held)
+        self._of_rest = Moves(cells.moves(by_judge, self._judge), cells.summed(by_judge) / total)
+        self.mean = (by_label * self._people).sum(-1)
+        """Of the labels alone."""
+        self.apart = ((by_judge - by_label) * self._judge).sum(-1)
+        """How far the judge's mean of the other cells lies above that of the labelled ones."""
+
+    def weights(self) -> tuple[Floats, Floats]:
+        """Return λ, and λ without each cluster."""
+        if self.equal:
+            return _weights_for_equal(self._people, self._judge, self._labelled, self._cells)
+        return _weights(self._of_people, self._of_judge, self._of_rest)
+
+    def moves(self, weight: Floats) -> tuple[Floats, Floats]:
+        """Return what each cluster moves the labels' mean and the corrected one, λ taken as given."""
+        alone = self._of_people.moved
+        return alone, alone + weight[..., None] * (self._of_rest.moved - self._of_judge.moved)
+
+    def moves_without_each(self, weight: Floats, without: Floats) -> tuple[Floats, Floats]:
+        """Return the same from leaving out each cluster in turn, λ fitted anew each time.
+
+        A cluster pulls the mean and λ towards itself, so that its own part of the sum is too small. Leaving it out makes it too
+        large by as much. Where all count the same, half of that is right on average (for a plain mean it is the n − 1 of a
+        variance); where a few count much, all of it is taken, which keeps the interval honest. Of a regression these are
+        known as CR2 and CR3.
+        """
+        nearer = self._of_rest.drop - self._of_judge.drop
+        change = weight[..., None] - without
+        own = (0.5 if self.equal else 1.0) * nearer
+        pulled = self._of_people.drop + weight[..., None] * nearer + change * (self.apart[..., None] - own)
+        root = np.sqrt(self._of_people.left) if self.equal else 1.0
+        return self._of_people.drop * root, pulled * root
+
+
+def _unlabelled_too(moves: Floats, labelled: Bools) -> Floats:
+    """Return by how much degrees of freedom grow because a part of the variance comes from many unlabelled clusters.
+
+    Without end where the labelled ones add nothing to it.
+    """
+    squares = moves**2
+    whole, of_labels = squares.sum(-1), np.where(labelled, squares, 0).sum(-1)
+    some = of_labels > 1e-9 * whole
+    return np.where(some, (whole / np.where(some, of_labels, 1)) ** 2, np.inf)
+
+
+def _width(moves: Floats, freedom: Floats) -> Floats:
+    se = np.sqrt((moves**2).sum(-1))
+    low, high = ends(np.zeros(se.shape), se, freedom, skewness(moves, freedom), 0.95)
+    return np.asarray(high - low)
+
+
+def _weights_for_equal(people: Floats, judge: Floats, labelled: Bools, cells: _Cells) -> tuple[Floats, Floats]:
+    """Return λ = Cov(Y, f) / ((1 + n/N) Var f) for cells that count the same and were drawn alike, and without each cluster."""
+    judge = judge - judge.mean(-1, keepdims=True)
+    known = np.where(labelled, judge, 0.0)
+    each = [
+        cells.summed(np.broadcast_to(values, judge.shape))
+        for values in (labelled.astype(float), people, known, people * known, np.ones(judge.shape), judge, judge**2)
+    ]
+
+    def best(n: Floats, y: Floats, f: Floats, yf: Floats, count: Floats, all_f: Floats, all_ff: Floats) -> Floats:
+        spread = (all_ff - all_f**2 / count) / (count - 1)
+        return _clipped((yf / n - y * f / n**2) / ((1 + n / (count - n)) * spread))
+
+    with np.errstate(invalid="ignore", divide="ignore"):
+        whole = [values.sum(-1, keepdims=True) for values in each]
+        return best(*whole)[..., 0], best(*(a - b for a, b in zip(whole, each, strict=True)))
+
+
+def _weights(of_people: Moves, of_judge: Moves, of_rest: Moves) -> tuple[Floats, Floats]:
+    """Return the λ that makes the corrected mean vary least, and that without each cluster."""
+    apart = of_rest.moved - of_judge.moved
+    with np.errstate(invalid="ignore", divide="ignore"):
+        weight = -(of_people.moved * apart).sum(-1) / (apart**2).sum(-1)
+        squares = together(of_rest, of_rest) - 2 * together(of_rest, of_judge) + together(of_judge, of_judge)
+        without = (together(of_people, of_judge) - together(of_people, of_rest)) / squares
+    return _clipped(weight), _clipped(without)
+
+
+def _clipped(weight: Floats) -> Floats:
+    return np.clip(np.nan_to_num(weight, posinf=0.0, neginf=0.0), 0, 1)
+
+
+class _Cells:
+    """How cells belong together: blocks that keep their shares, clusters that vary together."""
+
+    def __init__(self, shares: Floats, blocks: Ints, clusters: Ints) -> None:
+        self._members = [blocks == block for block in np.unique(blocks)]
+        self._totals = [float(shares[own].sum()) for own in self._members]
+        self._order = np.argsort(clusters, kind="stable")
+        _, self._starts = np.unique(clusters[self._order], return_index=True)
+        self.equal = len(self._members) == 1 and bool(np.ptp(shares) <= 1e-12 * np.abs(shares).max(initial=0))
+
+    def balanced(self, weights: Floats, otherwise: Floats | float = 0.0) -> Floats:
+        """Scale weights so that every block has its share of the whole; a block without weight takes those of `otherwise`."""
+        otherwise = np.broadcast_to(otherwise, weights.shape)
+        found = np.zeros(weights.shape)
+        for own, total in zip(self._members, self._totals, strict=True):
+            held = weights[..., own]
+            sums = held.sum(-1, keepdims=True)
+            found[..., own] = np.where(sums > 0, held * total / np.where(sums > 0, sums, 1), otherwise[..., own])
+        return found
+
+    def moves(self, weights: Floats, values: Floats) -> Floats:
+        """Return how far each cluster moves the weighted mean away from its blocks' means."""
+        each = np.zeros(np.broadcast_shapes(weights.shape, values.shape))
+        for own in self._members:
+            held, here = weights[..., own], values[..., own]
+            sums = held.sum(-1, keepdims=True)
+            means = (held * here).sum(-1, keepdims=True) / np.where(sums > 0, sums, 1)
+            each[..., own] = held * (here - means)
+        return self.summed(each)
+
+    def summed(self, values: Floats) -> Floats:
+        """Add up cells within their clusters."""
+        if len(self._starts) == len(self._order):
+            return np.asarray(values[..., self._order])
+        return np.asarray(np.add.reduceat(values[..., self._order], self._starts, axis=-1))

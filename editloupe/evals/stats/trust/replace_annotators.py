@@ -1,0 +1,134 @@
+"""Whether a judge may stand in for annotators: the alternative annotator test of Calderon, Reichart and Dror (arXiv 2501.10970).
+
+Each annotator is left out in turn. On every edit the judge and that annotator are compared with the others; the judge wins
+where it lies at least as close. A one-sided t-test asks whether the judge wins at most ε less often than the annotator does.
+The judge may replace annotators where it passes for at least half of them, corrected by Benjamini and Yekutieli.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy import stats  # type: ignore[import-untyped]
+
+from editloupe._util.text import number_of
+from editloupe.evals.labels.human import Files, Human
+from editloupe.evals.stats.bootstrap import Floats
+from editloupe.evals.stats.estimate import Number
+from editloupe.evals.stats.scores.run_table import Table, human_labels
+from editloupe.evals.stats.scores.run_units import row_lower_medians
+from editloupe.rubrics.model import ChecksAnswer, NumberAnswer
+from editloupe.types import Record, UserError
+
+FEWEST_ANNOTATORS, FEWEST_EDITS = 3, 30
+"""The test's own conditions: at least three annotators with at least 30 edits each (section 3 of the paper)."""
+ENOUGH = 0.5
+"""Winning rate from which on the judge may replace annotators."""
+ERROR = 0.05
+
+
+class LeftOut(Record):
+    """One annotator left out, and the judge in their place."""
+
+    edits: int
+    judge_wins: Number
+    """Share of edits on which the judge lies at least as close to the others as this annotator."""
+    annotator_wins: Number
+    p: Number
+    rejected: bool
+    """True where the judge is shown to be no more than ε worse than this annotator."""
+
+
+class Replacement(Record):
+    """The test on one criterion."""
+
+    measure: str
+    """`agreement` for labels, `-RMSE` for scales."""
+    winning_rate: Number | None = None
+    """Share of annotators for whom the judge passes."""
+    advantage: Number | None = None
+    """How often the judge lies at least as close as an annotator, the mean over annotators."""
+    may_replace: bool | None = None
+    """None where the conditions of the test are not met."""
+    annotators: Mapping[str, LeftOut] = {}
+    why: str | None = None
+
+
+def replace_annotators(table: Table, human: Human | Files = None, epsilon: float = 0.2) -> dict[str, Replacement]:
+    """Run the test on every criterion; ε is 0.2 for experts, 0.15 for skilled annotators, 0.1 for crowds."""
+    if not 0 <= epsilon < 1:
+        raise UserError("--epsilon lies between 0 and 1; the paper takes 0.2 for experts, 0.1 for crowds")
+    people = human if isinstance(human, Human) else human_labels(table, human)
+    found = {}
+    for criterion in table.criteria:
+        scale = isinstance(table.answer(criterion), (NumberAnswer, ChecksAnswer))
+        judge = row_lower_medians(table.scores(criterion, "score"))
+        found[criterion] = replacement(judge, people.matrix(table.names, criterion), people.annotators, epsilon, scale)
+    return found
+
+
+def replacement(
+    judge: Floats, ratings: Floats, names: tuple[str, ...], epsilon: float, scale: bool = False
+) -> Replacement:
+    """Run the test on one judge's scores and ratings (edits × annotators), nan where there is none."""
+    measure = "-RMSE" if scale else "agreement"
+    left_out: dict[str, tuple[Floats, Floats]] = {}
+    few: dict[str, int] = {}
+    for place, name in enumerate(names):
+        others = np.delete(ratings, place, axis=1)
+        usable = np.isfinite(judge) & np.isfinite(ratings[:, place]) & np.isfinite(others).any(1)
+        if not np.isfinite(ratings[:, place]).any():
+            continue
+        if usable.sum() < FEWEST_EDITS:
+            few[name] = int(usable.sum())
+            continue
+        ours = _closeness(judge[usable], others[usable], scale)
+        theirs = _closeness(ratings[usable, place], others[usable], scale)
+        left_out[name] = ((ours >= theirs).astype(float), (theirs >= ours).astype(float))
+    if len(left_out) < FEWEST_ANNOTATORS:
+        told = "".join(f"; {name} shares {number_of(count, 'edit')} with others" for name, count in few.items())
+        why = (
+            f"the test needs {FEWEST_ANNOTATORS} annotators with {FEWEST_EDITS} edits each that others labelled too, and "
+            f"there {'is' if len(left_out) == 1 else 'are'} {len(left_out)}{told}"
+        )
+        return Replacement(measure=measure, why=why)
+    ps = [_not_worse(theirs - ours, epsilon) for ours, theirs in left_out.values()]
+    rejected = stats.false_discovery_control(ps, method="by") <= ERROR
+    annotators = {
+        name: LeftOut(
+            edits=len(ours),
+            judge_wins=float(ours.mean()),
+            annotator_wins=float(theirs.mean()),
+            p=p,
+            rejected=bool(passed),
+        )
+        for (name, (ours, theirs)), p, passed in zip(left_out.items(), ps, rejected, strict=True)
+    }
+    rate = float(rejected.mean())
+    told = ", ".join(f"{name} ({count})" for name, count in few.items())
+    return Replacement(
+        measure=measure,
+        winning_rate=rate,
+        advantage=float(np.mean([one.judge_wins for one in annotators.values()])),
+        may_replace=rate >= ENOUGH,
+        annotators=annotators,
+        why=f"left out, with fewer than {FEWEST_EDITS} edits that others labelled too: {told}" if few else None,
+    )
+
+
+def _closeness(mine: Floats, others: Floats, scale: bool) -> Floats:
+    """Return how close each score lies to the others': the share of equal ones, or minus the root mean square distance."""
+    known = np.isfinite(others)
+    count = known.sum(1)
+    distance = np.where(known, others - mine[:, None], 0)
+    if scale:
+        return np.asarray(-np.sqrt((distance**2).sum(1) / count))
+    return np.asarray((known & (distance == 0)).sum(1) / count)
+
+
+def _not_worse(lost: Floats, epsilon: float) -> float:
+    """Return p of the one-sided t-test against `the annotator wins ε more often than the judge, or more`."""
+    if np.ptp(lost) == 0:
+        return 0.0 if lost[0] < epsilon else 1.0
+    return float(stats.ttest_1samp(lost, epsilon, alternative="less").pvalue)

@@ -1,0 +1,120 @@
+"""A manifest that nobody judged, as a run that people can label: every edit with its pictures, every criterion unjudged."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from editloupe.evals.labels.files import Named, rater_in
+from editloupe.evals.labels.human import merge_labels
+from editloupe.evals.manifests.layouts import load_manifest
+from editloupe.evals.runs.edit_rows import Entry
+from editloupe.evals.runs.people_files import LABELS
+from editloupe.evals.runs.store import Run
+from editloupe.evals.runs.unit_rows import Filing
+from editloupe.pictures.decode import Album
+from editloupe.rubrics.protocol import MissingInput, Protocol
+from editloupe.rubrics.registry import DEFAULT
+from editloupe.rubrics.registry import protocol as protocol_named
+from editloupe.types import Edit, Judgement, Reason, Unjudged, UserError
+
+NOBODY = "nobody"
+"""What stands where a run names its judge."""
+DETAIL = "No judge was asked; the edit waits for a person's label."
+
+
+def manifest_edits(manifest: Path) -> list[tuple[str, Edit]]:
+    """Return the edits of a manifest with the names that a run of it gives them."""
+    with tempfile.TemporaryDirectory(prefix="editloupe-") as folder, Run.write(Path(folder) / "run") as run:
+        _enrol(run, manifest, None)
+        return [(kept.name, kept.edit) for kept in run.edits()]
+
+
+def find_labelled_edits(
+    manifest: Path, edits: Sequence[tuple[str, Edit]], protocol: str | None = None, files: Iterable[Path] = ()
+) -> tuple[list[str], int, tuple[str, ...]]:
+    """Find the edits of a manifest that people have labelled: in the manifest, in the studio's file beside it, and in files.
+
+    Args:
+        manifest: The manifest's file.
+        edits: What `manifest_edits` returned.
+        protocol: Whose criteria are to be labelled; the default protocol's if None.
+        files: Files of human labels.
+
+    Returns:
+        Names of edits with a label on every criterion, how many have labels on some criteria only, and notes on the labels.
+
+    Raises:
+        UserError: a label cannot be read.
+    """
+    known = protocol_named(protocol) if protocol else DEFAULT
+    answers = {criterion: known.rubric(criterion).answer for criterion in known.criteria}
+    studio = manifest.with_name(f"{manifest.stem}.{LABELS}")
+    paths = {path.resolve(): path for path in (*([studio] if studio.is_file() else []), *files)}
+    try:
+        people = merge_labels(
+            (Named(name, edit.id, edit.model) for name, edit in edits),
+            answers,
+            ((name, edit.human, rater_in(edit.extra)) for name, edit in edits if edit.human),
+            {path: path.name for path in paths.values()},
+        )
+    except UserError as error:
+        hint = "" if protocol else f" (read as labels of {known.name}; --protocol names another protocol)"
+        raise UserError(f"{error}{hint}") from None
+    whole, partly = [], 0
+    for name, edit in edits:
+        labelled = [bool(people.counting((name, criterion))) for criterion in _criteria(edit, known)]
+        if labelled and all(labelled):
+            whole.append(name)
+        else:
+            partly += any(labelled)
+    return whole, partly, (*people.notes, *people.unused)
+
+
+def _criteria(edit: Edit, protocol: Protocol) -> tuple[str, ...]:
+    try:
+        return tuple(rubric.criterion for rubric in protocol.rubrics_for(edit))
+    except MissingInput:  # told where the edit is to be judged or labelled
+        return protocol.criteria
+
+
+def unjudged_run(
+    manifest: Path, folder: Path, protocol: str | None = None, only: Collection[str] | None = None
+) -> None:
+    """Write a run in which every edit of a manifest waits for people; `only` are names of edits, the others get no questions.
+
+    Pictures are copied into the run's folder, so that a page can show them by their hashes.
+    """
+    known = protocol_named(protocol) if protocol else DEFAULT
+    with Run.write(folder) as run:
+        _enrol(run, manifest, known.name)
+        if strange := set(only or ()) - {kept.name for kept in run.edits()}:
+            raise UserError(f"{manifest.name} has no edit {min(strange)}: the queue was drawn from another manifest")
+        for position, kept in enumerate(list(run.edits())):
+            if only is None or kept.name in only:
+                album = Album()
+                run.save_all([Filing(_waiting(kept.edit, known), album=album, position=position)])
+
+
+def _enrol(run: Run, manifest: Path, protocol: str | None) -> None:
+    edits = list(load_manifest(manifest, protocol=protocol))
+    if not edits:
+        raise UserError(f"{manifest.name} names no edits")
+    run.enrol(Entry(edit, position) for position, edit in enumerate(edits))
+
+
+def _waiting(edit: Edit, protocol: Protocol) -> Judgement:
+    try:
+        criteria = [rubric.criterion for rubric in protocol.rubrics_for(edit)]
+    except MissingInput as error:
+        raise UserError(str(error)) from None
+    return Judgement(
+        edit=edit,
+        protocol=protocol.name,
+        mode="plain",
+        judge=NOBODY,
+        verdicts=tuple(
+            Unjudged(criterion=criterion, reason=Reason.NEEDS_A_PERSON, detail=DETAIL) for criterion in criteria
+        ),
+    )

@@ -1,0 +1,85 @@
+"""The classical correction of a share of yes by sensitivity and specificity: p = (q + spec − 1) / (sens + spec − 1).
+
+Rogan and Gladen, "Estimating prevalence from the results of a screening test" (American Journal of Epidemiology 107, 1978);
+the interval is that of the delta method, clustered by source picture.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import stats  # type: ignore[import-untyped]
+
+from editloupe._util.text import number_of
+from editloupe.evals.stats.bootstrap import Bools, Floats, Ints
+from editloupe.evals.stats.scores.score_matrix import Sheet
+from editloupe.evals.stats.trust.records import YesShare
+from editloupe.rubrics.model import YesNoAnswer
+
+FEWEST = 20
+"""Labels below which no number is given."""
+FEWEST_EACH = 5
+"""Labels of yes, and of no, below which a rate is not known."""
+LEAST_POWER = 0.1
+"""Sensitivity + specificity − 1 below which the judge is hardly better than a coin and the division explodes."""
+
+
+def yes_shares(
+    sheet: Sheet, judge: Floats, people: Floats, chances: Floats | None, clusters: Ints, level: float
+) -> dict[str, YesShare]:
+    """Return the corrected share of yes for every criterion that takes yes or no; `chances` has the shape of `judge`."""
+    found = {}
+    for column, criterion in enumerate(sheet.criteria):
+        if not isinstance(sheet.table.answer(criterion), YesNoAnswer):
+            continue
+        known = np.isfinite(judge[:, column])
+        if known.any():
+            found[criterion] = yes_share(
+                judge[known, column] >= 50,
+                np.where(np.isfinite(people[known, column]), people[known, column] >= 50, np.nan),
+                None if chances is None else chances[known, column],
+                clusters[known],
+                level,
+            )
+    return found
+
+
+def yes_share(
+    judge: Bools, people: Floats, chances: Floats | None = None, clusters: Ints | None = None, level: float = 0.95
+) -> YesShare:
+    """Correct the judge's share of yes by how often it is right where people labelled; people's nan is no label.
+
+    >>> judge = np.array([True] * 60 + [False] * 40)
+    >>> people = np.full(100, np.nan)
+    >>> people[:20], people[60:80] = [1.0] * 18 + [0.0] * 2, [1.0] * 2 + [0.0] * 18
+    >>> round(yes_share(judge, people).corrected, 1)
+    62.5
+    """
+    labelled = np.isfinite(people)
+    n, share = int(labelled.sum()), float(judge.mean())
+    weights = np.where(labelled, 1.0 if chances is None else 1 / chances, 0.0)
+    yes, no = weights * (people == 1), weights * (people == 0)
+    counts = [int((people == answer).sum()) for answer in (1, 0)]
+    if n < FEWEST:
+        return YesShare(judge=share * 100, labels=n, why=f"{number_of(n, 'label')}; at least {FEWEST} are needed")
+    if min(counts) < FEWEST_EACH:
+        why = f"people said yes to {counts[0]} and no to {counts[1]} of the labelled edits; {FEWEST_EACH} of each are needed"
+        return YesShare(judge=share * 100, labels=n, why=why)
+    sensitivity = float((yes * judge).sum() / yes.sum())
+    specificity = float((no * ~judge).sum() / no.sum())
+    rates: dict[str, Any] = {"judge": share * 100, "sensitivity": sensitivity, "specificity": specificity, "labels": n}
+    power = sensitivity + specificity - 1
+    if power < LEAST_POWER:
+        return YesShare(
+            **rates, why="the judge's yes and no hardly depend on people's, so nothing can be divided by it"
+        )
+    value = (share + specificity - 1) / power
+    # Each edit's pull on the three rates, and by the chain rule on the corrected share.
+    pull = (judge - share) / len(judge)
+    pull = pull - value * yes * (judge - sensitivity) / yes.sum() + (1 - value) * no * (~judge - specificity) / no.sum()
+    held = np.bincount(np.unique(np.arange(len(judge)) if clusters is None else clusters, return_inverse=True)[1], pull)
+    se = float(np.sqrt((held**2).sum() * n / (n - 2)) / power)
+    reach = float(stats.t.ppf((1 + level) / 2, n - 2)) * se
+    ends = [min(max(one, 0.0), 1.0) * 100 for one in (value, value - reach, value + reach)]
+    return YesShare(**rates, corrected=ends[0], low=ends[1], high=ends[2])

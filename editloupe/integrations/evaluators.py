@@ -1,0 +1,143 @@
+"""An evaluator in the signature that LangSmith and openevals call: `(inputs, outputs, reference_outputs)` to a result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from editloupe.judge import Judge, judge_opener
+from editloupe.judge.edit_score import EditScore, explain_outcome, score_edit
+from editloupe.pictures.messages import SOURCES, first_field, first_picture, last_picture, last_words, plain_picture
+from editloupe.rubrics.load import mistake
+from editloupe.types import Edit, Judgement, UserError
+
+Result = dict[str, Any]
+"""`key`, `score` (0 to 1, or None), `comment` and `metadata`."""
+Take = str | Callable[[Mapping[str, Any]], Any]
+"""Where a part of the edit is: a field's name, or a function of the whole example."""
+EDITED = ("edited", "edited_image", "image", "images", "output")
+INSTRUCTIONS = ("instruction", "prompt", "question", "input")
+
+
+def edit_evaluator(
+    judge: Judge | str | None = None,
+    *,
+    key: str = "editloupe",
+    source: Take | None = None,
+    edited: Take | None = None,
+    instruction: Take | None = None,
+    each_criterion: bool = False,
+    asynchronous: bool = False,
+    **options: Any,
+) -> Callable[..., Result | list[Result]] | Callable[..., Awaitable[Result | list[Result]]]:
+    """Return an evaluator: a function of inputs and outputs to `{key, score, comment, metadata}`, the score from 0 to 1.
+
+    What could not be judged has the score None and the reason for a comment. `source` and `instruction` are fields of the inputs
+    (or of the attachments), `edited` is one of the outputs; each may be a function of `{"inputs", "outputs",
+    "reference_outputs", "attachments"}`. Without them the usual names are tried, then pictures and words in `messages`. With
+    `each_criterion` there is a list: the edit's own score, then one result a criterion. The judge is one of yours,
+    which stays open, or a spec that is opened at the first call with these options.
+    """
+    open_judge = judge_opener(judge, options)
+
+    def edit_of(inputs: Any, outputs: Any, reference_outputs: Any, attachments: Any) -> Edit | str:
+        example = {
+            "inputs": inputs,
+            "outputs": outputs,
+            "reference_outputs": reference_outputs,
+            "attachments": attachments,
+        }
+        try:
+            return _edit(example, source, edited, instruction)
+        except ValidationError as error:
+            return mistake(error, whole="")
+        except (UserError, ValueError) as error:
+            return str(error)
+
+    def told(used: Judge, judgement: Judgement) -> Result | list[Result]:
+        whole = _result(key, score_edit(used, judgement.edit, judgement.verdicts), judgement)
+        if not each_criterion:
+            return whole
+        by_name = {facts["criterion"]: facts for facts in whole["metadata"]["verdicts"]}
+        single = [
+            {
+                "key": f"{key}_{one.criterion}",
+                "score": by_name[one.criterion]["score"],
+                "comment": explain_outcome(one),
+                "metadata": by_name[one.criterion],
+            }
+            for one in judgement.verdicts
+        ]
+        return [whole, *single]
+
+    def not_asked(sentence: str) -> Result | list[Result]:
+        result = _result(key, EditScore(None, f"unjudged: {sentence}"))
+        return [result] if each_criterion else result
+
+    def evaluator(
+        inputs: Any = None, outputs: Any = None, reference_outputs: Any = None, attachments: Any = None, **_: Any
+    ) -> Result | list[Result]:
+        edit = edit_of(inputs, outputs, reference_outputs, attachments)
+        if isinstance(edit, str):
+            return not_asked(edit)
+        used = open_judge()
+        return told(used, used.judge(edit, strict=False))
+
+    async def evaluator_later(
+        inputs: Any = None, outputs: Any = None, reference_outputs: Any = None, attachments: Any = None, **_: Any
+    ) -> Result | list[Result]:
+        edit = await asyncio.to_thread(edit_of, inputs, outputs, reference_outputs, attachments)
+        if isinstance(edit, str):
+            return not_asked(edit)
+        used = await asyncio.to_thread(open_judge)
+        return told(used, await used.ajudge(edit, strict=False))
+
+    made = evaluator_later if asynchronous else evaluator
+    made.__name__ = made.__qualname__ = key  # what experiments call it
+    return made
+
+
+def _result(key: str, score: EditScore, judgement: Judgement | None = None) -> Result:
+    return {"key": key, "score": score.score, "comment": score.explanation, "metadata": score.facts(judgement)}
+
+
+def _edit(example: Mapping[str, Any], source: Take | None, edited: Take | None, instruction: Take | None) -> Edit:
+    inputs, outputs = _mapping(example["inputs"]), example["outputs"]
+    attached = _mapping(example["attachments"])
+    before, asked = _taken(example, {**attached, **inputs}, source), _taken(example, inputs, instruction)
+    if before is None:
+        found = (first_field(inputs, SOURCES), first_field(attached, SOURCES), first_picture(inputs.get("messages")))
+        before = next((one for one in found if one is not None), None)
+    if asked is None:
+        asked = first_field(inputs, INSTRUCTIONS) or last_words(inputs.get("messages") or _text(example["inputs"]))
+    after = _taken(example, _mapping(outputs), edited)
+    if after is None and isinstance(outputs, Mapping):
+        named = first_field(outputs, EDITED)
+        after = last_picture(outputs.get("messages")) if named is None else named
+    elif after is None:
+        after = outputs
+    parts = {"source picture": plain_picture(before), "edited picture": plain_picture(after), "instruction": asked}
+    for name, found in parts.items():
+        if found is None or (isinstance(found, (str, bytes, list, tuple)) and not found):
+            raise UserError(f"there is no {name}")
+    return Edit(source=parts["source picture"], edited=parts["edited picture"], instruction=str(asked))
+
+
+def _taken(example: Mapping[str, Any], fields: Mapping[str, Any], where: Take | None) -> Any:
+    if where is None:
+        return None
+    found = where(example) if callable(where) else fields.get(where)
+    if found is None:
+        raise UserError(f'there is no "{where}"' if isinstance(where, str) else "a part of the edit was not found")
+    return found
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,124 @@
+"""A scorer for Inspect: tasks whose model edits pictures are scored by a judge of edits.
+
+It needs `pip install 'editloupe[inspect]'`; `inspect score` finds it as `editloupe/edit_judge`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from inspect_ai.model import ChatMessage
+from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
+from inspect_ai.solver import TaskState
+from pydantic import ValidationError
+
+from editloupe.agent.transport.secrets import shown
+from editloupe.judge import judge_opener
+from editloupe.judge.edit_score import EditScore, score_edit
+from editloupe.pictures.messages import first_picture, last_picture, last_words, plain_picture
+from editloupe.rubrics.load import mistake
+from editloupe.types import Edit, Judgement, Mode, Reason, UserError
+
+NO_PICTURE = "the model's output holds no picture"
+_INPUT = (Reason.BAD_IMAGE, Reason.MISSING_INPUT)
+"""What is wrong with the sample and not with the judge."""
+
+
+@scorer(metrics=[mean(), stderr()])
+def edit_judge(
+    judge: str | None = None,
+    protocol: str | None = None,
+    mode: Mode | None = None,
+    base_url: str | None = None,
+    criteria: Sequence[str] | None = None,
+    setup: str | None = None,
+    source: str | None = None,
+    edited: str | None = None,
+    instruction: str | None = None,
+) -> Scorer:
+    """Score edited pictures from 0 to 1 by the protocol's formula, or by the mean of the criteria that are named.
+
+    `judge` is a spec such as `openai:gpt-5.1`, opened at the first sample. The source is the first picture of the sample's
+    input, the instruction the last text of the user there, the edited picture the last one in the model's output. `source`,
+    `edited` and `instruction` name fields of the sample's metadata instead; without them, metadata called so is used where the
+    messages hold no picture. What could not be judged is unscored, with the reason.
+    """
+    if base_url is not None and shown(base_url) != base_url:
+        raise UserError(
+            "Inspect writes a scorer's arguments into its log: keep the key out of base_url, in the environment"
+        )
+    options = {"protocol": protocol, "mode": mode, "base_url": base_url, "criteria": criteria, "setup": setup}
+    open_judge = judge_opener(judge, {name: value for name, value in options.items() if value is not None})
+
+    async def score(state: TaskState, target: Target) -> Score:
+        try:
+            edit = _edit(state, source, edited, instruction)
+        except _NoPicture as missing:
+            return Score.unscored(reason="no_response", explanation=str(missing))
+        except ValidationError as error:
+            return _scored(EditScore(None, mistake(error, whole="")))
+        except UserError as error:
+            return _scored(EditScore(None, str(error)))
+        opening = await asyncio.to_thread(open_judge)
+        judgement = await opening.ajudge(edit, strict=False)
+        return _scored(score_edit(opening, edit, judgement.verdicts), judgement)
+
+    return score
+
+
+class _NoPicture(Exception):
+    """The model under test made no picture."""
+
+
+def _scored(score: EditScore, judgement: Judgement | None = None) -> Score:
+    facts = score.facts(judgement)
+    if score.score is not None:
+        return Score(value=score.score, explanation=score.explanation, metadata=facts)
+    reason = "scoring_failed" if score.reason is None or score.reason in _INPUT else "grader_failed"
+    return Score.unscored(reason=reason, explanation=score.explanation, metadata=facts)
+
+
+def _edit(state: TaskState, source: str | None, edited: str | None, instruction: str | None) -> Edit:
+    given = state.metadata or {}
+    messages = [] if isinstance(state.input, str) else [_plain(message) for message in state.input]
+    before = _field(given, source) if source else first_picture(messages) or given.get("source")
+    if edited:
+        after = _field(given, edited)
+    else:
+        after = last_picture([_plain(state.output.message)]) if state.output.choices else None
+        after = after or given.get("edited")
+    asked = _field(given, instruction) if instruction else given.get("instruction")
+    asked = asked or last_words(state.input if isinstance(state.input, str) else messages)
+    if before is None:
+        raise UserError("the sample's input holds no source picture")
+    if after is None:
+        raise _NoPicture(NO_PICTURE)
+    if isinstance(before, str) and before.startswith(("http://", "https://")):
+        raise UserError(
+            "the source picture is an address on the web, and nothing is fetched from there; give the picture"
+        )
+    return Edit(
+        id=str(state.sample_id), source=plain_picture(before), edited=plain_picture(after), instruction=str(asked)
+    )
+
+
+def _field(given: dict[str, Any], name: str) -> Any:
+    if given.get(name) is None:
+        raise UserError(f'the sample\'s metadata has no "{name}"')
+    return given[name]
+
+
+def _plain(message: ChatMessage) -> dict[str, Any]:
+    """Return a message as plain parts; other kinds of content are left out."""
+    content = message.content
+    if isinstance(content, str):
+        return {"role": message.role, "content": content}
+    parts: list[dict[str, Any]] = []
+    for part in content:
+        if part.type == "image":
+            parts.append({"type": "image", "image": part.image})
+        elif part.type == "text":
+            parts.append({"type": "text", "text": part.text})
+    return {"role": message.role, "content": parts}

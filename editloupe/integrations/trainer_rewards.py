@@ -1,0 +1,171 @@
+"""Judging as a reward function of a trainer: in the shape TRL calls, and in the shape verl calls.
+
+Rewards run from 0 to 1. What could not be judged has none: `None` for TRL, which leaves it out; for verl, which has no such
+thing, an error, or a number that is none where that is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from editloupe.evals.reward.edit_rewards import areward, rewards
+from editloupe.judge import Judge, judge_opener
+from editloupe.judge.edit_score import EditScore, fill_in
+from editloupe.pictures.messages import SOURCES, first_field, last_picture, last_words, plain_picture
+from editloupe.rubrics.load import mistake
+from editloupe.types import Edit, UserError
+
+Row = Mapping[str, Any]
+"""What a trainer knows of one sample: the columns of its dataset, `prompt` and `completion`."""
+Take = str | Callable[[Row], Any]
+"""Where a part of the edit is: a column's name, or a function of the row."""
+
+
+class NotJudged(Exception):
+    """An edit that has no reward, and why."""
+
+
+def trl(
+    judge: Judge | str | None = None,
+    *,
+    source: Take | None = None,
+    edited: Take | None = None,
+    instruction: Take | None = None,
+    asynchronous: bool = False,
+    concurrency: int = 32,
+    name: str = "editloupe",
+    **options: Any,
+) -> Callable[..., list[float | None]] | Callable[..., Awaitable[list[float | None]]]:
+    """Return a function for `reward_funcs` of TRL's trainers: one reward a completion, 0 to 1, or None where it was not judged.
+
+    `source`, `edited` and `instruction` are columns of the dataset or functions of a row. Without them the source is in a column
+    called source, source_image, image or images; the edited picture is the last one in the completion (a picture of a message,
+    or a data URL in its text); and the instruction is the column of that name, or the last thing the user said in the prompt.
+    The judge is one of yours, which stays open, or a spec that is opened at the first call with these options.
+    """
+    open_judge = judge_opener(judge, options)
+
+    def edits(prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Edit | str]:
+        rows = _rows(prompts, completions, columns)
+        return [_edit(row, source, edited, instruction) for row in rows]
+
+    def told(found: list[EditScore], columns: Mapping[str, Any]) -> list[float | None]:
+        log_extra, log_metric = columns.get("log_extra"), columns.get("log_metric")
+        if callable(log_extra):
+            log_extra(f"{name}_why", [one.why or "" for one in found])
+        if callable(log_metric) and found:
+            log_metric(f"{name}/unjudged", sum(one.score is None for one in found) / len(found))
+        return [one.score for one in found]
+
+    def reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
+        made = edits(prompts, completions, columns)
+        return told(fill_in(made, rewards(_only(made), open_judge(), concurrency=concurrency)), columns)
+
+    async def reward_later(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
+        made, ready = await asyncio.to_thread(lambda: (edits(prompts, completions, columns), open_judge()))
+        return told(fill_in(made, await areward(_only(made), ready, concurrency=concurrency)), columns)
+
+    chosen = reward_later if asynchronous else reward
+    chosen.__name__ = chosen.__qualname__ = name  # TRL names its columns and metrics after the function
+    return chosen
+
+
+def verl(
+    data_source: Any = None,
+    solution_str: str | None = None,
+    ground_truth: Any = None,
+    extra_info: Mapping[str, Any] | None = None,
+    *,
+    solution_image: Any = None,
+    judge: Judge | str | None = None,
+    unjudged: Literal["raise", "nan"] = "raise",
+    **options: Any,
+) -> dict[str, Any]:
+    """Score one sample, as verl's `compute_score` does: a dictionary with `score`, 0 to 1, and what it is made of.
+
+    The edit is in `extra_info` (or in `ground_truth`, where that is a mapping): `source`, `instruction`, and `edited`, unless the
+    picture comes as `solution_image` or as a data URL in `solution_str`. The judge, and how it is opened, come from
+    `reward_kwargs`; it is opened once a process. verl has no word for a sample without a reward: it is raised as NotJudged, or
+    with `unjudged="nan"` the score is not a number, for trainers that leave those out.
+    """
+    row = {**_mapping(ground_truth), **_mapping(extra_info), "completion": solution_str or ""}
+    if solution_image is not None:
+        row["edited"] = solution_image
+    edit = _edit(row, None, "edited" if row.get("edited") is not None else None, None)
+    open_judge = _shared_opener(judge, {name: value for name, value in options.items() if name not in _VERLS_OWN})
+    (one,) = [EditScore(None, edit)] if isinstance(edit, str) else rewards([edit], open_judge())
+    if one.score is None:
+        if unjudged == "raise":
+            raise NotJudged(f"this edit has no reward: {one.why}")
+        return {"score": math.nan, "judged": 0.0}
+    return {"score": one.score, "judged": 1.0}
+
+
+_VERLS_OWN = ("reward_router_address", "reward_model_tokenizer")
+"""What verl adds where a reward model of its own runs."""
+_OPENERS: dict[str, Callable[[], Judge]] = {}
+"""Judges of `verl`, which is called sample by sample; by spec and options, for as long as the process lives."""
+_LOCK = threading.Lock()
+
+
+def _shared_opener(judge: Judge | str | None, options: Mapping[str, Any]) -> Callable[[], Judge]:
+    if isinstance(judge, Judge):
+        return judge_opener(judge, options)
+    with _LOCK:
+        return _OPENERS.setdefault(repr((judge, sorted(options.items()))), judge_opener(judge, options))
+
+
+def _rows(prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Row]:
+    count = len(completions)
+    whole = {
+        name: values
+        for name, values in columns.items()
+        if isinstance(values, Sequence) and not isinstance(values, (str, bytes)) and len(values) == count
+    }
+    return [
+        {**{name: values[place] for name, values in whole.items()}, "prompt": prompt, "completion": completion}
+        for place, (prompt, completion) in enumerate(zip(prompts, completions, strict=True))
+    ]
+
+
+def _edit(row: Row, source: Take | None, edited: Take | None, instruction: Take | None) -> Edit | str:
+    """Return the edit of a row, or the sentence that says what it lacks."""
+    try:
+        before = _taken(row, source) if source is not None else first_field(row, SOURCES)
+        after = _taken(row, edited) if edited is not None else last_picture(row.get("completion"))
+        asked = (
+            _taken(row, instruction)
+            if instruction is not None
+            else row.get("instruction") or last_words(row.get("prompt"))
+        )
+        before, after = plain_picture(before), plain_picture(after)
+        for part, found in (("source picture", before), ("edited picture", after), ("instruction", asked)):
+            if found is None or (isinstance(found, (str, list, tuple)) and not found):
+                return f"there is no {part}"
+        return Edit(id="sample", source=before, edited=after, instruction=str(asked))
+    except ValidationError as error:
+        return mistake(error, whole="")
+    except (ValueError, UserError) as error:
+        return " ".join(str(error).split())[:300]
+
+
+def _taken(row: Row, where: Take) -> Any:
+    if callable(where):
+        return where(row)
+    if where not in row:
+        raise UserError(f'the dataset has no column "{where}"')
+    return row[where]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _only(made: Sequence[Edit | str]) -> list[Edit]:
+    return [one for one in made if isinstance(one, Edit)]

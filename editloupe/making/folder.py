@@ -1,0 +1,206 @@
+"""A benchmark in the making: its folder, the files of its stages, and where every sample stands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import TypeAdapter
+
+from editloupe._util.files import make_folder
+from editloupe.making.records import (
+    METADATA_KEYS,
+    REGENERATIONS,
+    Boxes,
+    LeftOut,
+    Metadata,
+    Question,
+    Reference,
+    Review,
+    SampleRecord,
+    content_key,
+)
+from editloupe.making.settings import kept_settings
+from editloupe.making.stage_files import StageFile
+from editloupe.types import UserError
+
+QUESTIONS, METADATA, BOXES = "questions.jsonl", "metadata.jsonl", "boxes.jsonl"
+REFERENCES, REVIEWS = "references.jsonl", "reviews.jsonl"
+GIVEN = "the question set"
+"""Who drew boxes that came with the questions."""
+T = TypeVar("T", bound=SampleRecord)
+Step = Literal[
+    "metadata",
+    "boxes",
+    "confirm boxes",
+    "reference",
+    "review",
+    "regenerate",
+    "accepted",
+    "discarded",
+    "disputed",
+    "left out",
+]
+"""What a sample waits for, or how it ended."""
+
+
+def question_key(question: Question) -> str:
+    """Return what metadata depend on: the question's words, not its picture."""
+    return content_key(question.question, question.options, question.answer)
+
+
+def boxes_key(question: Question, metadata: Metadata) -> str:
+    """Return what boxes depend on: the picture and what is looked for in it."""
+    return content_key(question.sha, metadata.modified_object)
+
+
+def reference_key(question: Question, metadata: Metadata, boxes: Boxes) -> str:
+    """Return what a reference depends on: the picture, the boxes and the instruction."""
+    return content_key(question.sha, [list(box) for box in boxes.boxes], metadata.edit_instruction)
+
+
+def review_key(metadata: Metadata, boxes: Boxes, reference: Reference) -> str:
+    """Return what a review is about: everything a reviewer looks at."""
+    facts = [getattr(metadata, name) for name in METADATA_KEYS]
+    return content_key(facts, [list(box) for box in boxes.boxes], reference.sha)
+
+
+class ReviewFile(StageFile[Review]):
+    """The reviews; the last one of each reviewer counts."""
+
+    def __init__(self, path: Path) -> None:
+        self.by_sample: dict[str, dict[str, Review]] = {}
+        super().__init__(path, TypeAdapter(Review))
+
+    def take(self, record: Review) -> None:
+        """Count a review."""
+        super().take(record)
+        self.by_sample.setdefault(record.id, {})[record.reviewer] = record
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample as far as it has come; what is not up to date any more is None."""
+
+    question: Question
+    step: Step
+    metadata: Metadata | None = None
+    boxes: Boxes | None = None
+    reference: Reference | None = None
+    key: str = ""
+    """What a review is about, once there is something to review."""
+    reviews: Mapping[str, Review] | None = None
+    """The reviews of what stands here, by reviewer."""
+    why: str = ""
+    """Why it was left out or discarded."""
+
+    @property
+    def id(self) -> str:
+        """The sample's name."""
+        return self.question.id
+
+
+class MakingFolder:
+    """The files of one benchmark in the making; opened by the command and by the studio alike."""
+
+    def __init__(self, path: Path, create: bool = False) -> None:
+        if create:
+            make_folder(path)
+        elif not is_making_folder(path):
+            raise UserError(f"{path} is no benchmark in the making: it has no {QUESTIONS}")
+        self.path, self.reviewers = path, kept_settings(path).reviewers
+        self.questions: StageFile[Question | LeftOut] = StageFile(path / QUESTIONS, TypeAdapter(Question | LeftOut))
+        self.metadata: StageFile[Metadata | LeftOut] = StageFile(path / METADATA, TypeAdapter(Metadata | LeftOut))
+        self.boxes: StageFile[Boxes | LeftOut] = StageFile(path / BOXES, TypeAdapter(Boxes | LeftOut))
+        self.references: StageFile[Reference | LeftOut] = StageFile(path / REFERENCES, TypeAdapter(Reference | LeftOut))
+        self.reviews = ReviewFile(path / REVIEWS)
+
+    def refresh(self) -> None:
+        """Read what others have added."""
+        for file in (self.questions, self.metadata, self.boxes, self.references, self.reviews):
+            file.refresh()
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield every sample that began, in the order of the questions."""
+        for question in self.questions.latest().values():
+            if isinstance(question, Question):
+                yield self._sample(question)
+
+    def sample(self, sample_id: str) -> Sample:
+        """Return one sample; a UserError where there is none of this id."""
+        question = self.questions.get(sample_id)
+        if not isinstance(question, Question):
+            raise UserError(f"there is no sample {sample_id!r} in {self.path}")
+        return self._sample(question)
+
+    def steps(self) -> Counter[str]:
+        """Count the samples by what they wait for."""
+        return Counter(sample.step for sample in self.samples())
+
+    def people(self) -> set[str]:
+        """Return the names of those who reviewed or drew something."""
+        drew = {one.by for one in self.boxes.latest().values() if isinstance(one, Boxes) and not one.scores}
+        return {name for given in self.reviews.by_sample.values() for name in given} | (drew - {GIVEN, ""})
+
+    def left_out(self) -> dict[str, str]:
+        """Return why samples and questions were left out, by id."""
+        early = {one.id: one.left_out for one in self.questions.latest().values() if isinstance(one, LeftOut)}
+        return early | {one.id: one.why for one in self.samples() if one.step in ("left out", "discarded")}
+
+    def _sample(self, question: Question) -> Sample:
+        metadata = _current(self.metadata.get(question.id), question_key(question))
+        if not isinstance(metadata, Metadata):
+            return _ended(Sample(question, "metadata"), metadata)
+        boxes = _current(self.boxes.get(question.id), boxes_key(question, metadata))
+        if not isinstance(boxes, Boxes):
+            return _ended(Sample(question, "boxes", metadata), boxes)
+        reference = _current(self.references.get(question.id), reference_key(question, metadata, boxes))
+        if not isinstance(reference, Reference):
+            waits: Step = "reference" if boxes.confirmed else "confirm boxes"
+            return _ended(Sample(question, waits, metadata, boxes), reference)
+        key = review_key(metadata, boxes, reference)
+        given = self.reviews.by_sample.get(question.id, {})
+        reviews = {name: review for name, review in given.items() if review.key == key}
+        step, why = decided(reviews, reference.made_anew, self.reviewers)
+        return Sample(question, step, metadata, boxes, reference, key, reviews, why)
+
+
+def decided(reviews: Mapping[str, Review], made_anew: int, needed: int) -> tuple[Step, str]:
+    """Return where reviews leave a sample: as many as are needed must accept it, and where some discard it, most must agree.
+
+    Two who disagree leave it disputed, until one more person makes more than half. A reference that is refused after its last
+    regeneration means that the edit cannot be done (DLEBench, Section 3.1).
+    """
+    decisions = Counter(review.decision for review in reviews.values())
+    if decisions["regenerate"]:
+        if made_anew >= REGENERATIONS:
+            return "discarded", f"the reference was refused after {REGENERATIONS} regenerations"
+        return "regenerate", ""
+    if decisions["discard"]:
+        accepted, discarded = decisions["accept"], decisions["discard"]
+        if accepted > discarded and accepted >= max(2, needed):
+            return "accepted", ""
+        if accepted and not discarded > max(1, accepted):
+            return "disputed", ""
+        notes = [review.note for review in reviews.values() if review.decision == "discard" and review.note]
+        return "discarded", notes[0] if notes else "discarded in the review"
+    return ("accepted" if decisions["accept"] >= needed else "review"), ""
+
+
+def is_making_folder(path: Path) -> bool:
+    """True where a folder holds a benchmark in the making."""
+    return (path / QUESTIONS).is_file()
+
+
+def _current(record: T | None, key: str) -> T | None:
+    """Return a record that was made of what stands now."""
+    return record if record is not None and getattr(record, "key", None) == key else None
+
+
+def _ended(sample: Sample, record: SampleRecord | None) -> Sample:
+    if isinstance(record, LeftOut):
+        return Sample(sample.question, "left out", sample.metadata, sample.boxes, why=record.left_out)
+    return sample

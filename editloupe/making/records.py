@@ -1,0 +1,152 @@
+"""What the stages of a benchmark in the making write: one record a line, readable, the last line about a sample counts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field
+
+from editloupe.making.paste import PasteFacts
+from editloupe.types import Box, Record, Usage
+
+MOST_TARGETS = 8
+"""Targets a sample may have (DLEBench, Section 3.2)."""
+REGENERATIONS = 3
+"""How often a reference that a reviewer refuses is made anew (DLEBench, Section 3.1)."""
+Decision = Literal["accept", "correct", "regenerate", "discard"]
+CHECKS = ("box", "metadata", "reference")
+"""What a reviewer confirms: the boxes enclose the target, the metadata fit the question, the reference meets the instruction."""
+
+
+NOT_SHOWN = re.compile(
+    r"(?i)\b(image|picture|photo(graph)?) (does not|doesn't) (feature|show|contain|have)\b"
+    r"|\ball (of )?the above answers are wrong\b"
+)
+"""Answers that no edit leads to and none begins at, such as the fifth option of every question of MME-RealWorld."""
+
+
+class SampleRecord(Record):
+    """A record about one sample."""
+
+    id: str
+
+
+class Question(SampleRecord):
+    """A question about a picture, as it was read: `questions.jsonl`."""
+
+    picture: str
+    """The file in the folder, by its content."""
+    sha: str
+    size: tuple[int, int]
+    question: str
+    options: tuple[str, ...] = ()
+    answer: str
+    """The right option's own words where it is one of them."""
+    boxes: tuple[Box, ...] = ()
+    """Targets that came with the question."""
+    box_names: tuple[str, ...] = ()
+    """What each of them is of, where the data say so."""
+    source: str | None = None
+    licence: str | None = None
+    origin: str = ""
+    """The question set and the place in it."""
+    question_set: str = ""
+    """The file or folder it was read from, by a name of its own."""
+
+
+class Metadata(SampleRecord):
+    """What an edit is to do, made of a question: `metadata.jsonl`."""
+
+    key: str
+    """The question it was made of."""
+    q_type: str
+    prompt_clean: str
+    prompt_adv: str
+    edit_ops: str
+    edit_instruction: str
+    modified_object: str
+    instruction_type: str
+    wrong_option: str | None = None
+    """The option whose state the edit leads to, where it is one of them."""
+    by: str
+    """The model, or a person's name."""
+    at: str
+    usage: Usage = Usage()
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The six keys of the metadata (DLEBench, Table 15)."""
+        return {name: getattr(self, name) for name in METADATA_KEYS}
+
+
+METADATA_KEYS = ("q_type", "prompt_clean", "prompt_adv", "edit_ops", "edit_instruction", "modified_object")
+
+
+class Boxes(SampleRecord):
+    """Where the targets are: `boxes.jsonl`."""
+
+    key: str
+    """The picture and the target they were drawn for."""
+    boxes: tuple[Box, ...] = Field(max_length=MOST_TARGETS)
+    confirmed: bool
+    """Drawn or confirmed by a person, or come with the data; what a detector proposed waits for one."""
+    scores: tuple[float, ...] = ()
+    by: str
+    at: str
+
+
+class Reference(SampleRecord):
+    """A reference made by an editor: `references.jsonl`."""
+
+    key: str
+    """The picture, the boxes and the instruction it was made for."""
+    attempt: int
+    """Which picture of the editor it is, from 1."""
+    made_anew: int = 0
+    """How often reviewers had it made anew."""
+    crop: Box
+    edited_crop: str
+    reference: str
+    sha: str
+    by: str
+    """The editor."""
+    at: str
+    facts: PasteFacts
+    usage: Usage = Usage()
+    cost: float | None = None
+
+
+class LeftOut(SampleRecord):
+    """A sample that goes no further, and why: in the file of the stage it ended at."""
+
+    key: str
+    left_out: str
+    """One sentence."""
+    by: str = ""
+    at: str
+    question_set: str = ""
+    """The file or folder, where it is a question that was left out."""
+    attempts: int = 0
+    """Pictures an editor gave that could not be used."""
+
+
+class Review(SampleRecord):
+    """What a reviewer decided about a sample as it stood then: `reviews.jsonl`."""
+
+    key: str
+    """Everything that was looked at."""
+    reviewer: str = Field(min_length=1, max_length=80)
+    at: str
+    decision: Decision
+    checks: Mapping[str, bool] = Field(default_factory=dict)
+    note: str = Field(default="", max_length=2000)
+
+
+def content_key(*facts: Any) -> str:
+    """Return a hash of everything a record depends on."""
+    plain = json.dumps(facts, sort_keys=True, default=str, ensure_ascii=True)
+    return hashlib.sha256(plain.encode()).hexdigest()[:16]

@@ -1,0 +1,193 @@
+"""References: the crop around the targets edited by an image editor or by hand, and put back into its picture."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from editloupe._util.files import file_name
+from editloupe._util.text import visible
+from editloupe.agent.asking import Unanswered
+from editloupe.agent.image_editing import EditRefused
+from editloupe.agent.providers.provider import ImageReply
+from editloupe.agent.transport.errors import ModelFailed
+from editloupe.evals.runs.prices import Price
+from editloupe.evals.runs.unit_rows import timestamp
+from editloupe.making.costs import Ledger
+from editloupe.making.folder import MakingFolder, Sample, reference_key
+from editloupe.making.hand_crops import BY_HAND, HandFolder, write_bytes
+from editloupe.making.paste import Frame, WrongShape, checked_shape, cut, framed, pasted
+from editloupe.making.records import LeftOut, Reference, content_key
+from editloupe.pictures.decode import Picture, decode, open_picture
+from editloupe.pictures.encode import encode
+from editloupe.pictures.pixels import ImageError, hash_pixels
+from editloupe.rubrics.target_pictures import crop_box, union
+from editloupe.tools.contract import ToolError
+from editloupe.types import Box, Usage
+
+EDITS, REFERENCES = "edits", "references"
+TRIES = 4
+"""Pictures that are asked for where what comes back cannot be used: the first and three more."""
+USUAL_PICTURE = Usage(requests=1, input_tokens=1500, output_tokens=1500)
+"""What a picture is taken for before it is paid by its tokens."""
+PROMPT = (
+    "{instruction} Change nothing else: keep the framing, the size and position of everything, the light, the colors and the "
+    "texture of the rest of the picture exactly as they are."
+)
+
+
+class NothingChanged(ValueError):
+    """What came back is the crop as it was."""
+
+
+class Editor(Protocol):
+    """Somebody who edits pictures."""
+
+    name: str
+
+    async def edit(self, picture: bytes, instruction: str) -> ImageReply:
+        """Return the edited picture of a PNG file."""
+
+
+@dataclass(frozen=True)
+class ReferenceMaker:
+    """Who edits, what that costs, and where the pictures go."""
+
+    folder: MakingFolder
+    ledger: Ledger
+    editor: Editor | None = None
+    by_hand: HandFolder | None = None
+    price: float | None = None
+    """Dollars a picture."""
+    token_price: Price | None = None
+    unusable: dict[str, int] = field(default_factory=dict)
+    """How many pictures of samples that are being given up could not be used."""
+
+    @property
+    def name(self) -> str:
+        """What records call who edits."""
+        return self.editor.name if self.editor else BY_HAND
+
+    async def make(self, sample: Sample) -> None:
+        """Make a sample's reference and write it down; raises Unanswered where no usable picture can be got."""
+        assert sample.boxes is not None
+        attempt = self.attempt(sample)
+        source = await asyncio.to_thread(self._source, sample)
+        crop = crop_box(union(sample.boxes.boxes), *source.size)
+        problem = ""
+        for _ in range(TRIES):
+            name = self.file(sample, attempt)
+            self.unusable[sample.id] = attempt - 1
+            try:
+                file, part, usage, cost = await self._edited(sample, name, source, crop)
+                made = await asyncio.to_thread(self._paste, sample, name, source, crop, part)
+            except (WrongShape, NothingChanged, ImageError) as error:
+                if self.editor is None:
+                    raise ToolError(f"{error}; put another one in its place") from None
+                problem = str(error)
+                attempt += 1
+                continue
+            more = {"key": _key(sample), "attempt": attempt, "edited_crop": file, "usage": usage, "cost": cost}
+            more["made_anew"] = sample.reference.made_anew + 1 if sample.reference else 0
+            self.folder.references.add(made.model_copy(update=more))
+            del self.unusable[sample.id]
+            return
+        self.unusable[sample.id] = attempt - 1
+        raise Unanswered(f"{TRIES} pictures of the editor could not be used: {problem}")
+
+    def attempt(self, sample: Sample) -> int:
+        """Return which picture of a sample comes next: after the one that was refused, and after those that were of no use."""
+        if sample.reference is not None:
+            return sample.reference.attempt + 1
+        known = self.folder.references.get(sample.id)
+        return known.attempts + 1 if isinstance(known, LeftOut) and known.key == _key(sample) else 1
+
+    def file(self, sample: Sample, attempt: int) -> str:
+        """Return what an edited crop is called: by sample, by what is to be done and by whom, and by number."""
+        return f"{file_name(sample.id)}-{content_key(_key(sample), self.name)[:6]}-{attempt}"
+
+    def _source(self, sample: Sample) -> Picture:
+        source = open_picture(self.folder.path / sample.question.picture)
+        if source.sha != sample.question.sha:
+            raise ImageError(f"{sample.question.picture} is not the picture it was any more")
+        return source
+
+    async def _edited(
+        self, sample: Sample, name: str, source: Picture, crop: Box
+    ) -> tuple[str, Frame | None, Usage, float | None]:
+        """Return the name of the edited crop's file; a picture that was paid for and is on disk is not asked for again."""
+        file = f"{EDITS}/{name}.png"
+        if self.by_hand is not None:
+            found = self.by_hand.find(name)
+            assert found is not None, "only samples with an edited crop are begun"
+            await asyncio.to_thread(write_bytes, self.folder.path / file, found.read_bytes())
+            return file, None, Usage(), None
+        assert self.editor is not None
+        assert sample.metadata is not None
+        frame = await asyncio.to_thread(framed, cut(source.pixels, crop))
+        if (self.folder.path / file).is_file():
+            return file, frame, Usage(), None
+        expected = self._cost(USUAL_PICTURE) or 0.0
+        self.ledger.reserve(expected)
+        try:
+            instruction = PROMPT.format(instruction=_sentence(sample.metadata.edit_instruction))
+            sent = await asyncio.to_thread(encode, frame.pixels)
+            reply = await self.editor.edit(sent, instruction)
+            assert reply.data is not None
+            await asyncio.to_thread(write_bytes, self.folder.path / file, reply.data)
+            cost = self._cost(reply.usage)
+            self.ledger.pay(sample.id, "reference", self.editor.name, reply.usage, cost)
+        except EditRefused as refused:
+            if refused.usage.requests:
+                self.ledger.pay(sample.id, "reference", self.editor.name, refused.usage, self._cost(refused.usage))
+            raise Unanswered(str(refused)) from None
+        except ModelFailed as failed:
+            for _ in range(failed.usage.requests):  # replies that came and could not be read are paid for all the same
+                self.ledger.pay(sample.id, "reference", self.editor.name, Usage(requests=1), self.price)
+            raise
+        finally:
+            self.ledger.release(expected)
+        return file, frame, reply.usage, cost
+
+    def _cost(self, usage: Usage) -> float | None:
+        if self.price is not None:
+            return self.price
+        return self.token_price.cost(usage) if self.token_price and usage.output_tokens else None
+
+    def _paste(self, sample: Sample, name: str, source: Picture, crop: Box, frame: Frame | None) -> Reference:
+        """Put the edited crop back and write the reference; nothing is written where it does not fit."""
+        assert sample.boxes is not None
+        path = self.folder.path / EDITS / f"{name}.png"
+        edited = decode(path.read_bytes(), f"the edited crop {path.name}").pixels
+        part = frame.crop_of(edited) if frame else checked_shape(edited, crop)
+        pixels, facts = pasted(source.pixels, part, crop, sample.boxes.boxes)
+        if np.array_equal(pixels, source.pixels):
+            raise NothingChanged(f"the edited crop {path.name} is the crop as it was")
+        file = f"{REFERENCES}/{name}.png"
+        write_bytes(self.folder.path / file, encode(pixels))
+        return Reference(
+            id=sample.id,
+            key="",
+            attempt=1,
+            crop=crop,
+            edited_crop="",
+            reference=file,
+            sha=hash_pixels(pixels),
+            by=self.name,
+            at=timestamp(),
+            facts=facts,
+        )
+
+
+def _key(sample: Sample) -> str:
+    assert sample.metadata is not None
+    assert sample.boxes is not None
+    return reference_key(sample.question, sample.metadata, sample.boxes)
+
+
+def _sentence(instruction: str) -> str:
+    text = visible(" ".join(instruction.split()))
+    return text if text.endswith((".", "!", "?")) else f"{text}."

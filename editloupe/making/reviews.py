@@ -1,0 +1,132 @@
+"""Reviews: what people decide about samples, what they correct, and how well two of them agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations, islice
+
+import numpy as np
+
+from editloupe.evals.runs.unit_rows import timestamp
+from editloupe.evals.stats.agreement import coefficients as statistics
+from editloupe.making.boxes import draw_boxes
+from editloupe.making.folder import MakingFolder, question_key
+from editloupe.making.records import CHECKS, METADATA_KEYS, Decision, Metadata, Review
+from editloupe.types import Box, Record, Usage, UserError
+
+SCORES = {"accept": 2.0, "correct": 1.0, "regenerate": 1.0, "discard": 0.0}
+"""Decisions as steps of one scale, for α: as it is, with work, not at all."""
+
+
+class ReviewAgreement(Record):
+    """How reviewers agree on the samples that two of them decided about as they stood."""
+
+    samples: int
+    pairs: int
+    decision: float | None
+    """Share of pairs of reviews with the same decision."""
+    checks: Mapping[str, float | None]
+    """The same for each thing that was checked."""
+    alpha: float | None
+    """Krippendorff's ordinal α of accept, needs work, discard."""
+    why: str | None = None
+    """Why there is no α."""
+
+
+def review(
+    folder: MakingFolder,
+    sample_id: str,
+    who: str,
+    decision: Decision,
+    checks: Mapping[str, bool],
+    note: str = "",
+    corrected: Mapping[str, str] | None = None,
+    boxes: Sequence[Box] | None = None,
+    key: str | None = None,
+) -> None:
+    """Write down a decision; with corrections, the corrected metadata and boxes as well.
+
+    `key` is what the reviewer looked at; where the sample has changed since, nothing is written and a UserError says so.
+    """
+    folder.refresh()
+    sample = folder.sample(sample_id)
+    name = " ".join(who.split())
+    if not name:
+        raise UserError("a reviewer needs a name")
+    if sample.reference is None or sample.metadata is None or sample.boxes is None:
+        raise UserError(f"{sample_id} is not ready for review: it waits for {sample.step}")
+    if key is not None and key != sample.key:
+        raise UserError(f"{sample_id} has changed since it was shown; look at it again")
+    kept = {check: bool(checks[check]) for check in CHECKS if check in checks}
+    if decision == "accept" and (len(kept) < len(CHECKS) or not all(kept.values())):
+        raise UserError("a sample is accepted only where box, metadata and reference are all confirmed")
+    changed = {one: " ".join(str(text).split()) for one, text in (corrected or {}).items()}
+    if decision == "correct" and not changed and boxes is None:
+        raise UserError("a correction needs corrected metadata or boxes")
+    metadata = (
+        _corrected(sample.metadata, changed, name, question_key(sample.question)) if decision == "correct" else None
+    )
+    folder.reviews.add(
+        Review(
+            id=sample_id,
+            key=sample.key,
+            reviewer=name,
+            at=timestamp(),
+            decision=decision,
+            checks=kept,
+            note=note.strip(),
+        )
+    )
+    if metadata is None:
+        return
+    if metadata.facts != sample.metadata.facts:
+        folder.metadata.add(metadata)
+    draw_boxes(folder, sample_id, sample.boxes.boxes if boxes is None else boxes, name)
+
+
+def _corrected(metadata: Metadata, changed: Mapping[str, str], who: str, key: str) -> Metadata:
+    """Return metadata with a person's corrections; the type follows the question's type unless it is corrected itself."""
+    from editloupe.making.types_of_edits import type_of_edit, types_of_edits
+
+    known = (*METADATA_KEYS, "instruction_type")
+    if unknown := [name for name in changed if name not in known]:
+        raise UserError(f"{unknown[0]} is nothing that can be corrected; there are: {', '.join(known)}")
+    if empty := [name for name, text in changed.items() if not text]:
+        raise UserError(f"{empty[0]} cannot be empty")
+    values = dict(changed)
+    if "instruction_type" in values:
+        if values["instruction_type"] not in types_of_edits():
+            raise UserError(f"an instruction type is one of: {', '.join(types_of_edits())}")
+    elif "q_type" in values:
+        values["instruction_type"] = type_of_edit(values["q_type"])
+    return metadata.model_copy(update={**values, "by": who, "at": timestamp(), "usage": Usage(), "key": key})
+
+
+def review_agreement(folder: MakingFolder) -> ReviewAgreement:
+    """Work out how reviewers agree: reviews of the same sample as it stood, the last of each reviewer.
+
+    Of the first reviewers, that is: who came because those disagreed saw disputed samples alone.
+    """
+    latest: dict[tuple[str, str], dict[str, Review]] = {}
+    for given in folder.reviews.all():
+        latest.setdefault((given.id, given.key), {})[given.reviewer] = given
+    first = max(2, folder.reviewers)
+    shared = [dict(islice(reviews.items(), first)) for reviews in latest.values() if len(reviews) > 1]
+    pairs = [pair for reviews in shared for pair in combinations(reviews.values(), 2)]
+    checks: dict[str, float | None] = {}
+    for check in CHECKS:
+        both = [(a.checks[check], b.checks[check]) for a, b in pairs if check in a.checks and check in b.checks]
+        checks[check] = sum(a == b for a, b in both) / len(both) if both else None
+    names = sorted({name for reviews in shared for name in reviews})
+    ratings = np.array(
+        [[SCORES[reviews[name].decision] if name in reviews else np.nan for name in names] for reviews in shared]
+    )
+    alpha, why = statistics.alpha(ratings) if shared else (None, "no sample was reviewed by two people")
+    return ReviewAgreement(
+        samples=len(shared),
+        pairs=len(pairs),
+        decision=sum(a.decision == b.decision for a, b in pairs) / len(pairs) if pairs else None,
+        checks=checks,
+        alpha=alpha,
+        why=why,
+    )

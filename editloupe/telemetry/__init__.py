@@ -1,0 +1,3 @@
+"""OpenTelemetry spans of judging."""
+
+__all__: list[str] = []

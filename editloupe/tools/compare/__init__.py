@@ -1,0 +1,3 @@
+"""The difference engine: registers two pictures and locates what changed between them."""
+
+__all__: list[str] = []

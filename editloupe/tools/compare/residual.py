@@ -1,0 +1,173 @@
+"""What is left between two registered, tone-matched pictures, measured against the noise of this very pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from editloupe.tools.compare.order_statistics import medians
+from editloupe.tools.compare.tone import BLOCK
+
+Picture = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+Mask = NDArray[np.bool_]
+
+# Smoothing before and after the comparison averages codec noise and re-made texture away: the binomial of five pixels,
+# whose standard deviation is one.
+SMOOTHING = (5, 5)
+# A pixel is compared with this neighbourhood of the other picture, which forgives one pixel of wobble.
+TOLERANCE: Picture = np.ones((3, 3), np.uint8)
+# Width of the neighbourhood that is as busy as the pixel in its middle.
+ACTIVITY = (5, 5)
+# Pixels that are compared at a time: few enough to stay in the processor's cache, and to need little new memory.
+BAND_PIXELS = 60_000
+# Colour differences are rarer in noise than brightness differences of the same size, and as visible.
+CHROMA_WEIGHT = 1.5
+CHANNELS: Floats = np.array([[1.0, CHROMA_WEIGHT**2, CHROMA_WEIGHT**2]], np.float32)
+# Slow colour drift is read off the means of DRIFT_STEP² blocks, smoothed over DRIFT_SIGMA_SHARE of the long side (wider
+# than the objects people edit) and never taken to be more than MAX_DRIFT grey levels. Places further off than
+# DRIFT_REACH (wide at first) are changes of their own.
+DRIFT_SIGMA_SHARE = 0.07
+DRIFT_STEP = 2
+DRIFT_REACH = (20.0, 10.0, 5.0)
+DRIFT_PRIOR = 1e-3
+MAX_DRIFT = 14.0
+WORTH_DRIFT = 0.5
+# Parts of a grey level to which drift is added.
+DRIFT_PARTS = 8
+# Noise (grey levels) every pair is credited with: what people do not see stays silent.
+NOISE_FLOOR = 2.2
+# Noise is learnt from every NOISE_STRIDE-th pixel in groups of like activity: the level that NOISE_QUANTILE of a group
+# stays below, plus TAIL_WEIGHT times the typical plain difference, since texture made anew now and then steps far
+# outside the other picture's range. Beyond MAX_NOISE the scene changed and it is no longer noise.
+NOISE_STRIDE = 5
+NOISE_GROUPS = 16
+MIN_GROUP = 8
+NOISE_QUANTILE = 0.75
+TAIL_WEIGHT = 0.4
+MAX_NOISE = 30.0
+
+
+@dataclass(frozen=True)
+class Residual:
+    """The difference of a pair.
+
+    ``amount`` is in grey levels and ``score`` in units of the noise expected at the pixel; ``coarse`` is the difference
+    of block means in grey levels, to which texture hardly contributes. ``drift`` is the slow difference of brightness and
+    colour (first minus second) that was taken out, one value a block.
+    """
+
+    amount: Floats
+    score: Floats
+    coarse: Floats
+    drift: Floats
+
+
+def measure(
+    first: Picture, second: Picture, blocks: tuple[Picture, Picture], valid: Mask | None, known: Mask | None
+) -> Residual:
+    """Compare two registered RGB pictures of like tone, given with their block means.
+
+    Outside ``valid``, and in blocks that are not ``known``, nothing counts as different; without them, all counts.
+    """
+    delta = np.subtract(*(cv2.cvtColor(p, cv2.COLOR_RGB2YCrCb).astype(np.float32) for p in blocks))
+    drift = _drift(delta, known, max(first.shape))
+    coarse = np.asarray(cv2.sqrt(cv2.transform((delta - drift) ** 2, CHANNELS)), np.float32)
+    if known is not None:
+        coarse[~known] = 0
+    a, b = _smoothed(first), _smoothed(second)
+    if np.abs(drift).max() >= WORTH_DRIFT:
+        b = drift_added(b, drift)
+    difference, busy = _differences(a, b)
+    if valid is not None:
+        difference = np.asarray(cv2.copyTo(difference, valid.view(np.uint8)), np.float32)
+    amount = np.asarray(cv2.GaussianBlur(difference, SMOOTHING, 0), np.float32)
+    # The less busy of two pictures bounds their noise.
+    activity = np.asarray(cv2.min(*(cv2.blur(one, ACTIVITY) for one in busy)), np.uint8)
+    noise = _noise(amount, (a, b), activity, valid)
+    return Residual(amount, np.divide(amount, noise, out=noise), coarse, drift)
+
+
+def drift_added(picture: Picture, drift: Floats, sign: float = 1.0, tone: tuple[float, float] = (1.0, 0.0)) -> Picture:
+    """Return a picture times and plus ``tone``, with the drift of its blocks added, or taken off where the sign is minus one."""
+    # Between blocks, bytes are read much faster than fractions: parts of a grey level, from the middle of the range.
+    coded = cv2.resize(np.rint(drift * DRIFT_PARTS + 128.0).astype(np.uint8), picture.shape[1::-1])
+    part = sign / DRIFT_PARTS
+    return np.asarray(cv2.addWeighted(picture, tone[0], coded, part, tone[1] - 128.0 * part), np.uint8)
+
+
+def _smoothed(picture: Picture) -> Picture:
+    """Return brightness and colour with codec noise and re-made texture averaged away."""
+    return np.asarray(cv2.GaussianBlur(cv2.cvtColor(picture, cv2.COLOR_RGB2YCrCb), SMOOTHING, 0), np.uint8)
+
+
+def _differences(a: Picture, b: Picture) -> tuple[Floats, Picture]:
+    """Return how far each pixel lies outside its neighbourhood in the other picture, and the range of brightness in both."""
+    height, width = a.shape[:2]
+    rows = min(height, max(1, BAND_PIXELS // width))
+    different, busy = np.empty((height, width), np.float32), np.empty((2, height, width), np.uint8)
+    # Memory that is used again is faster than new memory, by more than all the rest of this.
+    wider, room = np.empty((4, rows + 2, width, 3), np.uint8), np.empty((2, rows, width, 3), np.uint8)
+    powers = np.empty((rows, width, 3), np.float32)
+    for top in range(0, height, rows):
+        bottom = min(top + rows, height)
+        around = slice(max(0, top - 1), bottom + 1)
+        inner = slice(top - around.start, bottom - around.start)
+        ranges = wider[:, : min(bottom + 1, height) - around.start]
+        for number, picture in enumerate((a[around], b[around])):
+            cv2.dilate(picture, TOLERANCE, dst=ranges[2 * number])
+            cv2.erode(picture, TOLERANCE, dst=ranges[2 * number + 1])
+        most, less = room[:, : bottom - top]
+        high, low, other_high, other_low = ranges[:, inner]
+        cv2.extractChannel(cv2.subtract(high, low, dst=less), 0, dst=busy[0, top:bottom])
+        cv2.extractChannel(cv2.subtract(other_high, other_low, dst=less), 0, dst=busy[1, top:bottom])
+        here, there = a[top:bottom], b[top:bottom]
+        cv2.max(cv2.subtract(here, other_high, dst=most), cv2.subtract(other_low, here, dst=less), dst=most)
+        cv2.max(most, cv2.subtract(there, high, dst=less), dst=most)
+        cv2.max(most, cv2.subtract(low, there, dst=less), dst=most)
+        power = powers[: bottom - top]
+        cv2.multiply(most, most, dst=power, dtype=cv2.CV_32F)
+        cv2.sqrt(cv2.transform(power, CHANNELS, dst=different[top:bottom]), dst=different[top:bottom])
+    return different, busy
+
+
+def _drift(delta: Floats, known: Mask | None, long_side: int) -> Floats:
+    """Return the slow part of the blocks' differences per channel, ignoring places that differ on their own."""
+    size = delta.shape[1::-1]
+    less = (max(1, size[0] // DRIFT_STEP), max(1, size[1] // DRIFT_STEP))
+    delta = np.asarray(cv2.resize(delta, less, interpolation=cv2.INTER_AREA), np.float32).reshape(less[1], less[0], 3)
+    seen = 1.0 if known is None else cv2.resize(known.astype(np.float32), less, interpolation=cv2.INTER_AREA)
+    sigma = max(1.0, DRIFT_SIGMA_SHARE * long_side / BLOCK / DRIFT_STEP)
+    slow = np.zeros_like(delta)
+    for reach in DRIFT_REACH:
+        away = (delta - slow) ** 2
+        distance = away[..., 0] + away[..., 1] + away[..., 2]
+        weights = np.asarray(seen / (1.0 + distance / np.float32(reach**2)) ** 2, np.float32)
+        total = cv2.GaussianBlur(weights, (0, 0), sigma) + np.float32(DRIFT_PRIOR)
+        pulled = np.asarray(cv2.GaussianBlur(delta * weights[..., None], (0, 0), sigma), np.float32)
+        slow = pulled.reshape(delta.shape) / total.reshape(*delta.shape[:2], 1)
+    return np.asarray(cv2.resize(np.clip(slow, -MAX_DRIFT, MAX_DRIFT), size), np.float32).reshape(size[1], size[0], 3)
+
+
+def _noise(amount: Floats, pictures: tuple[Picture, Picture], activity: Picture, valid: Mask | None) -> Floats:
+    """Return the noise to expect at every pixel, learnt from the pixels of like activity in this pair."""
+    sample = (slice(None, None, NOISE_STRIDE), slice(None, None, NOISE_STRIDE))
+    plain = cv2.absdiff(*(picture[..., 0][sample] for picture in pictures))
+    values, plains, drivers = amount[sample].ravel(), plain.ravel(), activity[sample].ravel()
+    if valid is not None:
+        known = valid[sample].ravel()
+        values, plains, drivers = values[known], plains[known], drivers[known]
+    size = values.size // NOISE_GROUPS
+    if size < MIN_GROUP:
+        return np.full_like(amount, NOISE_FLOOR)
+    groups = np.argsort(drivers, kind="stable")[: size * NOISE_GROUPS].reshape(NOISE_GROUPS, size)
+    rank = round(NOISE_QUANTILE * (size - 1))
+    levels = np.partition(values[groups], rank, axis=1)[:, rank]
+    levels = np.minimum(levels + TAIL_WEIGHT * medians(plains[groups]), MAX_NOISE)
+    # Flat places are never noisier than busy ones: a group made of real change is held down by the busier ones.
+    levels = np.minimum.accumulate(levels[::-1])[::-1]
+    table = np.interp(np.arange(256), drivers[groups[:, size // 2]], levels) + NOISE_FLOOR
+    return np.asarray(cv2.LUT(activity, table.astype(np.float32)), np.float32)

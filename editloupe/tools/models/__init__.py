@@ -1,0 +1,3 @@
+"""Vision models behind the tools: loading, devices and inference."""
+
+__all__: list[str] = []
