@@ -45,7 +45,7 @@ def clocked(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def put_clocks() -> None:
     """Put clocks around decoding, encoding, hashing, tools and the store."""
     from editloupe.evals.runs.store import Run
-    from editloupe.graphs import observation_cache
+    from editloupe.graphs import context as observation_cache
     from editloupe.pictures import decode, encode
 
     for part, home, names in (

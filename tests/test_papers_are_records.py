@@ -18,7 +18,7 @@ CITATION = re.compile(
 """Where a number or a rule comes from, such as (DLEBench, Section 7.3), may be said wherever it stands."""
 REGISTRIES = (
     "cli/main.py",
-    "generators/registry.py",
+    "generators/scenes.py",
     "graphs/engines.py",
     "rubrics/registry.py",
 )

@@ -103,7 +103,7 @@ def test_the_version_is_that_of_the_installed_package_and_is_read_when_asked_for
         ("editloupe.graphs.context", ("editloupe.graphs.loop", "editloupe.rubrics.registry", "langgraph")),
         ("editloupe.rubrics.case", ("editloupe.rubrics.registry", "cv2", "langchain_core")),
         ("editloupe.servers.studio.settings", ("fastapi", "jinja2", "langgraph")),
-        ("editloupe.generators.contract", ("editloupe.generators.registry", "langgraph")),
+        ("editloupe.generators.contract", ("editloupe.generators.scenes", "langgraph")),
         ("editloupe.cli.main", ("langgraph", "langchain_core", "cv2", "numpy")),
         ("editloupe.evals.runs.store", ("langgraph", "langchain_core")),
         ("editloupe.evals.report.build", ("langgraph", "langchain_core")),

@@ -19,7 +19,7 @@ from editloupe.cli import otel
 from editloupe.cli.main import run as command
 from editloupe.telemetry.spans import CONTENT_VARIABLE, PICTURES_VARIABLE, spans_to
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, call, fault, final
 
 pytest.importorskip("opentelemetry.sdk.trace")

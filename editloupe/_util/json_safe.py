@@ -1,14 +1,15 @@
-"""Values any file and any database can hold: what cannot be represented is replaced by U+FFFD, seen and never dropped.
+"""Make values safe to store as JSON, and hash them.
 
-A model may reply with half an emoji, with parameters nested nine hundred deep or with a number that is none. Such a reply
-is a reply like any other: it is kept, told in a trace and counted, with a mark where something could not be written down.
+A model may reply with half an emoji, with deeply nested parameters or with NaN. Such values are stored like any other: what JSON
+or SQLite cannot represent is replaced by U+FFFD or by a text, never dropped.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -148,3 +149,13 @@ def whole_number(value: int) -> int:
 def finite_number(value: float | None) -> float | None:
     """Return a number, None where it is none or has no end."""
     return value if value is not None and math.isfinite(value) else None
+
+
+def content_key(facts: Mapping[str, Any] | Sequence[Any]) -> str:
+    """Return a hash of facts; the order of a mapping's keys does not change it."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def text_key(text: str) -> str:
+    """Return a short hash of a text."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

@@ -24,7 +24,7 @@ from langchain_core.messages import (
 )
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from editloupe._util.hashing import content_key
+from editloupe._util.json_safe import content_key
 from editloupe.agent.chat_interface import ChatRequest, LimitPauses, Reply, RetryPolicy
 from editloupe.agent.messages import PICTURE, on_the_wire, pictures_in, storable_message
 from editloupe.agent.profiles import Profile

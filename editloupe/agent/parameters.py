@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_serializer, field_validator
 
-from editloupe._util.hashing import text_key
+from editloupe._util.json_safe import text_key
 from editloupe.agent.providers.provider import Provider
 from editloupe.agent.transport.secrets import PLACEHOLDER, looks_like_a_key, remember
 from editloupe.types import Record, UserError

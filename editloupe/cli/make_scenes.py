@@ -10,10 +10,16 @@ import typer
 from editloupe._util.text import command, for_json, number_of, one_line
 from editloupe.cli.output import tell
 from editloupe.generators import billiards, letters
-from editloupe.generators.lexicon import lexicon
-from editloupe.generators.registry import BILLIARDS, PUZZLES
-from editloupe.generators.registry import task as find_task
-from editloupe.generators.writing import MANIFEST, check_answers, write_billiards, write_puzzles
+from editloupe.generators.letters import lexicon
+from editloupe.generators.scenes import (
+    BILLIARDS,
+    MANIFEST,
+    PUZZLES,
+    check_answers,
+    find_task,
+    write_billiards,
+    write_puzzles,
+)
 from editloupe.types import UserError
 
 

@@ -11,8 +11,7 @@ from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from editloupe.generators.contract import Checked, Puzzle, PuzzleKind, Undecided
-    from editloupe.generators.registry import TASKS
-    from editloupe.generators.writing import check_answers, write_billiards, write_puzzles
+    from editloupe.generators.scenes import TASKS, check_answers, write_billiards, write_puzzles
 
 __all__ = [
     "TASKS",

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from editloupe.graphs.context import LiveContext, LoopLimits, SharedContext
+    from editloupe.graphs.context import LiveContext, LoopLimits, ObservationCache, SharedContext
     from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditState
     from editloupe.graphs.loop import LOOP, CaseContext, Failure, LoopState
-    from editloupe.graphs.observation_cache import ObservationCache
 
 __all__ = [
     "EDIT_GRAPH",

@@ -1,17 +1,20 @@
-"""The graph of one picture of a chain, judged as EdiVal-Agent does: ground → (rule | ask)*, compare, measure → conclude.
+"""Judge one picture as EdiVal-Agent does: ground → (rule | ask)*, compare, measure → conclude.
 
-Following, consistency and quality go side by side. A rule decides on boxes; a question to an LMM is a run of the loop about
-a crop. Every look is a step with calls and observations, so that a trace reads like any other.
+Instruction following, consistency and quality run concurrently. A rule decides from boxes; a question to an LMM is a run of the
+loop about a crop. Every look is a step with calls and observations, so its trace has the same form as any other.
+`by_objects` is the engine that judges a single edit in this way.
 """
 
 from __future__ import annotations
 
 import asyncio
 import operator
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
+from weakref import WeakKeyDictionary
 
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
@@ -20,19 +23,20 @@ from langgraph.types import Command, Send
 from typing_extensions import TypedDict  # pydantic makes no schema of typing's own before Python 3.12
 
 from editloupe.agent.replies.answers import Given
-from editloupe.graphs.edival_context import EdivalContext
-from editloupe.graphs.edival_observations import Detection, compare, cut_out, detect, measure, step_of
-from editloupe.graphs.loop import LOOP, CaseContext, Failure, Graph, opening, usage_of_steps
-from editloupe.graphs.stage import texts_of
+from editloupe.graphs.edival_observations import Detection, EdivalContext, compare, cut_out, detect, measure, step_of
+from editloupe.graphs.loop import LOOP, CaseContext, Failure, Graph, Judged, opening, prompt_texts, usage_of_steps
 from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.case import EDITED, SOURCE, Case
 from editloupe.rubrics.edival.questions import compare_text, crop_queries, precheck, question
 from editloupe.rubrics.edival.rules import DetectorQuery, Hit, decide, detector_queries
 from editloupe.rubrics.edival.scoring import consistency
+from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.rubrics.edival.tasks import Task, wording
-from editloupe.rubrics.edival.turn import BASE, Turn
+from editloupe.rubrics.edival.turn import BASE, KEY, Turn
 from editloupe.rubrics.model import Rubric
 from editloupe.tools.contract import ToolError
+from editloupe.tools.models.finders import Finder, WholePictureFinder
+from editloupe.tools.registry import Toolbox
 from editloupe.types import Edit, Outcome, Reason, Sha, Step, Trace, Unjudged, Usage, Verdict
 
 FOLLOWING, CONSISTENCY, QUALITY = "instruction_following", "content_consistency", "visual_quality"
@@ -201,7 +205,7 @@ async def _answered(
     case_context = CaseContext(context.shared, case, context.heading(edit, FOLLOWING))
     start = await asyncio.to_thread(opening, case_context)
     end = await loop.ainvoke(start, {"recursion_limit": context.shared.limits.recursion_limit}, context=case_context)
-    steps, prompt = tuple(end["steps"]), texts_of(start)
+    steps, prompt = tuple(end["steps"]), prompt_texts(start)
     given, failure = end["given"], end["failure"]
     if given is None or failure:
         failure = failure or Failure(Reason.NO_ANSWER, "the judge gave no answer")
@@ -337,3 +341,31 @@ def build_edival_graph() -> CompiledStateGraph[PictureState, EdivalContext, Pict
 
 
 EDIVAL_GRAPH = build_edival_graph()
+
+
+_FINDERS: WeakKeyDictionary[Toolbox, Finder] = WeakKeyDictionary()
+_LOCK = threading.Lock()
+
+
+def finder_of(toolbox: Toolbox, rules: EdivalSettings) -> Finder:
+    """Return the detector of a toolbox as the rules need it; its weights are loaded once a toolbox, which has one judge."""
+    with _LOCK:
+        if toolbox not in _FINDERS:
+            _FINDERS[toolbox] = WholePictureFinder(toolbox.settings, rules.lowest_threshold)
+        return _FINDERS[toolbox]
+
+
+async def by_objects(objects: Graph, context: CaseContext) -> Judged:
+    """Judge a case whose facts name its tasks, by objects."""
+    case, shared = context.case, context.shared
+    rules = shared.rules if isinstance(shared.rules, EdivalSettings) else published()
+    detecting = EdivalContext(shared, finder_of(shared.toolbox, rules), rules, (FOLLOWING,), worded=case.rubric)
+    turn = Turn.model_validate(case.facts[KEY])
+    end = await objects.ainvoke({"edit": case.edit, "turn": turn}, {"recursion_limit": 12}, context=detecting)
+    (outcome,) = end["outcomes"]
+    trace = next(iter(end.get("traces", ())), context.heading)
+    if isinstance(outcome, Verdict):
+        label = str(outcome.label)
+        given = Given(label, label, outcome.score, outcome.score_100, outcome.values, outcome.rationale)
+        return Judged(case, trace, given, None)
+    return Judged(case, trace, None, Failure(outcome.reason, outcome.detail, outcome.raw))

@@ -1,6 +1,6 @@
-"""The engines that judge a case; a case names its own.
+"""The engines that judge a case; each case names its own.
 
-The engine of most cases is the loop: differences are listed first if the rubric asks for that, then the loop judges.
+Most cases are judged by the loop. If the rubric has a first stage, the differences are listed before the loop starts.
 """
 
 from __future__ import annotations
@@ -9,13 +9,89 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from editloupe.graphs.edival import EDIVAL_GRAPH
-from editloupe.graphs.edival_single import by_objects
-from editloupe.graphs.loop import LOOP, CaseContext, Graph, Judged, opening
-from editloupe.graphs.stage import Staged, first_stage, texts_of
+from editloupe.agent.prompts import EARLIER_FINDINGS
+from editloupe.agent.tool_words import in_words
+from editloupe.graphs.edival import EDIVAL_GRAPH, by_objects
+from editloupe.graphs.loop import LOOP, CaseContext, Failure, Graph, Judged, opening, prompt_texts
+from editloupe.rubrics.case import Case
+from editloupe.rubrics.model import ModeText, Rubric, Stage, TextAnswer
 from editloupe.tools.registry import Toolbox
-from editloupe.types import Step, Trace
+from editloupe.types import Reason, Sha, Step, ToolCall, Trace
+
+TOOL = "localize_differences"
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A case after its first stage: what was found is among its facts, how it was found is in the steps."""
+
+    case: Case
+    steps: tuple[Step, ...] = ()
+    prompts: tuple[str, ...] = ()
+    failure: Failure | None = None
+
+
+async def first_stage(context: CaseContext, loop: Graph = LOOP) -> Staged:
+    """Have the differences listed where the rubric wants that; other cases are returned as they are."""
+    stage = context.case.rubric.stage
+    if stage is None:
+        return Staged(context.case)
+    by_tool = context.shared.differences == "tool"
+    return await (_by_tool(context, stage) if by_tool else _by_model(context, stage, loop))
+
+
+async def _by_model(context: CaseContext, stage: Stage, loop: Graph) -> Staged:
+    """Ask the model; an unreadable list leaves the case unjudged, like any unreadable answer."""
+    case = stage_case(context.case, stage)
+    asking = replace(context, case=case)
+    start = await asyncio.to_thread(opening, asking)
+    state = await loop.ainvoke(start, {"recursion_limit": context.shared.limits.recursion_limit}, context=asking)
+    steps, prompts = tuple(state["steps"]), prompt_texts(start)
+    if state["given"] is None:
+        failure = state["failure"] or Failure(Reason.NO_ANSWER, "the judge listed nothing")
+        return Staged(context.case, steps, prompts, replace(failure, detail=f"{stage.title}: {failure.detail}"))
+    return Staged(_with_differences(context.case, stage, str(state["given"].values[stage.key])), steps, prompts)
+
+
+async def _by_tool(context: CaseContext, stage: Stage) -> Staged:
+    """Compare the stage's two pictures with the tool; its crops are shown with the rubric's question."""
+    first, second = stage.images[:2]
+    shared = context.shared
+    parameters = {"comparison_image_1": first, "comparison_image_2": second}
+    call = ToolCall(id="stage_0", name=TOOL, parameters=parameters)
+    seen = await shared.observations.observe(shared.toolbox, call, context.view(), shared.wire)
+    seen = in_words(seen, context.case.rubric.wording)
+    if seen.failed:
+        return Staged(context.case, failure=Failure(Reason.MISSING_INPUT, f"{stage.title}: {seen.text}"))
+    step = Step(index=0, thought=stage.title, calls=(call,), observations=(seen,))
+    shown = dict(zip(seen.captions, seen.pictures, strict=True))
+    return Staged(_with_differences(context.case, stage, seen.text, shown), (step,))
+
+
+def stage_case(case: Case, stage: Stage) -> Case:
+    """Return the case of the stage's own question."""
+    rubric = Rubric(
+        protocol=case.rubric.protocol,
+        criterion=case.rubric.criterion,
+        variant=stage.key,
+        title=stage.title,
+        source=case.rubric.source,
+        question=stage.question,
+        notes=stage.notes,
+        answer=TextAnswer(key=stage.key, shape=stage.shape),
+        modes={"plain": ModeText(setting=stage.setting, images=stage.images)},
+        tells=stage.tells,
+        wording=case.rubric.wording,
+    )
+    pictures = {name: sha for name, sha in case.pictures.items() if name in stage.images}
+    return case.model_copy(update={"rubric": rubric, "mode": "plain", "pictures": pictures})
+
+
+def _with_differences(case: Case, stage: Stage, text: str, shown: Mapping[str, Sha] | None = None) -> Case:
+    facts: dict[str, Any] = {**case.facts, EARLIER_FINDINGS: {stage.introduction.strip(): text.strip()}}
+    return case.model_copy(update={"facts": facts, "pictures": {**case.pictures, **(shown or {})}})
 
 
 @dataclass(frozen=True)
@@ -36,7 +112,7 @@ async def by_loop(loop: Graph, context: CaseContext) -> Judged:
     context = replace(context, case=staged.case)
     start = await asyncio.to_thread(opening, context)
     end = await loop.ainvoke(start, {"recursion_limit": context.shared.limits.recursion_limit}, context=context)
-    staged = replace(staged, prompts=staged.prompts + texts_of(start))
+    staged = replace(staged, prompts=staged.prompts + prompt_texts(start))
     trace = _trace(context, staged, end["steps"], started)
     return Judged(case, trace, end["given"], end["failure"], end["confidence"])
 

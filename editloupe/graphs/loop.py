@@ -155,6 +155,15 @@ def opening(context: CaseContext) -> LoopState:
     )
 
 
+def prompt_texts(state: LoopState) -> tuple[str, ...]:
+    """Return the texts of a conversation's messages, without their pictures."""
+    texts = []
+    for message in state["messages"]:
+        content = message.content if isinstance(message.content, list) else [{"type": "text", "text": message.content}]
+        texts.append("\n".join(str(b["text"]) for b in content if isinstance(b, dict) and b.get("type") == "text"))
+    return tuple(texts)
+
+
 async def think(state: LoopState, runtime: Runtime[CaseContext]) -> LoopState:
     """Ask the model and read its reply; conclude where nothing is to follow it."""
     context = runtime.context

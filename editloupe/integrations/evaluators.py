@@ -8,9 +8,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from editloupe.integrations.chat_messages import (
+    SOURCES,
+    first_field,
+    first_picture,
+    last_picture,
+    last_words,
+    plain_picture,
+)
 from editloupe.judge import Judge, judge_opener
 from editloupe.judge.edit_score import EditScore, explain_outcome, score_edit
-from editloupe.pictures.messages import SOURCES, first_field, first_picture, last_picture, last_words, plain_picture
 from editloupe.rubrics.load import mistake
 from editloupe.types import Edit, Judgement, UserError
 

@@ -15,9 +15,9 @@ from inspect_ai.solver import TaskState
 from pydantic import ValidationError
 
 from editloupe.agent.transport.secrets import shown
+from editloupe.integrations.chat_messages import first_picture, last_picture, last_words, plain_picture
 from editloupe.judge import judge_opener
 from editloupe.judge.edit_score import EditScore, score_edit
-from editloupe.pictures.messages import first_picture, last_picture, last_words, plain_picture
 from editloupe.rubrics.load import mistake
 from editloupe.types import Edit, Judgement, Mode, Reason, UserError
 

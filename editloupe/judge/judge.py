@@ -19,8 +19,7 @@ from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edit import EDIT_GRAPH, EditContext, EditGraph, outcome_of
 from editloupe.graphs.engines import tool_notes
 from editloupe.graphs.forking import ForkPlan, fork_edit
-from editloupe.judge.base_judge import BaseJudge
-from editloupe.judge.lifecycle import JudgeLifecycle, edits_at_once
+from editloupe.judge.base_judge import BaseJudge, JudgeLifecycle, edits_at_once
 from editloupe.judge.panels import Answered, Ask, Together
 from editloupe.judge.plans import (
     Cascade,

@@ -10,7 +10,7 @@ from editloupe import Edit, Judge, UserError
 from editloupe.agent.transport.secrets import without_secrets
 from editloupe.cli.main import run
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import final
 
 VARIABLES = {"openai:gpt-4.1": "OPENAI_API_KEY", "google_genai:gemini-2.5-pro": "GOOGLE_API_KEY"}

@@ -13,7 +13,7 @@ from editloupe.agent.parameters import FLEX_SECONDS
 from editloupe.agent.transport.secrets import without_secrets
 from editloupe.cli.main import run
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, final
 from tests.scripted.server import ScriptedServer
 

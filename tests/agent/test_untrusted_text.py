@@ -27,7 +27,7 @@ from editloupe.tools.localize import _text_words
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, say
 
 CORPUS = yaml.safe_load((Path(__file__).parent.parent / "fixtures" / "hostile_texts.yaml").read_text("utf-8"))

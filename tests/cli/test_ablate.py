@@ -13,8 +13,8 @@ import pytest
 
 from editloupe.cli.main import run
 from tests.conftest import StartServer
+from tests.drawn_pictures import edit_pair
 from tests.evals.samples import write_manifest
-from tests.pictures import edit_pair
 from tests.scripted import Answer, Request, ScriptedServer, call, final
 
 pytestmark = pytest.mark.long

@@ -14,9 +14,8 @@ import pytest
 
 from editloupe.cli.main import run
 from tests.conftest import StartServer
-from tests.pictures import edit_pair, save, textured
+from tests.drawn_pictures import edit_pair, huge_png, save, textured
 from tests.scripted import Request, call, final, hang, say, wrong_key
-from tests.test_images import huge_png
 
 INSTRUCTION = "Change the color of the patch to red"
 KEYS = {"criterion", "status", "label", "score", "score_100", "rationale", "steps", "usage", "reason"}

@@ -10,7 +10,7 @@ import pytest
 from editloupe.cli.main import run
 from editloupe.rubrics.registry import protocol as find_protocol
 from tests.conftest import StartServer
-from tests.pictures import save, textured
+from tests.drawn_pictures import save, textured
 from tests.rubrics.samples import reply_for
 from tests.scripted import Request, say
 

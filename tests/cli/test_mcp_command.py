@@ -25,7 +25,7 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 
 from editloupe.cli.main import run
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, final, hang
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ from editloupe import Edit, Judge, Judgement, JudgeSettings
 from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.manifests.layouts import load_manifest
+from tests.drawn_pictures import edit_pair
 from tests.evals.samples import write_manifest
-from tests.pictures import edit_pair
 from tests.scripted import (
     ScriptedServer,
     final,

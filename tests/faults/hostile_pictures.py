@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from editloupe.pictures.pixels import Pixels
-from tests.pictures import textured
+from tests.drawn_pictures import textured
 
 Maker = Callable[[random.Random], bytes]
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "GIF")

@@ -21,8 +21,8 @@ from editloupe.evals.manifests.pairs import load_pairs
 from editloupe.evals.runs.prices import price_of
 from editloupe.evals.runs.store import Run
 from editloupe.types import Box, Reason, Unjudged, UserError
+from tests.drawn_pictures import save, textured
 from tests.faults.hostile_manifests import nested, value, write_hostile
-from tests.pictures import save, textured
 
 FEW = pytest.param(200)
 MANY = pytest.param(2_000, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])

@@ -26,8 +26,8 @@ from editloupe.pictures.pixel_budget import PixelBudget, pixel_budget
 from editloupe.pictures.pixels import ImageError
 from editloupe.types import Reason, Unjudged, UserError
 from tests.conftest import StartServer
+from tests.drawn_pictures import edit_pair, save, textured
 from tests.faults.hostile_pictures import chunk, encoded, hostile, png
-from tests.pictures import edit_pair, save, textured
 from tests.scripted import final
 
 FEW = pytest.param(200)

@@ -23,8 +23,8 @@ from editloupe.rubrics.model import Label, LabelAnswer, NumberAnswer, TextAnswer
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.tools.read_text import ABOUT_TEXT
 from tests.conftest import StartServer
+from tests.drawn_pictures import edit_pair
 from tests.faults.hostile import GIVEN, NAMES, NOTHING, PROSE, RUBRICS, THOUGHTS, hostile
-from tests.pictures import edit_pair
 from tests.scripted import say
 
 LABELS, SCALE = RUBRICS[0], RUBRICS[1]

@@ -21,7 +21,7 @@ from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
 from editloupe.judge import Judge
-from tests.pictures import save, textured
+from tests.drawn_pictures import save, textured
 
 VOLATILE = frozenset({"seconds", "finished_at", "first_used", "created", "cached"})
 """What docs/batch.md says may differ: times, and whether a look was remembered."""

@@ -21,8 +21,8 @@ from editloupe.cli.main import run as command
 from editloupe.evals.runs.store import Run
 from editloupe.types import Step, Trace
 from tests.conftest import StartServer
+from tests.drawn_pictures import edit_pair
 from tests.evals.samples import write_manifest
-from tests.pictures import edit_pair
 from tests.scripted import Reply, Request, ScriptedServer, call, calls, fault, final, say
 
 KEY = "sk-proj-A1b2/C3d4+E5f6=G7h8"

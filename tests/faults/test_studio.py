@@ -23,10 +23,9 @@ from PIL import Image
 
 from editloupe.servers.studio.serve import STOPPED
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair, huge_png
 from tests.scripted import Request, say
 from tests.servers.studio.samples import many_edits
-from tests.test_images import huge_png
 
 LIMIT = 3.0
 """Two seconds are promised; a machine whose cores are all busy may take a little to notice."""

@@ -20,7 +20,7 @@ import pytest
 
 from editloupe import __main__ as command_line
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import Reply as Scripted
 from tests.scripted import Request, ScriptedServer, call, calls, final
 

@@ -13,9 +13,9 @@ from editloupe import Edit, Judge, Judgement, JudgeSettings, Reason, Unjudged, U
 from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.cli.main import run
 from tests.conftest import StartServer
+from tests.drawn_pictures import edit_pair
 from tests.evals.samples import write_manifest
 from tests.faults.asking import BOTH, GOOD, QUICK, address, batch, both, only
-from tests.pictures import edit_pair
 from tests.scripted import (
     Garbage,
     Reply,

@@ -11,9 +11,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from editloupe.generators.billiards import BALLS, HEIGHT, RADIUS, WIDTH, Point, make_scene, shoot
-from editloupe.generators.billiards_drawing import MARK, PATH, RIM, draw_input, draw_label, outputs
-from editloupe.generators.writing import write_billiards
+from editloupe.generators.billiards import (
+    BALLS,
+    HEIGHT,
+    MARK,
+    PATH,
+    RADIUS,
+    RIM,
+    WIDTH,
+    Point,
+    draw_input,
+    draw_label,
+    make_scene,
+    outputs,
+    shoot,
+)
+from editloupe.generators.scenes import write_billiards
 from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.registry import protocol as find_protocol
 

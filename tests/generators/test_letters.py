@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from editloupe.generators import letters, lexicon
+from editloupe.generators import letters
+from editloupe.generators import letters as lexicon
 from editloupe.generators.drawing import YELLOW, CellGrid, pixels_of
-from editloupe.generators.letters import TASKS, with_words
-from editloupe.generators.lexicon import ENOUGH, Lexicon
-from editloupe.generators.registry import task
+from editloupe.generators.letters import ENOUGH, TASKS, Lexicon, with_words
+from editloupe.generators.scenes import find_task
 from editloupe.pictures.pixels import Pixels
 from editloupe.types import UserError
 
@@ -60,7 +60,7 @@ def test_a_puzzle_is_made_from_the_words_it_is_given_and_says_which(known: lette
 
 
 def test_another_word_of_an_unproven_puzzle_is_undecided_and_of_a_proven_one_wrong() -> None:
-    known, blank = task("Longest_Word"), np.full((1, 1, 3), 255, np.uint8)
+    known, blank = find_task("Longest_Word"), np.full((1, 1, 3), 255, np.uint8)
     for proven, outcome in ((False, None), (True, False)):
         found = known.check(facts(longest_proven=proven, lexicon="few.txt, 2 words"), blank, coloured(BANANAS))
         assert found.correct is outcome
@@ -77,7 +77,7 @@ def test_another_word_of_an_unproven_puzzle_is_undecided_and_of_a_proven_one_wro
 
 def test_a_given_word_needs_no_dictionary() -> None:
     blank = np.full((1, 1, 3), 255, np.uint8)
-    assert task("Word").check(facts(), blank, coloured(BANANAS)).correct is False
+    assert find_task("Word").check(facts(), blank, coloured(BANANAS)).correct is False
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,6 @@ def test_a_file_without_words_is_the_users_mistake(tmp_path: Path, content: byte
 
 def test_words_that_fit_no_puzzle_are_told_and_so_are_words_for_another_puzzle() -> None:
     with pytest.raises(UserError, match="none of them has 6 to 12 letters"):
-        with_words(task("Longest_Word"), Lexicon.of(["cat", "dog"])).make(random.Random(0))
+        with_words(find_task("Longest_Word"), Lexicon.of(["cat", "dog"])).make(random.Random(0))
     with pytest.raises(UserError, match="takes no --lexicon"):
-        with_words(task("Knapsack"), Lexicon.of(["banana"]))
+        with_words(find_task("Knapsack"), Lexicon.of(["banana"]))

@@ -13,9 +13,9 @@ from PIL import Image, ImageDraw
 
 from editloupe.generators.contract import PuzzleKind
 from editloupe.generators.drawing import YELLOW, CellGrid
-from editloupe.generators.lexicon import lexicon
-from editloupe.generators.registry import TASKS, task
+from editloupe.generators.letters import lexicon
 from editloupe.generators.routes import COSTS, LINES
+from editloupe.generators.scenes import TASKS, find_task
 from editloupe.pictures.pixels import Pixels
 from editloupe.rubrics.editcompass.tasks import PARTS
 
@@ -171,7 +171,7 @@ def with_cell(
 
 @pytest.mark.parametrize("name", ["Longest_Word", "Global_Word", "Maximum_Submatrix", "Maximum_Bonus"])
 def test_one_cell_too_many_or_too_few_is_wrong_and_half_a_cell_is_undecided(name: str) -> None:
-    known = task(name)
+    known = find_task(name)
     puzzle = known.make(random.Random(2))
     grid = CellGrid(len(puzzle.facts["grid"]), len(puzzle.facts["grid"][0]))
     yellow = [
@@ -187,7 +187,7 @@ def test_one_cell_too_many_or_too_few_is_wrong_and_half_a_cell_is_undecided(name
 
 
 def test_another_path_with_the_same_bonus_is_right_too() -> None:
-    known = task("Maximum_Bonus")
+    known = find_task("Maximum_Bonus")
     facts = {"grid": [[0, 1], [1, 0]], "start": [0, 0], "end": [1, 1], "sum": 1, "path": [[0, 0], [0, 1], [1, 1]]}
     grid = CellGrid(2, 2)
     blank = np.full((grid.size[1], grid.size[0], 3), 255, np.uint8)
@@ -196,7 +196,7 @@ def test_another_path_with_the_same_bonus_is_right_too() -> None:
 
 
 def test_a_dearer_detour_and_a_path_through_a_wall_are_wrong() -> None:
-    known = task("Optimal_Path")
+    known = find_task("Optimal_Path")
     facts = {
         "terrain": [["road"] * 3, ["wall", "water", "road"], ["road"] * 3],
         "start": [0, 0],
@@ -220,7 +220,7 @@ def test_a_dearer_detour_and_a_path_through_a_wall_are_wrong() -> None:
 
 
 def test_lines_that_share_a_cell_are_wrong() -> None:
-    known = task("Number_Link")
+    known = find_task("Number_Link")
     facts = {"size": 3, "ends": {"red": [[0, 1], [2, 1]], "blue": [[1, 0], [1, 2]]}}
     grid = CellGrid(3, 3)
     image = Image.new("RGB", grid.size, (255, 255, 255))
@@ -234,7 +234,7 @@ def test_lines_that_share_a_cell_are_wrong() -> None:
 
 
 def test_a_hull_with_a_diagonal_or_without_a_side_is_wrong() -> None:
-    known = task("Convex_Hull")
+    known = find_task("Convex_Hull")
     puzzle = known.make(random.Random(3))
     corners = [tuple(p) for p in puzzle.facts["hull"]]
     image = Image.fromarray(puzzle.answer)

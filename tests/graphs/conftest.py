@@ -11,7 +11,7 @@ import pytest
 from editloupe import Edit, Judge, Judgement, JudgeSettings
 from editloupe.agent.chat_interface import RetryPolicy
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import Script, ScriptedServer
 
 QUICK = RetryPolicy(first_wait=0.01, longest_wait=0.02)

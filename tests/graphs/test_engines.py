@@ -15,7 +15,7 @@ from editloupe.rubrics import registry
 from editloupe.rubrics.case import Case
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.registry import DEFAULT
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 
 
 @pytest.fixture

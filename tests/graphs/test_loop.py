@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from editloupe import Edit, Reason, Unjudged, Verdict
+from tests.drawn_pictures import edit_pair
 from tests.graphs.conftest import Judging, only
-from tests.pictures import edit_pair
 from tests.scripted import (
     Request,
     Script,

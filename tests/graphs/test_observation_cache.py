@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from editloupe.graphs.observation_cache import ObservationCache
+from editloupe.graphs.context import ObservationCache
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
 from editloupe.tools.contract import ToolError, ToolPicture, ToolResult, View

@@ -13,7 +13,7 @@ from editloupe.rubrics.model import Rubric
 from editloupe.rubrics.registry import PROTOCOLS
 from editloupe.rubrics.registry import protocol as find_protocol
 from tests.conftest import StartServer
-from tests.pictures import save, textured
+from tests.drawn_pictures import save, textured
 from tests.rubrics.samples import edit_for, good_reply, reply_for
 from tests.scripted import Request, call, say
 

@@ -9,7 +9,7 @@ import pytest
 
 from editloupe.integrations.langgraph_app import judge_graph
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, ScriptedServer, call, final
 
 SPECS = ("openai:gpt-4.1", "openai:qwen2.5-vl", "google_genai:gemini-3-pro")

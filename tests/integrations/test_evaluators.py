@@ -19,7 +19,7 @@ from editloupe import Judge
 from editloupe.integrations.evaluators import edit_evaluator
 from editloupe.types import UserError
 from tests.conftest import StartServer
-from tests.pictures import edit_pair, textured
+from tests.drawn_pictures import edit_pair, textured
 from tests.scripted import Request, final, say
 
 INSTRUCTION = "Change the color of the patch to red"

@@ -18,7 +18,7 @@ import pytest
 
 from editloupe.types import UserError
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, final, say, wrong_key
 
 pytest.importorskip("inspect_ai")

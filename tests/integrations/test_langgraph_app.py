@@ -15,7 +15,7 @@ from langgraph.pregel import Pregel
 
 from editloupe.integrations.langgraph_app import build_app, judge_graph
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import say
 
 ROOT = Path(__file__).parent.parent.parent

@@ -17,7 +17,7 @@ from PIL import Image
 from editloupe import Judge, UserError
 from editloupe.integrations.trainer_rewards import NotJudged, trl, verl
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import say
 from tests.servers.reward.running import INSTRUCTION, asking, labelled
 

@@ -20,7 +20,7 @@ import pytest
 
 from editloupe import Edit, Judge, UserError, reward
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, ScriptedServer, final, say, wrong_key
 
 SPECS = {"openai": "openai:gpt-4.1", "gemini": "google_genai:gemini-2.5-pro"}

@@ -14,7 +14,7 @@ from editloupe import Edit, Judge, JudgeSettings, Reason, Unjudged, UserError, V
 from editloupe.pictures.decode import hash_file
 from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer
-from tests.pictures import edit_pair, save, textured
+from tests.drawn_pictures import edit_pair, save, textured
 from tests.scripted import Request, final, wrong_key
 
 

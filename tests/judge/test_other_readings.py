@@ -8,11 +8,11 @@ import pytest
 
 from editloupe import Edit, Judge, JudgeSettings, Verdict
 from editloupe.cli.main import run
-from editloupe.graphs import edival_single
+from editloupe.graphs import edival as edival_single
 from editloupe.judge.settings import find_setup
 from tests.conftest import StartServer
+from tests.drawn_pictures import edit_pair, save
 from tests.evals.edival import stand_ins
-from tests.pictures import edit_pair, save
 from tests.scripted import Request, ScriptedServer, final
 
 pytestmark = pytest.mark.long

@@ -24,7 +24,7 @@ from editloupe.pictures.pixels import Pixels
 from editloupe.tools.models.grounding import GroundingDino
 from editloupe.tools.models.realesrgan import MODEL
 from tests.conftest import StartServer
-from tests.pictures import save, textured
+from tests.drawn_pictures import save, textured
 from tests.scripted import Answer, Image, Request, ScriptedServer, call, final, think_and_call_text
 
 pytestmark = pytest.mark.models

@@ -12,7 +12,7 @@ from editloupe.cli.main import run
 from editloupe.judge.settings import find_setup
 from editloupe.rubrics.registry import protocol
 from tests.conftest import StartServer
-from tests.pictures import save, textured
+from tests.drawn_pictures import save, textured
 from tests.rubrics.test_paper_conditions import conditions, setups_of
 from tests.scripted import Answer, Request, final
 

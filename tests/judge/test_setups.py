@@ -16,7 +16,7 @@ from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.rewording import NoteChanges
 from editloupe.tools.settings import GROUNDING_DINO, ToolSettings
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, call, final, think_and_call_text
 
 OURS = "# By type of instruction"

@@ -9,7 +9,7 @@ from typing import Any
 from editloupe.rubrics.model import Answer, ChecksAnswer, NumberAnswer, TextAnswer, YesNoAnswer
 from editloupe.rubrics.protocol import Protocol
 from editloupe.types import Edit
-from tests.pictures import save, textured
+from tests.drawn_pictures import save, textured
 
 ROLES = ("annotated", "pose", "golden", "inputs", "references")
 

@@ -14,7 +14,7 @@ from editloupe.rubrics.dlebench import DLEBENCH
 from editloupe.rubrics.protocol import MissingInput
 from editloupe.rubrics.target_pictures import crop_box, expansion
 from editloupe.types import Box, Edit, Mode
-from tests.pictures import save, textured
+from tests.drawn_pictures import save, textured
 
 
 @pytest.mark.parametrize(

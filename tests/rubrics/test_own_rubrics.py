@@ -16,7 +16,7 @@ from editloupe.rubrics.user_rubrics import with_files
 from editloupe.rubrics.wiseedit.paper import OUTPUT
 from editloupe.types import Box
 from tests.conftest import StartServer
-from tests.pictures import save, textured
+from tests.drawn_pictures import save, textured
 from tests.rubrics.samples import edit_for, good_reply
 from tests.scripted import Request, final, say
 

@@ -33,7 +33,7 @@ from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box, Edit, Mode, Trace
 from tests.conftest import StartServer
-from tests.pictures import save, textured
+from tests.drawn_pictures import save, textured
 from tests.scripted import Request, call, calls, say
 
 each_protocol = pytest.mark.parametrize("name", [known.name for known in PROTOCOLS])

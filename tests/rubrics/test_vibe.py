@@ -18,7 +18,7 @@ from editloupe.rubrics.model import ChecksAnswer
 from editloupe.rubrics.vibe import VIBE
 from editloupe.rubrics.vibe.scoring import FORMULAS, LEVELS, formula_of, gated, sample_score, task_of
 from editloupe.types import Edit
-from tests.pictures import save, textured
+from tests.drawn_pictures import save, textured
 
 PUBLISHED = {
     "Nano Banana Pro": (

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import final
 from tests.servers.started import ROOT, command, free_port, running
 

@@ -13,7 +13,7 @@ import pytest
 from editloupe import Edit, Judge, JudgeSettings, UserError, Verdict
 from editloupe.agent.chat_interface import RetryPolicy
 from editloupe.rubrics.registry import protocol
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.rubrics.samples import reply_for
 from tests.scripted import Request, ScriptedServer, call, calls, fault, final, out_of_quota, say, think_and_call_text
 from tests.servers.started import command, free_port, running

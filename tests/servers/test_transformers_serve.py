@@ -12,7 +12,7 @@ import pytest
 
 from editloupe import Edit, Judge, JudgeSettings, Reason, Unjudged
 from editloupe.agent.chat_interface import RetryPolicy
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.servers.started import command, free_port, running
 from tests.servers.tiny_vlm import save_tiny_llava
 

@@ -9,7 +9,7 @@ import pytest
 
 from editloupe.tools.models.clip import ClipEncoder, directed
 from editloupe.tools.models.features import FeatureSettings
-from tests.pictures import textured
+from tests.drawn_pictures import textured
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from editloupe.tools.models.features import (
     without,
 )
 from editloupe.types import Box
-from tests.pictures import textured
+from tests.drawn_pictures import textured
 
 
 class MeanColor:

@@ -9,7 +9,7 @@ import pytest
 from editloupe.tools.contract import ToolError
 from editloupe.tools.models.finders import WholePictureFinder
 from editloupe.tools.settings import ToolSettings
-from tests.pictures import textured
+from tests.drawn_pictures import textured
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.models

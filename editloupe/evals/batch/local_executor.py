@@ -14,8 +14,7 @@ from editloupe.agent.transport.errors import clean
 from editloupe.evals.batch.planner import Job
 from editloupe.evals.batch.replies import Work, working_on
 from editloupe.evals.runs.pictures import KeptPictures
-from editloupe.judge.base_judge import BaseJudge
-from editloupe.judge.lifecycle import edits_at_once
+from editloupe.judge.base_judge import BaseJudge, edits_at_once
 from editloupe.pictures.decode import Album
 from editloupe.tools.compare.process_pool import ComparisonPool
 from editloupe.types import Judgement, Reason, Unjudged, UserError

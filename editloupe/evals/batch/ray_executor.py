@@ -22,8 +22,7 @@ from editloupe.evals.batch.ray_worker import JudgeWorker, Switchboard
 from editloupe.evals.batch.stopping import keeping_signal_handlers
 from editloupe.evals.batch.traffic import Limits, TrafficControl
 from editloupe.evals.runs.store import Run
-from editloupe.judge.base_judge import BaseJudge
-from editloupe.judge.lifecycle import edits_at_once
+from editloupe.judge.base_judge import BaseJudge, edits_at_once
 from editloupe.types import UserError
 
 TIMES = 8

@@ -6,16 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from editloupe._util.hashing import content_key
+from editloupe._util.json_safe import content_key
 from editloupe.agent.open_model import open_chat, sampling
 from editloupe.agent.transport.attachments import wire_limits
 from editloupe.agent.transport.rate_limits import Replies, Traffic, Watcher
 from editloupe.evals.edival.instruments import Instruments
 from editloupe.graphs.context import LoopLimits, SharedContext
 from editloupe.graphs.edival import CONSISTENCY, CRITERIA, EDIVAL_GRAPH, QUALITY
-from editloupe.graphs.edival_context import EdivalContext
-from editloupe.judge.base_judge import BaseJudge
-from editloupe.judge.lifecycle import JudgeLifecycle
+from editloupe.graphs.edival_observations import EdivalContext
+from editloupe.judge.base_judge import BaseJudge, JudgeLifecycle
 from editloupe.judge.question_key import Asked
 from editloupe.judge.settings import JudgeSettings
 from editloupe.pictures.decode import Album

@@ -18,8 +18,7 @@ from editloupe.evals.forks.reopening import JudgeChange, reopened
 from editloupe.evals.forks.stopping import ForkStop, ForkStopped
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
-from editloupe.graphs.fork_change import StepChange
-from editloupe.graphs.forking import ForkPlan, KeptStep
+from editloupe.graphs.forking import ForkPlan, KeptStep, StepChange
 from editloupe.judge import Judge
 from editloupe.judge.question_key import changes
 from editloupe.pictures.decode import open_picture

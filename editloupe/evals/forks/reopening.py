@@ -16,7 +16,7 @@ from editloupe.agent.specs import split_spec
 from editloupe.agent.transport.rate_limits import Replies
 from editloupe.agent.transport.secrets import PLACEHOLDER, shown
 from editloupe.evals.forks.kept_trace import KeptTrace
-from editloupe.graphs.fork_change import StepChange
+from editloupe.graphs.forking import StepChange
 from editloupe.judge import Judge
 from editloupe.judge.settings import JudgeSettings, Setup, find_setup, read_setup, setup_names
 from editloupe.rubrics.registry import OWN

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from editloupe._util.files import make_folder, text_file
-from editloupe._util.hashing import content_key
+from editloupe._util.json_safe import content_key
 from editloupe.evals.manifests.readers import read_jsonl
 from editloupe.rubrics.load import mistake
 from editloupe.types import Record, UserError

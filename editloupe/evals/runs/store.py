@@ -12,8 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from editloupe._util.hashing import content_key
-from editloupe._util.json_safe import finite_number, storable, storable_text, whole_number
+from editloupe._util.json_safe import content_key, finite_number, storable, storable_text, whole_number
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.configurations import Unreadable, read_about

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from editloupe._util.hashing import content_key
-from editloupe._util.json_safe import finite_number, record_json, storable_text, whole_number
+from editloupe._util.json_safe import content_key, finite_number, record_json, storable_text, whole_number
 from editloupe.agent.transport.secrets import Secrets
 from editloupe.evals.runs.edit_rows import Entry, content_of
 from editloupe.evals.runs.pictures import KeptPictures, PictureFolder, kept_pictures

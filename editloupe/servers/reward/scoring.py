@@ -9,11 +9,11 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from editloupe._util.hashing import content_key
+from editloupe._util.json_safe import content_key
 from editloupe.agent.transport.rate_limits import with_request_limit
 from editloupe.judge import Judge
+from editloupe.judge.base_judge import edits_at_once
 from editloupe.judge.edit_score import EditScore, score_edit
-from editloupe.judge.lifecycle import edits_at_once
 from editloupe.pictures.decode import Album
 from editloupe.servers.reward.kept_run import KeptRun
 from editloupe.servers.reward.metrics import Metrics

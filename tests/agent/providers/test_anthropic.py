@@ -20,7 +20,7 @@ from editloupe.agent.transport.attachments import fitting, wire_limits
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import WireLimits
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, ScriptedServer, call, calls, empty, final, say
 
 ZOOM = call("zoom_in_image", bbox_2d=[50, 30, 110, 80], target_image="Edited Image")

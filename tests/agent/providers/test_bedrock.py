@@ -16,7 +16,7 @@ from editloupe.agent.providers.provider import Opening
 from editloupe.agent.specs import profile_of
 from editloupe.agent.transport.http import Gate
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import ScriptedServer, call, fault, final, say
 
 SPEC = "bedrock:us.anthropic.claude-sonnet-4-6"

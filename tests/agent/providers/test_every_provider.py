@@ -15,7 +15,7 @@ import pytest
 from editloupe import Edit, Judge, Judgement, JudgeSettings, Reason, UserError
 from editloupe.agent.chat_interface import RetryPolicy
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.rubrics.samples import edit_for
 from tests.scripted import (
     Fault,

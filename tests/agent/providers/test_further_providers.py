@@ -13,7 +13,7 @@ from editloupe import Edit, Judge, JudgeSettings, UserError
 from editloupe.agent.providers import azure_openai, ollama
 from editloupe.agent.specs import profile_of
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, call, fault, final
 
 ROUTED = "openrouter:qwen/qwen3-vl-30b-a3b-instruct@deepinfra/fp8,novita"

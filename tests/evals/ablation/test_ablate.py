@@ -14,8 +14,8 @@ from editloupe.evals.runs.summary import unjudged
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.tools.settings import ToolSettings
 from tests.conftest import StartServer
+from tests.drawn_pictures import edit_pair
 from tests.evals.samples import write_manifest
-from tests.pictures import edit_pair
 from tests.scripted import Answer, Request, final, say
 
 pytestmark = pytest.mark.long

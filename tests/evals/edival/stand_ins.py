@@ -20,7 +20,7 @@ from editloupe.rubrics.edival.tasks import Task, wording
 from editloupe.tools.models.features import Vectors
 from editloupe.tools.tiling import Found
 from editloupe.types import Box
-from tests.pictures import save
+from tests.drawn_pictures import save
 from tests.scripted import Answer, Request, say
 
 Rgb = tuple[int, int, int]

@@ -17,9 +17,9 @@ from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.rubrics.edival.tasks import Task
 from editloupe.rubrics.edival.turn import KEY, turn_of
 from editloupe.types import Edit, Verdict
+from tests.drawn_pictures import save
 from tests.evals.edival import stand_ins as s
 from tests.evals.edival.evaluate_once import stand_ins
-from tests.pictures import save
 
 POOLS = start([SceneObject(name="wooden box", object="box", material="wooden")])
 WORDS = (130, 10, 190, 30)

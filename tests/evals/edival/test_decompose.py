@@ -19,8 +19,8 @@ from editloupe.pictures.decode import open_picture
 from editloupe.rubrics.edival.settings import EdivalSettings, published
 from editloupe.types import UserError
 from tests.conftest import StartServer
+from tests.drawn_pictures import save
 from tests.evals.edival import stand_ins as s
-from tests.pictures import save
 from tests.scripted import Request, Script, fault, say
 
 

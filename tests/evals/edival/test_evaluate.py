@@ -21,9 +21,9 @@ from editloupe.rubrics.edival.settings import published
 from editloupe.tools.contract import ToolError
 from editloupe.types import Reason, Unjudged, UserError, Verdict
 from tests.conftest import StartServer
+from tests.drawn_pictures import save
 from tests.evals.edival import stand_ins as s
 from tests.evals.edival.evaluate_once import run as evaluate
-from tests.pictures import save
 from tests.scripted import Answer, Request, say
 
 

@@ -17,9 +17,9 @@ from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.edival.turn import read_turn
 from editloupe.types import UserError
 from tests.conftest import StartServer
+from tests.drawn_pictures import save
 from tests.evals.edival import evaluate_once
 from tests.evals.edival import stand_ins as s
-from tests.pictures import save
 from tests.scripted import say
 
 COLUMNS = (

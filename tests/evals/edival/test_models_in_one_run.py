@@ -14,10 +14,10 @@ from editloupe.evals.edival.scores_of_runs import figures_of
 from editloupe.evals.runs.store import Run
 from editloupe.types import UserError
 from tests.conftest import StartServer
+from tests.drawn_pictures import save
 from tests.evals.edival import stand_ins as s
 from tests.evals.edival.evaluate_once import stand_ins
 from tests.faults.commands import KEY
-from tests.pictures import save
 from tests.scripted import ScriptedServer
 
 HALF = {1: s.GOOD[0], 2: s.GOOD[0], 3: s.GOOD[0]}

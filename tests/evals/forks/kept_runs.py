@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from editloupe import Box, Edit, Judge, fork
 from editloupe.evals.batch.batch import Batch, judge_batch
-from editloupe.graphs.fork_change import NO_RESULT
-from tests.pictures import edit_pair
+from editloupe.graphs.forking import NO_RESULT
+from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, ScriptedServer, call, final
 
 CRITERION = "instruction_following"

@@ -20,7 +20,7 @@ from editloupe.evals.runs.export import rows_of
 from editloupe.evals.runs.merging import merge
 from editloupe.evals.runs.pruning import prune
 from editloupe.evals.runs.store import Run
-from editloupe.graphs.fork_change import NO_RESULT
+from editloupe.graphs.forking import NO_RESULT
 from editloupe.rubrics.registry import protocol
 from tests.evals.forks.kept_runs import CRITERION, DIFFER, ZOOM, Keep, Kept, script, turns
 from tests.rubrics.samples import reply_for

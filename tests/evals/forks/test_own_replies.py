@@ -14,8 +14,8 @@ from editloupe.evals.forks.reopening import JudgeChange
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.trace_rows import reply_behind
 from tests.conftest import StartServer
+from tests.drawn_pictures import edit_pair
 from tests.evals.forks.kept_runs import CRITERION, script, turns
-from tests.pictures import edit_pair
 from tests.scripted import Request, ScriptedServer, final
 
 

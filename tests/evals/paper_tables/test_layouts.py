@@ -18,7 +18,7 @@ from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.types import UserError
 from tests.conftest import StartServer
-from tests.pictures import save, textured
+from tests.drawn_pictures import save, textured
 from tests.rubrics.samples import reply_for
 from tests.scripted import say
 

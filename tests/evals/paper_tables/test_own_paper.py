@@ -23,8 +23,8 @@ from editloupe.rubrics import Paper, papers, register, registry
 from editloupe.rubrics.registry import DEFAULT, OWN, known_protocol
 from editloupe.rubrics.user_rubrics import protocol_from_folder
 from tests.conftest import StartServer
+from tests.drawn_pictures import save, textured
 from tests.evals.sample_runs import Line, make_run
-from tests.pictures import save, textured
 from tests.scripted import Request, ScriptedServer, say
 
 PAGE = (Path(__file__).parents[3] / "docs" / "extending.md").read_text("utf-8")

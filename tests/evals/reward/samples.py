@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from editloupe import Judge
-from tests.pictures import save, textured
+from tests.drawn_pictures import save, textured
 from tests.scripted import Request, ScriptedServer, say
 
 FOUR = (("IA", "preference"), ("VC", "preference"), ("VQ", "preference"), ("IA", "tie"))

@@ -13,8 +13,8 @@ from editloupe import Edit, UserError, best_of, reward
 from editloupe.cli.main import run
 from editloupe.evals.reward.edit_rewards import best_place
 from tests.conftest import StartServer
+from tests.drawn_pictures import edit_pair, save, textured
 from tests.evals.reward.samples import asked, brightness, fair, open_judge, picture
-from tests.pictures import edit_pair, save, textured
 from tests.scripted import Request, say
 
 PROTOCOL = ("--protocol", "editreward-compass")

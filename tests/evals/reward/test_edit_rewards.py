@@ -24,8 +24,8 @@ from editloupe.rubrics.editreward.scoring import PAIRS
 from editloupe.rubrics.pairs import is_right
 from editloupe.servers.reward import EditScorer
 from tests.conftest import StartServer
+from tests.drawn_pictures import edit_pair
 from tests.evals.reward.samples import fair, open_judge, write_pairs
-from tests.pictures import edit_pair
 from tests.rubrics.samples import edit_for
 from tests.scripted import Request, say
 

@@ -11,8 +11,8 @@ import pytest
 from editloupe.cli.main import run
 from editloupe.evals.runs.store import Run
 from tests.conftest import StartServer
+from tests.drawn_pictures import save, textured
 from tests.evals.reward.samples import asked, fair, picture, write_pairs
-from tests.pictures import save, textured
 from tests.scripted import Request, say
 
 

@@ -16,7 +16,7 @@ from editloupe.evals.runs.summary import clock_seconds, expected_units, standing
 from editloupe.evals.stats.scores.run_table import read_run_table
 from editloupe.rubrics.registry import known_protocol
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, final
 from tests.servers.studio.conftest import OpenStudio, studio
 

@@ -10,7 +10,7 @@ import pytest
 from editloupe.pictures.memory import MemoryPicture
 from editloupe.servers.mcp.picture_gate import PictureGate
 from editloupe.types import UserError
-from tests.pictures import save, textured
+from tests.drawn_pictures import save, textured
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from editloupe.pictures.decode import Album
 from editloupe.servers.mcp.kept_judgements import KeptJudgements
 from editloupe.types import Edit, Judgement, UserError
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, call, fault, final, hang, say, wrong_key
 from tests.servers.mcp.asking import INSTRUCTION, asking, b64, pictures_of, size_of, text_of
 

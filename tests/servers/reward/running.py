@@ -20,7 +20,7 @@ from editloupe.servers.http.server import listen
 from editloupe.servers.reward import EditScorer, RewardServerSettings, create_app
 from editloupe.servers.reward.kept_run import KeptRun
 from editloupe.servers.reward.serving import KEEP_ALIVE
-from tests.pictures import textured
+from tests.drawn_pictures import textured
 from tests.scripted import Request, ScriptedServer, final
 
 INSTRUCTION = "Change the color of the patch to red"

@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 
 from editloupe.integrations.trainer_rewards import trl
+from tests.drawn_pictures import edit_pair
 from tests.integrations.test_trainer_rewards import asked, data_url
-from tests.pictures import edit_pair
 from tests.scripted import ScriptedServer
 from tests.servers.reward.running import INSTRUCTION, asking, b64, labelled, running
 

@@ -19,7 +19,7 @@ from editloupe.servers.reward.scoring import Busy
 from editloupe.servers.reward.wire import WireLimits, make_edit
 from editloupe.types import Edit, UserError
 from tests.conftest import StartServer
-from tests.pictures import textured
+from tests.drawn_pictures import textured
 from tests.scripted import Request, fault, final, say, wrong_key
 from tests.servers.reward.running import INSTRUCTION, asking, b64, labelled, own, png, running
 

@@ -26,7 +26,7 @@ from editloupe.types import (
     Usage,
     Verdict,
 )
-from tests.pictures import save, textured
+from tests.drawn_pictures import save, textured
 
 TYPES = protocol("dlebench").types
 LABELS = {

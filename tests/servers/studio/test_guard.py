@@ -9,10 +9,9 @@ import pytest
 from editloupe.servers.studio.guard import POLICY
 from editloupe.servers.studio.settings import UPLOAD_BYTES, StudioSettings
 from editloupe.types import UserError
-from tests.pictures import save, textured
+from tests.drawn_pictures import huge_png, save, textured
 from tests.servers.studio.conftest import OpenStudio
 from tests.servers.studio.samples import HOSTILE, long_trace, many_edits
-from tests.test_images import huge_png
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "169.254.169.254", "[::2]:8642"])

@@ -20,7 +20,7 @@ from editloupe.servers.studio.request import JudgeRequest, judge_of
 from editloupe.servers.studio.routes.judge import _Events
 from editloupe.servers.studio.settings import StudioSettings
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.scripted import Request, call, fault, final, say
 from tests.servers.studio.conftest import BEARER, Listen, OpenStudio
 from tests.servers.studio.samples import HOSTILE, long_trace

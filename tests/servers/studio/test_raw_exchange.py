@@ -13,7 +13,7 @@ from editloupe.evals.runs.store import Run
 from editloupe.rubrics.registry import protocol
 from editloupe.servers.studio.trace_view import note_of, reply_of, request_of
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair
 from tests.rubrics.samples import reply_for
 from tests.scripted import Request, ScriptedServer, call, empty, final, say
 from tests.servers.studio.conftest import OpenStudio

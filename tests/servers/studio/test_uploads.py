@@ -17,9 +17,8 @@ from editloupe.servers.studio.picture_cache import DecodingThreads
 from editloupe.servers.studio.settings import UPLOAD_BYTES, UPLOAD_PIXELS
 from editloupe.servers.studio.uploads import Uploads
 from editloupe.types import UserError
-from tests.pictures import save, textured
+from tests.drawn_pictures import huge_png, save, textured
 from tests.servers.studio.conftest import TOKEN, Listen, OpenStudio
-from tests.test_images import huge_png
 
 
 def files(folder: Path) -> list[Path]:

@@ -19,7 +19,7 @@ from editloupe.evals.forks.kept_trace import KeptTrace, find_trace
 from editloupe.evals.forks.records import distribution, label_of, parting
 from editloupe.evals.forks.stopping import ForkStop, ForkStopped
 from editloupe.evals.runs.damage import RunDamaged, readable
-from editloupe.graphs.fork_change import box_name
+from editloupe.graphs.forking import box_name
 from editloupe.judge.settings import setup_names
 from editloupe.rubrics.registry import known_protocol
 from editloupe.servers.studio.fork_request import TOOL_SETTINGS, ForkRequest, read_fork_request

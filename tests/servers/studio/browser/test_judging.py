@@ -11,13 +11,12 @@ from playwright.sync_api import Page, expect
 from editloupe.rubrics.registry import protocol
 from editloupe.servers.studio.settings import UPLOAD_BYTES
 from tests.conftest import StartServer
-from tests.pictures import edit_pair
+from tests.drawn_pictures import edit_pair, huge_png
 from tests.rubrics.samples import reply_for
 from tests.scripted import Request, call, final, say
 from tests.servers.studio.browser.conftest import NewPage
 from tests.servers.studio.conftest import Listen
 from tests.servers.studio.samples import HOSTILE
-from tests.test_images import huge_png
 
 INSTRUCTION = "Change the color of the patch to red"
 

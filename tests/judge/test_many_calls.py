@@ -17,7 +17,7 @@ from editloupe.integrations.trainer_rewards import trl
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.memory import MemoryPicture
 from tests.conftest import StartServer
-from tests.pictures import textured
+from tests.drawn_pictures import textured
 from tests.servers.reward.running import INSTRUCTION, asking, labelled
 
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,7 @@ from PIL import Image
 from editloupe.pictures.decode import Album, open_picture
 from editloupe.pictures.encode import WireLimits
 from editloupe.pictures.pixels import ImageError
-from tests.pictures import save, textured
+from tests.drawn_pictures import huge_png, save, textured
 
 
 @pytest.mark.parametrize("ending", ["png", "jpg", "webp", "tiff", "bmp"])
@@ -54,18 +52,6 @@ def test_alpha_is_flattened_on_white(tmp_path: Path, mode: str) -> None:
 def test_sixteen_bits_become_eight(tmp_path: Path) -> None:
     Image.fromarray(np.full((4, 4), 65535, np.uint16)).save(tmp_path / "a.png")
     assert (open_picture(tmp_path / "a.png").pixels == 255).all()
-
-
-def huge_png(width: int, height: int) -> bytes:
-    """A PNG whose header promises a huge picture."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 64)) + chunk(b"IEND", b"")
-    )
 
 
 @pytest.mark.parametrize(

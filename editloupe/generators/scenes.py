@@ -1,24 +1,53 @@
-"""Writes generated scenes to disk: pictures, a manifest that can be judged, and the facts a check needs."""
+"""List the tasks that can be generated, write them to disk, and check answers.
+
+A folder holds the pictures, a manifest that can be judged, and the facts that a check needs.
+"""
 
 from __future__ import annotations
 
 import json
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from editloupe._util.files import read_text
-from editloupe.generators import billiards
-from editloupe.generators import billiards_drawing as table
+from editloupe.generators import billiards, hull, knapsack, letters, routes, sums
 from editloupe.generators.contract import Checked, PuzzleKind
-from editloupe.generators.registry import task as find_task
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import Pixels
+from editloupe.rubrics.editcompass import EDIT_COMPASS
+from editloupe.rubrics.protocol import Protocol
+from editloupe.rubrics.vibe import VIBE
 from editloupe.types import UserError
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of scene that can be generated."""
+
+    name: str
+    about: str
+    protocol: Protocol
+    """Whose rubrics judge it."""
+
+
+TASKS: tuple[PuzzleKind, ...] = (*letters.TASKS, *knapsack.TASKS, *routes.TASKS, *hull.TASKS, *sums.TASKS)
+BILLIARDS = Kind("billiards", "the path of a ball and the ball it strikes", VIBE)
+PUZZLES = tuple(Kind(task.name, task.about, EDIT_COMPASS) for task in TASKS)
+
+
+def find_task(name: str) -> PuzzleKind:
+    """Return a task by name, however it is spelt; an unknown one is the user's mistake."""
+    key = name.lower().replace("-", "_").replace(" ", "_")
+    for known in TASKS:
+        if known.name.lower() == key:
+            return known
+    raise UserError(f'there is no task "{name}"; there are: {", ".join(kind.name for kind in (BILLIARDS, *PUZZLES))}')
+
 
 MANIFEST, FACTS = "manifest.jsonl", "facts.jsonl"
 MADE_FROM = ("lexicon", "longest_proven")
@@ -32,10 +61,10 @@ def write_billiards(folder: Path, count: int, seed: int = 0, bounces: tuple[int,
         rng = random.Random(f"billiards {seed} {number}")
         scene = billiards.make_scene(rng, *bounces)
         name = f"billiards_{number:04d}"
-        save(folder / "scenes" / f"{name}.png", table.draw_input(scene))
-        save(folder / "labels" / f"{name}.png", table.draw_label(scene))
+        save(folder / "scenes" / f"{name}.png", billiards.draw_input(scene))
+        save(folder / "labels" / f"{name}.png", billiards.draw_label(scene))
         facts.append({"id": name, "task": "billiards", **asdict(scene)})
-        for output in table.outputs(scene, rng):
+        for output in billiards.outputs(scene, rng):
             edited = f"outputs/{name}_{output.kind}.png"
             save(folder / edited, output.picture)
             lines.append(
@@ -43,7 +72,7 @@ def write_billiards(folder: Path, count: int, seed: int = 0, bounces: tuple[int,
                     "id": f"{name}_{output.kind}",
                     "source": f"scenes/{name}.png",
                     "edited": edited,
-                    "instruction": table.INSTRUCTION,
+                    "instruction": billiards.INSTRUCTION,
                     "instruction_type": "BI",
                     "more_images": {"golden": f"labels/{name}.png"},
                     "human": {"billiards": f"{output.score:.4f}"},

@@ -11,11 +11,11 @@ import pytest
 
 from editloupe import Edit, Judge, UserError, Verdict
 from editloupe.cli.main import run as command
-from editloupe.graphs import edival_single
+from editloupe.graphs import edival as edival_single
 from editloupe.types import Unjudged
 from tests.conftest import StartServer
+from tests.drawn_pictures import save
 from tests.evals.edival import stand_ins as s
-from tests.pictures import save
 from tests.scripted import say
 
 WITHOUT_BOX = s.scene(("ceramic white cup", s.CUP), ("paper red sign", s.SIGN))

@@ -27,7 +27,7 @@ from editloupe.pictures.pixels import ImageError, hash_bytes, hash_pixels
 from editloupe.tools.compare.difference import compare
 from editloupe.tools.compare.process_pool import ComparisonPool
 from tests.conftest import StartServer
-from tests.pictures import edit_pair, textured
+from tests.drawn_pictures import edit_pair, textured
 from tests.scripted import Request, final
 
 INSTRUCTION = "Change the color of the patch to red"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -30,3 +32,15 @@ def edit_pair(folder: Path, size: tuple[int, int] = (160, 120)) -> tuple[Path, P
     after = before.copy()
     after[40:70, 60:100] = (220, 30, 30)
     return save(before, folder / "before.png"), save(after, folder / "after.png")
+
+
+def huge_png(width: int, height: int) -> bytes:
+    """A PNG whose header promises a huge picture."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 64)) + chunk(b"IEND", b"")
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.pictures.messages import first_picture, last_picture, last_words, plain_picture
+from editloupe.integrations.chat_messages import first_picture, last_picture, last_words, plain_picture
 from editloupe.types import UserError
 
 URL = "data:image/png;base64,AAAA"
