@@ -21,9 +21,8 @@ from editloupe.cli.option_groups import spliced
 from editloupe.cli.otel import sending_spans
 from editloupe.cli.output import tell
 from editloupe.evals.batch.batch import Batch, Edits, Ending, dry_run, judge_batch
-from editloupe.evals.batch.forecast import Forecast
-from editloupe.evals.batch.progress import duration
-from editloupe.evals.manifests.untouched import with_untouched
+from editloupe.evals.batch.progress import Forecast, duration
+from editloupe.evals.manifests.cases import with_untouched
 from editloupe.evals.runs import summary
 from editloupe.evals.runs.find_answers import FAILED
 from editloupe.evals.runs.store import Run

@@ -12,8 +12,8 @@ import typer
 
 from editloupe.cli.otel import Otel
 from editloupe.evals.batch.batch import Batch, Edits, OpenJudge
-from editloupe.evals.batch.forecast import Assume, assumed
 from editloupe.evals.batch.planner import Again
+from editloupe.evals.batch.progress import Assume, assumed
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.runs.prices import parse_price
 from editloupe.types import Edit, UserError

@@ -155,7 +155,7 @@ def _with_models(
     priced: Price | None,
 ) -> None:
     """Give the session whoever was named: who writes metadata, who finds boxes, who edits."""
-    from editloupe.evals.batch.replies import KeptWhileUnderWay
+    from editloupe.evals.batch.work_items import KeptWhileUnderWay
     from editloupe.making.dlebench_metadata import MetadataMaker
     from editloupe.tools.models.grounding import GroundingDino
 
@@ -188,8 +188,8 @@ def asker(
     from editloupe.agent.open_model import open_chat
     from editloupe.agent.spec_names import RULES
     from editloupe.agent.specs import forms
-    from editloupe.evals.batch.replies import current_work
     from editloupe.evals.batch.traffic import Limits, Spending, TrafficControl
+    from editloupe.evals.batch.work_items import current_work
 
     spec = judge.named
     if spec is None:
@@ -368,7 +368,7 @@ def sizes(
 
     Example: editloupe make sizes bench/manifest.jsonl other.jsonl --out sizes --judge openai:gpt-5.1
     """
-    from editloupe.evals.batch.replies import KeptWhileUnderWay
+    from editloupe.evals.batch.work_items import KeptWhileUnderWay
     from editloupe.evals.runs.prices import parse_price, price_of
     from editloupe.making.costs import Ledger
     from editloupe.making.dlebench_sizes import SizeFinder

@@ -23,8 +23,7 @@ from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.option_groups import Only, spliced
 from editloupe.cli.options import one_of
 from editloupe.cli.output import tell
-from editloupe.evals.batch.replies import KeptWhileUnderWay
-from editloupe.evals.batch.work_items import ItemTally
+from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay
 from editloupe.evals.edival.decompose import Decomposer
 from editloupe.evals.edival.files import SceneFile, pictures_in, read_folder
 from editloupe.evals.edival.instruct import LISTS, Instructor

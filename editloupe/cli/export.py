@@ -11,8 +11,8 @@ import typer
 from editloupe._util.files import text_file
 from editloupe._util.text import number_of
 from editloupe.cli.output import tell
-from editloupe.evals.runs import export as exports
-from editloupe.evals.runs.inspect_log import to_inspect
+from editloupe.evals.runs.export import tables as exports
+from editloupe.evals.runs.export.inspect_log import to_inspect
 from editloupe.evals.runs.store import Run
 from editloupe.types import UserError
 

@@ -22,7 +22,7 @@ from editloupe._util.text import for_json, one_line, printable
 from editloupe.cli.fork_view import fork_lines, show_kept_forks
 from editloupe.cli.output import chosen_format, deliver, tell
 from editloupe.evals.forks.fork_store import forks_of
-from editloupe.evals.runs.export import each_once
+from editloupe.evals.runs.export.tables import each_once
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.judge.panels import opinion_lines

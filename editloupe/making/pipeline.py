@@ -11,8 +11,7 @@ from typing import Protocol
 
 from editloupe.agent.asking import Asker
 from editloupe.agent.transport.usage import CHARACTERS_A_TOKEN
-from editloupe.evals.batch.replies import KeptWhileUnderWay
-from editloupe.evals.batch.work_items import ItemTally, Tick, unwatched, work_through
+from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay, Tick, unwatched, work_through
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.run_folder import RunLock
 from editloupe.evals.runs.unit_rows import timestamp

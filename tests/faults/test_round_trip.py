@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from editloupe._util.json_safe import LARGEST, storable
 from editloupe._util.text import for_csv
-from editloupe.evals.runs.export import row_of, to_csv, to_jsonl, to_parquet
+from editloupe.evals.runs.export.tables import row_of, to_csv, to_jsonl, to_parquet
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Filing

@@ -11,7 +11,7 @@ from editloupe.evals.ablation.combinations import Asking, Combination, asking_of
 from editloupe.evals.ablation.measuring import JudgedCombination, measure_run
 from editloupe.evals.ablation.records import Ablation
 from editloupe.evals.batch.batch import Batch, Ending, Say, dry_run, judge_batch
-from editloupe.evals.batch.forecast import Forecast
+from editloupe.evals.batch.progress import Forecast
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.labels.human import Files, check_labels
 from editloupe.evals.manifests.layouts import load_manifest

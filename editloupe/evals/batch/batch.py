@@ -23,14 +23,13 @@ from editloupe.evals.batch.batch_api import (
     in_rounds,
     room_within,
 )
-from editloupe.evals.batch.forecast import Assume, Forecast, assumed, expectation, forecast
 from editloupe.evals.batch.local_executor import Executor, LocalExecutor
 from editloupe.evals.batch.planner import Again, Planner, begin_replacement, find_replacement, finish_replacement
-from editloupe.evals.batch.progress import Progress, Tally
-from editloupe.evals.batch.replies import KeptReplies
+from editloupe.evals.batch.progress import Assume, Forecast, Progress, Tally, assumed, expectation, forecast
 from editloupe.evals.batch.runner import Runner
 from editloupe.evals.batch.stopping import INTERRUPTED, FirstFailures, Stop, listening
 from editloupe.evals.batch.traffic import CapGate, Limits, Spending, TrafficControl
+from editloupe.evals.batch.work_items import KeptReplies
 from editloupe.evals.runs import configurations
 from editloupe.evals.runs.prices import Price, price_of_all
 from editloupe.evals.runs.run_folder import FILE, nothing_left_of

@@ -12,8 +12,8 @@ import cv2
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.transport.errors import clean
 from editloupe.evals.batch.planner import Job
-from editloupe.evals.batch.replies import Work, working_on
-from editloupe.evals.runs.pictures import KeptPictures
+from editloupe.evals.batch.work_items import Work, working_on
+from editloupe.evals.runs.run_folder import KeptPictures
 from editloupe.judge.base_judge import BaseJudge, edits_at_once
 from editloupe.pictures.decode import Album
 from editloupe.tools.compare.process_pool import ComparisonPool

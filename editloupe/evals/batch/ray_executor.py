@@ -17,8 +17,7 @@ from typing import Any
 
 from editloupe.evals.batch.local_executor import Done
 from editloupe.evals.batch.planner import Job
-from editloupe.evals.batch.ray_vision import VisionModels, shared_settings, worth_sharing
-from editloupe.evals.batch.ray_worker import JudgeWorker, Switchboard
+from editloupe.evals.batch.ray_actors import JudgeWorker, Switchboard, VisionModels, shared_settings, worth_sharing
 from editloupe.evals.batch.stopping import keeping_signal_handlers
 from editloupe.evals.batch.traffic import Limits, TrafficControl
 from editloupe.evals.runs.store import Run

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from editloupe.agent.asking import Asker
 from editloupe.agent.replies.answers import read_object
-from editloupe.evals.batch.replies import KeptWhileUnderWay
-from editloupe.evals.batch.work_items import ItemTally, Tick, unwatched, work_through
+from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay, Tick, unwatched, work_through
 from editloupe.evals.edival.files import SceneFile, file_key, held, relative_name, write_bytes, write_json
 from editloupe.pictures.decode import Album, Picture
 from editloupe.pictures.encode import encode

@@ -9,7 +9,7 @@ from typing import Any
 
 from editloupe.agent.spec_names import RULES
 from editloupe.agent.transport.usage import CHARACTERS_A_TOKEN
-from editloupe.evals.batch.forecast import TOKENS_A_PICTURE, TOKENS_A_REPLY
+from editloupe.evals.batch.progress import TOKENS_A_PICTURE, TOKENS_A_REPLY
 from editloupe.evals.edival.files import ChainFile, read_folder
 from editloupe.evals.edival.instruments import Instruments, open_instruments
 from editloupe.evals.edival.judge import EdivalJudge

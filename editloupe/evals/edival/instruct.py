@@ -14,8 +14,7 @@ from typing import Any
 from editloupe._util.text import quoted
 from editloupe.agent.asking import Asker, Unanswered
 from editloupe.agent.replies.answers import read_object
-from editloupe.evals.batch.replies import KeptWhileUnderWay
-from editloupe.evals.batch.work_items import ItemTally, Tick, unwatched, work_through
+from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay, Tick, unwatched, work_through
 from editloupe.evals.edival.files import (
     ChainFile,
     ChainTurn,

@@ -8,7 +8,7 @@ from typing import Any
 
 from editloupe._util.json_safe import record_json
 from editloupe.evals.forks.records import Fork
-from editloupe.evals.runs.pictures import file_of
+from editloupe.evals.runs.run_folder import file_of
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.pictures.decode import Album

@@ -8,10 +8,9 @@ from typing import Any
 
 from editloupe.evals.forks.fork_store import fork_numbered, shown_in
 from editloupe.evals.forks.records import ForkParent
-from editloupe.evals.runs.export import each_once
+from editloupe.evals.runs.export.tables import each_once
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.trace_rows import reply_behind
-from editloupe.evals.runs.unit_rows import Unit
+from editloupe.evals.runs.unit_rows import Unit, reply_behind
 from editloupe.graphs.forking import KeptStep
 from editloupe.pictures.decode import Album
 from editloupe.pictures.memory import PictureSource

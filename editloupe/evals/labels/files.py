@@ -16,7 +16,7 @@ from editloupe.evals.labels.consensus import is_on_scale
 from editloupe.evals.labels.merge import Saying, Source
 from editloupe.evals.manifests.jsonl_log import read_log_rows
 from editloupe.evals.manifests.readers import READERS, Row, read_jsonl
-from editloupe.evals.runs.people_files import LABELS
+from editloupe.evals.runs.run_folder import LABELS
 from editloupe.rubrics.model import Answer, ChecksAnswer, LabelAnswer, NumberAnswer, TextAnswer, YesNoAnswer
 from editloupe.types import UserError
 

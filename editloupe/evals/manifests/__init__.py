@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from editloupe.evals.manifests.cases import NOTHING_EDITED, with_untouched
     from editloupe.evals.manifests.datasets import read_manifest
     from editloupe.evals.manifests.layouts import load_benchmark, load_manifest, load_outputs
     from editloupe.evals.manifests.pairs import Pair, load_pairs
-    from editloupe.evals.manifests.untouched import NOTHING_EDITED, with_untouched
     from editloupe.rubrics.benchmark import Benchmark, further_columns, make_edit, picture_in, read_json_list
 
 __all__ = [

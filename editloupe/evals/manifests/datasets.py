@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from editloupe._util.errors import first_error
 from editloupe._util.json_safe import storable_text
-from editloupe.evals.manifests.ids import IdSet
-from editloupe.evals.manifests.output_names import OutputNames, output_names
+from editloupe.evals.manifests.cases import IdSet
+from editloupe.evals.manifests.outputs import OutputNames, output_names
 from editloupe.evals.manifests.readers import REQUIRED, Row, reader_for
 from editloupe.types import Edit, UserError
 

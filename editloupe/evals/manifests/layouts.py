@@ -8,8 +8,18 @@ from pathlib import Path
 
 from editloupe._util.text import number_of, verb
 from editloupe.evals.manifests.datasets import Manifest
-from editloupe.evals.manifests.model_folders import Given, existing_folder, parse_results, resolve
-from editloupe.evals.manifests.outputs import Part, PartOf, Parts, Read, assumptions, edits_of
+from editloupe.evals.manifests.outputs import (
+    Given,
+    Part,
+    PartOf,
+    Parts,
+    Read,
+    assumptions,
+    edits_of,
+    existing_folder,
+    parse_results,
+    resolve,
+)
 from editloupe.rubrics.benchmark import LANGUAGES, Benchmark
 from editloupe.rubrics.paper import Paper
 from editloupe.rubrics.registry import Note, known_paper, papers, type_reader

@@ -15,8 +15,8 @@ import numpy as np
 from pydantic import Field
 
 from editloupe._util.text import number_of, verb
+from editloupe.evals.manifests.cases import IdSet
 from editloupe.evals.manifests.datasets import Naming, edit_from
-from editloupe.evals.manifests.ids import IdSet
 from editloupe.evals.manifests.readers import Row, reader_for
 from editloupe.pictures.decode import declared_size
 from editloupe.pictures.memory import in_file

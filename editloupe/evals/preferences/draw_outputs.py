@@ -10,10 +10,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.manifests.untouched import NOTHING_EDITED
+from editloupe.evals.manifests.cases import NOTHING_EDITED
 from editloupe.evals.preferences.records import TIE, UNCLEAR, OpenPair, Rule, Side, content_id, shuffled
-from editloupe.evals.runs.pictures import PictureFolder
-from editloupe.evals.runs.run_folder import PICTURES
+from editloupe.evals.runs.run_folder import PICTURES, PictureFolder
 from editloupe.evals.stats.comparison.model_comparison import split_by_model
 from editloupe.evals.stats.comparison.run_comparison import edited
 from editloupe.evals.stats.scores.run_table import RunRow, Table

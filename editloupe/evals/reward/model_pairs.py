@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.manifests.ids import case_key
+from editloupe.evals.manifests.cases import case_key
 from editloupe.evals.manifests.pairs import PAIRS, Pair
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.comparison.bradley_terry import Comparison, Ranking, bradley_terry

@@ -18,11 +18,9 @@ from editloupe.evals.runs import configurations, schema
 from editloupe.evals.runs.configurations import Unreadable, read_about
 from editloupe.evals.runs.damage import Damage, RunDamaged, rows_of
 from editloupe.evals.runs.edit_rows import Entry, KeptEdit, enrol, forget, read_edit
-from editloupe.evals.runs.pictures import PictureFolder
 from editloupe.evals.runs.reader import RunReader
-from editloupe.evals.runs.run_folder import ABOUT, FILE, LOCK, PICTURES, RunLock
-from editloupe.evals.runs.trace_rows import read_reply, read_trace
-from editloupe.evals.runs.unit_rows import ANSWER, Answer, Filing, Unit, put, timestamp
+from editloupe.evals.runs.run_folder import ABOUT, FILE, LOCK, PICTURES, PictureFolder, RunLock
+from editloupe.evals.runs.unit_rows import ANSWER, Answer, Filing, Unit, put, read_reply, read_trace, timestamp
 from editloupe.judge.question_key import Asked
 from editloupe.pictures.decode import Album
 from editloupe.types import Judgement, Trace, Usage, UserError

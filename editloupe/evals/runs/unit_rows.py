@@ -5,23 +5,39 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import TypeAdapter
 
-from editloupe._util.json_safe import content_key, finite_number, record_json, storable_text, whole_number
+from editloupe._util.json_safe import (
+    MARK,
+    content_key,
+    finite_number,
+    fits,
+    record_json,
+    storable,
+    storable_text,
+    whole_number,
+)
 from editloupe.agent.transport.secrets import Secrets
+from editloupe.evals.runs.damage import Damage
 from editloupe.evals.runs.edit_rows import Entry, content_of
-from editloupe.evals.runs.pictures import KeptPictures, PictureFolder, kept_pictures
 from editloupe.evals.runs.prices import Price
+from editloupe.evals.runs.run_folder import KeptPictures, PictureFolder, kept_pictures
 from editloupe.evals.runs.schema import UNIT_COLUMNS
 from editloupe.judge.question_key import Asked, Question
 from editloupe.pictures.decode import Album
 from editloupe.pictures.memory import PictureSource
-from editloupe.types import Edit, Judgement, Mode, Outcome, Record, Trace, Usage, Verdict
+from editloupe.types import Edit, Judgement, Mode, Outcome, Record, Step, Trace, Usage, Verdict
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage
+
+    from editloupe.evals.runs.store import Run
+
 
 _OUTCOME: TypeAdapter[Outcome] = TypeAdapter(Outcome)
 _NAMES = ", ".join(UNIT_COLUMNS)
@@ -30,6 +46,7 @@ _SET = ", ".join(f"{name} = :{name}" for name in UNIT_COLUMNS)
 ANSWER = "INSERT OR REPLACE INTO answers (edit, criterion, asked, repeat, unit, shown) VALUES (?, ?, ?, ?, ?, ?)"
 """A row that changes gets a new, higher number, by which readers see what is new."""
 _ANSWERS = "SELECT edit, criterion, asked, repeat, unit, shown FROM answers WHERE unit = ?"
+LOST = f"{MARK} (this text is missing from the run)"
 
 
 class Unit(Record):
@@ -302,3 +319,72 @@ def _place(connection: sqlite3.Connection, unit: Mapping[str, Any], edit: int) -
         if row := connection.execute(query, {**unit, "edit": edit}).fetchone():
             return int(row[0])
     return None
+
+
+def read_trace(
+    damage: Damage, edit_id: str, head: Any, steps: Iterable[tuple[int, Any]], text_of: Callable[[str], str | None]
+) -> Trace | None:
+    """Return a trace; a step or a text that cannot be read is named among its notes."""
+    found: list[Step] = []
+    notes: list[str] = []
+    for position, text in steps:
+        before = len(found)
+        with damage.reading("steps", f"{edit_id}, step {position + 1}"):
+            found.append(Step.model_validate_json(text))
+        if len(found) == before:
+            notes.append(f"step {position + 1} cannot be read: the run is damaged")
+    with damage.reading("traces", edit_id):
+        facts = dict(json.loads(head))
+        texts = [text_of(str(sha)) for sha in facts["prompt"]]
+        if None in texts:
+            damage.add("texts of prompts", edit_id)
+            notes.append("a text of the prompt is missing: the run is damaged")
+        prompt = tuple(LOST if text is None else text for text in texts)
+        return Trace(**{**facts, "prompt": prompt, "steps": tuple(found), "notes": (*facts.get("notes", ()), *notes)})
+    return None
+
+
+def read_reply(damage: Damage, key: str, text: Any) -> dict[str, Any] | None:
+    """Return a kept reply; None where it cannot be read, so that this one request is asked again."""
+    with damage.reading("kept replies", key[:12]):
+        found = dict(json.loads(text))
+        return found if fits(found) else dict(storable(found))
+    return None
+
+
+@dataclass(frozen=True)
+class StepReply:
+    """A reply as the run keeps it, and its message."""
+
+    kept: Mapping[str, Any]
+    message: AIMessage
+
+
+def reply_behind(run: Run, edit_id: str, step: Step) -> StepReply | None:
+    """Return the reply a step was read from, None where the run does not hold it.
+
+    The step knows the request it answers. A request may have been answered more than once, by a unit that was asked anew or
+    by forks, and traces of earlier versions do not name theirs: of several replies it is the one with the step's words and calls.
+    """
+    from langchain_core.messages import AIMessage, messages_from_dict  # takes long to load
+
+    from editloupe.agent.replies.replayed import same_reply
+
+    for key, kept in _candidates(run, edit_id, step):
+        with run.damage.reading("kept replies", key[:12]):
+            (message,) = messages_from_dict([dict(kept["message"])])
+            if isinstance(message, AIMessage) and same_reply(message, step):
+                return StepReply(kept, message)
+    return None
+
+
+def _candidates(run: Run, edit_id: str, step: Step) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if not step.reply_key:
+        yield from run.replies_of(edit_id).items()
+        return
+    query = "SELECT key, reply FROM replies WHERE key = ? OR (key > ? AND key < ?) ORDER BY key"
+    with run.reader() as reader:
+        rows = reader.connection.execute(query, (step.reply_key, f"{step.reply_key}#", f"{step.reply_key}$")).fetchall()
+    for key, text in rows:
+        if (reply := read_reply(run.damage, key, text)) is not None:
+            yield key, reply

@@ -15,7 +15,7 @@ from typing import Any
 
 from editloupe._util.json_safe import storable, storable_text
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
-from editloupe.evals.runs.people_files import TRACE_NOTES
+from editloupe.evals.runs.run_folder import TRACE_NOTES
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.evals.traces.index_store import recall, remember, stamp

@@ -11,7 +11,7 @@ from typing import Annotated
 from mcp_types import CallToolResult
 from pydantic import Field
 
-from editloupe.evals.runs.export import each_once
+from editloupe.evals.runs.export.tables import each_once
 from editloupe.evals.runs.store import Run
 from editloupe.pictures.decode import open_picture
 from editloupe.servers.mcp.judging import verdict_note

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from editloupe._util.json_safe import storable
 from editloupe.evals.manifests.jsonl_log import append_line, read_log_rows
-from editloupe.evals.runs.people_files import LABELS
+from editloupe.evals.runs.run_folder import LABELS
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.types import Box, UserError
 

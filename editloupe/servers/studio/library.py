@@ -14,8 +14,7 @@ from pathlib import Path
 
 from editloupe.evals.runs.damage import RunDamaged, readable
 from editloupe.evals.runs.edit_rows import KeptEdit
-from editloupe.evals.runs.pictures import PictureFolder
-from editloupe.evals.runs.run_folder import FILE
+from editloupe.evals.runs.run_folder import FILE, PictureFolder
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.evals.stats.scores.run_table import version_notes, versions_counted

@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from editloupe.evals.runs.pictures import SUFFIXES
+from editloupe.evals.runs.run_folder import SUFFIXES
 from editloupe.pictures.decode import FORMATS, declared_size, open_picture
 from editloupe.pictures.encode import encode
 from editloupe.pictures.pixel_budget import PixelBudget

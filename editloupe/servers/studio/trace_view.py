@@ -12,8 +12,7 @@ from pydantic import ValidationError
 
 from editloupe.evals.runs.damage import readable
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.trace_rows import reply_behind
-from editloupe.evals.runs.unit_rows import Unit
+from editloupe.evals.runs.unit_rows import Unit, reply_behind
 from editloupe.judge.question_key import changes
 from editloupe.rubrics.case import EDITED, SOURCE
 from editloupe.types import AskedMessage, Box, Observation, Sent, Step, ToolCall, Trace, UserError

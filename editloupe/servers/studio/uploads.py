@@ -14,7 +14,7 @@ from pathlib import Path
 
 from starlette.exceptions import HTTPException
 
-from editloupe.evals.runs.pictures import PictureFolder, file_of
+from editloupe.evals.runs.run_folder import PictureFolder, file_of
 from editloupe.pictures.decode import Picture, decode
 from editloupe.servers.studio.picture_cache import DecodingThreads
 from editloupe.servers.studio.settings import UPLOAD_PIXELS

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from editloupe.evals.runs.people_files import QUEUE_SUFFIX
+from editloupe.evals.runs.run_folder import QUEUE_SUFFIX
 from editloupe.evals.stats.trust.label_queue import FILE, LabelQueue, draw_evenly
 from editloupe.servers.studio.library import OpenRun
 from editloupe.types import UserError

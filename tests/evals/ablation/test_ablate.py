@@ -8,7 +8,7 @@ import pytest
 
 from editloupe import Edit, JudgeSettings, UserError
 from editloupe.evals.ablation import ablate, ablation_table, combinations_of
-from editloupe.evals.batch.replies import KeptReplies
+from editloupe.evals.batch.work_items import KeptReplies
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import unjudged
 from editloupe.evals.stats.bootstrap import Resampling

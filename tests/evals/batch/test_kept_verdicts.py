@@ -77,7 +77,7 @@ def contents(folder: Path, table: str = "verdicts") -> list[tuple[Any, ...]]:
 
 def check_traces(folder: Path) -> None:
     """Check that every verdict's trace and the reply behind each of its steps can be read."""
-    from editloupe.evals.runs.trace_rows import reply_behind
+    from editloupe.evals.runs.unit_rows import reply_behind
 
     with Run.open(folder / "run") as opened:
         for unit in opened.units():

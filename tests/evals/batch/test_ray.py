@@ -16,7 +16,7 @@ import pytest
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.options import ToolOptions
 from editloupe.evals.batch.batch import Batch, judge_batch
-from editloupe.evals.batch.ray_vision import Batcher, VisionModels, each_once, shared_settings
+from editloupe.evals.batch.ray_actors import Batcher, VisionModels, each_once, shared_settings
 from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run

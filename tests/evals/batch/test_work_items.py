@@ -7,8 +7,7 @@ from pathlib import Path
 
 from editloupe.agent.asking import Unanswered
 from editloupe.agent.transport.rate_limits import OverBudget
-from editloupe.evals.batch.replies import FOLDER, KeptWhileUnderWay
-from editloupe.evals.batch.work_items import ItemTally, work_through
+from editloupe.evals.batch.work_items import FOLDER, ItemTally, KeptWhileUnderWay, work_through
 from editloupe.pictures.pixels import ImageError
 from editloupe.tools.contract import ToolError
 

@@ -11,8 +11,7 @@ import pytest
 
 from editloupe.agent.asking import Asker
 from editloupe.agent.open_model import ModelSettings, open_chat
-from editloupe.evals.batch.replies import KeptWhileUnderWay
-from editloupe.evals.batch.work_items import ItemTally
+from editloupe.evals.batch.work_items import ItemTally, KeptWhileUnderWay
 from editloupe.evals.edival.files import ChainFile, SceneFile, read_json
 from editloupe.evals.edival.instruct import Instructor
 from editloupe.rubrics.edival.pools import update

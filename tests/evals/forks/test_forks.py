@@ -16,7 +16,7 @@ from editloupe.cli.main import run as command
 from editloupe.evals.forks import forks_of
 from editloupe.evals.forks.records import distribution, parting
 from editloupe.evals.forks.reopening import JudgeChange
-from editloupe.evals.runs.export import rows_of
+from editloupe.evals.runs.export.tables import rows_of
 from editloupe.evals.runs.merging import merge
 from editloupe.evals.runs.pruning import prune
 from editloupe.evals.runs.store import Run

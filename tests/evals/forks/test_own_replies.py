@@ -12,7 +12,7 @@ from editloupe import Edit, Judge, fork
 from editloupe.evals.batch.batch import Batch, judge_batch
 from editloupe.evals.forks.reopening import JudgeChange
 from editloupe.evals.runs.store import Run
-from editloupe.evals.runs.trace_rows import reply_behind
+from editloupe.evals.runs.unit_rows import reply_behind
 from tests.conftest import StartServer
 from tests.drawn_pictures import edit_pair
 from tests.evals.forks.kept_runs import CRITERION, script, turns

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.manifests.ids import IdSet
+from editloupe.evals.manifests.cases import IdSet
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.types import Edit, UserError
 from tests.evals.samples import write_manifest, write_picture

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.manifests.untouched import NOTHING_EDITED
+from editloupe.evals.manifests.cases import NOTHING_EDITED
 from editloupe.evals.report import Leaderboard, Report, build_leaderboard, build_report
 from editloupe.evals.report.blocks import sequence
 from editloupe.evals.report.markdown import as_markdown

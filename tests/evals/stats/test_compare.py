@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from editloupe.evals.manifests.untouched import NOTHING_EDITED
+from editloupe.evals.manifests.cases import NOTHING_EDITED
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.comparison.run_comparison import compare_runs, question_of
 from editloupe.evals.stats.scores.run_table import read_run_table

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from editloupe.evals.manifests.untouched import NOTHING_EDITED
+from editloupe.evals.manifests.cases import NOTHING_EDITED
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.comparison.model_comparison import ModelComparison, compare_apart, compare_models
 from editloupe.evals.stats.comparison.run_comparison import compare_runs

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.manifests.untouched import NOTHING_EDITED
+from editloupe.evals.manifests.cases import NOTHING_EDITED
 from editloupe.evals.stats.bootstrap import Bools, Floats, Ints, Resampling
 from editloupe.evals.stats.comparison.paired_differences import OVERALL, CaseGrid, Change, differences, holm
 from editloupe.evals.stats.comparison.run_comparison import Side, better_side, edited, same_judge, same_protocol

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from editloupe.evals.runs.pictures import PictureFolder
-from editloupe.evals.runs.run_folder import PICTURES
+from editloupe.evals.runs.run_folder import PICTURES, PictureFolder
 from editloupe.evals.stats.agreement import coefficients as st
 from editloupe.evals.stats.bootstrap import Floats, Ints, kinds_of, numbered
 from editloupe.evals.stats.estimate import Number

@@ -16,7 +16,7 @@ from editloupe._util.text import number_of
 from editloupe.agent.spec_names import RULES
 from editloupe.evals.labels.files import Named, label_files, rater_in
 from editloupe.evals.labels.human import Files, Human, listed_files, merge_labels
-from editloupe.evals.manifests.ids import case_key
+from editloupe.evals.manifests.cases import case_key
 from editloupe.evals.runs.configurations import Configuration, planned_repeats, recorded_answer, rubric_records
 from editloupe.evals.runs.edit_rows import KeptEdit
 from editloupe.evals.runs.store import Run

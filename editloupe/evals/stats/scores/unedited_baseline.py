@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from editloupe._util.text import number_of, verb
-from editloupe.evals.manifests.untouched import NOTHING_EDITED
+from editloupe.evals.manifests.cases import NOTHING_EDITED
 from editloupe.evals.stats.bootstrap import Bools, Floats
 from editloupe.evals.stats.comparison.paired_differences import CaseGrid, Point
 from editloupe.evals.stats.estimate import Estimate, Number, finite, missing

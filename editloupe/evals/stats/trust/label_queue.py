@@ -16,7 +16,7 @@ from editloupe._util.files import write_text
 from editloupe._util.text import for_json, number_of, plain_name
 from editloupe.evals.labels.human import Human
 from editloupe.evals.manifests.readers import read_jsonl
-from editloupe.evals.runs.people_files import ALREADY_LABELLED, QUEUE
+from editloupe.evals.runs.run_folder import ALREADY_LABELLED, QUEUE
 from editloupe.evals.stats.bootstrap import Floats, Ints
 from editloupe.evals.stats.scores.run_table import RunRow, Table
 from editloupe.evals.stats.trust.confidence import AUTO, confidences

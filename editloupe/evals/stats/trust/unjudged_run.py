@@ -10,7 +10,7 @@ from editloupe.evals.labels.files import Named, rater_in
 from editloupe.evals.labels.human import merge_labels
 from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.edit_rows import Entry
-from editloupe.evals.runs.people_files import LABELS
+from editloupe.evals.runs.run_folder import LABELS
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Filing
 from editloupe.pictures.decode import Album

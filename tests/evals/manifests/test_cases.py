@@ -1,7 +1,7 @@
 from pathlib import Path
 from typing import Any
 
-from editloupe.evals.manifests.untouched import NOTHING_EDITED, untouched, with_untouched
+from editloupe.evals.manifests.cases import NOTHING_EDITED, untouched, with_untouched
 from editloupe.types import Edit
 
 

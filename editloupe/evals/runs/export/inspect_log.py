@@ -20,8 +20,8 @@ from typing import Any
 
 from editloupe._util.files import whole_file
 from editloupe._util.json_safe import finite_number, storable, storable_text
-from editloupe.evals.runs.export import each_once
-from editloupe.evals.runs.pictures import SUFFIXES
+from editloupe.evals.runs.export.tables import each_once
+from editloupe.evals.runs.run_folder import SUFFIXES
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Unit
 from editloupe.types import Edit, Observation, Sent, Sha, Step, Trace, Usage, UserError, Verdict

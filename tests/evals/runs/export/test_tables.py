@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from editloupe.evals.runs.export import COLUMNS, each_once, to_csv, to_datasets, to_jsonl, to_parquet
+from editloupe.evals.runs.export.tables import COLUMNS, each_once, to_csv, to_datasets, to_jsonl, to_parquet
 from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.unit_rows import Filing
