@@ -16,9 +16,9 @@ import numpy as np
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.geometry import iou, overlap
-from editloupe.tools.models.grounding import GroundingDino
+from editloupe.tools.models.detectors import GroundingDino
+from editloupe.tools.models.tiling import Found, tiles
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.tiling import Found, tiles
 from editloupe.types import Box
 
 SHARES = (0.0001, 0.0003, 0.001, 0.003, 0.01)

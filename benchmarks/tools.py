@@ -31,12 +31,11 @@ from benchmarks.tiling_recall import figures, layouts
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.compare.difference import boxes
 from editloupe.tools.geometry import overlap
-from editloupe.tools.models.grounding import GroundingDino
-from editloupe.tools.models.realesrgan import RealESRGAN
+from editloupe.tools.models.detectors import GroundingDino
+from editloupe.tools.models.tiling import tiles
+from editloupe.tools.models.upscalers import Fast, RealESRGAN
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.tiling import tiles
-from editloupe.tools.upscale import Fast
 from editloupe.types import Box
 
 LOCALIZERS: dict[str, Localizer] = {"pixel difference": naive, "SSIM": ssim, "localize_differences": boxes}

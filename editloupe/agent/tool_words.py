@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from editloupe.rubrics.wording import Wording, filled
-from editloupe.tools.compare.pixel_differences import LocalizePixelDifferences
 from editloupe.tools.contract import Tool, View
 from editloupe.tools.detect import DetectObject
-from editloupe.tools.localize import LocalizeDifferences
+from editloupe.tools.localize import LocalizeDifferences, LocalizePixelDifferences
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.zoom import BOX_UNITS, ZoomInImage
 from editloupe.types import Observation

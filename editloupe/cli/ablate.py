@@ -86,7 +86,7 @@ def _combinations(
 ) -> list[Combination]:
     """Return every combination as a batch into the one run; the first one's protocol spells the types of all edits."""
     from editloupe.evals.ablation import Combination, combinations_of
-    from editloupe.evals.ablation.judging import LOOKS
+    from editloupe.evals.ablation.combinations import LOOKS
 
     each = combinations_of(values)
     judges = [which.judged_by(varied(judge, one)) for one in each]
@@ -104,7 +104,7 @@ def _combinations(
 
 
 def _estimate(made: Sequence[Combination], kind: str) -> int:
-    from editloupe.evals.ablation.judging import estimate_combinations
+    from editloupe.evals.ablation.combinations import estimate_combinations
 
     found = estimate_combinations(made, tell)
     units, requests = sum(one.units for one in found), sum(one.usage.requests for one in found)

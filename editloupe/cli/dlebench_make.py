@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from editloupe.agent.asking import Asker
     from editloupe.evals.batch.work_items import ItemTally
     from editloupe.evals.runs.prices import Price
-    from editloupe.making.costs import Ledger
-    from editloupe.making.folder import MakingFolder
+    from editloupe.making.folder import Ledger, MakingFolder
     from editloupe.making.pipeline import Forecast, Pipeline
     from editloupe.making.references import ReferenceMaker
     from editloupe.making.settings import MakingSettings
@@ -106,10 +105,9 @@ def dlebench(
 
     Example: editloupe make dlebench questions.jsonl --out bench --judge openai:gpt-5.1 --editor openai:gpt-image-1
     """
-    from editloupe.making.costs import Ledger
-    from editloupe.making.folder import MakingFolder
+    from editloupe.making.folder import Ledger, MakingFolder
     from editloupe.making.pipeline import AGAIN, Pipeline, locked
-    from editloupe.making.question_rows import set_name
+    from editloupe.making.questions import set_name
     from editloupe.making.settings import making_settings
 
     if boxes not in (PEOPLE, DETECTOR):
@@ -157,7 +155,7 @@ def _with_models(
     """Give the session whoever was named: who writes metadata, who finds boxes, who edits."""
     from editloupe.evals.batch.work_items import KeptWhileUnderWay
     from editloupe.making.dlebench_metadata import MetadataMaker
-    from editloupe.tools.models.grounding import GroundingDino
+    from editloupe.tools.models.detectors import GroundingDino
 
     work.kept = KeptWhileUnderWay(work.folder.path)
     work.references = references
@@ -220,8 +218,7 @@ def _editor(
     """Return who makes references: an image model, or a folder of crops that people edited."""
     from editloupe.agent.image_editing import open_editor
     from editloupe.evals.runs.prices import price_of
-    from editloupe.making.hand_crops import HandFolder
-    from editloupe.making.references import ReferenceMaker
+    from editloupe.making.references import HandFolder, ReferenceMaker
 
     if editor is None:
         return None
@@ -237,7 +234,7 @@ def _editor(
 
 def _write_results(folder: MakingFolder, ledger: Ledger, unreviewed: bool) -> None:
     from editloupe.evals.manifests.stats import manifest_stats
-    from editloupe.making.output import FIGURES, MANIFEST, save_figures, write_card, write_manifest
+    from editloupe.making.export import FIGURES, MANIFEST, save_figures, write_card, write_manifest
 
     folder.refresh()
     count = write_manifest(folder, unreviewed)
@@ -267,8 +264,8 @@ def _show_forecast(told: list[Forecast], ledger: Ledger, as_json: bool) -> int:
 
 
 def _ended(work: Pipeline, folder: MakingFolder, ledger: Ledger, unreviewed: bool, as_json: bool) -> int:
-    from editloupe.making.hand_crops import CROPS, TODO_LIST
-    from editloupe.making.output import MANIFEST, rows
+    from editloupe.making.export import MANIFEST, rows
+    from editloupe.making.references import CROPS, TODO_LIST
 
     steps, count = folder.steps(), sum(1 for _ in rows(folder, unreviewed))
     failed = sum(len(tally.failed) for tally in work.tallies)
@@ -370,11 +367,11 @@ def sizes(
     """
     from editloupe.evals.batch.work_items import KeptWhileUnderWay
     from editloupe.evals.runs.prices import parse_price, price_of
-    from editloupe.making.costs import Ledger
     from editloupe.making.dlebench_sizes import SizeFinder
-    from editloupe.making.output import FIGURES, save_figures
+    from editloupe.making.export import FIGURES, save_figures
+    from editloupe.making.folder import Ledger
     from editloupe.making.pipeline import locked
-    from editloupe.tools.models.grounding import GroundingDino
+    from editloupe.tools.models.detectors import GroundingDino
 
     paper = known_paper(one_of("--layout", layout, layouts.sample_layouts()))
     named = manifest_names(manifests)

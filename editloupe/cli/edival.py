@@ -29,7 +29,7 @@ from editloupe.evals.edival.files import SceneFile, pictures_in, read_folder
 from editloupe.evals.edival.instruct import LISTS, Instructor
 from editloupe.pictures.encode import LONG_SIDE
 from editloupe.rubrics.edival.tasks import FORMS, TYPES
-from editloupe.tools.models.finders import WholePictureFinder
+from editloupe.tools.models.detectors import WholePictureFinder
 from editloupe.types import UserError
 
 ASKING = ("judge", "setup", "base_url", "max_output_tokens", "timeout")

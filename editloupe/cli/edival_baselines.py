@@ -110,8 +110,7 @@ def baselines(
 def _directions(people: People, clip: str, download: bool, judge: JudgeOptions, out: Path) -> dict[str, float | None]:
     """Return CLIP's direction of every labelled edit; a model that cannot be used is the user's mistake."""
     from editloupe.evals.edival.baseline_scores import CLIP_FILE, ClipDirections
-    from editloupe.tools.models.clip import ClipEncoder
-    from editloupe.tools.models.features import FeatureSettings
+    from editloupe.tools.models.features import ClipEncoder, FeatureSettings
 
     tools = judge.chosen().tool_settings()
     encoder = ClipEncoder(FeatureSettings(clip, download, tools.device, tools.precision))

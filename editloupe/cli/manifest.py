@@ -71,7 +71,7 @@ def stats(
         for path, name in manifest_names(manifests).items()
     ]
     if out is not None:
-        from editloupe.making.output import save_figures
+        from editloupe.making.export import save_figures
 
         tell(f"{number_of(save_figures(found, out), 'figure')} in {out}")
     if as_json:

@@ -78,7 +78,7 @@ class ToolOptions:
 
     def given(self) -> dict[str, Any]:
         """Return the settings that were named; an option of its own goes before the same setting in --tool-set."""
-        from editloupe.tools.setting_values import read_assignments, read_settings, read_tool_names
+        from editloupe.tools.settings import read_assignments, read_settings, read_tool_names
 
         plain = {name: value for name, value in vars(self).items() if name not in ("offered", "tool_set")}
         own: dict[str, Any] = {

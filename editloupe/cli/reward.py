@@ -27,9 +27,8 @@ from editloupe.evals.manifests.pairs import Way
 from editloupe.evals.manifests.readers import READERS
 from editloupe.evals.report.table_formats import FORMATS
 from editloupe.evals.reward.candidates import choices
-from editloupe.evals.reward.judged_pairs import pair_edits
-from editloupe.evals.reward.model_pairs import pairs_of_models, rank_models
-from editloupe.evals.reward.table import is_run, lines_of
+from editloupe.evals.reward.pair_reports import is_run, lines_of, pair_edits
+from editloupe.evals.reward.pairwise_ranking import pairs_of_models, rank_models
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.comparison.bradley_terry import Ranking

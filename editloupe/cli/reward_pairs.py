@@ -23,8 +23,8 @@ from editloupe.cli.output import tell
 from editloupe.evals.batch.batch import Ending
 from editloupe.evals.manifests.pairs import Pair, Way, load_pairs
 from editloupe.evals.reward.edit_rewards import check_scorable
-from editloupe.evals.reward.judged_pairs import assumptions, pair_edits, report_of_pairs
-from editloupe.evals.reward.score_file import judge_by_scores
+from editloupe.evals.reward.external_scores import judge_by_scores
+from editloupe.evals.reward.pair_reports import assumptions, pair_edits, report_of_pairs
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.comparison.preference_results import Accuracy, PairReport
 from editloupe.evals.stats.scores.run_table import Table as RunTable

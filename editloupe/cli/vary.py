@@ -16,7 +16,7 @@ import typer
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.option_groups import spliced
 from editloupe.judge.settings import OF_THE_MACHINE
-from editloupe.tools.setting_values import setting_names
+from editloupe.tools.settings import setting_names
 from editloupe.types import UserError
 
 R = TypeVar("R")

@@ -35,7 +35,7 @@ from editloupe.rubrics.edival.tasks import Task, wording
 from editloupe.rubrics.edival.turn import BASE, KEY, Turn
 from editloupe.rubrics.model import Rubric
 from editloupe.tools.contract import ToolError
-from editloupe.tools.models.finders import Finder, WholePictureFinder
+from editloupe.tools.models.detectors import Finder, WholePictureFinder
 from editloupe.tools.registry import Toolbox
 from editloupe.types import Edit, Outcome, Reason, Sha, Step, Trace, Unjudged, Usage, Verdict
 

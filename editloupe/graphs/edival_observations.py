@@ -20,8 +20,8 @@ from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.model import Rubric
 from editloupe.tools.contract import Kept
 from editloupe.tools.drawing import crop, resized, with_boxes
+from editloupe.tools.models.detectors import Finder
 from editloupe.tools.models.features import Features, backgrounds_alike, regions_alike, without
-from editloupe.tools.models.finders import Finder
 from editloupe.tools.models.quality import Quality, luminance_quantiles
 from editloupe.tools.result_cache import key
 from editloupe.types import Box, Edit, Observation, Sha, Step, ToolCall, Trace

@@ -23,8 +23,7 @@ from editloupe.rubrics.registry import protocol as find_protocol
 from editloupe.rubrics.rewording import Notes, reword_modes
 from editloupe.rubrics.user_rubrics import with_files
 from editloupe.rubrics.yaml_files import bundled_yaml, read_yaml
-from editloupe.tools.setting_values import read_settings
-from editloupe.tools.settings import ToolSettings
+from editloupe.tools.settings import ToolSettings, read_settings
 from editloupe.types import Mode, Record, UserError
 
 DEFAULT_SETUP = "default"

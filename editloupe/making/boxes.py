@@ -13,7 +13,7 @@ from editloupe.making.folder import GIVEN, MakingFolder, Sample, boxes_key
 from editloupe.making.records import MOST_TARGETS, Boxes, LeftOut
 from editloupe.pictures.decode import open_picture
 from editloupe.pictures.pixels import ImageError, Pixels
-from editloupe.tools.tiling import Found
+from editloupe.tools.models.tiling import Found
 from editloupe.types import Box, UserError
 
 DETECTOR = "detector"

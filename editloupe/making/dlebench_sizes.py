@@ -25,8 +25,8 @@ from editloupe.evals.manifests.stats import ManifestStats, manifest_stats
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.making.boxes import DETECTOR, Detector
 from editloupe.making.dlebench_metadata import prompts
+from editloupe.making.folder import StageFile
 from editloupe.making.records import Boxes, LeftOut, SampleRecord, content_key
-from editloupe.making.stage_files import StageFile
 from editloupe.pictures.decode import declared_size, hash_file, open_picture
 from editloupe.types import Box, Edit, Usage, UserError
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-from editloupe._util.files import make_folder
+from editloupe._util.errors import first_error
+from editloupe._util.files import make_folder, open_file
+from editloupe._util.text import for_json
+from editloupe.agent.transport.rate_limits import OverBudget
+from editloupe.agent.transport.secrets import Secrets
+from editloupe.evals.manifests.jsonl_log import append_line
+from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.making.records import (
     METADATA_KEYS,
     REGENERATIONS,
@@ -24,14 +31,104 @@ from editloupe.making.records import (
     content_key,
 )
 from editloupe.making.settings import kept_settings
-from editloupe.making.stage_files import StageFile
-from editloupe.types import UserError
+from editloupe.types import Usage, UserError
+
+T = TypeVar("T", bound=SampleRecord)
+
+
+class StageFile(Generic[T]):
+    """The records of one stage; every one is on disk when `add` returns.
+
+    Another process may add to it as well: `refresh` reads what has come since, and only that.
+    """
+
+    def __init__(self, path: Path, kind: TypeAdapter[T]) -> None:
+        self.path = path
+        self._kind = kind
+        self._latest: dict[str, T] = {}
+        self._read = 0
+        self._lines = 0
+        self._lock = threading.Lock()
+        self._without_secrets = Secrets()
+        self.refresh()
+
+    def add(self, record: T) -> None:
+        """Write a record; it takes the place of earlier ones about the same sample."""
+        line = self._without_secrets(for_json(record.model_dump(mode="json"))).encode()
+        with self._lock:
+            try:
+                append_line(self.path, line)
+            except OSError as error:
+                raise UserError(f"{self.path} cannot be written: {error.strerror or error}") from None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read what was added since the last time."""
+        with self._lock:
+            for record in self._new():
+                self.take(record)
+
+    def take(self, record: T) -> None:
+        """Count a record that was read."""
+        self._latest[record.id] = record
+
+    def latest(self) -> dict[str, T]:
+        """Return the last record of every sample."""
+        return dict(self._latest)
+
+    def get(self, sample_id: str) -> T | None:
+        """Return the last record of a sample."""
+        return self._latest.get(sample_id)
+
+    def all(self) -> Iterator[T]:
+        """Read every record there is, also those that others took the place of."""
+        if self.path.exists():
+            yield from StageLog(self.path, self._kind).records()
+
+    def _new(self) -> Iterator[T]:
+        log = StageLog(self.path, self._kind, self._read, self._lines)
+        yield from log.records()
+        self._read, self._lines = log.place, log.lines
+
+
+class StageLog(Generic[T]):
+    """The lines of a stage's file from one place on."""
+
+    def __init__(self, path: Path, kind: TypeAdapter[T], place: int = 0, lines: int = 0) -> None:
+        self._path, self._kind = path, kind
+        self.place, self.lines = place, lines
+
+    def records(self) -> Iterator[T]:
+        """Yield the records of whole lines; one without an end was cut off by a kill and is passed over."""
+        if not self._path.exists():
+            return
+        try:
+            with open_file(self._path) as file:
+                file.seek(self.place)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        return
+                    self.place += len(line)
+                    self.lines += 1
+                    if line.strip():
+                        yield self._record(line)
+        except OSError as error:
+            raise UserError(f"{self._path} cannot be read: {error.strerror or error}") from None
+
+    def _record(self, line: bytes) -> T:
+        try:
+            return self._kind.validate_json(line)
+        except ValidationError as error:
+            why = first_error(error).message
+            raise UserError(
+                f"{self._path.name}, line {self.lines}: this is no record of this stage ({why}); mend or remove the line"
+            ) from None
+
 
 QUESTIONS, METADATA, BOXES = "questions.jsonl", "metadata.jsonl", "boxes.jsonl"
 REFERENCES, REVIEWS = "references.jsonl", "reviews.jsonl"
 GIVEN = "the question set"
 """Who drew boxes that came with the questions."""
-T = TypeVar("T", bound=SampleRecord)
 Step = Literal[
     "metadata",
     "boxes",
@@ -204,3 +301,65 @@ def _ended(sample: Sample, record: SampleRecord | None) -> Sample:
     if isinstance(record, LeftOut):
         return Sample(sample.question, "left out", sample.metadata, sample.boxes, why=record.left_out)
     return sample
+
+
+FILE = "costs.jsonl"
+
+
+class Cost(SampleRecord):
+    """One paid request: `costs.jsonl`; the id is the sample it was for, or empty."""
+
+    stage: str
+    model: str
+    usage: Usage = Usage()
+    dollars: float | None = None
+    """None where the price is not known."""
+    at: str
+
+
+class Ledger:
+    """The folder's costs; memory does not grow with them."""
+
+    def __init__(self, folder: Path, cap: float | None = None) -> None:
+        self.cap = cap
+        self._file = folder / FILE
+        self._kind = TypeAdapter(Cost)
+        self._lock = threading.Lock()
+        self.spent = 0.0
+        self.requests = 0
+        self.unpriced = 0
+        """Requests whose price is not known."""
+        self._reserved = 0.0
+        for line in StageLog(self._file, self._kind).records():
+            self._count(line)
+
+    def pay(self, sample_id: str, stage: str, model: str, usage: Usage, dollars: float | None) -> None:
+        """Write down a paid request; it is on disk when this returns."""
+        line = Cost(id=sample_id, stage=stage, model=model, usage=usage, dollars=dollars, at=timestamp())
+        with self._lock:
+            try:
+                append_line(self._file, for_json(line.model_dump(mode="json")).encode())
+            except OSError as error:
+                raise UserError(f"{self._file} cannot be written: {error.strerror or error}") from None
+            self._count(line)
+
+    def reserve(self, dollars: float) -> None:
+        """Take room for a request about to be sent; raises OverBudget where the cap leaves none."""
+        with self._lock:
+            if self.cap is not None and self.spent + self._reserved + dollars > self.cap:
+                spent = f"${self.spent:.4f} spent"
+                under_way = f", ${self._reserved:.4f} under way" if self._reserved else ""
+                raise OverBudget(
+                    f"the cap of ${self.cap:g} is reached ({spent}{under_way}, the next request about ${dollars:.4f})"
+                )
+            self._reserved += dollars
+
+    def release(self, dollars: float) -> None:
+        """Give the room back, once the request is paid for or has come to nothing."""
+        with self._lock:
+            self._reserved = max(0.0, self._reserved - dollars)
+
+    def _count(self, line: Cost) -> None:
+        self.requests += 1
+        self.spent += line.dollars or 0.0
+        self.unpriced += line.dollars is None

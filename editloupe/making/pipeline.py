@@ -16,12 +16,10 @@ from editloupe.evals.runs.prices import Price
 from editloupe.evals.runs.run_folder import RunLock
 from editloupe.evals.runs.unit_rows import timestamp
 from editloupe.making.boxes import DETECTOR, Detector, given_boxes, outdated, proposed_boxes
-from editloupe.making.costs import Ledger
-from editloupe.making.folder import MakingFolder, Sample, boxes_key, question_key, reference_key
-from editloupe.making.hand_crops import WaitingCrop, write_crop, write_todo
+from editloupe.making.folder import Ledger, MakingFolder, Sample, boxes_key, question_key, reference_key
 from editloupe.making.questions import read_questions
 from editloupe.making.records import LeftOut, Metadata, Question
-from editloupe.making.references import ReferenceMaker
+from editloupe.making.references import ReferenceMaker, WaitingCrop, write_crop, write_todo
 from editloupe.types import Usage
 
 LOCK = ".lock"

@@ -12,6 +12,7 @@ from editloupe.evals.stats.agreement import coefficients as statistics
 from editloupe.making.boxes import draw_boxes
 from editloupe.making.folder import MakingFolder, question_key
 from editloupe.making.records import CHECKS, METADATA_KEYS, Decision, Metadata, Review
+from editloupe.rubrics.registry import PAPERS
 from editloupe.types import Box, Record, Usage, UserError
 
 SCORES = {"accept": 2.0, "correct": 1.0, "regenerate": 1.0, "discard": 0.0}
@@ -86,8 +87,6 @@ def review(
 
 def _corrected(metadata: Metadata, changed: Mapping[str, str], who: str, key: str) -> Metadata:
     """Return metadata with a person's corrections; the type follows the question's type unless it is corrected itself."""
-    from editloupe.making.types_of_edits import type_of_edit, types_of_edits
-
     known = (*METADATA_KEYS, "instruction_type")
     if unknown := [name for name in changed if name not in known]:
         raise UserError(f"{unknown[0]} is nothing that can be corrected; there are: {', '.join(known)}")
@@ -130,3 +129,20 @@ def review_agreement(folder: MakingFolder) -> ReviewAgreement:
         alpha=alpha,
         why=why,
     )
+
+
+def _named() -> dict[str, str]:
+    return next(dict(paper.question_types) for paper in PAPERS if paper.question_types)
+
+
+def types_of_edits() -> tuple[str, ...]:
+    """Return the instruction types a sample may have."""
+    return tuple(_named().values())
+
+
+def type_of_edit(question_type: str) -> str:
+    """Return the instruction type of a question's type."""
+    try:
+        return _named()[question_type]
+    except KeyError:
+        raise UserError(f"a question's type is one of: {', '.join(_named())}") from None

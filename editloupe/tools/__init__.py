@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from editloupe.tools.compare.process_pool import ComparisonPool
     from editloupe.tools.contract import Frame, Kept, ResultCache, Tool, ToolError, ToolPicture, ToolResult, View
     from editloupe.tools.enhance import Enhancer
+    from editloupe.tools.models.detectors import Finder, WholePictureFinder
     from editloupe.tools.models.features import DinoFeatures, Features, FeatureSettings
-    from editloupe.tools.models.finders import Finder, WholePictureFinder
     from editloupe.tools.models.quality import HpsV3, Quality
     from editloupe.tools.parameters import read_box
     from editloupe.tools.registry import BUILT_IN, Toolbox, build_toolbox

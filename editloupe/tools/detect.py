@@ -12,7 +12,7 @@ from editloupe._util.text import quoted
 from editloupe.pictures.decode import Picture
 from editloupe.tools import drawing
 from editloupe.tools.contract import Kept, ToolError, ToolPicture, ToolResult, View
-from editloupe.tools.models.grounding import GroundingDino
+from editloupe.tools.models.detectors import GroundingDino
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import Box

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from editloupe.pictures.pixels import Pixels, hash_pixels
 from editloupe.tools.contract import Kept, NoResultCache, ResultCache
-from editloupe.tools.models.realesrgan import RealESRGAN, SpandrelModel, gpu_for_ncnn
+from editloupe.tools.models.upscalers import Fast, Nothing, RealESRGAN, SpandrelModel, Upscaler, gpu_for_ncnn
 from editloupe.tools.result_cache import key
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.upscale import Fast, Nothing, Upscaler
 
 WORTHWHILE = 1.25
 """Below this factor an enlargement shows nothing more."""

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from editloupe._util.text import quoted
-from editloupe.tools.compare.compared_pictures import ComparePictures
-from editloupe.tools.compare.pixel_differences import LocalizePixelDifferences
+from editloupe.tools.compare.difference import ComparePictures
 from editloupe.tools.contract import NoResultCache, ResultCache, Selective, Tool, ToolError, ToolResult, View
 from editloupe.tools.detect import DEPENDS_ON, DetectObject
 from editloupe.tools.enhance import Enhancer, build_enhancer
-from editloupe.tools.localize import LocalizeDifferences
+from editloupe.tools.localize import LocalizeDifferences, LocalizePixelDifferences
 from editloupe.tools.parameters import checked
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.result_cache import ToolResultCache

@@ -118,7 +118,7 @@ def test_clips_direction_is_measured_once_and_kept(
     tmp_path: Path, judged: str, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch")
-    from editloupe.tools.models.clip import ClipEncoder
+    from editloupe.tools.models.features import ClipEncoder
     from tests.tools.tiny_models import save_tiny_clip
 
     weights = str(save_tiny_clip(tmp_path / "clip"))

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from editloupe.making.boxes import draw_boxes
-from editloupe.making.costs import Ledger
-from editloupe.making.folder import MakingFolder, boxes_key, question_key, reference_key
-from editloupe.making.output import card_text, write_card, write_manifest
+from editloupe.making.export import card_text, write_card, write_manifest
+from editloupe.making.folder import Ledger, MakingFolder, boxes_key, question_key, reference_key
 from editloupe.making.paste import PasteFacts
 from editloupe.making.records import Boxes, Metadata, Question, Reference
 from editloupe.making.reviews import review, review_agreement

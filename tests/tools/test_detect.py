@@ -13,11 +13,11 @@ from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.detect import DetectObject
 from editloupe.tools.drawing import with_boxes
-from editloupe.tools.models.grounding import GroundingDino
+from editloupe.tools.models.detectors import GroundingDino
+from editloupe.tools.models.tiling import Found
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.result_cache import ToolResultCache
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.tiling import Found
 from editloupe.types import Box
 from tests.tools.conftest import MakeView
 

@@ -11,11 +11,10 @@ from skimage import data
 
 from editloupe.pictures.pixels import Pixels
 from editloupe.tools.enhance import Enhancer, build_enhancer
-from editloupe.tools.models.realesrgan import RealESRGAN, mixed, packaged_weights, tiles
+from editloupe.tools.models.upscalers import Fast, Nothing, RealESRGAN, mixed, packaged_weights, tiles
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.result_cache import ToolResultCache
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.upscale import Fast, Nothing
 from editloupe.types import UserError
 
 needs_weights = pytest.mark.skipif(

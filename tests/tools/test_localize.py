@@ -11,16 +11,16 @@ from skimage import data
 
 from editloupe.pictures.decode import Picture
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.compare.compared_pictures import ComparedPictures, LineReader, compare_here
+from editloupe.tools.compare.difference import ComparedPictures, LineReader, compare_here
 from editloupe.tools.contract import ToolError
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.geometry import iou
 from editloupe.tools.localize import LocalizeDifferences
+from editloupe.tools.models.upscalers import Fast, Nothing
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.result_cache import ToolResultCache
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.upscale import Fast, Nothing
 from editloupe.types import Box
 from tests.tools.conftest import MakeView
 

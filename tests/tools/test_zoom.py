@@ -11,9 +11,9 @@ from editloupe.pictures.pixels import Pixels
 from editloupe.tools.contract import ToolError
 from editloupe.tools.enhance import Enhancer
 from editloupe.tools.geometry import inside
+from editloupe.tools.models.upscalers import Fast, Nothing
 from editloupe.tools.registry import build_toolbox
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.upscale import Fast, Nothing
 from editloupe.tools.zoom import ZoomInImage
 from editloupe.types import Box
 from tests.tools.conftest import MakeView

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 from editloupe._util.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from editloupe.evals.ablation.combinations import Combination, combinations_of
-    from editloupe.evals.ablation.judging import ablate, judge_combinations
-    from editloupe.evals.ablation.measuring import measure_run
-    from editloupe.evals.ablation.records import Ablation, AblationCell, AblationRow
+    from editloupe.evals.ablation.combinations import Combination, combinations_of, judge_combinations
+    from editloupe.evals.ablation.results import Ablation, AblationCell, AblationRow, ablate, measure_run
     from editloupe.evals.ablation.tables import ablation_blocks, ablation_table
 
 __all__ = [

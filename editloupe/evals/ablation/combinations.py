@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
-from editloupe.evals.batch.batch import Batch
+from editloupe.evals.batch.batch import Batch, Ending, Say, dry_run, judge_batch
+from editloupe.evals.batch.progress import Forecast
+from editloupe.evals.labels.human import Files, check_labels
 from editloupe.evals.runs.configurations import recorded_answer, recorded_rubrics
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.rubrics.model import Answer
-from editloupe.types import UserError
+from editloupe.types import Edit, UserError
 
 T = TypeVar("T")
 Named = tuple[str, str | None]
@@ -46,6 +48,16 @@ class Asking:
     """By id and model."""
     answers: Mapping[str, Answer] = field(default_factory=dict, repr=False)
     """What each criterion can be answered with, as far as that is known."""
+
+
+@dataclass(frozen=True)
+class JudgedCombination:
+    """A combination, what it asks, and under which name the run holds what was answered."""
+
+    combination: Combination
+    asking: Asking
+    configuration: str | None
+    same_as: str | None = None
 
 
 def combinations_of(varied: Mapping[str, Sequence[T]]) -> list[dict[str, T]]:
@@ -97,3 +109,80 @@ def _count(batch: Batch, judge: BaseJudge) -> tuple[Counter[str], frozenset[Name
     if not edits:
         raise UserError("the manifest holds no edits to judge")
     return Counter({criterion: count * batch.repeats for criterion, count in units.items()}), frozenset(edits)
+
+
+LOOKS = "looks"
+"""The folder in the run in which combinations share what their tools found; it may be deleted."""
+
+
+def exactly(batch: Batch) -> Batch:
+    """Return a batch that uses no verdict given to a question asked otherwise: combinations are compared, not merged."""
+    return replace(batch, again=replace(batch.again, exact=True))
+
+
+def judge_combinations(
+    combinations: Sequence[Combination],
+    human: Files = None,
+    *,
+    quiet: bool = False,
+    signals: bool = False,
+    say: Say = lambda sentence: None,
+) -> list[tuple[JudgedCombination, Ending | None]]:
+    """Judge every combination; where one is stopped, by a cap or by the user, the later ones are not begun.
+
+    Files of labels are read first: a mistake in them is told before anything is paid for.
+    """
+    asking = asking_of(combinations)
+    check_labels(human, (edit_id for edit_id, _ in asking[0].edits), asking[0].answers)
+    found: list[tuple[JudgedCombination, Ending | None]] = []
+    stopped = False
+    for number, (one, what) in enumerate(zip(combinations, asking, strict=True), start=1):
+        ending = None
+        if not stopped:
+            say(f"{number} of {len(combinations)}: {one.name}")
+            ending = judge_batch(exactly(one.batch), quiet=quiet, signals=signals, say=say)
+            stopped = not ending.complete and bool(ending.why or ending.stops_requested)
+        same = _same(asking, number - 1)
+        earlier = combinations[same].name if same is not None else None
+        found.append((JudgedCombination(one, what, ending.configuration if ending else None, earlier), ending))
+    return found
+
+
+def _same(asking: Sequence[Asking], place: int) -> int | None:
+    """Return the first combination that asks exactly what this one does; None where that is itself."""
+    first = next(number for number, one in enumerate(asking) if one.questions == asking[place].questions)
+    return first if first < place else None
+
+
+def estimate_combinations(combinations: Sequence[Combination], say: Say = lambda sentence: None) -> list[Forecast]:
+    """Estimate what each combination would take; questions that an earlier one asks too are counted there."""
+    asking, found = asking_of(combinations), []
+    seen: set[str] = set()
+    for one, what in zip(combinations, asking, strict=True):
+        new = [criterion for criterion, keys in what.questions.items() if not keys <= seen]
+        seen.update(*what.questions.values())
+        found.append(dry_run(exactly(_only(one.batch, new)), say))
+    return found
+
+
+def _only(batch: Batch, criteria: Sequence[str]) -> Batch:
+    """Return the batch with only these criteria asked."""
+
+    def open_judge(**hooks: Any) -> Any:
+        return _Narrowed(batch.open_judge(**hooks), tuple(criteria))
+
+    return replace(batch, open_judge=open_judge)
+
+
+class _Narrowed:
+    """A judge of which only some criteria are asked, for an estimate."""
+
+    def __init__(self, judge: Any, criteria: tuple[str, ...]) -> None:
+        self._judge, self._criteria = judge, criteria
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._judge, name)
+
+    def criteria_for(self, edit: Edit) -> tuple[str, ...]:
+        """Return those of the criteria that this edit is asked."""
+        return tuple(name for name in self._judge.criteria_for(edit) if name in self._criteria)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from editloupe._util.text import number_of
-from editloupe.evals.ablation.records import MEASURES, Ablation, AblationCell
+from editloupe.evals.ablation.results import MEASURES, Ablation, AblationCell
 from editloupe.evals.report.block_types import Block, Heading, Paragraph, Points
 from editloupe.evals.report.blocks import letter, p_value
 from editloupe.evals.report.table_formats import HIGH, LOW

@@ -19,11 +19,11 @@ from editloupe.evals.batch.work_items import current_work, reply_key
 from editloupe.evals.runs.run_folder import KeptPictures, kept_pictures
 from editloupe.judge.base_judge import BaseJudge
 from editloupe.pictures.pixels import Pixels, hash_pixels
-from editloupe.tools.models.grounding import GroundingDino, levels_in_keys, resolve_tile_levels
+from editloupe.tools.models.detectors import GroundingDino, levels_in_keys, resolve_tile_levels
+from editloupe.tools.models.tiling import Found
+from editloupe.tools.models.upscalers import Upscaler
 from editloupe.tools.registry import Toolbox, build_toolbox
 from editloupe.tools.settings import ToolSettings
-from editloupe.tools.tiling import Found
-from editloupe.tools.upscale import Upscaler
 from editloupe.types import Judgement, Usage
 
 REMEMBERED = 100_000

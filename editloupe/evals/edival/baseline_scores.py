@@ -20,7 +20,7 @@ from editloupe.pictures.pixels import ImageError
 from editloupe.rubrics.edival.captions import captions
 from editloupe.rubrics.edival.turn import Turn, read_turn
 from editloupe.rubrics.protocol import MissingInput
-from editloupe.tools.models.clip import ClipEncoder
+from editloupe.tools.models.features import ClipEncoder
 from editloupe.types import Edit, UserError
 
 CLIP_FILE = "clip.jsonl"

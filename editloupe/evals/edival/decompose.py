@@ -20,7 +20,7 @@ from editloupe.rubrics.edival.scene import GroundedObject, SceneObject, all_obje
 from editloupe.rubrics.edival.settings import EdivalSettings
 from editloupe.rubrics.edival.tasks import prompts
 from editloupe.tools.drawing import resized, with_boxes
-from editloupe.tools.models.finders import Finder
+from editloupe.tools.models.detectors import Finder
 from editloupe.types import Box
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from editloupe.rubrics.edival.settings import EdivalSettings
+from editloupe.tools.models.detectors import Finder, WholePictureFinder
 from editloupe.tools.models.features import DinoFeatures, Features, FeatureSettings
-from editloupe.tools.models.finders import Finder, WholePictureFinder
 from editloupe.tools.models.quality import HpsV3, Quality
 from editloupe.tools.settings import ToolSettings
 from editloupe.types import UserError

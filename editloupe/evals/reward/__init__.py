@@ -2,8 +2,8 @@
 
 from editloupe.evals.manifests.pairs import Pair, load_pairs
 from editloupe.evals.reward.edit_rewards import Rewards, areward, best_of, reward, rewards
-from editloupe.evals.reward.judged_pairs import judge_pairs
-from editloupe.evals.reward.score_file import judge_by_scores
+from editloupe.evals.reward.external_scores import judge_by_scores
+from editloupe.evals.reward.pair_reports import judge_pairs
 from editloupe.evals.stats.comparison.preference_results import Accuracy, PairReport, PairResult, accuracy
 
 __all__ = [

@@ -9,7 +9,7 @@ from pathlib import Path
 from editloupe._util.files import read_text
 from editloupe.evals.manifests.readers import PICTURE_SUFFIXES
 from editloupe.evals.reward.edit_rewards import best_place
-from editloupe.evals.reward.judged_pairs import rows_of_edits
+from editloupe.evals.reward.pair_reports import rows_of_edits
 from editloupe.evals.stats.comparison.preference_results import NOT_YET, row_halves
 from editloupe.evals.stats.scores.run_table import Table
 from editloupe.types import Edit, Record, UserError

@@ -17,7 +17,7 @@ from editloupe.evals.forks.stopping import ForkStop
 from editloupe.judge.settings import setup_names
 from editloupe.servers.studio.settings import StudioSettings
 from editloupe.servers.studio.uploads import Uploads
-from editloupe.tools.setting_values import read_assignments
+from editloupe.tools.settings import read_assignments
 from editloupe.types import Mode, Record, Several, UserError
 
 AT_ONCE = 2

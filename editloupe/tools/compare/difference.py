@@ -18,27 +18,35 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from editloupe.pictures.decode import Picture
+from editloupe.pictures.pixels import Pixels
+from editloupe.tools import drawing, geometry
+from editloupe.tools.compare.arrays import around, overlap
 from editloupe.tools.compare.fine_structure import FineSpot, find_fine_spots, fine_frame
 from editloupe.tools.compare.regions import (
     Spot,
-    around,
     find_spots,
     is_whole_scene,
-    overlap,
     significance,
     visible_share,
 )
 from editloupe.tools.compare.registration import Registration, register, sample
-from editloupe.tools.compare.residual import measure
-from editloupe.tools.compare.tone import apply_tone, block_means, fit_tone, gray_line, sharpness_ratio, tone_change
-
-Picture = NDArray[np.uint8]
+from editloupe.tools.compare.residual import (
+    apply_tone,
+    block_means,
+    fit_tone,
+    gray_line,
+    measure,
+    sharpness_ratio,
+    tone_change,
+)
+from editloupe.types import Box
 
 # Longest side of the reduced copies: an object of 0.1 % of a 3:2 picture is still 16 pixels wide, while texture and
 # coding noise are mostly averaged away.
@@ -126,7 +134,7 @@ class Alignment:
     size: tuple[int, int]
     """Width and height of the first picture."""
 
-    def crop(self, second: Picture, box: tuple[int, int, int, int]) -> Picture:
+    def crop(self, second: Pixels, box: tuple[int, int, int, int]) -> Pixels:
         """Return the part of the second picture that lies over a box of the first one, at full resolution.
 
         Places outside the second picture repeat its border.
@@ -172,17 +180,17 @@ class Comparison:
         return f"{found} {self.global_change.sentence(subject)}"
 
 
-def localize(first: Picture, second: Picture) -> list[Region]:
+def localize(first: Pixels, second: Pixels) -> list[Region]:
     """Return the regions where the second picture differs from the first one, best first."""
     return list(compare(first, second).regions)
 
 
-def boxes(first: Picture, second: Picture) -> list[list[int]]:
+def boxes(first: Pixels, second: Pixels) -> list[list[int]]:
     """Return only the boxes of :func:`localize`, as lists."""
     return [list(region.box) for region in localize(first, second)]
 
 
-def compare(first: Picture, second: Picture) -> Comparison:
+def compare(first: Pixels, second: Pixels) -> Comparison:
     """Compare two RGB pictures of the same scene; they may differ in size, framing, tone and sharpness."""
     height, width = first.shape[:2]
     a, b, factor = _reduce(first, second)
@@ -219,7 +227,7 @@ def compare(first: Picture, second: Picture) -> Comparison:
     return Comparison(tuple(regions), share, False, change, lies)
 
 
-def align(first: Picture, second: Picture) -> Picture:
+def align(first: Pixels, second: Pixels) -> Pixels:
     """Return the second picture resampled into the first one's pixel frame, at full resolution."""
     height, width = first.shape[:2]
     a, b, factor = _reduce(first, second)
@@ -227,7 +235,7 @@ def align(first: Picture, second: Picture) -> Picture:
     return lies.crop(second, (0, 0, width, height))
 
 
-def _gray(picture: Picture) -> Picture:
+def _gray(picture: Pixels) -> Pixels:
     return np.asarray(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), np.uint8)
 
 
@@ -235,14 +243,14 @@ def _lies_in(box: tuple[int, int, int, int], size: tuple[int, int]) -> bool:
     return min(box[:2]) >= 0 and box[2] <= size[0] and box[3] <= size[1]
 
 
-def _sample(picture: Picture, places: NDArray[np.float32]) -> Picture:
+def _sample(picture: Pixels, places: NDArray[np.float32]) -> Pixels:
     """Return the picture read at the given positions; positions outside repeat the border."""
     # At thirty-second parts of a pixel, which nobody sees, it takes a third of the time.
     whole, parts = cv2.convertMaps(places, cast(Any, None), cv2.CV_16SC2)
     return np.asarray(cv2.remap(picture, whole, parts, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE), np.uint8)
 
 
-def _reduce(first: Picture, second: Picture) -> tuple[Picture, Picture, int]:
+def _reduce(first: Pixels, second: Pixels) -> tuple[Pixels, Pixels, int]:
     """Return both pictures at the first one's size divided by a whole factor, and that factor."""
     height, width = first.shape[:2]
     factor = -(-max(width, height) // WORK_LONG_SIDE)
@@ -258,7 +266,7 @@ def _reduce(first: Picture, second: Picture) -> tuple[Picture, Picture, int]:
     return small, np.asarray(resized, np.uint8), factor
 
 
-def _shrink(picture: Picture, factor: int) -> Picture:
+def _shrink(picture: Pixels, factor: int) -> Pixels:
     """Average whole blocks of pixels; an incomplete block at the right or lower border is left out."""
     height, width = max(1, picture.shape[0] // factor), max(1, picture.shape[1] // factor)
     if factor == 1:
@@ -267,7 +275,7 @@ def _shrink(picture: Picture, factor: int) -> Picture:
     return np.asarray(cv2.resize(blocks, (width, height), interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def _overlay(picture: Picture, registration: Registration) -> tuple[Picture, NDArray[np.bool_] | None]:
+def _overlay(picture: Pixels, registration: Registration) -> tuple[Pixels, NDArray[np.bool_] | None]:
     """Return the picture warped by the registration and where it really has content; None is everywhere."""
     if registration.still:
         return picture, None
@@ -278,7 +286,7 @@ def _overlay(picture: Picture, registration: Registration) -> tuple[Picture, NDA
     return sample(picture, places), valid
 
 
-def _inside(places: NDArray[np.float32], farthest: int) -> Picture:
+def _inside(places: NDArray[np.float32], farthest: int) -> Pixels:
     """Return which places lie in a picture of the same size, as 255; none is moved farther than that."""
     height, width = places.shape[:2]
     inside = np.full((height, width), 255, np.uint8)
@@ -294,7 +302,7 @@ def _inside(places: NDArray[np.float32], farthest: int) -> Picture:
     return inside
 
 
-def _region(spot: Spot, a: Picture, b: Picture, factor: int) -> Region:
+def _region(spot: Spot, a: Pixels, b: Pixels, factor: int) -> Region:
     """Return a spot of the reduced pictures as a region of the first one."""
     x1, y1, x2, y2 = spot.box
     box = (x1 * factor, y1 * factor, x2 * factor, y2 * factor)
@@ -302,7 +310,7 @@ def _region(spot: Spot, a: Picture, b: Picture, factor: int) -> Region:
     return Region(box, round(spot.significance, 4), spot.area * factor * factor, change)
 
 
-def _fine_region(spot: FineSpot, parts: list[Region], a: Picture, b: Picture, factor: int) -> Region:
+def _fine_region(spot: FineSpot, parts: list[Region], a: Pixels, b: Pixels, factor: int) -> Region:
     """Return a place whose fine structure changed as a region, round the parts of it that were found without."""
     box, size, rank = spot.box, spot.area, significance(spot.contrast, spot.area / (a[..., 0].size * factor * factor))
     for part in parts:
@@ -313,7 +321,7 @@ def _fine_region(spot: FineSpot, parts: list[Region], a: Picture, b: Picture, fa
     return Region(box, round(rank, 4), size, change)
 
 
-def _lab_change(a: Picture, b: Picture, mask: Picture | None) -> tuple[float, float, float]:
+def _lab_change(a: Pixels, b: Pixels, mask: Pixels | None) -> tuple[float, float, float]:
     """Return the change of the mean colour from ``a`` to ``b`` in CIE Lab."""
     means = np.array([[cv2.mean(a, mask)[:3], cv2.mean(b, mask)[:3]]], np.float32) / np.float32(255.0)
     before, after = cv2.cvtColor(means, cv2.COLOR_RGB2LAB)[0]
@@ -335,3 +343,78 @@ def _tone_words(amount: float, more: str, less: str) -> list[str]:
     if abs(amount) < WORTH_TONE:
         return []
     return [f"{100 * abs(amount):.0f} % {more if amount > 0 else less}"]
+
+
+CONTEXT = 0.35
+"""The margin round a region, as a share of its longer side: enough to see what the thing is and where it stands."""
+SMALLEST = 96
+"""A crop is at least so wide and high, in pixels of the original."""
+WHOLE_SIDE = 1024
+"""The longer side at which whole pictures are put next to each other."""
+READ = 3
+"""The most regions whose text is read."""
+READING_CONTEXT = 1.0
+READING_SMALLEST = 160
+"""The margin round a region whose text is read, and the least it grows to: a word is read whole or not at all."""
+
+
+@dataclass(frozen=True)
+class ComparedPictures:
+    """What a comparison found, and the places it shows."""
+
+    found: Comparison
+    boxes: tuple[Box, ...]
+    """Where the crops lie in the first picture; none where the whole scene differs."""
+    sides: tuple[Pixels, ...]
+    """Both sides of every crop as they are, one after the other; the whole pictures, small, where the whole scene differs."""
+    texts: tuple[dict[str, Any], ...] | None = None
+    """The text of the first places on both sides; None if no text was to be read, or the whole scene differs."""
+
+
+class LineReader(Protocol):
+    """Reads the text of a place; see `ReadText.line_at`."""
+
+    def line_at(self, pixels: Pixels, at: Box, box: Box) -> dict[str, Any] | None:
+        """Return the text that runs through a box of a region, with its confidence, or None."""
+
+
+class ComparePictures(Protocol):
+    """Compares two pictures and shows so many places at most; has their text read if a reader is passed."""
+
+    def __call__(
+        self, first: Picture, second: Picture, most: int, reader: LineReader | None = None
+    ) -> ComparedPictures:
+        """Compare two pictures."""
+
+
+def compare_here(first: Picture, second: Picture, most: int, reader: LineReader | None = None) -> ComparedPictures:
+    """Compare two pictures in this process."""
+    return compared(first.pixels, second.pixels, most, reader)
+
+
+def compared(first: Pixels, second: Pixels, most: int, reader: LineReader | None = None) -> ComparedPictures:
+    """Compare two pictures, cut out the most significant differences, and read the text of the first few."""
+    found = compare(first, second)
+    size = first.shape[1], first.shape[0]
+    if found.whole_scene:
+        scale = min(1.0, WHOLE_SIDE / max(size))
+        small = max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+        return ComparedPictures(found, (), (drawing.resized(first, small), drawing.resized(second, small)))
+    shown = [Box.model_validate(region.box) for region in found.regions[:most]]
+    boxes = tuple(geometry.with_context(box, CONTEXT, SMALLEST, size) for box in shown)
+    sides = tuple(side for box in boxes for side in both_sides(first, second, found, box))
+    texts = None if reader is None else tuple(_texts(reader, first, second, found, box) for box in shown[:READ])
+    return ComparedPictures(found, boxes, sides, texts)
+
+
+def _texts(reader: LineReader, first: Pixels, second: Pixels, found: Comparison, box: Box) -> dict[str, Any]:
+    """Read the lines that run through a differing place in both pictures."""
+    wide = geometry.with_context(box, READING_CONTEXT, READING_SMALLEST, (first.shape[1], first.shape[0]))
+    sides = zip(("first", "second"), both_sides(first, second, found, wide), strict=True)
+    return {side: reader.line_at(pixels, wide, box) for side, pixels in sides}
+
+
+def both_sides(first: Pixels, second: Pixels, found: Comparison, box: Box) -> tuple[Pixels, Pixels]:
+    """Return a place of the first picture and the same place of the second, where that lies otherwise."""
+    assert found.alignment is not None  # compare always says how the pictures lie
+    return drawing.crop(first, box), found.alignment.crop(second, (box.x1, box.y1, box.x2, box.y2))

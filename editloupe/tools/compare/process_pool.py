@@ -29,7 +29,7 @@ import numpy as np
 
 from editloupe.pictures.decode import Picture, decode
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.compare.compared_pictures import ComparedPictures, LineReader, compare_here, compared
+from editloupe.tools.compare.difference import ComparedPictures, LineReader, compare_here, compared
 
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(64 * 2**20), "MALLOC_TRIM_THRESHOLD_": str(256 * 2**20)}
 """Has glibc keep what a comparison used for the next one: getting it anew from the kernel is a fifth of a comparison."""

@@ -12,10 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
-Mask = NDArray[np.bool_]
-Bounds = tuple[int, int, int, int]
-"""x1, y1, x2, y2, the last two outside."""
+from editloupe.tools.compare.arrays import Bounds, Floats, Mask
 
 # Hysteresis in units of the pair's noise: a region holds MIN_SEEDS pixels above SEED and spreads over all above GROW.
 # On edits with known boxes, SEED from 5.5 to 8 and GROW from 2.2 to 3 change next to nothing; below, alarms begin.
@@ -132,22 +129,3 @@ def spread(coarse: Floats) -> float:
 def is_whole_scene(coarse: Floats) -> bool:
     """Tell whether the pictures differ nearly everywhere rather than in some places."""
     return spread(coarse) >= WHOLE_SCENE_SPREAD
-
-
-def area(box: Bounds) -> int:
-    """Return a box's area."""
-    return (box[2] - box[0]) * (box[3] - box[1])
-
-
-def overlap(a: Bounds, b: Bounds) -> int:
-    """Return the area two boxes share.
-
-    >>> overlap((0, 0, 4, 4), (2, 3, 9, 9))
-    2
-    """
-    return max(0, min(a[2], b[2]) - max(a[0], b[0])) * max(0, min(a[3], b[3]) - max(a[1], b[1]))
-
-
-def around(a: Bounds, b: Bounds) -> Bounds:
-    """Return the box round two boxes."""
-    return min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])

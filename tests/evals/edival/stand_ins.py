@@ -18,7 +18,7 @@ from editloupe.rubrics.edival.pools import start, update
 from editloupe.rubrics.edival.scene import SceneObject
 from editloupe.rubrics.edival.tasks import Task, wording
 from editloupe.tools.models.features import Vectors
-from editloupe.tools.tiling import Found
+from editloupe.tools.models.tiling import Found
 from editloupe.types import Box
 from tests.drawn_pictures import save
 from tests.scripted import Answer, Request, say

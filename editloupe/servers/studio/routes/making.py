@@ -13,8 +13,7 @@ from editloupe._util.errors import first_error
 from editloupe.making.boxes import draw_boxes
 from editloupe.making.folder import MakingFolder, Sample
 from editloupe.making.records import MOST_TARGETS, REGENERATIONS, Decision
-from editloupe.making.reviews import review, review_agreement
-from editloupe.making.types_of_edits import types_of_edits
+from editloupe.making.reviews import review, review_agreement, types_of_edits
 from editloupe.servers.studio.making import BOXES, REVIEW, turns
 from editloupe.servers.studio.request import parse_json
 from editloupe.servers.studio.studio import Studio, studio_of

@@ -3,34 +3,123 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from editloupe.evals.ablation.combinations import Asking, Combination
-from editloupe.evals.ablation.records import MEASURES, Ablation, AblationCell, AblationRow
+from pydantic import Field
+
+from editloupe.evals.ablation.combinations import LOOKS, Combination, JudgedCombination, judge_combinations
+from editloupe.evals.batch.batch import Batch
+from editloupe.evals.batch.traffic import Limits
 from editloupe.evals.labels.human import Files
+from editloupe.evals.manifests.layouts import load_manifest
 from editloupe.evals.runs.store import Run
 from editloupe.evals.stats.agreement.judge_vs_human import Agreement, measure_agreement
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.comparison.run_comparison import RunComparison, compare_runs
-from editloupe.evals.stats.estimate import Estimate, finite, missing
+from editloupe.evals.stats.estimate import Estimate, Number, finite, frame, missing
 from editloupe.evals.stats.scores.run_table import BASELINE, Table, human_labels, table_of_configuration
 from editloupe.evals.stats.scores.run_units import RunUnit
 from editloupe.evals.stats.scores.score_matrix import Sheet
+from editloupe.judge import Judge
+from editloupe.judge.settings import find_setup
 from editloupe.rubrics.registry import known_protocol
-from editloupe.types import UserError
+from editloupe.types import Edit, Record, Usage, UserError
+
+MEASURES = ("spearman", "accuracy", "mae")
+"""What is told of the agreement with people, of all measures that there are."""
+
+
+class AblationCell(Record):
+    """One combination on one criterion."""
+
+    judged: int
+    unjudged: int
+    expected: int
+    mean: Number | None
+    """Of the scores, 0 to 100, as a report has it."""
+    agreement: Mapping[str, Estimate] = Field(default_factory=dict)
+    """Measure to value, over the edits that people labelled and this combination judged; empty without labels."""
+    cost: Number | None
+    """Dollars for these verdicts, each taken for paid, also where its replies were shared; None where a price is unknown."""
+    seconds: Number | None
+    """A verdict's waiting for replies, shared ones as they once took, and for tools; remembered looks take none."""
+    tool_calls: Number | None
+    """A verdict's looks."""
+    remembered: Number | None
+    """Share of these that were taken before, for another criterion or combination; None where there was none."""
+    difference: Estimate | None = None
+    """The mean less that of the first row, over the edits that both judged; None in the first row."""
+    p: Number | None = None
+    """Of that difference: two-sided sign-flip test."""
+    agreement_difference: Mapping[str, Estimate] = Field(default_factory=dict)
+    """Measure to its value less that of the first row, over the edits that both judged and people labelled."""
+
+
+class AblationRow(Record):
+    """One combination."""
+
+    name: str
+    values: Mapping[str, str]
+    configuration: str | None
+    """The run's name of what judged; None where nothing was judged yet."""
+    same_as: str | None = None
+    """The earlier row that asks exactly the same, so that its verdicts are these."""
+    criteria: Mapping[str, AblationCell]
+
+    @property
+    def complete(self) -> bool:
+        """True where every unit has a verdict."""
+        return all(cell.judged >= cell.expected for cell in self.criteria.values())
+
+
+class Ablation(Record):
+    """Every combination, the first one being what the others are compared with."""
+
+    run: str
+    protocol: str
+    edits: int
+    varied: Mapping[str, tuple[str, ...]]
+    origin: str | None
+    """Where the labels by people come from; None where there are none."""
+    annotators: int
+    rows: tuple[AblationRow, ...]
+    titles: Mapping[str, str]
+    """Criteria to their titles."""
+    paid: Usage
+    """What the run has really asked for, shared replies once."""
+    paid_cost: Number | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """True where every unit of every combination has a verdict."""
+        return all(row.complete for row in self.rows)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one plain record a combination and criterion."""
+        return [
+            {"combination": row.name, **row.values, "criterion": criterion, **_flat(cell)}
+            for row in self.rows
+            for criterion, cell in row.criteria.items()
+        ]
+
+    def frame(self) -> Any:
+        """Return the records as a pandas data frame, where pandas is installed."""
+        return frame(self.records())
+
+
+def _flat(cell: AblationCell) -> dict[str, Any]:
+    names = ("judged", "unjudged", "expected", "mean", "cost", "seconds", "tool_calls", "remembered", "p")
+    found: dict[str, Any] = {name: getattr(cell, name) for name in names}
+    estimates = {**cell.agreement, **{f"{name}_difference": one for name, one in cell.agreement_difference.items()}}
+    for name, one in (*estimates.items(), *([("difference", cell.difference)] if cell.difference else ())):
+        found |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high, f"{name}_n": one.n}
+    return found
+
 
 NO_LABELS = "No labels by people, so there is no agreement to tell: the manifest has none and no file was named."
-
-
-@dataclass(frozen=True)
-class JudgedCombination:
-    """A combination, what it asks, and under which name the run holds what was answered."""
-
-    combination: Combination
-    asking: Asking
-    configuration: str | None
-    same_as: str | None = None
 
 
 @dataclass(frozen=True)
@@ -206,3 +295,56 @@ def _differences(
         "p": found.p,
         "agreement_difference": {name: measures[name].difference for name in MEASURES if name in measures},
     }
+
+
+def ablate(
+    edits: str | Path | Iterable[Edit],
+    combinations: Sequence[Mapping[str, Any]],
+    out: str | Path,
+    *,
+    spec: str | None = None,
+    human: Files = None,
+    how: Resampling | None = None,
+    limits: Limits | None = None,
+    repeats: int = 1,
+    names: Sequence[str] = (),
+    **options: Any,
+) -> Ablation:
+    """Judge edits, or those of a manifest, in every combination of options of `Judge`, and compare each with the first.
+
+    A combination is a mapping of options of `Judge` (`spec` for the judge itself), such as `combinations_of` makes;
+    `options` are those of all of them. What the run in `out` holds is not judged again.
+    """
+    if not combinations:
+        raise UserError("an ablation needs at least one combination")
+    listed = edits if isinstance(edits, (str, Path)) else list(edits)
+    folder = Path(out)
+    made = []
+    for number, values in enumerate(combinations):
+        batch = Batch(
+            edits=lambda: load_manifest(listed) if isinstance(listed, (str, Path)) else listed,
+            out=folder,
+            open_judge=_opener({"spec": spec, **options, **values}, folder / LOOKS),
+            limits=limits or Limits(),
+            repeats=repeats,
+        )
+        told = {"name": names[number]} if names else {key: str(value) for key, value in values.items()}
+        made.append(Combination(told, batch))
+    judged = [one for one, _ in judge_combinations(made, human, quiet=True)]
+    return measure_run(folder, judged, human, how)
+
+
+def _opener(options: Mapping[str, Any], looks: Path) -> Any:
+    """Return what opens a judge with these options; its tools share their results with the other combinations."""
+    given = dict(options)
+    spec = given.pop("spec", None)
+    tools = given.get("tools")
+    if tools is None:
+        given["setup"] = find_setup(given.get("setup")).sharing(looks)
+    elif tools.cache_folder is None:
+        given["tools"] = replace(tools, cache_folder=looks)
+
+    def open_judge(**hooks: Any) -> Judge:
+        return Judge(spec, **given, **hooks)
+
+    return open_judge

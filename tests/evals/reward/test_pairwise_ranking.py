@@ -12,7 +12,7 @@ import pytest
 
 from editloupe.cli.main import run
 from editloupe.evals.manifests import NOTHING_EDITED, with_untouched
-from editloupe.evals.reward.model_pairs import pairs_of_models, rank_models
+from editloupe.evals.reward.pairwise_ranking import pairs_of_models, rank_models
 from editloupe.evals.stats.bootstrap import Resampling
 from editloupe.evals.stats.scores.run_table import RunRow, read_run_table
 from editloupe.rubrics.wiseedit.scoring import DP, IF, KF, VQ

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from editloupe.tools.tiling import OVERLAP, SMALLEST_TILE, Found, lifted, merge, tiles
+from editloupe.tools.models.tiling import OVERLAP, SMALLEST_TILE, Found, lifted, merge, tiles
 from editloupe.types import Box
 
 

@@ -352,7 +352,7 @@ def test_inputs_stay_as_they_are_and_threads_agree() -> None:
 
 
 def calibration() -> Path:
-    fallback = Path(__file__).resolve().parents[3] / "shared" / "calibration"
+    fallback = Path(__file__).resolve().parents[4] / "shared" / "calibration"
     return Path(os.environ.get("EDITLOUPE_CALIBRATION", fallback))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from editloupe.tools.compare.order_statistics import medians, quantiles
+from editloupe.tools.compare.arrays import medians, quantiles
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 600])

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 from skimage import data
 
 from editloupe.tools.compare.difference import boxes, compare
-from editloupe.tools.compare.fine_structure import fine_frame
-from editloupe.tools.compare.patches import Lies, look_closely
-from editloupe.tools.compare.reframing import reframing
+from editloupe.tools.compare.fine_structure import Lies, fine_frame, look_closely
+from editloupe.tools.compare.registration import reframing
 
 Picture = NDArray[np.uint8]
 SIGN = (1500, 700, 1580, 736)

@@ -10,8 +10,7 @@ from typing import Any
 from editloupe._util.files import text_file, write_text
 from editloupe._util.text import for_json, for_markdown
 from editloupe.evals.manifests.stats import ManifestStats, manifest_stats
-from editloupe.making.costs import Ledger
-from editloupe.making.folder import MakingFolder, Sample
+from editloupe.making.folder import Ledger, MakingFolder, Sample
 from editloupe.making.reviews import ReviewAgreement, review_agreement
 
 MANIFEST, CARD, CARD_FACTS, FIGURES = "manifest.jsonl", "card.md", "card.json", "figures"

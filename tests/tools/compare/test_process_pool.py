@@ -16,7 +16,7 @@ from PIL import Image
 from editloupe.pictures.decode import Album, Picture, decode
 from editloupe.pictures.encode import encode
 from editloupe.pictures.pixels import Pixels, hash_pixels
-from editloupe.tools.compare.compared_pictures import ComparedPictures, compared
+from editloupe.tools.compare.difference import ComparedPictures, compared
 from editloupe.tools.compare.process_pool import ComparisonPool, _jpeg_pixels
 from editloupe.tools.read_text import ReadText
 from editloupe.tools.settings import ToolSettings

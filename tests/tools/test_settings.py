@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from editloupe.tools.registry import BUILT_IN
-from editloupe.tools.setting_values import read_assignments, read_settings, setting_names
-from editloupe.tools.settings import ToolSettings
+from editloupe.tools.settings import ToolSettings, read_assignments, read_settings, setting_names
 from editloupe.types import UserError
 
 WRITTEN: dict[str, tuple[str, Any]] = {

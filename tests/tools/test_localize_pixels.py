@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from editloupe.pictures.pixels import Pixels
-from editloupe.tools.compare.pixel_differences import KEPT, LocalizePixelDifferences, differing_places
 from editloupe.tools.contract import ToolError
 from editloupe.tools.enhance import Enhancer
+from editloupe.tools.localize import KEPT, LocalizePixelDifferences, differing_places
+from editloupe.tools.models.upscalers import Nothing
 from editloupe.tools.result_cache import ToolResultCache
-from editloupe.tools.upscale import Nothing
 from tests.tools.conftest import MakeView
 
 PAIR = {"comparison_image_1": "Source Image", "comparison_image_2": "Edited Image"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from editloupe.tools.contract import ToolError
-from editloupe.tools.models.finders import WholePictureFinder
+from editloupe.tools.models.detectors import WholePictureFinder
 from editloupe.tools.settings import ToolSettings
 from tests.drawn_pictures import textured
 

@@ -1,4 +1,4 @@
-"""Medians and quantiles of small arrays, as numpy's but without the cost of their generality, which a comparison feels."""
+"""Array types, boxes and order statistics that the comparison modules share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+Gray = NDArray[np.uint8]
+"""Brightness, height × width."""
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Bounds = tuple[int, int, int, int]
+"""x1, y1, x2, y2; the last two are exclusive."""
 
 
 def medians(values: NDArray[Any]) -> NDArray[np.float64]:
@@ -36,3 +44,22 @@ def quantiles(values: NDArray[Any], shares: Sequence[float]) -> list[float]:
         below, above = float(ordered[low]), float(ordered[min(low + 1, last)])
         found.append(below + (above - below) * (place - low))
     return found
+
+
+def area(box: Bounds) -> int:
+    """Return a box's area."""
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def overlap(a: Bounds, b: Bounds) -> int:
+    """Return the area two boxes share.
+
+    >>> overlap((0, 0, 4, 4), (2, 3, 9, 9))
+    2
+    """
+    return max(0, min(a[2], b[2]) - max(a[0], b[0])) * max(0, min(a[3], b[3]) - max(a[1], b[1]))
+
+
+def around(a: Bounds, b: Bounds) -> Bounds:
+    """Return the box round two boxes."""
+    return min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
