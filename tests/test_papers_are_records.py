@@ -26,7 +26,6 @@ EXCEPTIONS = {
     ("cli/judge_options.py", "edit-compass"): "the help of --differences says where they are listed first",
     ("cli/make.py", "dlebench"): "the list of what can be made",
     ("cli/make.py", "vibe"): "the example in the help can be pasted",
-    ("cli/make_scenes.py", "vibe"): "the example in the help can be pasted",
     ("cli/protocols.py", "dlebench"): "the example in the help can be pasted",
 }
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -14,25 +16,228 @@ from rich.table import Table
 from rich.text import Text
 
 from editloupe._util.text import command, for_json, number_of, one_line, trace_command, verb
-from editloupe.cli.batch_options import BatchOptions
-from editloupe.cli.edit_options import EditOptions, ManifestFile
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.option_groups import spliced
-from editloupe.cli.otel import sending_spans
+from editloupe.cli.options import spliced
+from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.output import tell
-from editloupe.evals.batch.batch import Batch, Edits, Ending, dry_run, judge_batch
-from editloupe.evals.batch.progress import Forecast, duration
+from editloupe.evals.batch.batch import Batch, Edits, Ending, OpenJudge, dry_run, judge_batch
+from editloupe.evals.batch.planner import Again
+from editloupe.evals.batch.progress import Assume, Forecast, assumed, duration
+from editloupe.evals.batch.traffic import Limits
+from editloupe.evals.manifests import layouts
 from editloupe.evals.manifests.cases import with_untouched
 from editloupe.evals.runs import summary
 from editloupe.evals.runs.find_answers import FAILED
+from editloupe.evals.runs.prices import parse_price
 from editloupe.evals.runs.store import Run
 from editloupe.evals.runs.summary import as_facts, silent_members, stage_counts
 from editloupe.evals.stats.scores.run_slices import CriterionMean, criterion_means
 from editloupe.evals.stats.scores.run_table import table_of_configuration, version_notes
 from editloupe.evals.stats.scores.unedited_baseline import without_reference
-from editloupe.rubrics.registry import usual_repeats
+from editloupe.rubrics.benchmark import LANGUAGES
+from editloupe.rubrics.registry import DEFAULT, Note, usual_repeats
+from editloupe.rubrics.user_rubrics import with_files
 from editloupe.telemetry.spans import spans_on
-from editloupe.types import Reason
+from editloupe.types import Edit, Reason, UserError
+
+ManifestFile = Annotated[
+    Path, typer.Argument(help="A .jsonl, .csv or .parquet file, a folder of edits, or a benchmark's folder.")
+]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Edits to judge."""
+
+    edits: Edits
+    assumed: tuple[str, ...] | None
+    """What was assumed while looking for outputs of models; None where a manifest names its pictures itself."""
+
+
+@dataclass(frozen=True)
+class EditOptions:
+    """The options about edits as they were given."""
+
+    layout: Annotated[str, typer.Option(help=layouts.layout_help())] = layouts.PLAIN
+    results: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODEL=FOLDER",
+            help="Outputs of a model; may be given again. A folder alone is one model's, or has a folder for each.",
+        ),
+    ] = None
+    language: Annotated[
+        list[str] | None, typer.Option(help="en or cn, where a benchmark has both; else both of them.")
+    ] = None
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this model of the results; may be given again. For a model's folder alone, its name."),
+    ] = None
+    allow_outside: Annotated[bool, typer.Option(help="Allow paths outside the manifest's folder.")] = False
+
+    def check(self) -> None:
+        """Tell a user in one sentence what cannot be meant."""
+        layouts.check(self.layout, bool(self.results))
+        if (self.model or self.language) and not self.results:
+            raise UserError("--model and --language pick among outputs, and go with --results")
+
+    def judged_by(self, judge: JudgeOptions) -> JudgeOptions:
+        """Return the judge's options with the protocol they mean: the set-up's, or the layout's own."""
+        if judge.protocol is not None or judge.rubrics:
+            return judge
+        return replace(judge, protocol=judge.chosen().protocol if self.layout == layouts.PLAIN else self.layout)
+
+    def listed(self, manifest: Path, judge: JudgeOptions) -> Listed:
+        """Return the edits, with types spelt as the protocol of this judge spells them; say what was assumed."""
+        protocol = protocol_of(judge)
+        if not self.results:
+            return Listed(
+                partial(layouts.load_manifest, manifest, self.allow_outside, self.layout, protocol, _once()), None
+            )
+        found = layouts.load_outputs(
+            manifest,
+            self.results,
+            self.layout,
+            languages=tuple(self.language) if self.language else LANGUAGES,
+            models=self.model or (),
+            protocol=protocol,
+            allow_outside=self.allow_outside,
+        )
+        for sentence in found.notes:
+            tell(sentence)
+        return Listed(found.edits, found.notes)
+
+
+def protocol_of(judge: JudgeOptions) -> str:
+    """Return the name of the protocol that a judge's options mean."""
+    return with_files(judge.protocol, judge.rubrics).name if judge.rubrics else judge.protocol or DEFAULT.name
+
+
+def _once() -> Note:
+    """Return what tells a sentence the first time it comes: edits are read several times."""
+    told: set[str] = set()
+
+    def note(sentence: str) -> None:
+        if sentence not in told:
+            told.add(sentence)
+            tell(sentence)
+
+    return note
+
+
+AGAIN, HOW_FAST = "What is judged again", "Limits"
+USUAL = Limits()
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """The options about a batch as they were given."""
+
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first edits.", rich_help_panel=AGAIN)] = None
+    repeats: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Judge everything so many times; without it as often as the paper.", rich_help_panel=AGAIN
+        ),
+    ] = None
+    retry_unjudged: Annotated[
+        bool, typer.Option("--retry-unjudged", help="Ask anew what the judge left unjudged.", rich_help_panel=AGAIN)
+    ] = False
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep",
+            help="Use the verdicts the same judge gave before its question was worded or set otherwise.",
+            rich_help_panel=AGAIN,
+        ),
+    ] = False
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace", help="Judge everything again, in place of what the run holds of it.", rich_help_panel=AGAIN
+        ),
+    ] = False
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Judge only this edit (ID or ID@MODEL), again where it is judged; may be given again.",
+            rich_help_panel=AGAIN,
+        ),
+    ] = None
+    keep_going: Annotated[
+        bool,
+        typer.Option(
+            "--keep-going", help="Go on where the first edits all fail in the same way.", rich_help_panel=AGAIN
+        ),
+    ] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would take.")] = False
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests under way at once.", rich_help_panel=HOW_FAST)] = (
+        USUAL.concurrency
+    )
+    rpm: Annotated[int | None, typer.Option(min=1, help="Requests a minute.", rich_help_panel=HOW_FAST)] = None
+    tpm: Annotated[int | None, typer.Option(min=1, help="Tokens a minute.", rich_help_panel=HOW_FAST)] = None
+    max_cost: Annotated[
+        float | None, typer.Option(min=0, help="US dollars for the whole run.", rich_help_panel=HOW_FAST)
+    ] = None
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens for the whole run.", rich_help_panel=HOW_FAST)
+    ] = None
+    deadline: Annotated[
+        float | None, typer.Option(min=0.1, help="Seconds one edit may take.", rich_help_panel=HOW_FAST)
+    ] = None
+    price: Annotated[
+        str | None, typer.Option(help="INPUT,OUTPUT[,CACHED] in dollars a million tokens.", rich_help_panel=HOW_FAST)
+    ] = None
+    prices: Annotated[
+        Path | None, typer.Option(help="A price file to use instead of ours.", rich_help_panel=HOW_FAST)
+    ] = None
+    executor: Annotated[str, typer.Option(help="local, ray, or batch-api.")] = "local"
+    ray_address: Annotated[str | None, typer.Option(help="A running Ray cluster; else a local one is started.")] = None
+    ray_workers: Annotated[int | None, typer.Option(min=1, help="Judging processes; else one a core.")] = None
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False
+    otel: Otel = False
+
+    def _wanted(self, edits: Iterable[Edit]) -> Iterator[Edit]:
+        """Yield the edits that are to be judged; an id that the manifest does not have is the user's mistake."""
+        left = set(self.only or ())
+        for edit in edits:
+            named = {edit.id, f"{edit.id}@{edit.model}"}
+            if not self.only or named & set(self.only):
+                left -= named
+                yield edit
+        if left:
+            raise UserError(f"the manifest has no edit {' and no edit '.join(map(repr, sorted(left)))}")
+
+    def batch(
+        self, edits: Edits, out: Path, open_judge: OpenJudge, *, usual_repeats: int = 1, assume: Assume = assumed
+    ) -> Batch:
+        """Return the batch these options describe."""
+        if self.executor not in ("local", "ray", "batch-api"):
+            raise UserError(f'--executor is local, ray or batch-api, not "{self.executor}"')
+        return Batch(
+            edits=lambda: itertools.islice(self._wanted(edits()), self.limit),
+            out=out,
+            open_judge=open_judge,
+            limits=Limits(
+                concurrency=self.concurrency,
+                requests_a_minute=self.rpm,
+                tokens_a_minute=self.tpm,
+                max_cost=self.max_cost,
+                max_tokens=self.max_tokens,
+            ),
+            repeats=self.repeats or usual_repeats,
+            again=Again(self.retry_unjudged, self.keep, self.replace, frozenset(self.only or ())),
+            keep_going=self.keep_going,
+            deadline=self.deadline,
+            price=parse_price(self.price) if self.price else None,
+            prices=self.prices,
+            executor=cast(Any, self.executor),
+            ray_address=self.ray_address,
+            ray_workers=self.ray_workers,
+            assume=assume,
+        )
+
 
 TOOL_MEMORY = 16 * 2**20
 """Bytes: an edit's criteria share their looks anyway; what is remembered beyond that serves repeats, asked close together."""

@@ -15,7 +15,7 @@ from editloupe._util.text import one_line, printable, trace_command
 from editloupe.agent.spec_names import RULES
 from editloupe.cli.judge import judge_and_keep, show
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.option_groups import Only, spliced
+from editloupe.cli.options import Only, spliced
 from editloupe.demo import demo_manifest
 from editloupe.evals.manifests.datasets import read_manifest
 

@@ -13,8 +13,7 @@ import typer
 from editloupe._util.text import command, for_json, number_of, one_line, verb
 from editloupe.cli.judge_options import JudgeOptions
 from editloupe.cli.manifest import manifest_blocks, manifest_names
-from editloupe.cli.option_groups import Only, spliced
-from editloupe.cli.options import one_of
+from editloupe.cli.options import Only, one_of, spliced
 from editloupe.cli.output import tell
 from editloupe.evals.manifests import layouts
 from editloupe.evals.manifests.datasets import Naming

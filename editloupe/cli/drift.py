@@ -12,7 +12,7 @@ import typer
 
 from editloupe._util.text import for_json
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.option_groups import Without, spliced
+from editloupe.cli.options import Without, spliced
 from editloupe.cli.output import chosen_format, deliver, tell, width_for
 from editloupe.pictures.memory import MemoryPicture, PictureSource
 from editloupe.types import UserError

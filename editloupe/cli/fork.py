@@ -11,8 +11,7 @@ import typer
 
 from editloupe._util.text import for_json
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.option_groups import Without, spliced
-from editloupe.cli.options import one_of
+from editloupe.cli.options import Without, one_of, spliced
 from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.output import tell
 from editloupe.types import Mode, UserError
@@ -98,7 +97,7 @@ def fork(
 
     Example: editloupe fork runs/gpt cup-17 --criterion instruction_following --step 1 --drop-observation 1
     """
-    from editloupe.cli.fork_view import forks_record, show_forks
+    from editloupe.cli.trace import forks_record, show_forks
     from editloupe.evals.forks import fork as make_fork
 
     with sending_spans(otel):

@@ -15,7 +15,7 @@ from editloupe._util.json_safe import storable
 from editloupe._util.text import for_json, number_of, one_line, printable, trace_command
 from editloupe.cli import options as o
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.option_groups import spliced
+from editloupe.cli.options import spliced
 from editloupe.cli.otel import Otel, sending_spans
 from editloupe.cli.output import tell
 from editloupe.judge import Judge

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from editloupe.cli.judge_options import JudgeOptions
-from editloupe.cli.option_groups import spliced
+from editloupe.cli.options import spliced
 from editloupe.servers.reward.settings import DEADLINE, PORT, RewardServerSettings
 from editloupe.types import UserError
 

@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from editloupe._util.text import for_json, printable
-from editloupe.cli.option_groups import Without, spliced
-from editloupe.cli.options import ToolOptions
+from editloupe.cli.options import ToolOptions, Without, spliced
 from editloupe.pictures.decode import Album
 from editloupe.pictures.encode import encode
 from editloupe.tools.contract import ToolError, ToolResult, View

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from editloupe.cli.option_groups import Default, Only, Without, spliced
+from editloupe.cli.options import Default, Only, Without, spliced
 
 
 @dataclass(frozen=True)
